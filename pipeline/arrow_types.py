@@ -1,0 +1,28 @@
+"""Arrow schemas of the tables, made from their Spark types."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pyarrow as pa
+
+from pipeline.tables import ENTRIES_TYPE, Table
+
+_ARROW = {
+    "STRING": pa.string(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "BOOLEAN": pa.bool_(),
+    "BINARY": pa.binary(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "ARRAY<INT>": pa.list_(pa.int32()),
+    "ARRAY<BIGINT>": pa.list_(pa.int64()),
+    "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
+    ENTRIES_TYPE: pa.list_(pa.struct({"queueOffset": pa.int64(), "physicOffset": pa.int64(), "size": pa.int32()})),
+}
+
+
+@cache
+def arrow_schema(table: Table) -> pa.Schema:
+    """The table's columns as an Arrow schema."""
+    return pa.schema([(column.name, _ARROW[column.type]) for column in table.columns])

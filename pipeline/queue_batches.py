@@ -1,0 +1,166 @@
+"""Consume queue files as Arrow batches of consume_queue_segment, and those unpacked into rows of consume_queue."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.arrow_types import arrow_schema
+from pipeline.log_batches import constant
+from pipeline.store_files import StoreFiles
+from pipeline.tables import CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, ODD_ENTRY
+from store_format.commit_log import Bytes
+from store_format.consume_queue import Units, units_of
+from store_format.entry_lookup import NO_TIMESTAMP, LookedUp, look_up
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.mapped_files import MappedFile
+from store_format.message import Message, decode
+from udfs.batch_caps import scan_window_entries
+
+SEGMENT_ENTRIES = 8192
+# the window of every pull that asks for no more entries than it has
+SCAN_ENTRIES: int = scan_window_entries(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogIndex:
+    """The commit log as the entries' look-up needs it: files, and how far each was walked."""
+
+    files: tuple[MappedFile, ...]
+    walked: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFile:
+    """One file of a consume queue."""
+
+    topic: str
+    queue_id: int
+    file: MappedFile
+
+
+class QueueReader:
+    """Reads queue files of one store, looking their messages up in its commit log; the log file last used stays open."""
+
+    def __init__(self, store: StoreFiles, broker: str, log: LogIndex) -> None:
+        self.store, self.broker, self.log = store, broker, log
+        self._open: tuple[str, Bytes] | None = None
+
+    def _log_content(self, file: MappedFile) -> Bytes:
+        if self._open is None or self._open[0] != file.name:
+            self._open = (file.name, self.store.content("commitlog", file.name))
+        return self._open[1]
+
+    def _units(self, queue_file: QueueFile) -> Units:
+        content = self.store.content("consumequeue", queue_file.topic, str(queue_file.queue_id), queue_file.file.name)
+        return units_of(content[: queue_file.file.wrote])
+
+    def look_up(self, units: Units) -> LookedUp:
+        """What the commit log holds for the entries."""
+        offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int32)
+        return look_up(self.log.files, self.log.walked, self._log_content, offsets, sizes)
+
+    def segments(self, queue_file: QueueFile) -> Iterator[pa.RecordBatch]:
+        """The file's entries, SEGMENT_ENTRIES a row, each row with the entries behind it that a scan from its last one may reach."""
+        units = self._units(queue_file)
+        if not len(units):
+            return
+        found = self.look_up(units)
+        odd = (found.file >= 0) & ~found.is_record
+        sizes = units["size"].astype(np.int64)
+        file = queue_file.file
+        first = file.from_offset // CQ_STORE_UNIT_SIZE
+        a_file = file.length // CQ_STORE_UNIT_SIZE
+        number = first // a_file * -(-a_file // SEGMENT_ENTRIES)
+        rows = []
+        for index, start in enumerate(range(0, len(units), SEGMENT_ENTRIES)):
+            end = min(start + SEGMENT_ENTRIES, len(units))
+            stamps = found.store_timestamps[start:end]
+            rows.append(
+                {
+                    "brokerName": self.broker,
+                    "topic": queue_file.topic,
+                    "queueId": queue_file.queue_id,
+                    "segment": number + index,
+                    "firstQueueOffset": first + start,
+                    "entryCount": end - start,
+                    "entries": units[start : end + SCAN_ENTRIES - 1].tobytes(),
+                    "storeTimestamps": stamps.astype("<i8").tobytes(),
+                    "minStoreTimestamp": int(stamps.min()),
+                    "fileFirstOffset": first,
+                    "entryBytes": int(sizes[start:end].sum()),
+                    "bytesBehind": int(sizes[end:].sum()),
+                    "oddEntries": np.flatnonzero(odd[start:end]).tolist(),
+                }
+            )
+        yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(CONSUME_QUEUE_SEGMENT))
+
+    def odd_entries(self, segment: dict[str, object], units: Units) -> Iterator[dict[str, object]]:
+        """Rows of odd_entry for the entries of a segment that `oddEntries` names."""
+        chosen = units[segment["oddEntries"]]
+        found = self.look_up(chosen)
+        for unit, index, position in zip(chosen, found.file.tolist(), found.positions.tolist(), strict=True):
+            file = self.log.files[index]
+            raw = self._log_content(file)[position : position + int(unit["size"])]
+            yield self._odd_entry(unit, file.from_offset + position, raw.tobytes())
+
+    def _odd_entry(self, unit: np.void, start_offset: int, raw: bytes) -> dict[str, object]:
+        message = decode(raw)
+        return {
+            "brokerName": self.broker,
+            "physicOffset": int(unit["physicOffset"]),
+            "size": int(unit["size"]),
+            "startOffset": start_offset,
+            "recordCrc32": zlib.crc32(raw),
+            **_decoded(message),
+        }
+
+
+def _decoded(message: Message | None) -> dict[str, object]:
+    if message is None:
+        return {}
+    properties = message.properties_map()
+    return {
+        "queueOffset": message.queue_offset,
+        "messagePhysicOffset": message.physic_offset,
+        "msgId": message.msg_id,
+        "tags": properties.get("TAGS"),
+        "keys": properties.get("KEYS"),
+        "bodyCrc": message.body_crc,
+        "storeTimestamp": message.store_timestamp,
+    }
+
+
+def odd_entry_batches(reader: QueueReader, segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of odd_entry for a batch of segments."""
+    for segment in segments.select(["entries", "oddEntries"]).to_pylist():
+        units = units_of(np.frombuffer(segment["entries"], np.uint8))
+        rows = list(reader.odd_entries(segment, units))
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(ODD_ENTRY))
+
+
+def unpack_segments(segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of consume_queue from a batch of segments, in their order."""
+    schema = arrow_schema(CONSUME_QUEUE)
+    for row in segments.to_pylist():
+        units = units_of(np.frombuffer(row["entries"], np.uint8))[: row["entryCount"]]
+        stamps: NDArray[np.int64] = np.frombuffer(row["storeTimestamps"], "<i8")
+        sizes = units["size"].astype(np.int32)
+        columns = [
+            constant(row["brokerName"], len(units)),
+            constant(row["topic"], len(units)),
+            pa.array(np.full(len(units), row["queueId"], np.int32)),
+            pa.array(np.arange(len(units)) + row["firstQueueOffset"]),
+            pa.array(units["physicOffset"].astype(np.int64)),
+            pa.array(sizes),
+            pa.array(units["tagsCode"].astype(np.int64)),
+            pa.array(stamps, mask=stamps == NO_TIMESTAMP),
+            pa.array(sizes[::-1].astype(np.int64).cumsum()[::-1] + row["bytesBehind"]),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)

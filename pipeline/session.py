@@ -1,0 +1,91 @@
+"""The one place where a Spark session is built.
+
+Everything below takes DataFrames or the session handed in. Under spark-submit the JVM is there already and its settings win; else one is
+started here, with Delta's jars, and what it prints goes to a file instead of the user's terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.conf import SparkConf
+from pyspark.sql import SparkSession
+
+from pipeline.resources import conf_text
+
+DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
+
+
+class EngineError(RuntimeError):
+    """Spark did not start, or a job of it failed for a reason that is not the input's."""
+
+
+def spark_defaults(name: str) -> dict[str, str]:
+    """The settings of a spark-defaults file under conf/: a name and a value a line."""
+    lines = (line.strip() for line in conf_text(name).splitlines())
+    pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))
+    return {key: value.strip() for key, value in pairs}
+
+
+def build_session(
+    *, master: str | None = None, conf: Mapping[str, str] | None = None, verbose: bool = False, app_name: str = "pullsim"
+) -> SparkSession:
+    """Start a session with Delta, or take the one that spark-submit made.
+
+    Args:
+        master: Spark master; local[*] where neither this nor spark-submit says one.
+        conf: settings that win over those of conf/spark-defaults-local.conf.
+        verbose: let Spark's own output reach stderr.
+        app_name: name of the application.
+
+    Raises:
+        EngineError: the session did not start; the message ends with what Spark printed.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    given = dict(conf or {})
+    submitted = dict(SparkConf().getAll()) if "PYSPARK_GATEWAY_PORT" in os.environ else {}
+    settings = spark_defaults("spark-defaults-local.conf")
+    if submitted:
+        settings = {key: value for key, value in settings.items() if key.startswith("spark.sql.") or key.startswith("spark.databricks.")}
+    elif "spark.jars" not in given and "spark.jars.packages" not in given:
+        settings["spark.jars.packages"] = DELTA_JARS
+    settings = {key: value for key, value in settings.items() if key not in submitted} | given
+    builder = SparkSession.Builder().appName(app_name).config(map=dict[str, Any](settings))
+    if master or not submitted.get("spark.master"):
+        builder = builder.master(master or "local[*]")
+    with _jvm_output(verbose=verbose or bool(submitted)) as printed:
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            raise EngineError(f"Spark did not start: {error}\n{printed()}") from error
+    if not verbose:
+        session.sparkContext.setLogLevel("OFF" if not submitted else "ERROR")
+    return session
+
+
+@contextlib.contextmanager
+def _jvm_output(*, verbose: bool) -> Iterator[Any]:
+    """While a JVM is started, let it (and the workers it forks) inherit a file as stderr; yields a function that reads the file's tail."""
+    if verbose:
+        yield lambda: ""
+        return
+    with tempfile.TemporaryFile() as log:
+        sys.stderr.flush()
+        terminal = os.dup(2)
+        os.dup2(log.fileno(), 2)
+
+        def tail() -> str:
+            log.seek(0)
+            return log.read()[-4000:].decode("utf-8", "replace")
+
+        try:
+            yield tail
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)

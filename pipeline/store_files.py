@@ -1,0 +1,116 @@
+"""Opening the files of a store: a local path, or a URI that pyarrow.fs knows.
+
+Names inside a store are untrusted: a link that leads out of the store, or a name that is not a plain one, is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow.fs as pafs
+
+from store_format.commit_log import Bytes
+from store_format.errors import NotAStoreError, StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a folder of the store; `length` in bytes, `mtime_ms` since 1970."""
+
+    name: str
+    is_folder: bool
+    length: int
+    mtime_ms: int
+
+
+def is_uri(path: str) -> bool:
+    """Whether a path names a file system of its own, file:// aside."""
+    return "://" in path and not path.startswith("file://")
+
+
+def local_path(path: str) -> str:
+    """Absolute local path of a path or file:// URI."""
+    if path.startswith("file://"):
+        path = unquote(urlsplit(path).path)
+    return os.path.abspath(path)
+
+
+class StoreFiles:
+    """The files under one store directory; can be sent to Spark's workers."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root if is_uri(root) else local_path(root)
+
+    def path_of(self, *parts: str) -> str:
+        """Path of a name below the store, for messages and for opening."""
+        for part in parts:
+            if part in {"", ".", ".."} or "/" in part or "\0" in part:
+                raise StoreError(self.root, "plain file names", repr(part), hint="a store never holds such a name; is this a copy of a broker's store?")
+        return "/".join((self.root.rstrip("/"), *parts))
+
+    def folder(self, *parts: str) -> list[Entry]:
+        """The names in a folder, sorted; empty where it does not exist."""
+        path = self.path_of(*parts)
+        found = self._remote_folder(path) if is_uri(self.root) else self._local_folder(path)
+        return sorted(found, key=lambda entry: entry.name)
+
+    def _local_folder(self, path: str) -> Iterator[Entry]:
+        try:
+            names = os.scandir(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with names:
+            for name in names:
+                if name.is_symlink():
+                    self._refuse_a_way_out(name.path)
+                stat = name.stat()
+                yield Entry(os.fsdecode(name.name), name.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
+
+    def _refuse_a_way_out(self, path: str) -> None:
+        target = os.path.realpath(path)
+        root = os.path.realpath(self.root)
+        if os.path.commonpath((target, root)) != root:
+            raise StoreError(path, "a file inside the store", f"a link to {target}", hint="copy the file into the store")
+
+    @staticmethod
+    def _remote_folder(path: str) -> Iterator[Entry]:
+        filesystem, inside = pafs.FileSystem.from_uri(path)
+        for info in filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True)):
+            mtime = int(info.mtime_ns // 1_000_000) if info.mtime_ns else 0
+            yield Entry(info.base_name, info.type == pafs.FileType.Directory, info.size or 0, mtime)
+
+    def content(self, *parts: str) -> Bytes:
+        """All bytes of a file, read-only: mapped where it is local, in memory where it is not."""
+        path = self.path_of(*parts)
+        try:
+            if not is_uri(self.root):
+                if os.path.getsize(path) == 0:
+                    return np.frombuffer(b"", np.uint8)
+                return np.memmap(path, np.uint8, mode="r").view(np.ndarray)
+            filesystem, inside = pafs.FileSystem.from_uri(path)
+            with filesystem.open_input_file(inside) as file:
+                return np.frombuffer(file.read_buffer(), np.uint8)
+        except OSError as error:
+            hint = "driver and executors must both see the store"
+            raise StoreError(path, "a file that can be read", str(error.strerror or error), hint=hint) from error
+
+    def read(self, *parts: str) -> bytes | None:
+        """A small file's bytes, None where there is none."""
+        folder, name = parts[:-1], parts[-1]
+        if not any(entry.name == name and not entry.is_folder for entry in self.folder(*folder)):
+            return None
+        return self.content(*parts).tobytes()
+
+    def check_exists(self) -> None:
+        """Refuse a root that is no folder."""
+        if is_uri(self.root):
+            filesystem, inside = pafs.FileSystem.from_uri(self.root)
+            exists = filesystem.get_file_info(inside).type == pafs.FileType.Directory
+        else:
+            exists = os.path.isdir(self.root)
+        if not exists:
+            raise NotAStoreError(self.root, "the store directory of a broker", "no such directory")

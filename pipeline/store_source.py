@@ -1,0 +1,204 @@
+"""`spark.read.format("rocketmq-store")`: a store directory as DataFrames, one partition a mapped file or a group of topics.
+
+Options: `path` the store, `table` one of TABLES, `brokerName`, the file sizes, and the bounds of the recovered commit log (without them the
+reader recovers the log and the queues by itself while it plans, which is meant for a look at a store, not for a large import).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.arrow_types import arrow_schema
+from pipeline.loaded_store import (
+    FileSizes,
+    LogBounds,
+    file_sizes,
+    load_log,
+    queue_ids,
+    recover_log,
+    recover_queue,
+    topics,
+)
+from pipeline.log_batches import commit_log_batches, log_segment_batches, range_batches
+from pipeline.queue_batches import LogIndex, QueueFile, QueueReader, unpack_segments
+from pipeline.store_files import StoreFiles
+from pipeline.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, STORE_FILE_RANGE, Column, Table
+from store_format.mapped_files import MappedFile, truncate_dirty_files
+
+NAME = "rocketmq-store"
+
+LOADED_QUEUE = Table(
+    "loaded_queue",
+    "Queues as the broker's load leaves them, and their files: one row a file, one without file for a queue that has none left.",
+    (
+        Column("brokerName", "STRING", "broker"),
+        Column("topic", "STRING", "topic"),
+        Column("queueId", "INT", "queue"),
+        Column("minOffset", "BIGINT", "of the queue"),
+        Column("maxOffset", "BIGINT", "of the queue"),
+        Column("maxPhysicOffset", "BIGINT", "end in the commit log of the last message that recover found"),
+        Column("name", "STRING", "of the file"),
+        Column("fromOffset", "BIGINT", "of the file"),
+        Column("length", "BIGINT", "of the file"),
+        Column("wrote", "BIGINT", "bytes in use"),
+        Column("mtimeMs", "BIGINT", "of the file"),
+    ),
+)
+
+_LOG_TABLES = {
+    COMMIT_LOG.name: commit_log_batches,
+    COMMIT_LOG_SEGMENT.name: log_segment_batches,
+    STORE_FILE_RANGE.name: range_batches,
+}
+TABLES = {table.name: table for table in (COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE, CONSUME_QUEUE, LOADED_QUEUE)}
+_TOPIC_GROUPS = 64
+
+
+def read_options(store: StoreFiles, broker: str, sizes: FileSizes, log: LogBounds | None) -> dict[str, str]:
+    """Options that hand what is known of a store to the reader."""
+    options = {
+        "path": store.root,
+        "brokerName": broker,
+        "mappedFileSizeCommitLog": str(sizes.commit_log),
+        "mappedFileSizeConsumeQueue": str(sizes.consume_queue),
+    }
+    if log is not None:
+        options |= {"minPhyOffset": str(log.min_offset), "maxPhyOffset": str(log.max_offset), "truncatesQueues": str(log.truncates_queues)}
+    return options
+
+
+class StoreDataSource(DataSource):
+    """The data source; register it with `spark.dataSource.register(StoreDataSource)`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name of the format."""
+        return NAME
+
+    def schema(self) -> str:
+        """Columns of the table that option `table` names."""
+        return self._table().schema
+
+    def _table(self) -> Table:
+        name = self.options.get("table", COMMIT_LOG.name)
+        if name not in TABLES:
+            raise ValueError(f"option table: expected one of {', '.join(TABLES)}, found {name!r}")
+        return TABLES[name]
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """The reader of the table."""
+        return StoreReader(self._table(), dict(self.options))
+
+
+@dataclass
+class LogFilePartition(InputPartition):
+    """One file of the commit log."""
+
+    file: MappedFile
+
+
+@dataclass
+class TopicsPartition(InputPartition):
+    """All queues of some topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass
+class QueueFilePartition(InputPartition):
+    """One file of a consume queue, with the commit log it points into."""
+
+    file: QueueFile
+    log: LogIndex
+
+
+class StoreReader(DataSourceReader):
+    """Plans and reads one table of a store."""
+
+    def __init__(self, table: Table, options: Mapping[str, str]) -> None:
+        self.table = table
+        self.store = StoreFiles(options["path"])
+        self.store.check_exists()
+        self.broker = options.get("brokername", "")
+        explicit = {
+            name: int(options[name.lower()]) if name.lower() in options else None
+            for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")
+        }
+        self.sizes = file_sizes(self.store, explicit)
+        self.log: LogBounds | None = None
+        if "maxphyoffset" in options:
+            self.log = LogBounds(
+                min_offset=int(options["minphyoffset"]),
+                max_offset=int(options["maxphyoffset"]),
+                truncates_queues=options["truncatesqueues"] == "True",
+            )
+
+    def partitions(self) -> list[InputPartition]:
+        """One partition a mapped file, or a group of topics where queues are asked for."""
+        if self.table.name == LOADED_QUEUE.name:
+            return self._topic_partitions()
+        files = self._log_files()
+        if self.table.name in _LOG_TABLES:
+            return [LogFilePartition(file) for file in files]
+        return self._queue_file_partitions(files)
+
+    def _topic_partitions(self) -> list[InputPartition]:
+        names = topics(self.store)
+        groups = [tuple(names[start::_TOPIC_GROUPS]) for start in range(min(_TOPIC_GROUPS, len(names)))]
+        return [TopicsPartition(group) for group in groups]
+
+    def _log_files(self) -> tuple[MappedFile, ...]:
+        files = load_log(self.store, self.sizes)
+        if self.log is None:
+            return recover_log(self.store, files, check_crc=True).files
+        return truncate_dirty_files(files, self.log.max_offset)
+
+    def _queue_file_partitions(self, log_files: tuple[MappedFile, ...]) -> list[InputPartition]:
+        queues = [(topic, queue_id) for topic in topics(self.store) for queue_id in queue_ids(self.store, topic)]
+        bounds = self.log or self._bounds(log_files, queues)
+        index = LogIndex(files=log_files, walked=tuple(file.wrote for file in log_files))
+        return [
+            QueueFilePartition(QueueFile(topic=topic, queue_id=queue_id, file=file), index)
+            for topic, queue_id in queues
+            for file in recover_queue(self.store, topic, queue_id, self.sizes, bounds).files
+            if file.wrote
+        ]
+
+    def _bounds(self, log_files: tuple[MappedFile, ...], queues: list[tuple[str, int]]) -> LogBounds:
+        ends = [recover_queue(self.store, topic, queue_id, self.sizes, None).max_physic_offset for topic, queue_id in queues]
+        end = log_files[-1].from_offset + log_files[-1].wrote
+        return LogBounds(min_offset=log_files[0].from_offset, max_offset=end, truncates_queues=max(ends, default=-1) >= end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of one partition."""
+        if isinstance(partition, LogFilePartition):
+            content = self.store.content("commitlog", partition.file.name)
+            yield from _LOG_TABLES[self.table.name](self.broker, partition.file, content)
+        elif isinstance(partition, QueueFilePartition):
+            for segments in QueueReader(self.store, self.broker, partition.log).segments(partition.file):
+                yield from unpack_segments(segments)
+        elif isinstance(partition, TopicsPartition):
+            for topic in partition.topics:
+                for queue_id in queue_ids(self.store, topic):
+                    yield self._loaded_queue(topic, queue_id)
+
+    def _loaded_queue(self, topic: str, queue_id: int) -> pa.RecordBatch:
+        queue = recover_queue(self.store, topic, queue_id, self.sizes, self.log)
+        shared = {
+            "brokerName": self.broker,
+            "topic": topic,
+            "queueId": queue_id,
+            "minOffset": queue.min_offset,
+            "maxOffset": queue.max_offset,
+            "maxPhysicOffset": queue.max_physic_offset,
+        }
+        files = [
+            {"name": file.name, "fromOffset": file.from_offset, "length": file.length, "wrote": file.wrote, "mtimeMs": file.mtime_ms}
+            for file in queue.files
+        ]
+        return pa.RecordBatch.from_pylist([shared | file for file in files or [{}]], schema=arrow_schema(LOADED_QUEUE))

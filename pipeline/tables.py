@@ -1,0 +1,361 @@
+"""The tables of a lake: every column with its type and what it means, in one place.
+
+Columns carry the broker's own names. A queue is (brokerName, topic, queueId). Offsets are the broker's: `queueOffset` counts entries of a
+queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Layout = Literal["partitioned", "clustered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: name, Spark SQL type, what it means."""
+
+    name: str
+    type: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Delta table of the lake.
+
+    Attributes:
+        columns: in order; the first of every table is brokerName.
+        by_queue: laid out by queue: partitioned by (topic, queueId) or clustered by `cluster_by`.
+        cluster_by: clustering columns of the clustered layout.
+    """
+
+    name: str
+    comment: str
+    columns: tuple[Column, ...]
+    by_queue: bool = False
+    cluster_by: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> str:
+        """The columns as a DDL string for readers and mapInArrow."""
+        return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return [column.name for column in self.columns]
+
+
+PARTITION_COLUMNS = ("topic", "queueId")
+
+_BROKER = Column("brokerName", "STRING", "broker whose store it is; a slave's store has a name of its own")
+_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group, %DLQ%group included)")
+_QUEUE = Column("queueId", "INT", "queue of the topic")
+_QUEUE_KEY = (_BROKER, _TOPIC, _QUEUE)
+_RUN = Column("runId", "STRING", "the run that wrote the row")
+
+COMMIT_LOG = Table(
+    "commit_log",
+    "One row a message of the commit log, every field of the record.",
+    (
+        *_QUEUE_KEY,
+        Column("queueOffset", "BIGINT", "offset in its queue; 0 for prepared and rolled back transaction messages"),
+        Column("physicOffset", "BIGINT", "offset of the record's first byte in the commit log"),
+        Column("storeSize", "INT", "length of the record in bytes"),
+        Column("bodyCrc", "INT", "CRC-32 of the stored body without its top bit; 0 for an empty body"),
+        Column("flag", "INT", "the producer's flag"),
+        Column("sysFlag", "INT", "1 compressed, 4/8/12 transaction prepared/commit/rollback, 16 and 32 IPv6 hosts"),
+        Column("bornTimestamp", "BIGINT", "ms, clock of the client"),
+        Column("bornHost", "STRING", "address of the client"),
+        Column("bornPort", "INT", "port of the client"),
+        Column("storeTimestamp", "BIGINT", "ms, clock of the broker when it appended the record"),
+        Column("storeHost", "STRING", "address of the broker"),
+        Column("storePort", "INT", "port of the broker"),
+        Column("reconsumeTimes", "INT", "how often a consumer sent it back"),
+        Column("preparedTransactionOffset", "BIGINT", "commit log offset of the prepared message"),
+        Column("body", "BINARY", "body as stored, compressed if sysFlag says so"),
+        Column("propertiesRaw", "BINARY", "the properties' bytes: order and duplicates survive here only"),
+        Column("properties", "MAP<STRING, STRING>", "the properties as the broker decodes them"),
+        Column("tags", "STRING", "property TAGS"),
+        Column("keys", "STRING", "property KEYS"),
+        Column("msgId", "STRING", "offset message id; NULL where the broker's decoder gives null"),
+        Column("recordCrc32", "BIGINT", "CRC-32 of the record's bytes"),
+    ),
+    by_queue=True,
+    cluster_by=("topic", "queueId", "queueOffset"),
+)
+
+CONSUME_QUEUE = Table(
+    "consume_queue",
+    "One row an entry of a consume queue.",
+    (
+        *_QUEUE_KEY,
+        Column("queueOffset", "BIGINT", "offset of the entry in its queue"),
+        Column("physicOffset", "BIGINT", "where its message starts in the commit log"),
+        Column("size", "INT", "length of its message in bytes; 2147483647 with physicOffset 0 is a pre-blank"),
+        Column("tagsCode", "BIGINT", "hash code of the tag, or deliver time in SCHEDULE_TOPIC_XXXX"),
+        Column("storeTimestamp", "BIGINT", "of its message, ms; NULL where the commit log no longer has it"),
+        Column("bytesToFileEnd", "BIGINT", "sizes of this entry and of all behind it in the same queue file"),
+    ),
+    by_queue=True,
+    cluster_by=("topic", "queueId", "queueOffset"),
+)
+
+CONSUME_QUEUE_SEGMENT = Table(
+    "consume_queue_segment",
+    "The entries of consume_queue packed, a run of one queue file a row: what a replay reads.",
+    (
+        *_QUEUE_KEY,
+        Column("segment", "BIGINT", "number of the run in its queue, counting those of missing files too"),
+        Column("firstQueueOffset", "BIGINT", "offset of the run's first entry"),
+        Column("entryCount", "INT", "entries of the run"),
+        Column("entries", "BINARY", "the run's 20-byte entries, and those behind it that a pull at its end may scan"),
+        Column("storeTimestamps", "BINARY", "storeTimestamp of each entry, 8 bytes little endian; the least number where it has none"),
+        Column("minStoreTimestamp", "BIGINT", "the least of storeTimestamps"),
+        Column("fileFirstOffset", "BIGINT", "offset of the first entry of the run's file"),
+        Column("entryBytes", "BIGINT", "sizes of the run's entries"),
+        Column("bytesBehind", "BIGINT", "sizes of the entries of the same file behind the run"),
+        Column("oddEntries", "ARRAY<INT>", "positions in the run of entries whose bytes are no record of commit_log"),
+    ),
+    cluster_by=(),
+)
+
+ODD_ENTRY = Table(
+    "odd_entry",
+    "What the broker delivers for an entry whose bytes are no record of commit_log.",
+    (
+        _BROKER,
+        Column("physicOffset", "BIGINT", "of the entry"),
+        Column("size", "INT", "of the entry"),
+        Column("startOffset", "BIGINT", "where the delivered bytes start"),
+        Column("queueOffset", "BIGINT", "as decoded from the bytes; NULL where they do not decode, like all that follow"),
+        Column("messagePhysicOffset", "BIGINT", "as decoded"),
+        Column("msgId", "STRING", "as decoded"),
+        Column("tags", "STRING", "as decoded"),
+        Column("keys", "STRING", "as decoded"),
+        Column("bodyCrc", "INT", "as decoded"),
+        Column("storeTimestamp", "BIGINT", "as decoded"),
+        Column("recordCrc32", "BIGINT", "CRC-32 of the delivered bytes"),
+    ),
+)
+
+COMMIT_LOG_SEGMENT = Table(
+    "commit_log_segment",
+    "Ends and store timestamps of the commit log's records packed: the log's end as of a time.",
+    (
+        _BROKER,
+        Column("firstPhysicOffset", "BIGINT", "offset of the run's first record"),
+        Column("endPhysicOffset", "BIGINT", "offset behind the run's last record"),
+        Column("recordCount", "INT", "records of the run"),
+        Column("ends", "BINARY", "offset behind each record, 8 bytes little endian"),
+        Column("storeTimestamps", "BINARY", "storeTimestamp of each record, 8 bytes little endian"),
+        Column("minStoreTimestamp", "BIGINT", "the least of storeTimestamps"),
+    ),
+)
+
+QUEUE = Table(
+    "queue",
+    "Bounds of each queue that has files, as the broker has them after load and start.",
+    (
+        *_QUEUE_KEY,
+        Column("minOffset", "BIGINT", "ConsumeQueue.getMinOffsetInQueue"),
+        Column("maxOffset", "BIGINT", "ConsumeQueue.getMaxOffsetInQueue, the broker offset"),
+    ),
+)
+
+STORE_FILE = Table(
+    "store_file",
+    "The mapped files of the store.",
+    (
+        _BROKER,
+        Column("kind", "STRING", "commitlog or consumequeue"),
+        Column("topic", "STRING", "of a consume queue file"),
+        Column("queueId", "INT", "of a consume queue file"),
+        Column("name", "STRING", "twenty digits, the offset of its first byte"),
+        Column("fromOffset", "BIGINT", "the same as a number"),
+        Column("length", "BIGINT", "bytes"),
+        Column("wrote", "BIGINT", "bytes in use after load and start"),
+        Column("mtimeMs", "BIGINT", "last modification, ms: look-ups by time depend on it"),
+    ),
+)
+
+STORE_FILE_RANGE = Table(
+    "store_file_range",
+    "Bytes of commit log files that are no row of commit_log: blanks, tails, records that a row cannot give back. Zeros are left out.",
+    (
+        _BROKER,
+        Column("kind", "STRING", "commitlog"),
+        Column("name", "STRING", "of the file"),
+        Column("position", "BIGINT", "in the file"),
+        Column("bytes", "BINARY", "the bytes there"),
+    ),
+)
+
+TOPIC_CONFIG = Table(
+    "topic_config",
+    "config/topics.json.",
+    (
+        _BROKER,
+        _TOPIC,
+        Column("readQueueNums", "INT", "queues that can be pulled"),
+        Column("writeQueueNums", "INT", "queues that can be written"),
+        Column("perm", "INT", "4 read, 2 write, 1 inherit"),
+        Column("topicFilterType", "STRING", "SINGLE_TAG or MULTI_TAG"),
+        Column("topicSysFlag", "INT", "1 unit, 2 has unit sub"),
+        Column("order", "BOOLEAN", "ordered topic"),
+        Column("json", "STRING", "the whole object as stored"),
+    ),
+)
+
+SUBSCRIPTION_GROUP = Table(
+    "subscription_group",
+    "config/subscriptionGroup.json.",
+    (
+        _BROKER,
+        Column("consumerGroup", "STRING", "name of the group"),
+        Column("consumeEnable", "BOOLEAN", "may the group pull"),
+        Column("consumeFromMinEnable", "BOOLEAN", "start from the minimum offset"),
+        Column("consumeBroadcastEnable", "BOOLEAN", "may it consume in broadcast mode"),
+        Column("retryQueueNums", "INT", "queues of its retry topic"),
+        Column("retryMaxTimes", "INT", "retries before a message goes to the dead letter queue"),
+        Column("brokerId", "BIGINT", "broker to pull from"),
+        Column("whichBrokerWhenConsumeSlowly", "BIGINT", "broker to pull from when it is slow"),
+        Column("notifyConsumerIdsChangedEnable", "BOOLEAN", "tell clients of changes"),
+        Column("json", "STRING", "the whole object as stored"),
+    ),
+)
+
+CONSUMER_OFFSET = Table(
+    "consumer_offset",
+    "config/consumerOffset.json: the offset that each group committed.",
+    (
+        _BROKER,
+        Column("consumerGroup", "STRING", "name of the group"),
+        _TOPIC,
+        _QUEUE,
+        Column("consumerOffset", "BIGINT", "next offset that the group will consume"),
+    ),
+)
+
+DELAY_OFFSET = Table(
+    "delay_offset",
+    "config/delayOffset.json: how far each delay level was delivered.",
+    (
+        _BROKER,
+        Column("delayLevel", "INT", "1 is the first; its queue in SCHEDULE_TOPIC_XXXX is delayLevel - 1"),
+        Column("offset", "BIGINT", "next offset to deliver"),
+    ),
+)
+
+CONSUMER_FILTER = Table(
+    "consumer_filter",
+    "config/consumerFilter.json: the SQL92 filters that groups registered.",
+    (
+        _BROKER,
+        _TOPIC,
+        Column("consumerGroup", "STRING", "name of the group"),
+        Column("expression", "STRING", "the filter"),
+        Column("expressionType", "STRING", "SQL92"),
+        Column("bornTime", "BIGINT", "ms, when it was registered"),
+        Column("deadTime", "BIGINT", "ms, when its last consumer left; 0 while one is there"),
+        Column("clientVersion", "BIGINT", "version of the subscription"),
+        Column("bloomBitPositions", "ARRAY<INT>", "bits of the bloom filter"),
+        Column("bloomBitNum", "INT", "length of the bloom filter in bits"),
+        Column("json", "STRING", "the whole object as stored"),
+    ),
+)
+
+BROKER = Table(
+    "broker",
+    "The brokers in the lake: one row each.",
+    (
+        _BROKER,
+        Column("store", "STRING", "directory that was imported"),
+        Column("properties", "MAP<STRING, STRING>", "settings given at import"),
+        Column("minPhyOffset", "BIGINT", "first offset of the commit log, -1 where it has no file"),
+        Column("maxPhyOffset", "BIGINT", "end of the commit log"),
+        Column("mappedFileSizeCommitLog", "BIGINT", "bytes"),
+        Column("mappedFileSizeConsumeQueue", "BIGINT", "bytes"),
+        Column("maxStoreTimestamp", "BIGINT", "the greatest storeTimestamp, ms: the moment the store was last written"),
+        Column("layout", "STRING", "partitioned or clustered"),
+    ),
+)
+
+REPLAY_RUN = Table(
+    "replay_run",
+    "One row a finished replay.",
+    (
+        _BROKER,
+        _RUN,
+        Column("source", "STRING", "file or table of the requests"),
+        Column("sourceDigest", "STRING", "SHA-256 of the file"),
+        Column("settings", "MAP<STRING, STRING>", "settings that were given"),
+        Column("at", "STRING", "snapshot, request-time or recorded-max"),
+        Column("lakeVersion", "BIGINT", "version of the lake that was read"),
+        Column("startedAt", "TIMESTAMP", "wall clock"),
+        Column("finishedAt", "TIMESTAMP", "wall clock"),
+    ),
+)
+
+ENTRIES_TYPE = "ARRAY<STRUCT<queueOffset: BIGINT, physicOffset: BIGINT, size: INT>>"
+
+PULL_RESPONSE = Table(
+    "pull_response",
+    "One row an answered pull request: what the broker would have answered.",
+    (
+        *_QUEUE_KEY,
+        _RUN,
+        Column("requestId", "STRING", "digest of the source and the line: the same whenever the source is read"),
+        Column("consumerGroup", "STRING", "of the request"),
+        Column("queueOffset", "BIGINT", "offset asked for"),
+        Column("maxMsgNums", "INT", "messages asked for"),
+        Column("status", "STRING", "GetMessageStatus; NULL where the store answers null, throws, or we cannot answer"),
+        Column("code", "INT", "response code that goes with the status"),
+        Column("nextBeginOffset", "BIGINT", "offset to ask for next"),
+        Column("minOffset", "BIGINT", "of the queue"),
+        Column("maxOffset", "BIGINT", "of the queue"),
+        Column("messageCount", "INT", "messages given"),
+        Column("bufferTotalSize", "INT", "their bytes"),
+        Column("suggestPullingFromSlave", "BOOLEAN", "the last entry read lies on disk"),
+        Column("msgCount4Commercial", "INT", "messages counted in units of 64 KiB"),
+        Column("diskFallBehind", "BIGINT", "bytes between the last entry read and the log's end; NULL where not recorded"),
+        Column("exception", "STRING", "class that the store throws"),
+        Column("error", "STRING", "why there is no answer"),
+        Column("entries", ENTRIES_TYPE, "entries given, in order"),
+    ),
+)
+
+LAKE_VERSION = Table(
+    "lake_version",
+    "The commit point of the lake: a run counts from its row on, and the tables are read as its row says.",
+    (
+        Column("version", "BIGINT", "1, 2, 3, ..."),
+        _RUN,
+        Column("what", "STRING", "import, replay, ..."),
+        Column("brokerName", "STRING", "broker it was about"),
+        Column("tables", "MAP<STRING, BIGINT>", "Delta version of each table"),
+        Column("committedAt", "TIMESTAMP", "wall clock"),
+    ),
+)
+
+# tables that an import replaces for its broker
+IMPORTED = (
+    COMMIT_LOG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_SEGMENT,
+    ODD_ENTRY,
+    COMMIT_LOG_SEGMENT,
+    QUEUE,
+    STORE_FILE,
+    STORE_FILE_RANGE,
+    TOPIC_CONFIG,
+    SUBSCRIPTION_GROUP,
+    CONSUMER_OFFSET,
+    DELAY_OFFSET,
+    CONSUMER_FILTER,
+    BROKER,
+)
+APPENDED = (REPLAY_RUN, PULL_RESPONSE)
+TABLES = {table.name: table for table in (*IMPORTED, *APPENDED)}

@@ -1,0 +1,158 @@
+"""The commit log: records one after the other, a file never cutting one.
+
+Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, calMsgLength, rollNextFile; DefaultAppendMessageCallback.
+Rule: a record goes into a file only if eight bytes are left behind it; else a BLANK (size of the rest, magic code) ends the file.
+Surprise: the bytes after a BLANK are arbitrary, and what follows the last record of the last file need not be zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from store_format.crc32 import crc32_of_ranges
+from store_format.layout import (
+    BLANK_MAGIC_CODE,
+    BORNHOST_V6_FLAG,
+    MESSAGE_MAGIC_CODE,
+    RECORD_MIN_SIZE,
+    STOREHOSTADDRESS_V6_FLAG,
+)
+
+Bytes = NDArray[np.uint8]
+Positions = NDArray[np.int64]
+
+
+class WalkEnd(IntEnum):
+    """Why a walk over records ended."""
+
+    LIMIT = 0  # the bytes given are used up
+    BLANK = 1  # the file's closing blank
+    NO_RECORD = 2  # no magic code of a record there: zeros, or bytes of something else
+    BAD_RECORD = 3  # a magic code, but lengths that do not add up
+    BAD_CRC = 4  # a record whose body is not the one that was written
+
+
+@njit(cache=True, nogil=True)
+def int32_at(buffer, at):  # type: ignore[no-untyped-def]
+    """Signed 32-bit big endian number at `at`."""
+    value = (np.int64(buffer[at]) << 24) | (np.int64(buffer[at + 1]) << 16) | (np.int64(buffer[at + 2]) << 8) | np.int64(buffer[at + 3])
+    return value - (np.int64(1) << 32) if value >= (np.int64(1) << 31) else value
+
+
+@njit(cache=True, nogil=True)
+def int64_at(buffer, at):  # type: ignore[no-untyped-def]
+    """Signed 64-bit big endian number at `at`."""
+    return (int32_at(buffer, at) << 32) | (int32_at(buffer, at + 4) & np.int64(0xFFFFFFFF))
+
+
+@njit(cache=True, nogil=True)
+def int16_at(buffer, at):  # type: ignore[no-untyped-def]
+    """Signed 16-bit big endian number at `at`."""
+    value = (np.int64(buffer[at]) << 8) | np.int64(buffer[at + 1])
+    return value - 65536 if value >= 32768 else value
+
+
+@njit(cache=True, nogil=True)
+def body_length_position(buffer, start):  # type: ignore[no-untyped-def]
+    """Where the length of the body stands, by the widths of the two hosts."""
+    sys_flag = int32_at(buffer, start + 36)
+    born = 20 if sys_flag & BORNHOST_V6_FLAG else 8
+    store = 20 if sys_flag & STOREHOSTADDRESS_V6_FLAG else 8
+    return start + 48 + born + 8 + store + 12
+
+
+@njit(cache=True, nogil=True)
+def record_length(buffer, start, limit):  # type: ignore[no-untyped-def]
+    """Length of the record at `start` by its own parts, or -1 where it does not fit before `limit` or its sizes disagree."""
+    size = int32_at(buffer, start)
+    if size < RECORD_MIN_SIZE or start + size > limit:
+        return np.int64(-1)
+    end = start + size
+    at = body_length_position(buffer, start)
+    if at + 4 > end:
+        return np.int64(-1)
+    at += 4 + max(int32_at(buffer, at), np.int64(0))
+    if at + 1 > end or buffer[at] > 127:
+        return np.int64(-1)
+    at += 1 + np.int64(buffer[at])
+    if at + 2 > end:
+        return np.int64(-1)
+    at += 2 + max(int16_at(buffer, at), np.int64(0))
+    return size if at == end else np.int64(-1)
+
+
+@njit(cache=True, nogil=True)
+def _walk(buffer, start, limit, positions):  # type: ignore[no-untyped-def]
+    count = 0
+    at = start
+    while count < len(positions):
+        if at + 8 > limit:
+            return count, at, np.int64(0)
+        magic = int32_at(buffer, at + 4)
+        if magic == BLANK_MAGIC_CODE:
+            return count, at, np.int64(1)
+        if magic != MESSAGE_MAGIC_CODE:
+            return count, at, np.int64(2)
+        size = record_length(buffer, at, limit)
+        if size < 0:
+            return count, at, np.int64(3)
+        positions[count] = at
+        count += 1
+        at += size
+    return count, at, np.int64(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A stretch of records: their positions in the buffer, where the walk stands, and why it ended (None: more may follow)."""
+
+    positions: Positions
+    end: int
+    ended: WalkEnd | None
+
+
+def walk(buffer: Bytes, start: int, limit: int, max_records: int) -> Walk:
+    """Find the records from `start` on, at most `max_records`, none reaching past `limit`; nothing is decoded."""
+    positions = np.empty(max_records, np.int64)
+    count, end, ended = _walk(buffer, start, limit, positions)
+    return Walk(positions[:count], int(end), None if ended < 0 else WalkEnd(ended))
+
+
+@njit(cache=True, nogil=True)
+def _bodies(buffer, positions, starts, lengths, crcs):  # type: ignore[no-untyped-def]
+    for i in range(len(positions)):
+        at = body_length_position(buffer, positions[i])
+        starts[i] = at + 4
+        lengths[i] = max(int32_at(buffer, at), np.int64(0))
+        crcs[i] = int32_at(buffer, positions[i] + 8)
+
+
+def first_bad_body(buffer: Bytes, positions: Positions) -> int:
+    """Index of the first record whose body CRC differs from the stored one, or len(positions). An empty body is not checked."""
+    starts, lengths, crcs = (np.empty(len(positions), np.int64) for _ in range(3))
+    _bodies(buffer, positions, starts, lengths, crcs)
+    actual = crc32_of_ranges(buffer, starts, lengths).astype(np.int64) & 0x7FFFFFFF
+    bad = (actual != crcs) & (lengths > 0)
+    return int(bad.argmax()) if bad.any() else len(positions)
+
+
+WALK_BATCH = 65_536
+
+
+def walk_checked(buffer: Bytes, limit: int, *, check_crc: bool) -> tuple[int, WalkEnd]:
+    """Walk a whole file as recovery does (CommitLog.checkMessageAndReturnSize): where it ends, and why."""
+    at = 0
+    while True:
+        part = walk(buffer, at, limit, WALK_BATCH)
+        if check_crc:
+            bad = first_bad_body(buffer, part.positions)
+            if bad < len(part.positions):
+                return int(part.positions[bad]), WalkEnd.BAD_CRC
+        if part.ended is not None:
+            return part.end, part.ended
+        at = part.end

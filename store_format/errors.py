@@ -1,0 +1,51 @@
+"""What makes a store, a file or a record unusable, said so that a person can act on it.
+
+Statuses of the broker (OFFSET_TOO_SMALL and the like) are values, never exceptions; these classes are for input that cannot be used.
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """A store, file or record that cannot be used.
+
+    Attributes:
+        path: file or directory, as the user named it.
+        position: byte offset in that file, or None where the whole of it is meant.
+        expected: what should be there.
+        found: what is there.
+        hint: what to do about it, or an empty string.
+    """
+
+    def __init__(self, path: str, expected: str, found: str, *, position: int | None = None, hint: str = "") -> None:
+        super().__init__(path, expected, found, position, hint)
+        self.path = path
+        self.position = position
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = self.path if self.position is None else f"{self.path}, byte {self.position}"
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{where}: expected {self.expected}, found {self.found}{hint}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive the way from a Spark worker to the driver (keyword arguments are lost by default)."""
+        return (_rebuild, (type(self), self.path, self.expected, self.found, self.position, self.hint))
+
+
+def _rebuild(kind: type[StoreError], path: str, expected: str, found: str, position: int | None, hint: str) -> StoreError:
+    return kind(path, expected, found, position=position, hint=hint)
+
+
+class NotAStoreError(StoreError):
+    """The path is not the store directory of a broker."""
+
+
+class CorruptStoreError(StoreError):
+    """Bytes that the broker would not have written, or that its load or start would change."""
+
+
+class ConfigFileError(StoreError):
+    """A file under config/ that is not what the broker writes."""

@@ -1,0 +1,171 @@
+"""One record of the commit log, as an object: the slow, plain form of the codec.
+
+Broker source (4.9.3): MessageDecoder.decode and string2messageProperties, CommitLog's MessageExtEncoder.
+Rule: `decode` trusts nothing but the lengths, not even the magic code, just as MessageDecoder does, and says None where that gives null.
+Surprise: properties without a value vanish when decoded, and a port above 65535 makes the whole message undecodable.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+import zlib
+from dataclasses import dataclass
+
+from store_format.layout import BORNHOST_V6_FLAG, MESSAGE_MAGIC_CODE, STOREHOSTADDRESS_V6_FLAG
+
+NAME_VALUE_SEPARATOR = "\x01"
+PROPERTY_SEPARATOR = "\x02"
+
+_PREFIX = struct.Struct(">iiiiiqqiq")
+assert _PREFIX.size == 48
+_MIDDLE = struct.Struct(">iqi")
+assert _MIDDLE.size == 16
+
+MAX_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """An address with its port; four bytes of address or sixteen."""
+
+    address: bytes
+    port: int
+
+    def __str__(self) -> str:
+        return f"{ipaddress.ip_address(self.address)}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Every field of a record; `body`, `topic` and `properties` as stored."""
+
+    queue_id: int
+    queue_offset: int
+    physic_offset: int
+    born_timestamp: int
+    born_host: Host
+    store_timestamp: int
+    store_host: Host
+    body: bytes
+    topic: bytes
+    properties: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    body_crc: int = 0
+    magic_code: int = MESSAGE_MAGIC_CODE
+    store_size: int = 0
+
+    @property
+    def msg_id(self) -> str:
+        """Offset message id: store host and physical offset in upper case hex."""
+        port = struct.pack(">i", self.store_host.port)
+        return (self.store_host.address + port + struct.pack(">q", self.physic_offset)).hex().upper()
+
+    def properties_map(self) -> dict[str, str]:
+        """The properties as MessageDecoder.string2messageProperties reads them."""
+        return decode_properties(self.properties)
+
+
+def body_crc32(body: bytes) -> int:
+    """UtilAll.crc32: the CRC-32 of a body with the top bit cleared."""
+    return zlib.crc32(body) & 0x7FFFFFFF
+
+
+def decode_properties(raw: bytes) -> dict[str, str]:
+    """Names and values in order of their first appearance; of equal names the last value counts."""
+    found: dict[str, str] = {}
+    for part in raw.decode("utf-8", "replace").split(PROPERTY_SEPARATOR):
+        name, separator, value = part.partition(NAME_VALUE_SEPARATOR)
+        if separator and name and value:
+            found[name] = value
+    return found
+
+
+def encode_properties(properties: dict[str, str]) -> bytes:
+    """MessageDecoder.messageProperties2String, without the separator after the last one."""
+    return PROPERTY_SEPARATOR.join(name + NAME_VALUE_SEPARATOR + value for name, value in properties.items()).encode()
+
+
+def encode(message: Message) -> bytes:
+    """The record's bytes; its size is computed, its CRC is taken as it is."""
+    parts = [
+        b"",
+        message.born_host.address + struct.pack(">i", message.born_host.port),
+        struct.pack(">q", message.store_timestamp),
+        message.store_host.address + struct.pack(">i", message.store_host.port),
+        _MIDDLE.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
+        message.body,
+        struct.pack(">b", len(message.topic)),
+        message.topic,
+        struct.pack(">h", len(message.properties)),
+        message.properties,
+    ]
+    parts[0] = _PREFIX.pack(
+        _PREFIX.size + sum(map(len, parts)),
+        message.magic_code,
+        message.body_crc,
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.physic_offset,
+        message.sys_flag,
+        message.born_timestamp,
+    )
+    return b"".join(parts)
+
+
+def decode(raw: bytes) -> Message | None:
+    """What MessageDecoder.decode reads from the front of `raw`, or None where it gives null."""
+    try:
+        return _decode(memoryview(raw))
+    except (struct.error, IndexError):
+        return None
+
+
+def _decode(raw: memoryview) -> Message | None:
+    size, magic, crc, queue_id, flag, queue_offset, physic_offset, sys_flag, born = _PREFIX.unpack_from(raw, 0)
+    born_host, at = _host(raw, _PREFIX.size, v6=bool(sys_flag & BORNHOST_V6_FLAG))
+    (stored,) = struct.unpack_from(">q", raw, at)
+    store_host, at = _host(raw, at + 8, v6=bool(sys_flag & STOREHOSTADDRESS_V6_FLAG))
+    reconsumed, prepared, body_length = _MIDDLE.unpack_from(raw, at)
+    body, at = _take(raw, at + _MIDDLE.size, max(body_length, 0))
+    (topic_length,) = struct.unpack_from(">b", raw, at)
+    topic, at = _take(raw, at + 1, topic_length)
+    (properties_length,) = struct.unpack_from(">h", raw, at)
+    properties, at = _take(raw, at + 2, max(properties_length, 0))
+    return Message(
+        store_size=size,
+        magic_code=magic,
+        body_crc=crc,
+        queue_id=queue_id,
+        flag=flag,
+        queue_offset=queue_offset,
+        physic_offset=physic_offset,
+        sys_flag=sys_flag,
+        born_timestamp=born,
+        born_host=born_host,
+        store_timestamp=stored,
+        store_host=store_host,
+        reconsume_times=reconsumed,
+        prepared_transaction_offset=prepared,
+        body=body,
+        topic=topic,
+        properties=properties,
+    )
+
+
+def _take(raw: memoryview, at: int, length: int) -> tuple[bytes, int]:
+    if length < 0 or at + length > len(raw):
+        raise IndexError(length)
+    return bytes(raw[at : at + length]), at + length
+
+
+def _host(raw: memoryview, at: int, *, v6: bool) -> tuple[Host, int]:
+    address, at = _take(raw, at, 16 if v6 else 4)
+    (port,) = struct.unpack_from(">i", raw, at)
+    if not 0 <= port <= MAX_PORT:  # InetSocketAddress refuses it
+        raise IndexError(port)
+    return Host(address=address, port=port), at + 4

@@ -1,0 +1,254 @@
+"""The scan of a pull: which entries of a queue one request gets, and what the broker answers beside them.
+
+Broker source (4.9.3): DefaultMessageStore.getMessage, CommitLog.getMessage and rollNextFile, MappedFile.selectMappedBuffer.
+Rules: the bounds decide first; then entries are looked at one by one until the batch is full, the window ends, or the queue file does.
+Surprises: the fullness test comes before the filter, so a full batch ends at the very next entry, matching or not; the entry that ended it
+counts for the disk figures but not for the next offset; entries of a removed log file are passed over without a fullness test.
+
+One text serves as reference (`py_func`) and as compiled form. The arrays of one call are one block: a run of entries of one queue file
+that reaches as far as any request in it may scan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from udfs.batch_caps import check_in_disk, commercial_count, is_the_batch_full, scan_window_entries
+from udfs.codes import GetMessageStatus
+from udfs.offset_correction import SCAN, correct_offset, pull_status
+
+_FOUND = int(GetMessageStatus.FOUND)
+_NO_MATCHED_MESSAGE = int(GetMessageStatus.NO_MATCHED_MESSAGE)
+_MESSAGE_WAS_REMOVING = int(GetMessageStatus.MESSAGE_WAS_REMOVING)
+_OFFSET_FOUND_NULL = int(GetMessageStatus.OFFSET_FOUND_NULL)
+
+# statuses of our own, for a store that throws
+ILLEGAL_ARGUMENT: Final = -2
+OUT_OF_MEMORY: Final = -3
+EXCEPTIONS: Final = {ILLEGAL_ARGUMENT: "java.lang.IllegalArgumentException", OUT_OF_MEMORY: "java.lang.OutOfMemoryError"}
+
+NO_FILTER: Final = -1
+NO_REMOVED_FILE: Final = -(2**63)
+_INT_MAX = 2**31 - 1
+# ConsumeQueueExt.MAX_ADDR: a tagsCode at or below it is an address in the ext file
+_EXT_MAX_ADDRESS = -(2**31) - 1
+
+# GetMessageResult's lists cannot be longer than the virtual machine allows any array to be
+_LONGEST_ARRAY = _INT_MAX - 2
+
+# columns of `requests`
+OFFSET, MAX_MSG_NUMS, MIN_OFFSET, MAX_OFFSET, LOG_END, FILTER = range(6)
+REQUEST_COLUMNS: Final = 6
+# columns of `answers`
+STATUS, NEXT, COUNT, BYTES, COMMERCIAL, LAST_PHYSIC, ENTRIES_READ = range(7)
+ANSWER_COLUMNS: Final = 7
+# positions in `caps`
+BYTES_MEMORY, COUNT_MEMORY, BYTES_DISK, COUNT_DISK, MEMORY, SLAVE_KEEPS, ENTRIES_A_FILE = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The commit log's files as the scan sees them: first offsets, bytes in use, and the one length they have."""
+
+    starts: NDArray[np.int64]
+    wrote: NDArray[np.int64]
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TagCodes:
+    """The hash codes of each TAG filter, filter f having codes[starts[f]:starts[f + 1]], sorted."""
+
+    starts: NDArray[np.int64]
+    codes: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A run of entries of one queue file; empty where the file is missing."""
+
+    first_offset: int
+    physic_offsets: NDArray[np.int64]
+    sizes: NDArray[np.int32]
+    tags_codes: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What `get_message` found.
+
+    Attributes:
+        columns: (requests, ANSWER_COLUMNS) numbers.
+        taken: positions in the block of the entries given, request after request (COUNT of each says how many).
+    """
+
+    columns: NDArray[np.int64]
+    taken: NDArray[np.int32]
+
+
+@njit(cache=True, nogil=True)
+def _tag_matches(tags_code, codes, start, end):  # type: ignore[no-untyped-def]
+    if tags_code <= _EXT_MAX_ADDRESS:  # an address that no ext file resolves: the broker passes null, and null matches
+        return True
+    wanted = np.int32(tags_code & np.int64(0xFFFFFFFF))
+    while start < end:
+        middle = (start + end) >> 1
+        if codes[middle] < wanted:
+            start = middle + 1
+        elif codes[middle] > wanted:
+            end = middle
+        else:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _find_file(offset, starts, file_size):  # type: ignore[no-untyped-def]
+    """MappedFileQueue.findMappedFileByOffset(offset, offset == 0): index of the file, or -1."""
+    low, high = 0, len(starts)
+    while low < high:
+        middle = (low + high) >> 1
+        if starts[middle] <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    if low > 0 and offset < starts[low - 1] + file_size:
+        return low - 1
+    return 0 if offset == 0 and len(starts) > 0 else -1
+
+
+@njit(cache=True, nogil=True)
+def _select(offset, size, log_end, starts, wrote, file_size):  # type: ignore[no-untyped-def]
+    """CommitLog.getMessage: 1 bytes, 0 null, -1 thrown. `position + size` is a 32-bit sum there, and wraps."""
+    file = _find_file(offset, starts, file_size)
+    if file < 0:
+        return 0
+    position = offset % file_size
+    readable = min(wrote[file], max(log_end - starts[file], np.int64(0)))
+    end = np.int64(np.int32(position + size))
+    if end > readable:
+        return 0
+    return -1 if size < 0 or size > file_size - position else 1
+
+
+@njit(cache=True, nogil=True)
+def _roll_next_file(offset, file_size):  # type: ignore[no-untyped-def]
+    """CommitLog.rollNextFile; Java's remainder takes the sign of the offset."""
+    remainder = offset % file_size if offset >= 0 else -((-offset) % file_size)
+    return offset + file_size - remainder
+
+
+@njit(cache=True, nogil=True)
+def _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, starts, wrote, file_size, answer, taken, at):  # type: ignore[no-untyped-def]
+    offset, log_end, wanted = request[OFFSET], request[LOG_END], request[FILTER]
+    max_msg_nums = request[MAX_MSG_NUMS]
+    begin = offset - first_offset
+    end = min(len(physic), request[MAX_OFFSET] - first_offset, begin + scan_window_entries(max_msg_nums))
+    status, count, total, commercial = _NO_MATCHED_MESSAGE, 0, np.int64(0), np.int64(0)
+    removed_until = np.int64(NO_REMOVED_FILE)
+    last_physic = np.int64(0)
+    i = begin
+    while i < end:
+        offset_py, size_py = physic[i], np.int64(sizes[i])
+        last_physic = offset_py
+        if removed_until != NO_REMOVED_FILE and offset_py < removed_until:
+            i += 1
+            continue
+        in_disk = check_in_disk(offset_py, log_end, caps[MEMORY])
+        if is_the_batch_full(
+            size_py, max_msg_nums, total, count, in_disk, caps[BYTES_MEMORY], caps[COUNT_MEMORY], caps[BYTES_DISK], caps[COUNT_DISK]
+        ):
+            break
+        if wanted != NO_FILTER and not _tag_matches(tags[i], codes, tag_starts[wanted], tag_starts[wanted + 1]):
+            if total == 0:
+                status = _NO_MATCHED_MESSAGE
+            i += 1
+            continue
+        selected = _select(offset_py, size_py, log_end, starts, wrote, file_size)
+        if selected < 0:
+            answer[STATUS] = ILLEGAL_ARGUMENT
+            return at
+        if selected == 0:
+            if total == 0:
+                status = _MESSAGE_WAS_REMOVING
+            removed_until = _roll_next_file(offset_py, file_size)
+            i += 1
+            continue
+        taken[at + count] = i
+        count += 1
+        total = np.int64(np.int32(total + size_py))
+        commercial += commercial_count(size_py)
+        status = _FOUND
+        removed_until = np.int64(NO_REMOVED_FILE)
+        i += 1
+    answer[STATUS] = status
+    answer[NEXT] = offset + (i - begin)
+    answer[COUNT] = count
+    answer[BYTES] = total
+    answer[COMMERCIAL] = commercial
+    answer[LAST_PHYSIC] = last_physic
+    answer[ENTRIES_READ] = min(i + 1, end) - begin
+    return at + count
+
+
+@njit(cache=True, nogil=True)
+def _answer(requests, caps, first_offset, physic, sizes, tags, tag_starts, codes, starts, wrote, file_size, answers, taken):  # type: ignore[no-untyped-def]
+    at = 0
+    for r in range(len(requests)):
+        request, answer = requests[r], answers[r]
+        offset, minimum, maximum = request[OFFSET], request[MIN_OFFSET], request[MAX_OFFSET]
+        status = pull_status(offset, minimum, maximum)
+        if status != SCAN:
+            answer[STATUS] = status
+            answer[NEXT] = correct_offset(offset, minimum, maximum, caps[SLAVE_KEEPS] != 0)
+        elif not first_offset <= offset < first_offset + len(physic):
+            answer[STATUS] = _OFFSET_FOUND_NULL
+            entries = caps[ENTRIES_A_FILE]
+            answer[NEXT] = offset if caps[SLAVE_KEEPS] != 0 else offset + entries - offset % entries
+        elif request[MAX_MSG_NUMS] < 0:
+            answer[STATUS] = ILLEGAL_ARGUMENT
+        elif request[MAX_MSG_NUMS] > _LONGEST_ARRAY:
+            answer[STATUS] = OUT_OF_MEMORY
+        else:
+            at = _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, starts, wrote, file_size, answer, taken, at)
+    return at
+
+
+def get_message(
+    requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block, filters: TagCodes, log: LogFiles
+) -> Answers:
+    """Answer requests whose offsets lie in one block (or out of their queue's bounds, or where no queue file is).
+
+    Args:
+        requests: (n, REQUEST_COLUMNS): offset, maxMsgNums, the queue's bounds as the request sees them, the commit log's end as it sees
+            it, and the number of its TAG filter or NO_FILTER.
+        caps: limits in the order of BYTES_MEMORY ... ENTRIES_A_FILE.
+        block: the entries.
+        filters: the TAG filters that requests name.
+        log: files of the commit log.
+    """
+    answers = np.zeros((len(requests), ANSWER_COLUMNS), np.int64)
+    most = max(int(caps[COUNT_MEMORY]), int(caps[COUNT_DISK]), 1)
+    room = np.minimum(np.clip(requests[:, MAX_MSG_NUMS], 1, most), len(block.sizes))
+    taken = np.empty(int(room.sum()), np.int32)
+    used = _answer(
+        requests,
+        caps,
+        block.first_offset,
+        block.physic_offsets,
+        block.sizes,
+        block.tags_codes,
+        filters.starts,
+        filters.codes,
+        log.starts,
+        log.wrote,
+        log.file_size,
+        answers,
+        taken,
+    )
+    return Answers(answers, taken[:used])

@@ -1,0 +1,33 @@
+"""Java's int and long, where they differ from Python's numbers: they wrap, and never overflow.
+
+Broker source (4.9.3): everywhere; it shows in DefaultMessageStore.isTheBatchFull (bytes so far + size of the entry), in
+getMessage (maxMsgNums * 20) and in `(int) tagsCode`. Java Language Specification 5.1.3 and 15.18.2.
+Surprise: a damaged entry can claim 2147483647 bytes; added to what is taken already the sum is negative, and the batch
+is not full. No step of the compiled functions leaves 64 bits, so their `py_func` gives the same for Python's integers.
+"""
+
+from __future__ import annotations
+
+import numba
+
+_LONG_MODULUS = 1 << 64
+_LONG_SIGN = 1 << 63
+
+
+@numba.njit(cache=True)
+def to_int(value: int) -> int:
+    """Java's `(int) value` of a long: the low 32 bits, signed."""
+    return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+
+
+@numba.njit(cache=True)
+def subtract_longs(left: int, right: int) -> int:
+    """Java's `left - right` of two longs, wrapping at 64 bits."""
+    low = (left & 0xFFFFFFFF) - (right & 0xFFFFFFFF)
+    high = (left >> 32) - (right >> 32) + (low >> 32)
+    return (to_int(high) << 32) | (low & 0xFFFFFFFF)
+
+
+def to_long(value: int) -> int:
+    """The long that Java arithmetic leaves for a result of any size; for Python's integers only."""
+    return (value + _LONG_SIGN) % _LONG_MODULUS - _LONG_SIGN

@@ -1,0 +1,70 @@
+"""The code that the broker answers a pull with, from the status that the store gave.
+
+Broker source (4.9.3): PullMessageProcessor.processRequest, the switch over GetMessageStatus and, in the switch over the
+code that follows it, case PULL_OFFSET_MOVED.
+Rule: the status alone decides, with two exceptions. A pull of an empty queue at offset 0 is PULL_NOT_FOUND (and may
+wait), at any other offset, -1 too, PULL_OFFSET_MOVED. A slave that does not check offsets turns PULL_OFFSET_MOVED into
+PULL_RETRY_IMMEDIATELY.
+Surprise: a slave with slaveReadEnable=false sets PULL_RETRY_IMMEDIATELY first, and the switch then overwrites it.
+A store that answers null (not readable, shut down) has no status; the code is then SYSTEM_ERROR.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from udfs.codes import BrokerRole, GetMessageStatus, ResponseCode
+from udfs.offset_correction import ROLE_KNOWN_SQL, SLAVE_KEEPS_OFFSET_SQL, slave_keeps_offset
+from udfs.sql_definition import SqlFunction
+
+_EMPTY_QUEUE: Final = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
+_CODES: Final = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # but at offset 0
+    GetMessageStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # but at offset 0
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+def response_code(
+    status: GetMessageStatus, offset: int, broker_role: BrokerRole, offset_check_in_slave: bool
+) -> ResponseCode:
+    """The code of the answer to a pull of `offset` that the store gave `status` for, before any long polling."""
+    if status in _EMPTY_QUEUE and offset == 0:
+        return ResponseCode.PULL_NOT_FOUND
+    code = _CODES[status]
+    if code == ResponseCode.PULL_OFFSET_MOVED and slave_keeps_offset(broker_role, offset_check_in_slave):
+        return ResponseCode.PULL_RETRY_IMMEDIATELY
+    return code
+
+
+def _names(statuses: tuple[GetMessageStatus, ...]) -> str:
+    return ", ".join(f"'{status.name}'" for status in statuses)
+
+
+def _statuses_of(code: ResponseCode) -> str:
+    return _names(tuple(status for status, given in _CODES.items() if given == code))
+
+
+SQL_FUNCTIONS: Final = (
+    SqlFunction(
+        name="response_code",
+        parameters="status STRING, offset BIGINT, brokerRole STRING, offsetCheckInSlave BOOLEAN",
+        returns="INT",
+        body=f"""CASE
+  WHEN offset IS NULL OR NOT coalesce({ROLE_KNOWN_SQL}, FALSE) THEN NULL
+  WHEN status IN ({_names(_EMPTY_QUEUE)}) AND offset = 0 THEN {ResponseCode.PULL_NOT_FOUND}
+  WHEN status IN ({_statuses_of(ResponseCode.PULL_OFFSET_MOVED)})
+    THEN IF({SLAVE_KEEPS_OFFSET_SQL}, {ResponseCode.PULL_RETRY_IMMEDIATELY}, {ResponseCode.PULL_OFFSET_MOVED})
+  WHEN status IN ({_statuses_of(ResponseCode.SUCCESS)}) THEN {ResponseCode.SUCCESS}
+  WHEN status IN ({_statuses_of(ResponseCode.PULL_NOT_FOUND)}) THEN {ResponseCode.PULL_NOT_FOUND}
+  WHEN status IN ({_statuses_of(ResponseCode.PULL_RETRY_IMMEDIATELY)}) THEN {ResponseCode.PULL_RETRY_IMMEDIATELY}
+END""",
+        comment="Code of the answer to a pull with this status, NULL for a NULL argument or an unknown status or role",
+    ),
+)

@@ -1,0 +1,36 @@
+"""What a SQL-defined function is made of: the text that a rule keeps beside its Python form.
+
+Spark inlines such a function into the query, so it costs what the expression costs. Surprise: it cannot be called
+inside the lambda of a higher-order function (UNSUPPORTED_FEATURE.LAMBDA_FUNCTION_WITH_SQL_UDF).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlFunction:
+    """A scalar function in Spark SQL.
+
+    Attributes:
+        name: what users call.
+        parameters: the parameter list as SQL text, without the brackets.
+        returns: SQL type of the result.
+        body: one SQL expression over the parameters; no backslashes, so that every session reads its literals alike.
+        comment: one sentence for DESCRIBE FUNCTION; no quotes and no semicolons.
+    """
+
+    name: str
+    parameters: str
+    returns: str
+    body: str
+    comment: str
+
+    @property
+    def statement(self) -> str:
+        """The statement that defines it for a session, replacing what the session has under that name."""
+        return (
+            f"CREATE OR REPLACE TEMPORARY FUNCTION {self.name}({self.parameters}) RETURNS {self.returns}\n"
+            f"COMMENT '{self.comment}'\nRETURN {self.body}"
+        )

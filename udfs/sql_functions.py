@@ -1,0 +1,78 @@
+"""The rules as functions of a Spark session, under the names that users call in SQL.
+
+What SQL can say is a SQL-defined function, whose text stands beside its rule; what it cannot say is a pandas UDF that
+calls the function of the bulk path, for which the executors need this package on their path. No other module of the
+rules knows Spark.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.functions import pandas_udf
+
+from udfs import batch_caps, offset_correction, pull_result, schedule, tags
+
+SQL_FUNCTIONS: Final = (
+    *offset_correction.SQL_FUNCTIONS,
+    *pull_result.SQL_FUNCTIONS,
+    *tags.SQL_FUNCTIONS,
+    *schedule.SQL_FUNCTIONS,
+)
+
+
+def sql_statements() -> list[str]:
+    """The statements that define the SQL-defined functions for a session, without the semicolons of an init file."""
+    return [function.statement for function in SQL_FUNCTIONS]
+
+
+def _whole_array(values: Any, dtype: type[np.generic]) -> NDArray[Any] | None:
+    """An ARRAY value as Arrow hands it over, None for NULL or an array with a NULL in it."""
+    if values is None or pd.isna(values).any():
+        return None
+    return np.asarray(values).astype(dtype)
+
+
+def _batch_cut(sizes: Any, in_disk: Any, max_msg_nums: Any, *caps: Any) -> int | None:
+    size_array, disk_array = _whole_array(sizes, np.int64), _whole_array(in_disk, np.bool_)
+    if size_array is None or disk_array is None or pd.isna([max_msg_nums, *caps]).any() or max_msg_nums < 0:
+        return None
+    return int(batch_caps.batch_cut(size_array, disk_array, int(max_msg_nums), *map(int, caps)))
+
+
+def batch_cut(
+    sizes: pd.Series,
+    in_disk: pd.Series,
+    max_msg_nums: pd.Series,
+    max_bytes_in_memory: pd.Series,
+    max_count_in_memory: pd.Series,
+    max_bytes_in_disk: pd.Series,
+    max_count_in_disk: pd.Series,
+) -> pd.Series:
+    """`batch_caps.batch_cut` a row; NULL where an argument is NULL or has one in it, or maxMsgNums is negative."""
+    columns = (
+        sizes,
+        in_disk,
+        max_msg_nums,
+        max_bytes_in_memory,
+        max_count_in_memory,
+        max_bytes_in_disk,
+        max_count_in_disk,
+    )
+    return pd.Series([_batch_cut(*row) for row in zip(*columns, strict=True)], dtype="Int32")
+
+
+# pyspark types the form with functionType only, which it calls deprecated
+PANDAS_UDFS: Final = {"batch_cut": pandas_udf(batch_cut, "int")}  # type: ignore[call-overload]
+
+
+def register(spark: SparkSession) -> None:
+    """Define all functions for this session, replacing what it has under their names."""
+    for statement in sql_statements():
+        spark.sql(statement)
+    for name, function in PANDAS_UDFS.items():
+        spark.udf.register(name, function)
