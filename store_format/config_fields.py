@@ -1,15 +1,15 @@
 """From the tree of a config file to its rows, as fastjson fills the broker's objects.
 
-Broker source (4.9.3): the classes of config_rows; fastjson 1.2.76 JavaBeanDeserializer, IntegerCodec, LongCodec, EnumDeserializer.
-Rule: an integer may stand in quotes, null leaves a primitive field at its default, an integer out of range fails the file.
-Surprise: fastjson also takes 1.9 for 1, true for 1 and `read_queue_nums` for readQueueNums. Such values are refused here, and
-not by way of the .bak, since the broker would have loaded the file.
+Broker source (4.9.3): the classes of config_rows; JavaBeanDeserializer, IntegerCodec and LongCodec of fastjson 1.2.76.
+Rule: an integer may stand in quotes, null leaves a primitive field at its default, an integer out of range fails.
+Surprise: fastjson also takes 1.9 for 1, true for 1 and `read_queue_nums` for readQueueNums. Such a file is refused, and
+its .bak is not taken, since the broker would have loaded the file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -81,7 +81,7 @@ def members(node: Node, source: ConfigText) -> Iterator[tuple[str, Node, Node]]:
         yield key.value, key, value
 
 
-def refuse_similar(name: str, key: Node, source: ConfigText, known: Mapping[str, object]) -> None:
+def refuse_similar(name: str, key: Node, source: ConfigText, known: Iterable[str]) -> None:
     """Names that fastjson's smart match takes for a field: case, '_', '-' and a leading "is" do not count."""
     plain_name = _smart(name)
     for field in known:
@@ -104,6 +104,8 @@ def read_row(kind: type[R], node: Node, source: ConfigText, **names: str) -> R:
     extra: dict[str, str] = {}
     for name, key, value in members(node, source):
         reader = FIELDS[kind].get(name)
+        if name in known:
+            raise source.unsupported(key, f"{name} once")
         if reader is None:
             refuse_similar(name, key, source, FIELDS[kind])
             extra[name] = source.raw(value)
@@ -121,6 +123,8 @@ def _int(node: Node, source: ConfigText) -> int:
 
 
 def _long(node: Node, source: ConfigText) -> int:
+    if isinstance(node.value, NumberText) or (isinstance(node.value, int) and node.value.bit_length() >= LONG_BITS):
+        raise source.unsupported(node, f"an integer of {LONG_BITS} bits")  # some of them wrap in the broker
     return integer(node, source, LONG_BITS)
 
 
@@ -138,6 +142,12 @@ def _string(node: Node, source: ConfigText) -> str | None:
     if isinstance(node.value, str | None) and not isinstance(node.value, NumberText):
         return node.value
     raise source.unsupported(node, "a string")
+
+
+def _dead(node: Node, source: ConfigText) -> bool | None:
+    if isinstance(node.value, bool | None):
+        return node.value
+    raise source.unsupported(node, "true or false")
 
 
 def _topic_filter_type(node: Node, source: ConfigText) -> str:
@@ -162,7 +172,7 @@ def _bloom_filter_data(node: Node, source: ConfigText) -> BloomFilterData | None
 
 
 _PRIMITIVE: set[Reader] = {_int, _long, _boolean}  # null leaves them as they are
-FIELDS: Mapping[type[Row], Mapping[str, Reader]] = {
+FIELDS: Mapping[type[object], Mapping[str, Reader]] = {
     DataVersion: {"counter": _atomic_long, "timestamp": _long},
     TopicConfig: {
         "order": _boolean,
@@ -190,6 +200,7 @@ FIELDS: Mapping[type[Row], Mapping[str, Reader]] = {
         "bornTime": _long,
         "clientVersion": _long,
         "consumerGroup": _string,
+        "dead": _dead,
         "deadTime": _long,
         "expression": _string,
         "expressionType": _string,

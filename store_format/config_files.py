@@ -3,14 +3,14 @@
 Broker source (4.9.3): ConfigManager.load, loadBak and persist, MixAll.file2String; decode of TopicConfigManager,
 SubscriptionGroupManager, ConsumerOffsetManager, ScheduleMessageService, ConsumerFilterManager.
 Rule: a file that is missing, empty or cannot be decoded gives way to its .bak; without either the table starts empty.
-Surprise: a file of blanks, `null` or `[]` is decoded (to nothing) and hides a good .bak. An undecodable file without a .bak gives
-the broker an empty table without a word to its user; here that is an error.
+Surprise: a file of blanks or of `null` is decoded (to nothing) and hides a good .bak. A file that cannot be decoded
+and has no .bak gives the broker an empty table and a line in its log; here that is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from store_format.config_fields import (
@@ -25,17 +25,22 @@ from store_format.config_fields import (
 )
 from store_format.config_rows import (
     ConsumerFilterData,
+    ConsumerFilters,
+    ConsumerOffsets,
     DataVersion,
+    DelayOffsets,
+    FilterDataMapByTopic,
     SubscriptionGroupConfig,
+    SubscriptionGroups,
     TopicConfig,
+    TopicConfigs,
     members_of,
     with_extra,
 )
 from store_format.errors import ConfigFileError
-from store_format.fastjson import Node, UnsupportedConfigError, parse_json
-from store_format.fastjson_writer import encode_json
+from store_format.fastjson import BLANKS, Node, UnsupportedConfigError, parse_json
+from store_format.fastjson_writer import encode_json, quoted
 
-TOPIC_GROUP_SEPARATOR = "@"
 T = TypeVar("T")
 
 
@@ -97,25 +102,31 @@ def decode_topic_configs(text: bytes, path: str) -> TopicConfigs:
     """The topics of the file; the broker has those it makes at its start beside them (TopicConfigManager.decode)."""
     source = ConfigText(text, path)
     tables, extra = _tables(source, "topicConfigTable", "dataVersion")
-    topics = tuple(
-        read_row(TopicConfig, row, source, topicName=name)
+    topics = {
+        name: read_row(TopicConfig, row, source, topicName=name)
         for name, _, row in members(tables["topicConfigTable"], source)
-    )
+    }
     version = tables.get("dataVersion")
-    return TopicConfigs(topics, read_row(DataVersion, version, source) if version else None, extra)
+    return TopicConfigs(tuple(topics.values()), read_row(DataVersion, version, source) if version else None, extra)
 
 
 def decode_subscription_groups(text: bytes, path: str) -> SubscriptionGroups:
     """The groups of the file; the broker has its own system groups beside them (SubscriptionGroupManager.decode)."""
     source = ConfigText(text, path)
+    if text and not text.strip(
+        BLANKS
+    ):  # the one class that fastjson fills without code of its own, so other rules hold
+        raise source.broken(Node(0, 0, None), "an object")
     tables, extra = _tables(source, "subscriptionGroupTable", "dataVersion")
-    groups = tuple(
-        read_row(SubscriptionGroupConfig, row, source, groupName=name)
+    groups = {
+        name: read_row(SubscriptionGroupConfig, row, source, groupName=name)
         for name, _, row in members(tables["subscriptionGroupTable"], source)
-    )
+    }
     version = tables.get("dataVersion")
     try:
-        return SubscriptionGroups(groups, read_row(DataVersion, version, source) if version else None, extra)
+        return SubscriptionGroups(
+            tuple(groups.values()), read_row(DataVersion, version, source) if version else None, extra
+        )
     except ConfigFileError as error:  # no setter: fastjson skips it, whatever it is
         raise UnsupportedConfigError(path, error.expected, error.found, position=error.position) from error
 
@@ -127,10 +138,10 @@ def decode_consumer_filters(text: bytes, path: str) -> ConsumerFilters:
     """
     source = ConfigText(text, path)
     tables, extra = _tables(source, "filterDataByTopic")
-    topics = tuple(
-        _filter_data_map(topic, node, source) for topic, _, node in members(tables["filterDataByTopic"], source)
-    )
-    return ConsumerFilters(topics, extra)
+    topics = {
+        topic: _filter_data_map(topic, node, source) for topic, _, node in members(tables["filterDataByTopic"], source)
+    }
+    return ConsumerFilters(tuple(topics.values()), extra)
 
 
 def encode_consumer_offsets(table: ConsumerOffsets) -> bytes:
@@ -171,7 +182,9 @@ def _tables(source: ConfigText, *names: str) -> tuple[dict[str, Node], str]:
     found: dict[str, Node] = {}
     extra: dict[str, str] = {}
     root = parse_json(source.text, source.path)
-    for name, key, value in [] if root.value in (None, []) else members(root, source):
+    if root.value == []:
+        raise source.unsupported(root, "an object")
+    for name, key, value in [] if root.value is None else members(root, source):
         if name in found or (name in names and value.value is None):
             raise source.unsupported(key, f"{name} once, and an object")
         if name in names:
@@ -190,18 +203,17 @@ def _offsets(node: Node, source: ConfigText) -> dict[int, int]:
 
 
 def _filter_data_map(topic: str, node: Node, source: ConfigText) -> FilterDataMapByTopic:
-    rows: tuple[ConsumerFilterData, ...] = ()
+    rows: dict[str, ConsumerFilterData] = {}
     extra = {"topic": "null"}
     for name, key, value in members(node, source):
         if name == "groupFilterData":
-            rows = tuple(_filter_data(topic, group, row, source) for group, _, row in members(value, source))
+            rows = {
+                group: read_row(ConsumerFilterData, row, source, topic=topic, consumerGroup=group)
+                for group, _, row in members(value, source)
+            }
         else:
             refuse_similar(name, key, source, {"groupFilterData", "topic"} - {name})
-            extra[name] = source.raw(value)
-    if extra["topic"] == quoted(topic)
+            extra[name] = quoted(topic) if value.value == topic else source.raw(value)
+    if extra["topic"] == quoted(topic):
         del extra["topic"]
-    return FilterDataMapByTopic(topic, rows, extra_text(extra))
-
-
-def _filter_data(topic: str, group: str, node: Node, source: ConfigText) -> ConsumerFilterData:
-    row = read_row(ConsumerFilterData, node, source, topic=topic, consumerGroup=group)
+    return FilterDataMapByTopic(topic, tuple(rows.values()), extra_text(extra))

@@ -67,7 +67,10 @@ class BloomFilterData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerFilterData:
-    """A subscription by expression, of consumerFilter.json; times in milliseconds."""
+    """A subscription by expression, of consumerFilter.json; times in milliseconds.
+
+    `dead` is as the file has it: deadTime >= bornTime when the broker wrote it, which never reads it (isDead).
+    """
 
     topic: str
     consumerGroup: str
@@ -77,12 +80,8 @@ class ConsumerFilterData:
     deadTime: int = 0
     clientVersion: int = 0
     bloomFilterData: BloomFilterData | None = None
+    dead: bool | None = None
     extra: str = ""
-
-    @property
-    def dead(self) -> bool:
-        """Whether the consumer had gone (ConsumerFilterData.isDead); the broker writes it and never reads it."""
-        return self.deadTime >= self.bornTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +107,11 @@ class ConsumerOffsets:
 
     def rows(self) -> list[ConsumerOffset]:
         """One row for each offset."""
-        return [
-            ConsumerOffset(key, *(split_topic_at_group(key) or (None, None)), queue_id, offset)
-            for key, queues in self.offsetTable.items()
-            for queue_id, offset in queues.items()
-        ]
+        rows = []
+        for key, queues in self.offsetTable.items():
+            topic, group = split_topic_at_group(key) or (None, None)
+            rows += [ConsumerOffset(key, topic, group, queue_id, offset) for queue_id, offset in queues.items()]
+        return rows
 
     def by_queue(self) -> dict[tuple[str, str, int], int]:
         """(group, topic, queueId) -> offset, for the keys that name a topic and a group."""
@@ -169,9 +168,9 @@ class ConsumerFilters:
 def split_topic_at_group(key: str) -> tuple[str, str] | None:
     """Topic and group of a key of the offset table, None where it does not tell.
 
-    whichTopicByConsumer and its like split the key at each `@`, drop empty parts at the end and want two parts; queryOffset
-    joins topic and group again. Two parts that join to something else (`a@b@`), and a key of any other number (`a@`, `a@b@c`, `a`),
-    give no pair that both ways agree on.
+    whichTopicByConsumer and its like split the key at each `@`, drop empty parts at the end, and take it if two are left;
+    queryOffset joins topic and group again. Of `a@b@` the one makes what the other cannot find, and `a@`,
+    `a@b@c` and `a` are not taken at all: an offset under such a key is found by the whole key only.
     """
     parts = key.split(TOPIC_GROUP_SEPARATOR)
     return (parts[0], parts[1]) if len(parts) == 2 and parts[1] else None
@@ -186,8 +185,6 @@ def members_of(row: Row) -> dict[str, object]:
     for part in fields(row):
         value = getattr(row, part.name)
         members[part.name] = members_of(value) if isinstance(value, BloomFilterData) else value
-    if isinstance(row, ConsumerFilterData):
-        members["dead"] = row.dead
     return with_extra(members, str(members.pop("extra")))
 
 

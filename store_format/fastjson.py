@@ -3,9 +3,9 @@
 Broker source (4.9.3): RemotingSerializable.fromJson, which is JSON.parseObject with fastjson's default features.
 Rule: integer keys stand unquoted; bare names, single quotes, comments, a trailing comma and zeros behind the text are
 read as well.
-Surprise: whether fastjson reads a text at all decides between a file and its .bak, and it reads nearly everything. So
-there are three outcomes, not two: a tree, which fastjson sees in the same way; ConfigFileError, where fastjson fails as
-well; and UnsupportedConfigError, where fastjson may read what this reader does not: to go on with the .bak would be wrong.
+Surprise: whether fastjson reads a text decides between a file and its .bak, and it reads nearly everything. So there
+are three outcomes, not two: a tree, which fastjson sees in the same way; ConfigFileError, where fastjson fails as well; and
+UnsupportedConfigError, where fastjson may read what this reader does not, so that the .bak would be the wrong file.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ _BLANKS = re.compile(rb"[ \t\n\r\f\b]*")
 _SPACE = re.compile(rb"[\x00-\x20\x7f]*")  # what fastjson skips before a value or a comma
 _CONTROL = re.compile(rb"[\x00-\x07\x0b\x0e-\x1f\x7f]")
 _NUMBER = re.compile(rb"[+-]?(\d+)(\.\d+)?([eE][+-]?\d+)?")
-_WORD = re.compile(rb"[A-Za-z_$\x80-\xff][\w$\x80-\xff]*")
-_TOKEN = re.compile(rb"[\w$()\[\]{}:;.+\-\"']")
-_CHUNK = {quote: re.compile(rb"[^\\\x1a" + quote + rb"]*") for quote in (b'"', b"'")}
+_WORD = re.compile(rb"[A-Za-z_$\x80-\xff][\w\x80-\xff]*")
+_TOKEN = re.compile(rb"[+-]?[\w$.]+|[\x80-\xff]+|.", re.DOTALL)
+_CHUNK = {quote: re.compile(rb"[^\\" + quote + rb"]*") for quote in (b'"', b"'")}
 _HEX4 = re.compile(rb"[0-9a-fA-F]{4}")
 _HEX2 = re.compile(rb"[0-9a-fA-F]{2}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _WORDS = {b"true": True, b"false": False, b"null": None}
+_AFTER_WORD = {b"", b" ", b",", b"}", b"]", b"\n", b"\r", b"\t", b"\f", b"\b"}
 _VALUES_OF_FASTJSON = {b"NaN", b"undefined", b"new", b"Set", b"TreeSet", b"x"}
 _ESCAPES = {ord(letter): char for letter, char in zip("\"\\/'bfnrtvF", "\"\\/'\b\f\n\r\t\v\f", strict=True)}
 _ESCAPES |= {ord(str(digit)): chr(digit) for digit in range(8)}
@@ -64,7 +65,7 @@ def parse_json(text: bytes, path: str) -> Node:
     """
     if not text.strip(BLANKS):
         return Node(0, len(text), None)
-    reader = _Reader(text.rstrip(b"\0"), path)
+    reader = _Reader(text, path)
     root = reader.document()
     if reader.unsupported is not None:
         raise reader.unsupported
@@ -94,12 +95,12 @@ class _Reader:
         self.unsupported: UnsupportedConfigError | None = None
 
     def document(self) -> Node:
-        """One value, then blanks and comments up to the end."""
+        """One value, then blanks, zeros and comments up to the end."""
         if self.text.startswith(b"\xef\xbb\xbf"):
             self.position = 3
         self._skip()
         root = self._value(1)
-        if self._skip():
+        if self.text[self.position :].strip(BLANKS + b"\0") and self._skip():
             self._fail("the end of the file")
         return root
 
@@ -117,6 +118,9 @@ class _Reader:
                 self.path, expected, self._found(where), position=where, hint=hint
             )
         return self.unsupported
+
+    def _refuse(self, expected: str) -> NoReturn:
+        raise self._note(expected)
 
     def _skip(self) -> bytes:
         """Go over blanks and comments; the next byte, or none at the end."""
@@ -154,11 +158,17 @@ class _Reader:
         if number := _NUMBER.match(self.text, start):
             return self._number(number)
         word = _WORD.match(self.text, start)
-        if word and word.group() in _VALUES_OF_FASTJSON:
+        if byte in {b"+", b",", b"}"} or (word and word.group() in _VALUES_OF_FASTJSON):
             self._refuse("a value of JSON")
-        if not word or word.group() not in _WORDS:
+        if byte == b"":
             self._fail("a value")
+        if not word or word.group() not in _WORDS:  # fastjson may go on as if this were an opening brace
+            self._note("a value")
+            self.position = _end(_TOKEN, self.text, start) - 1
+            return Node(start, start, tuple(self._members(depth)))
         self.position = word.end()
+        if self.text[self.position : self.position + 1] not in _AFTER_WORD:
+            self._note("a blank, comma or bracket behind a word")
         return Node(start, self.position, _WORDS[word.group()])
 
     def _more(self, closing: bytes) -> bool:
@@ -199,17 +209,22 @@ class _Reader:
             if key.value == "@type" or (key.value == "$ref" and isinstance(value.value, str)):
                 self._note("no key that stands for a type or a reference", key.start)
             yield key, value
-            self._end_of_member(key)
+            self._end_of_member(key, value)
 
-    def _end_of_member(self, key: Node) -> None:
-        """Without a comma fastjson reads on in a map with integer keys, fails at a quoted key, drops other tokens."""
+    def _end_of_member(self, key: Node, value: Node) -> None:
+        """Without a comma fastjson reads on behind an integer key, and drops one token of any kind behind another."""
         byte = self._skip()
-        if byte in {b",", b"}"}:
+        if byte in {b",", b"}", b""}:
             return
-        integer = isinstance(key.value, int) or str(key.value).lstrip("+-").isdigit()
-        if (byte in {b'"', b"'"} and not integer) or not _TOKEN.match(byte):
-            self._fail("',' or '}'")
-        self._refuse("',' or '}'")
+        self._note("',' or '}'")
+        if isinstance(key.value, int) or str(key.value).lstrip("+-").isdigit():
+            return
+        if isinstance(value.value, int | NumberText):  # here it depends on the class of the field
+            self._refuse("',' or '}'")
+        if byte in {b'"', b"'"}:
+            self._string(byte)
+        else:
+            self.position = _end(_TOKEN, self.text, self.position)
 
     def _key(self) -> Node:
         start = self.position
@@ -221,7 +236,7 @@ class _Reader:
             if not isinstance(node.value, int):
                 self._note("an integer as key", start)
             return node
-        if byte in {b"{", b"["}:
+        if byte in {b"{", b"[", b"+"}:
             self._refuse("a key")
         word = _WORD.match(self.text, start)
         if not word:
@@ -256,10 +271,12 @@ class _Reader:
             byte = self.text[end : end + 1]
             if byte == quote:
                 break
-            if byte != b"\\":  # the end, or 0x1a, which ends a text for fastjson
+            if byte == b"":
                 self._fail(f"{quote.decode()} at the end of a string")
             parts.append(self._escape())
         self.position += 1
+        if b"\x1a" in self.text[start : self.position]:
+            self._note("no 0x1a, which may end a text for fastjson", start)
         return Node(start, self.position, self._joined("".join(parts), start))
 
     def _joined(self, value: str, start: int) -> str:

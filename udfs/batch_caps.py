@@ -114,11 +114,7 @@ def batch_cut(
     Args:
         sizes: of the messages in bytes, in queue order, from the offset asked for on, within one consume queue file.
         in_disk: what `check_in_disk` says of each.
-        max_msg_nums: of the request.
-        max_bytes_in_memory: maxTransferBytesOnMessageInMemory.
-        max_count_in_memory: maxTransferCountOnMessageInMemory.
-        max_bytes_in_disk: maxTransferBytesOnMessageInDisk.
-        max_count_in_disk: maxTransferCountOnMessageInDisk.
+        max_msg_nums: of the request; the caps that follow are those of `is_the_batch_full`.
 
     Raises:
         ValueError: maxMsgNums is negative (the broker throws IllegalArgumentException), or the arrays differ in length.
@@ -129,21 +125,12 @@ def batch_cut(
     if len(sizes) != len(in_disk):
         message = "sizes and inDisk: expected one of each for a message, found different lengths"
         raise ValueError(message)
-    taken = 0
-    buffer_total = 0
+    caps = (max_bytes_in_memory, max_count_in_memory, max_bytes_in_disk, max_count_in_disk)
+    taken = buffer_total = 0
     for entry in range(min(len(sizes), scan_window_entries(max_msg_nums))):
-        if is_the_batch_full(
-            sizes[entry],
-            max_msg_nums,
-            buffer_total,
-            taken,
-            in_disk[entry],
-            max_bytes_in_memory,
-            max_count_in_memory,
-            max_bytes_in_disk,
-            max_count_in_disk,
-        ):
+        size, disk = sizes[entry], in_disk[entry]
+        if is_the_batch_full(size, max_msg_nums, buffer_total, taken, disk, *caps):
             break
         taken += 1
-        buffer_total = to_int(buffer_total + int(sizes[entry]))
+        buffer_total = to_int(buffer_total + int(size))
     return taken

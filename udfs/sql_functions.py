@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import IntegerType
 
 from udfs import batch_caps, offset_correction, pull_result, schedule, tags
 
@@ -67,7 +68,7 @@ def batch_cut(
 
 
 # pyspark types the form with functionType only, which it calls deprecated
-PANDAS_UDFS: Final = {"batch_cut": pandas_udf(batch_cut, "int")}  # type: ignore[call-overload]
+PANDAS_UDFS: Final = {"batch_cut": pandas_udf(batch_cut, IntegerType())}  # type: ignore[call-overload]
 
 
 def register(spark: SparkSession) -> None:

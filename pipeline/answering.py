@@ -1,0 +1,178 @@
+"""Packed requests that met their entries -> answers: the kernel between two Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.packing import Col, Packed
+from pipeline.settings import PullSettings
+from store_format.consume_queue import Units, units_of
+from store_format.layout import CQ_UNIT
+from udfs import get_message as gm
+from udfs.batch_caps import memory_limit
+from udfs.codes import BrokerRole, GetMessageStatus
+from udfs.offset_correction import slave_keeps_offset
+from udfs.tags import SubscriptionParseError, parse_subscription
+
+SUBSCRIPTION_PARSE_FAILED = "SUBSCRIPTION_PARSE_FAILED"
+_KERNEL_COLUMNS = [Col.OFFSET, Col.MAX_MSG_NUMS, Col.MIN_OFFSET, Col.MAX_OFFSET, Col.LOG_END, Col.FILTER]
+_STATUS_NAMES = pa.array([status.name for status in sorted(GetMessageStatus)])
+_EXCEPTION_CODES = np.array(list(gm.EXCEPTIONS), np.int64)
+_EXCEPTION_NAMES = pa.array(list(gm.EXCEPTIONS.values()))
+_ENTRY = pa.struct({"queueOffset": pa.int64(), "physicOffset": pa.int64(), "size": pa.int32()})
+# answers of so many requests go into one Arrow batch
+_BATCH_ANSWERS = 65_536
+assert [int(status) for status in sorted(GetMessageStatus)] == list(range(len(GetMessageStatus)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """What the kernel needs beside requests and entries."""
+
+    caps: NDArray[np.int64]
+    log: gm.LogFiles
+    disk_fall_recorded: bool
+    readable: bool
+    with_entries: bool
+
+    @classmethod
+    def of(cls, settings: PullSettings, entries_a_file: int, log: gm.LogFiles, *, with_entries: bool) -> Answering:
+        """From the broker's settings and its store."""
+        caps = np.zeros(gm.ENTRIES_A_FILE + 1, np.int64)
+        caps[gm.BYTES_MEMORY] = settings.max_transfer_bytes_on_message_in_memory
+        caps[gm.COUNT_MEMORY] = settings.max_transfer_count_on_message_in_memory
+        caps[gm.BYTES_DISK] = settings.max_transfer_bytes_on_message_in_disk
+        caps[gm.COUNT_DISK] = settings.max_transfer_count_on_message_in_disk
+        caps[gm.MEMORY] = memory_limit(settings.total_physical_memory_size, settings.access_message_in_memory_max_ratio)
+        caps[gm.SLAVE_KEEPS] = slave_keeps_offset(BrokerRole[settings.broker_role], settings.offset_check_in_slave)
+        caps[gm.ENTRIES_A_FILE] = entries_a_file
+        return cls(
+            caps=caps, log=log, disk_fall_recorded=settings.disk_fall_recorded, readable=settings.readable, with_entries=with_entries
+        )
+
+
+def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Answer the requests of packed rows, each row with its `blocks`."""
+    done: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        for row in batch.to_pylist():
+            done.append(_answer_row(answering, row))
+            count += len(done[-1])
+            if count >= _BATCH_ANSWERS:
+                yield _one(done)
+                done, count = [], 0
+    if done:
+        yield _one(done)
+
+
+def _one(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+def _block(blocks: list[dict[str, Any]] | None) -> gm.Block:
+    """The entries of one row; several segments of a file are put together, each without what it repeats of the next."""
+    if not blocks:
+        return gm.Block(0, *_entries(np.empty(0, CQ_UNIT)))
+    parts = [units_of(np.frombuffer(block["entries"], np.uint8)) for block in blocks]
+    if len(parts) > 1:
+        parts = [part[: block["entryCount"]] for part, block in zip(parts, blocks, strict=True)]
+    return gm.Block(blocks[0]["firstQueueOffset"], *_entries(np.concatenate(parts) if len(parts) > 1 else parts[0]))
+
+
+def _entries(units: Units) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    return units["physicOffset"].astype(np.int64), units["size"].astype(np.int32), units["tagsCode"].astype(np.int64)
+
+
+@lru_cache(maxsize=65_536)
+def _codes(expression: str) -> NDArray[np.int32] | None | SubscriptionParseError:
+    """Sorted codes of a TAG filter; None where it matches all."""
+    try:
+        codes = parse_subscription(expression)
+    except SubscriptionParseError as error:
+        return error
+    return None if codes is None else np.array(sorted(codes), np.int32)
+
+
+def _filters(packed: Packed) -> tuple[gm.TagCodes, NDArray[np.bool_]]:
+    """The row's filters for the kernel, and which requests have one that does not parse; those that match all are dropped."""
+    parsed = [_codes(expression) for expression in packed.filters]
+    kept = [codes for codes in parsed if isinstance(codes, np.ndarray)]
+    numbers = np.full(len(parsed) + 1, gm.NO_FILTER, np.int64)
+    numbers[[i for i, codes in enumerate(parsed) if isinstance(codes, np.ndarray)]] = np.arange(len(kept))
+    broken = np.array([*(isinstance(codes, SubscriptionParseError) for codes in parsed), False])
+    chosen = packed.matrix[:, Col.FILTER]  # -1 takes the last of both
+    packed.matrix[:, Col.FILTER] = numbers[chosen]
+    starts = np.zeros(len(kept) + 1, np.int64)
+    np.cumsum([len(codes) for codes in kept], out=starts[1:])
+    return gm.TagCodes(starts, np.concatenate([np.empty(0, np.int32), *kept])), broken[chosen]
+
+
+def _answer_row(answering: Answering, row: dict[str, Any]) -> pa.RecordBatch:
+    packed = Packed.of(row)
+    block = _block(row["blocks"])
+    filters, broken = _filters(packed)
+    found = gm.get_message(np.ascontiguousarray(packed.matrix[:, _KERNEL_COLUMNS]), answering.caps, block, filters, answering.log)
+    return _batch(answering, packed, block, found, broken)
+
+
+def _batch(answering: Answering, packed: Packed, block: gm.Block, found: gm.Answers, broken: NDArray[np.bool_]) -> pa.RecordBatch:
+    matrix, answers = packed.matrix, found.columns
+    status = answers[:, gm.STATUS]
+    none = broken | (not answering.readable) | (status < 0)  # no answer, null, or thrown
+    fall_behind = matrix[:, Col.LOG_END] - answers[:, gm.LAST_PHYSIC]
+    scanned = answers[:, gm.ENTRIES_READ] > 0
+    groups = pa.array(packed.groups, pa.string())
+    error = pa.array(np.where(broken, SUBSCRIPTION_PARSE_FAILED, ""), pa.string(), mask=~broken)
+
+    def number(values: NDArray[np.int64], kind: pa.DataType, missing: NDArray[np.bool_] = none) -> pa.Array:
+        return pa.array(values, kind, mask=missing)
+
+    columns = {
+        "seq": pa.array(matrix[:, Col.SEQ]),
+        "topic": pa.repeat(pa.scalar(packed.topic, pa.string()), len(matrix)),
+        "queueId": pa.array(np.full(len(matrix), packed.queue_id, np.int32)),
+        "consumerGroup": groups.take(pa.array(matrix[:, Col.GROUP])),
+        "queueOffset": pa.array(matrix[:, Col.OFFSET]),
+        "maxMsgNums": pa.array(matrix[:, Col.MAX_MSG_NUMS].astype(np.int32)),
+        "status": _STATUS_NAMES.take(number(status, pa.int64())),
+        "nextBeginOffset": number(answers[:, gm.NEXT], pa.int64()),
+        "minOffset": number(matrix[:, Col.MIN_OFFSET], pa.int64()),
+        "maxOffset": number(matrix[:, Col.MAX_OFFSET], pa.int64()),
+        "messageCount": number(answers[:, gm.COUNT], pa.int32()),
+        "bufferTotalSize": number(answers[:, gm.BYTES], pa.int32()),
+        "suggestPullingFromSlave": pa.array(scanned & (fall_behind > answering.caps[gm.MEMORY]), mask=none),
+        "msgCount4Commercial": number(answers[:, gm.COMMERCIAL], pa.int32()),
+        "diskFallBehind": number(fall_behind, pa.int64(), none | ~scanned | (not answering.disk_fall_recorded)),
+        "exception": _exceptions(status, broken | (not answering.readable)),
+        "error": error,
+        "entries": _taken(answering, block, found, none),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _exceptions(status: NDArray[np.int64], no_answer: NDArray[np.bool_]) -> pa.Array:
+    thrown = np.isin(status, _EXCEPTION_CODES) & ~no_answer
+    which = np.searchsorted(-_EXCEPTION_CODES, -np.where(thrown, status, _EXCEPTION_CODES[0]))
+    return _EXCEPTION_NAMES.take(pa.array(which, mask=~thrown))
+
+
+def _taken(answering: Answering, block: gm.Block, found: gm.Answers, none: NDArray[np.bool_]) -> pa.Array:
+    counts = found.columns[:, gm.COUNT]
+    if not answering.with_entries:
+        return pa.nulls(len(counts), pa.list_(_ENTRY))
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    taken = found.taken
+    values = pa.StructArray.from_arrays(
+        [pa.array(taken.astype(np.int64) + block.first_offset), pa.array(block.physic_offsets[taken]), pa.array(block.sizes[taken])],
+        fields=list(_ENTRY),
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(none) if none.any() else None)

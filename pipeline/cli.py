@@ -1,0 +1,271 @@
+"""The command line: what each command takes, and how what it did is told."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from pipeline.console import progress_to_stderr, say, show_rows
+from pipeline.settings import BrokerSettings, SettingsError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+FORMATS = ("table", "json", "csv")
+
+
+@dataclass
+class Engine:
+    """How Spark is started, from the options that every command takes."""
+
+    master: str | None = None
+    conf: dict[str, str] = field(default_factory=dict)
+    verbose: bool = False
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        """A session, stopped at the end."""
+        from pipeline.session import build_session
+
+        progress_to_stderr("starting Spark")
+        spark = build_session(master=self.master, conf=self.conf, verbose=self.verbose)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _conf(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for (name, separator, _), value in zip(pairs, values, strict=True):
+        if not separator or not name:
+            raise click.BadParameter(f"expected name=value, found {value!r}")
+    return {name: value for name, _, value in pairs}
+
+
+def engine_options(command: Callable[P, R]) -> Callable[P, R]:
+    """The options that reach Spark."""
+    command = click.option("--verbose", is_flag=True, help="Let Spark's own log reach stderr.")(command)
+    command = click.option("--conf", multiple=True, callback=_conf, metavar="NAME=VALUE", help="A Spark setting; repeatable.")(command)
+    return click.option("--master", metavar="URL", help="Spark master; local[*] by default.")(command)
+
+
+def lake_option(command: Callable[P, R]) -> Callable[P, R]:
+    """The lake."""
+    return click.option("--lake", required=True, metavar="DIR", help="Directory of the Delta tables.")(command)
+
+
+def settings_options(command: Callable[P, R]) -> Callable[P, R]:
+    """The broker's settings."""
+    command = click.option(
+        "--properties", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The broker's broker.conf."
+    )(command)
+    return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A broker setting by its own name; repeatable.")(command)
+
+
+def format_option(command: Callable[P, R]) -> Callable[P, R]:
+    """How rows are printed."""
+    return click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of the rows.")(command)
+
+
+class ExampleCommand(click.Command):
+    """A command whose help ends with an example."""
+
+    def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
+        super().__init__(*args, epilog=f"\b\nExample:\n  {example}", **kwargs)
+
+
+def run_id() -> str:
+    """A new run's id."""
+    return uuid.uuid4().hex
+
+
+def now() -> dt.datetime:
+    """The wall clock."""
+    return dt.datetime.now(dt.UTC)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="pullsim")
+def cli() -> None:
+    """Ask a RocketMQ 4.9.3 broker's store what the broker would have answered, and query lag in SQL."""
+
+
+@cli.command("import", cls=ExampleCommand, example="pullsim import /data/rocketmq/store --lake lake --broker-name broker-a")
+@click.argument("store")
+@lake_option
+@click.option("--broker-name", metavar="NAME", help="Name in the lake; that of --properties by default, else the folder's.")
+@click.option("--layout", type=click.Choice(["auto", "partitioned", "clustered"]), default="auto", show_default=True, help="Layout by queue.")
+@settings_options
+@engine_options
+def import_command(
+    store: str,
+    lake: str,
+    broker_name: str | None,
+    layout: str,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it.
+
+    STORE is only read. Importing a broker that the lake holds replaces it; another one is added.
+    """
+    from pipeline.import_store import import_store
+    from pipeline.lake import Lake
+
+    broker_settings = BrokerSettings.from_sources(properties=properties, options=settings)
+    name = broker_name or broker_settings.broker_name or os.path.basename(os.path.abspath(store)) or "broker"
+    with Engine(master, conf, verbose).session() as spark:
+        done = import_store(
+            Lake(spark, lake),
+            store,
+            broker=name,
+            layout=None if layout == "auto" else layout,  # type: ignore[arg-type]
+            settings=broker_settings,
+            run_id=run_id(),
+            now=now,
+            progress=progress_to_stderr,
+        )
+    for note in done.notes:
+        say(f"note: {note}")
+    say(
+        f"imported broker {done.broker}: {done.messages:,} messages, {done.entries:,} entries in {done.queues:,} queues, "
+        f"commit log {done.min_phy_offset} to {done.max_phy_offset}, layout {done.layout}, lake version {done.lake_version}"
+    )
+
+
+def _filters(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    kinds = frozenset(value.split(","))
+    if unknown := kinds - {"null", "TAG", "SQL92"}:
+        raise click.BadParameter(f"expected null, TAG or SQL92 with commas between, found {', '.join(sorted(map(repr, unknown)))}")
+    return kinds
+
+
+@cli.command("replay", cls=ExampleCommand, example="pullsim replay --lake lake --requests trace.jsonl --out answers.jsonl --compare")
+@lake_option
+@click.option("--requests", required=True, metavar="FILE", help="Pull requests, a JSON object a line.")
+@click.option("--out", metavar="FILE", help="File for the answers; without it they go to the table pull_response.")
+@click.option("--at", type=click.Choice(["snapshot", "request-time", "recorded-max"]), default="snapshot", show_default=True, help="What of the store a request sees.")
+@click.option("--filters", callback=_filters, metavar="KINDS", help="Answer only requests with these filters: null,TAG,SQL92.")
+@click.option("--no-messages", is_flag=True, help="Leave the messages out of the answers.")
+@click.option("--compare", is_flag=True, help="Hold the answers against the recorded ones; exit code 1 if any differs.")
+@click.option("--broker", metavar="NAME", help="Broker that answers; needed where the lake holds more than one.")
+@settings_options
+@engine_options
+def replay_command(
+    lake: str,
+    requests: str,
+    out: str | None,
+    at: Any,
+    filters: frozenset[str] | None,
+    no_messages: bool,
+    compare: bool,
+    broker: str | None,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Answer pull requests as the broker would have.
+
+    The settings are those of the file's header line, unless --set or --properties says otherwise.
+    """
+    from pipeline.lake import Lake
+    from pipeline.replay_job import ReplayOptions, run_replay
+    from pipeline.views import create_views
+
+    options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out)
+    with Engine(master, conf, verbose).session() as spark:
+        opened = Lake(spark, lake).require()
+        create_views(opened)
+        done = run_replay(
+            opened,
+            opened.broker(broker),
+            requests,
+            options=options,
+            settings_of=lambda file: BrokerSettings.from_sources(
+                header=(file.header or {}).get("config"), header_where=f"{file.path}, line 1", properties=properties, options=settings
+            ),
+            run_id=run_id(),
+            now=now,
+            progress=progress_to_stderr,
+        )
+    tell_replayed(done)
+    if done.comparison is not None and done.comparison.differ:
+        raise SystemExit(1)
+
+
+def tell_replayed(done: Any) -> None:
+    """What a replay did, its differences in full, and the line with the counts."""
+    from pipeline.console import show_comparison
+
+    for error, count in sorted(done.unanswered.items()):
+        progress_to_stderr(f"{count} of {done.requests} requests could not be answered: {error}")
+    if done.out:
+        progress_to_stderr(f"answers written to {done.out}")
+    elif done.comparison is None:
+        say(f"{done.requests} answers in pull_response, run {done.run_id}")
+    if done.comparison is not None:
+        show_comparison(done.comparison)
+
+
+@cli.command("sql", cls=ExampleCommand, example='pullsim sql --lake lake "SELECT * FROM consume_lag ORDER BY lag DESC" --format csv')
+@click.argument("query")
+@lake_option
+@format_option
+@engine_options
+def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+    """Run SQL over the lake's tables, views and functions."""
+    from pipeline.lake import Lake
+    from pipeline.views import create_views
+
+    with Engine(master, conf, verbose).session() as spark:
+        show_rows(create_views(Lake(spark, lake).require()).sql(query), form)
+
+
+@cli.command("lag", cls=ExampleCommand, example="pullsim lag --lake lake --group orders-consumer")
+@lake_option
+@click.option("--group", metavar="NAME", help="Only this consumer group.")
+@click.option("--topic", metavar="NAME", help="Only this topic.")
+@click.option("--now", "until_now", is_flag=True, help="Count waiting time until now instead of the store's last message.")
+@format_option
+@engine_options
+def lag_command(
+    lake: str, group: str | None, topic: str | None, until_now: bool, form: str, master: str | None, conf: dict[str, str], verbose: bool
+) -> None:
+    """Show how far each group is behind, with the columns of mqadmin consumerProgress and the time the next message has waited."""
+    from pipeline.lag import lag_rows
+    from pipeline.lake import Lake
+    from pipeline.views import create_views
+
+    with Engine(master, conf, verbose).session() as spark:
+        create_views(Lake(spark, lake).require())
+        show_rows(lag_rows(spark, group=group, topic=topic, until=now() if until_now else None), form)
+
+
+@cli.command("demo", cls=ExampleCommand, example="pullsim demo --lake demo-lake")
+@click.option("--lake", metavar="DIR", help="Directory for the lake; a temporary one, removed at the end, by default.")
+@engine_options
+def demo_command(lake: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+    """Import a real broker's store, replay recorded pulls against it, compare the answers, and show lag."""
+    from pipeline.demo import run_demo
+
+    with Engine(master, conf, verbose).session() as spark:
+        differ = run_demo(spark, lake)
+    if differ:
+        raise SystemExit(1)
+
+
+__all__ = ["SettingsError", "cli"]

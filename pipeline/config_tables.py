@@ -1,0 +1,106 @@
+"""The files under config/ as rows of their tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline import tables as t
+from pipeline.store_files import StoreFiles
+from store_format import config_files as cf
+from store_format.config_rows import members_of
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRows:
+    """Rows for each config table, and what is worth telling about the files."""
+
+    tables: dict[t.Table, DataFrame]
+    notes: tuple[str, ...]
+
+
+def config_rows(spark: SparkSession, store: StoreFiles, broker: str) -> ConfigRows:
+    """Read the config files as the broker does (`.bak` where the file itself cannot be used).
+
+    Raises:
+        ConfigFileError: a file that the broker would not start with, or would lose.
+    """
+    notes: list[str] = []
+
+    def loaded(name: str, decode: Callable[[bytes, str], T]) -> T:
+        found = cf.load(store.read("config", name), store.read("config", f"{name}.bak"), store.path_of("config", name), decode)
+        if found.source == "bak":
+            notes.append(f"{store.path_of('config', name)}: read from its .bak, {found.reason}")
+        return found.table
+
+    offsets = loaded("consumerOffset.json", cf.decode_consumer_offsets)
+    lost = [row.topicAtGroup for row in offsets.rows() if row.topic is None]
+    if lost:
+        notes.append(f"{store.path_of('config', 'consumerOffset.json')}: {len(lost)} keys name no topic and group, {lost[0]!r} first")
+    rows: dict[t.Table, list[Row]] = {
+        t.CONSUMER_OFFSET: [(broker, group, topic, queue_id, offset) for (group, topic, queue_id), offset in offsets.by_queue().items()],
+        t.DELAY_OFFSET: [
+            (broker, level, offset) for level, offset in loaded("delayOffset.json", cf.decode_delay_offsets).offsetTable.items()
+        ],
+        t.TOPIC_CONFIG: _topics(broker, loaded("topics.json", cf.decode_topic_configs)),
+        t.SUBSCRIPTION_GROUP: _groups(broker, loaded("subscriptionGroup.json", cf.decode_subscription_groups)),
+        t.CONSUMER_FILTER: _filters(broker, loaded("consumerFilter.json", cf.decode_consumer_filters)),
+    }
+    return ConfigRows(tables={table: spark.createDataFrame(found, table.schema) for table, found in rows.items()}, notes=tuple(notes))
+
+
+def _json(row: Any) -> str:
+    return json.dumps(members_of(row), ensure_ascii=False, default=members_of)
+
+
+def _topics(broker: str, topics: cf.TopicConfigs) -> list[Row]:
+    return [
+        (broker, row.topicName, row.readQueueNums, row.writeQueueNums, row.perm, row.topicFilterType, row.topicSysFlag, row.order, _json(row))
+        for row in topics.topicConfigTable
+    ]
+
+
+def _groups(broker: str, groups: cf.SubscriptionGroups) -> list[Row]:
+    return [
+        (
+            broker,
+            row.groupName,
+            row.consumeEnable,
+            row.consumeFromMinEnable,
+            row.consumeBroadcastEnable,
+            row.retryQueueNums,
+            row.retryMaxTimes,
+            row.brokerId,
+            row.whichBrokerWhenConsumeSlowly,
+            row.notifyConsumerIdsChangedEnable,
+            _json(row),
+        )
+        for row in groups.subscriptionGroupTable
+    ]
+
+
+def _filters(broker: str, filters: cf.ConsumerFilters) -> list[Row]:
+    return [
+        (
+            broker,
+            row.topic,
+            row.consumerGroup,
+            row.expression,
+            row.expressionType,
+            row.bornTime,
+            row.deadTime,
+            row.clientVersion,
+            None if row.bloomFilterData is None or row.bloomFilterData.bitPos is None else list(row.bloomFilterData.bitPos),
+            None if row.bloomFilterData is None else row.bloomFilterData.bitNum,
+            _json(row),
+        )
+        for topic in filters.filterDataByTopic
+        for row in topic.groupFilterData
+    ]

@@ -1,0 +1,75 @@
+"""Entry of the console script and of spark-submit: runs the command line and turns what went wrong into an exit code.
+
+0 done, 1 done but the comparison asked for found differences, 2 bad usage or bad input, 3 the engine failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+if __package__ in {None, ""}:  # spark-submit runs this file by its path: the folder above holds the packages
+    _ABOVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[:] = [_ABOVE, *(path for path in sys.path if os.path.abspath(path or ".") != os.path.dirname(os.path.abspath(__file__)))]
+
+import click
+
+from pipeline.cli import cli
+from pipeline.console import progress_to_stderr
+from pipeline.settings import SettingsError
+from store_format.errors import StoreError
+
+# what a worker raised for bad input, as Spark quotes it at the end of the worker's traceback
+_QUOTED = re.compile(
+    r"^(?:pipeline\.request_file\.RequestError|store_format\.(?:errors|fastjson)\.\w*Error|pipeline\.lake\.LakeError): (?P<text>.+?)\s*$",
+    re.MULTILINE,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit code."""
+    try:
+        cli.main(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="pullsim", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 3
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    except Exception as error:
+        code, text = judged(error)
+        progress_to_stderr(text)
+        return code
+    return 0
+
+
+def judged(error: BaseException) -> tuple[int, str]:
+    """Exit code and message of an error: whose fault it is."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    from pipeline.lake import LakeError
+    from pipeline.request_file import RequestError
+
+    if isinstance(error, StoreError | SettingsError | LakeError | RequestError):
+        return 2, f"error: {error}"
+    if quoted := _QUOTED.search(str(error)):
+        return 2, f"error: {quoted['text']}"
+    if isinstance(error, AnalysisException | ParseException):
+        return 2, f"error: {error}"
+    if os.environ.get("PULLSIM_TRACEBACK"):
+        import traceback
+
+        traceback.print_exception(error)
+    return 3, f"the engine failed: {type(error).__name__}: {str(error)[:4000]}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""Pull requests packed: many of one queue in one row, their numbers as a matrix in a blob.
+
+Spark then moves a few large rows instead of millions of small ones, and joins them with entries that are packed as well. A packed row is
+(topic, queueId, key, requests, groups, filters): `key` is what the next join asks for (a segment), `requests` the matrix, row by row,
+`groups` and `filters` the texts that two of its columns count into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.int64]
+
+# a packed row holds no more requests than this, so that its size is bounded whatever the skew
+ROW_REQUESTS = 16_384
+# so many requests are gathered before they are packed
+GATHERED_REQUESTS = 262_144
+NO_KEY = -1
+NONE = -(2**63)
+
+
+class Col(IntEnum):
+    """Columns of the matrix."""
+
+    SEQ = 0  # number of the request in its run
+    OFFSET = 1
+    MAX_MSG_NUMS = 2
+    MIN_OFFSET = 3
+    MAX_OFFSET = 4
+    LOG_END = 5
+    FILTER = 6  # index into `filters`, -1 for none
+    GROUP = 7  # index into `groups`
+    TIME = 8  # ms, NONE where the request has none
+    RECORDED_MAX = 9  # maxOffset of the recorded answer, NONE where there is none
+
+
+COLUMNS = len(Col)
+SCHEMA = "topic STRING, queueId INT, key BIGINT, requests BINARY, groups ARRAY<STRING>, filters ARRAY<STRING>"
+ARROW_SCHEMA = pa.schema(
+    {
+        "topic": pa.string(),
+        "queueId": pa.int32(),
+        "key": pa.int64(),
+        "requests": pa.binary(),
+        "groups": pa.list_(pa.string()),
+        "filters": pa.list_(pa.string()),
+    }
+)
+_WANTED = ["seq", "queueOffset", "maxMsgNums", "timestamp", "recordedMaxOffset"]
+
+
+def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pack rows of requests (seq, consumerGroup, topic, queueId, queueOffset, maxMsgNums, expression, timestamp, recordedMaxOffset)."""
+    gathered: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        gathered.append(batch)
+        count += len(batch)
+        if count >= GATHERED_REQUESTS:
+            yield _pack(pa.Table.from_batches(gathered).combine_chunks())
+            gathered, count = [], 0
+    if count:
+        yield _pack(pa.Table.from_batches(gathered).combine_chunks())
+
+
+def _pack(rows: pa.Table) -> pa.RecordBatch:
+    topics, topic_codes = _encode(rows["topic"])
+    queue_ids = rows["queueId"].to_numpy().astype(np.int64)
+    order = np.lexsort((queue_ids, topic_codes))
+    matrix = _matrix(rows)[order]
+    topic_codes, queue_ids = topic_codes[order], queue_ids[order]
+    starts = _row_starts(np.stack((topic_codes, queue_ids), axis=1))
+    row_of = np.searchsorted(starts, np.arange(len(matrix)), side="right") - 1
+    groups = _local(rows["consumerGroup"], order, row_of, len(starts), matrix, Col.GROUP)
+    filters = _local(rows["expression"], order, row_of, len(starts), matrix, Col.FILTER)
+    columns = [
+        topics.take(pa.array(topic_codes[starts])),
+        pa.array(queue_ids[starts].astype(np.int32)),
+        pa.array(np.full(len(starts), NO_KEY, np.int64)),
+        blobs(matrix, starts),
+        groups,
+        filters,
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+
+
+def _encode(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
+    """A text column as (different values, their number for each row); -1 where it is missing."""
+    encoded = column.combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    return encoded.dictionary, encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _matrix(rows: pa.Table) -> Matrix:
+    matrix = np.zeros((rows.num_rows, COLUMNS), np.int64)
+    seq, offset, wanted, time, recorded = (rows[name].combine_chunks().fill_null(NONE if i > 2 else 0) for i, name in enumerate(_WANTED))  # noqa: PLR2004
+    for column, values in (
+        (Col.SEQ, seq),
+        (Col.OFFSET, offset),
+        (Col.MAX_MSG_NUMS, wanted),
+        (Col.TIME, time),
+        (Col.RECORDED_MAX, recorded),
+    ):
+        matrix[:, column] = values.to_numpy(zero_copy_only=False)
+    return matrix
+
+
+def _row_starts(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where a new packed row starts in sorted keys: at a new key, and after ROW_REQUESTS of the same."""
+    if not len(keys):
+        return np.empty(0, np.int64)
+    changes = np.flatnonzero((keys[1:] != keys[:-1]).any(axis=1)) + 1
+    bounds = np.concatenate(([0], changes, [len(keys)]))
+    longest = int(np.diff(bounds).max())
+    if longest <= ROW_REQUESTS:
+        return bounds[:-1]
+    return np.concatenate([np.arange(start, end, ROW_REQUESTS) for start, end in zip(bounds[:-1], bounds[1:], strict=True)])
+
+
+def _local(
+    column: pa.ChunkedArray, order: NDArray[np.int64], row_of: NDArray[np.int64], rows: int, matrix: Matrix, into: Col
+) -> pa.ListArray:
+    """The texts that each packed row uses, and in `matrix` their places in the row's own list."""
+    texts, codes = _encode(column)
+    codes = codes[order]
+    used = codes >= 0
+    matrix[:, into] = -1
+    keys = row_of[used] * len(texts) + codes[used]
+    different, inverse = np.unique(keys, return_inverse=True)
+    offsets = np.searchsorted(different, np.arange(rows + 1) * len(texts))
+    matrix[used, into] = inverse - offsets[row_of[used]]
+    values = texts.take(pa.array(different % max(len(texts), 1)))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+
+
+def blobs(matrix: Matrix, starts: NDArray[np.int64]) -> pa.Array:
+    """The matrix cut into one blob a packed row."""
+    offsets = np.append(starts, len(matrix)) * (COLUMNS * 8)
+    data = np.ascontiguousarray(matrix).view(np.uint8)
+    return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)])
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One packed row."""
+
+    topic: str
+    queue_id: int
+    matrix: Matrix
+    groups: list[str]
+    filters: list[str]
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Packed:
+        """The packed row as Spark hands it in; its matrix can be written to."""
+        matrix = np.frombuffer(row["requests"], "<i8").reshape(-1, COLUMNS).copy()
+        return cls(row["topic"], row["queueId"], matrix, row["groups"], row["filters"])
+
+
+class Repacker:
+    """Collects packed rows under new keys and gives them back as batches of bounded size."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = 0
+
+    def add(self, packed: Packed, keys: NDArray[np.int64]) -> None:
+        """Put each request of the row under its key: one packed row a key."""
+        order = np.argsort(keys, kind="stable")
+        matrix, keys = packed.matrix[order], keys[order]
+        starts = _row_starts(keys[:, None])
+        ends = np.append(starts[1:], len(keys))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            blob = matrix[start:end].tobytes()
+            self._bytes += len(blob)
+            self._rows.append(
+                {
+                    "topic": packed.topic,
+                    "queueId": packed.queue_id,
+                    "key": int(keys[start]),
+                    "requests": blob,
+                    "groups": packed.groups,
+                    "filters": packed.filters,
+                }
+            )
+
+    def full(self) -> bool:
+        """Whether enough was collected for a batch."""
+        return self._bytes > 8 << 20 or len(self._rows) > ROW_REQUESTS
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """What was collected, if anything."""
+        if self._rows:
+            yield pa.RecordBatch.from_pylist(self._rows, schema=ARROW_SCHEMA)
+        self._rows, self._bytes = [], 0

@@ -1,0 +1,165 @@
+"""Pull requests x tables -> what the broker would have answered.
+
+Requests are packed by queue, get the bounds of their queue as they see it, are split by the segment of entries that they start in, meet
+that segment, and are answered by the kernel: two joins of few large rows (two more each for the queue's end and the log's end as of the
+request's time). Nothing is sorted that is sorted on disk, and no step depends on the size of the store but the reading of segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.answering import Answering, answer_batches
+from pipeline.as_of import with_bounds_as_of
+from pipeline.lake import Lake, LakeError
+from pipeline.packing import ARROW_SCHEMA, NONE, SCHEMA, Col, Packed, Repacker, pack
+from pipeline.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES
+from pipeline.settings import PullSettings
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from udfs.get_message import LogFiles
+
+At = Literal["snapshot", "request-time", "recorded-max"]
+
+# what a request must have to be packed
+REQUEST_COLUMNS = ["seq", "consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "expression", "timestamp", "recordedMaxOffset"]
+ANSWER_SCHEMA = (
+    "seq BIGINT, topic STRING, queueId INT, consumerGroup STRING, queueOffset BIGINT, maxMsgNums INT, status STRING, "
+    "nextBeginOffset BIGINT, minOffset BIGINT, maxOffset BIGINT, messageCount INT, bufferTotalSize INT, suggestPullingFromSlave BOOLEAN, "
+    f"msgCount4Commercial INT, diskFallBehind BIGINT, exception STRING, error STRING, entries {t.ENTRIES_TYPE}"
+)
+_BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStore:
+    """What all requests of a replay share: the broker's log and the sizes of its files."""
+
+    broker: str
+    log_end: int
+    entries_a_file: int
+    log: LogFiles
+
+    @property
+    def segments_a_file(self) -> int:
+        """Segments of a full queue file."""
+        return -(-self.entries_a_file // SEGMENT_ENTRIES)
+
+    def segment_of(self, offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Number of the segment that holds each offset."""
+        file, inside = offsets // self.entries_a_file, offsets % self.entries_a_file
+        return file * self.segments_a_file + inside // SEGMENT_ENTRIES
+
+
+def broker_store(lake: Lake, broker: str) -> BrokerStore:
+    """The store of one broker as the tables hold it."""
+    row = lake.table(t.BROKER).where(F.col("brokerName") == broker).first()
+    if row is None:
+        raise LakeError(f"{lake.root}: no broker {broker!r}")
+    of_log = (F.col("brokerName") == broker) & (F.col("kind") == "commitlog")
+    files = lake.table(t.STORE_FILE).where(of_log).orderBy("fromOffset").select("fromOffset", "wrote").collect()
+    return BrokerStore(
+        broker=broker,
+        log_end=row["maxPhyOffset"],
+        entries_a_file=row["mappedFileSizeConsumeQueue"] // CQ_STORE_UNIT_SIZE,
+        log=LogFiles(
+            np.array([file["fromOffset"] for file in files], np.int64),
+            np.array([file["wrote"] for file in files], np.int64),
+            row["mappedFileSizeCommitLog"],
+        ),
+    )
+
+
+def replay(lake: Lake, broker: str, requests: DataFrame, *, at: At, settings: PullSettings, with_entries: bool) -> DataFrame:
+    """Answer requests.
+
+    Args:
+        lake: where the tables are.
+        broker: whose store answers.
+        requests: rows of REQUEST_COLUMNS; `seq` is unique, `expression` the TAG filter or NULL.
+        at: what of the store a request sees: all of it, what was there at its time, or up to the recorded maxOffset.
+        settings: the broker's.
+        with_entries: give the entries, not just their number and size.
+
+    Returns:
+        Rows of ANSWER_SCHEMA, one a request, in no order.
+    """
+    store = broker_store(lake, broker)
+    packed = requests.select(*REQUEST_COLUMNS).mapInArrow(pack, SCHEMA)
+    bounds = lake.table(t.QUEUE).where(F.col("brokerName") == broker).select("topic", "queueId", "minOffset", "maxOffset")
+    bounded = packed.join(bounds, ["topic", "queueId"], "left").mapInArrow(partial(_with_bounds, store.log_end), SCHEMA)
+    if at == "request-time":
+        bounded = with_bounds_as_of(lake, broker, int(store.log.starts[0]), bounded)
+    placed = bounded.mapInArrow(partial(_by_segment, store, at == "recorded-max"), SCHEMA + ", wide BOOLEAN")
+    blocks = _blocks(lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker), placed, store)
+    answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
+    return blocks.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA)
+
+
+def _with_bounds(log_end: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the queue's bounds into the matrix; a queue without files has 0 and 0 (findConsumeQueue creates it)."""
+    repacked = Repacker()
+    for batch in batches:
+        for row in batch.to_pylist():
+            packed = Packed.of(row)
+            packed.matrix[:, Col.MIN_OFFSET] = row["minOffset"] or 0
+            packed.matrix[:, Col.MAX_OFFSET] = row["maxOffset"] or 0
+            packed.matrix[:, Col.LOG_END] = log_end
+            repacked.add(packed, np.zeros(len(packed.matrix), np.int64))
+            if repacked.full():
+                yield from repacked.take()
+    yield from repacked.take()
+
+
+def _by_segment(store: BrokerStore, cut_at_recorded: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Split packed rows by the segment that each request starts in, those that scan past a segment's reach apart (`wide`)."""
+    narrow, wide = Repacker(), Repacker()
+    for batch in batches:
+        for row in batch.to_pylist():
+            packed = Packed.of(row)
+            matrix = packed.matrix
+            if cut_at_recorded:
+                recorded = matrix[:, Col.RECORDED_MAX]
+                matrix[:, Col.MAX_OFFSET] = np.where(recorded == NONE, matrix[:, Col.MAX_OFFSET], np.minimum(recorded, matrix[:, Col.MAX_OFFSET]))
+            far = matrix[:, Col.MAX_MSG_NUMS] > SCAN_ENTRIES
+            offsets = matrix[:, Col.OFFSET]
+            inside = (offsets >= matrix[:, Col.MIN_OFFSET]) & (offsets < matrix[:, Col.MAX_OFFSET])
+            segments = np.where(inside, store.segment_of(offsets), -1)
+            files = np.where(inside, segments // store.segments_a_file * store.segments_a_file, -1)
+            for repacker, rows, keys in ((narrow, ~far, segments), (wide, far, files)):
+                if rows.any():
+                    repacker.add(Packed(packed.topic, packed.queue_id, matrix[rows], packed.groups, packed.filters), keys[rows])
+            if narrow.full() or wide.full():
+                yield from _flagged(narrow, wide)
+    yield from _flagged(narrow, wide)
+
+
+_FLAGGED = ARROW_SCHEMA.append(pa.field("wide", pa.bool_()))
+
+
+def _flagged(narrow: Repacker, wide: Repacker) -> Iterator[pa.RecordBatch]:
+    for repacker, flag in ((narrow, False), (wide, True)):
+        for batch in repacker.take():
+            yield pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(pa.scalar(flag), len(batch))], schema=_FLAGGED)
+
+
+def _blocks(segments: DataFrame, placed: DataFrame, store: BrokerStore) -> DataFrame:
+    """Packed rows with the entries they need: one segment, or all segments of a queue file for a wide row."""
+    block = F.struct("firstQueueOffset", "entryCount", "entries").cast(_BLOCK)
+    keyed = segments.select("topic", "queueId", F.col("segment").alias("key"), F.array(block).alias("blocks"))
+    narrow = placed.where("NOT wide").join(keyed, ["topic", "queueId", "key"], "left")
+    wide = placed.where("wide")
+    a_file = F.lit(store.segments_a_file)
+    file = (F.floor(F.col("segment") / a_file) * a_file).cast("BIGINT")
+    touched = wide.select("topic", "queueId", "key").distinct()
+    in_files = segments.select("topic", "queueId", file.alias("key"), block.alias("block")).join(touched, ["topic", "queueId", "key"], "left_semi")
+    files = in_files.groupBy("topic", "queueId", "key").agg(F.sort_array(F.collect_list("block")).alias("blocks"))
+    return narrow.unionByName(wide.join(files, ["topic", "queueId", "key"], "left"))

@@ -1,0 +1,218 @@
+"""`pullsim replay`: requests of a file or a table -> answers in a file or in `pull_response`, compared with recorded ones if asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.answers import UNSUPPORTED, Comparison, answered_lines, compare, output_lines, with_messages
+from pipeline.lake import Lake, LakeWriter
+from pipeline.lmq import beyond_lmq_limit
+from pipeline.replay import At, replay
+from pipeline.request_file import NAME, RequestError, RequestFile, RequestSource, scan_file
+from pipeline.settings import BrokerSettings, PullSettings
+from pipeline.store_files import local_path
+from pipeline.text_parts import join_parts
+
+RETRY_GROUP_TOPIC_PREFIX = "%RETRY%"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """What of a replay can be chosen.
+
+    Attributes:
+        at: what of the store a request sees.
+        filters: kinds of filters to answer: null, TAG, SQL92; requests with another are left out. None answers all.
+        messages: give the messages of each answer.
+        compare: hold the answers against the recorded ones.
+        out: file for the answers; None writes them to the table pull_response.
+    """
+
+    at: At = "snapshot"
+    filters: frozenset[str] | None = None
+    messages: bool = True
+    compare: bool = False
+    out: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What a replay did; `unanswered` requests by error code."""
+
+    run_id: str
+    requests: int
+    unanswered: dict[str, int]
+    comparison: Comparison | None
+    out: str | None
+
+
+def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
+    """The requests of a file: SCHEMA of request_file."""
+    spark.dataSource.register(RequestSource)
+    chunks = json.dumps([asdict(chunk) for chunk in file.chunks])
+    return spark.read.format(NAME).option("path", file.path).option("chunks", chunks).load()
+
+
+def _filter_kind() -> Column:
+    return F.coalesce("filterType", F.lit("null"))
+
+
+def _unsupported(settings: PullSettings) -> Column:
+    """Which requests cannot be answered yet."""
+    other = F.col("filterType").isNotNull() & (F.col("filterType") != "TAG")
+    retry = F.col("topic").startswith(RETRY_GROUP_TOPIC_PREFIX) & F.col("filterType").isNotNull()
+    return (other | retry) if settings.filter_support_retry else other
+
+
+def answer(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings) -> DataFrame:
+    """Answers of ANSWER_SCHEMA for requests of SCHEMA, one a request."""
+    unsupported = _unsupported(settings)
+    null_answers = beyond_lmq_limit(lake, broker, requests, settings)
+    answered = replay(lake, broker, requests.where(~unsupported), at=options.at, settings=settings, with_entries=True)
+    if null_answers is not None:
+        answered = null_answers(answered)
+    refused = requests.where(unsupported).select(*[_of_request(name, answered) for name in answered.columns])
+    return answered.unionByName(refused)
+
+
+def _of_request(name: str, answered: DataFrame) -> Column:
+    if name == "error":
+        return F.lit(UNSUPPORTED).alias(name)
+    if name in {"seq", "topic", "queueId", "consumerGroup", "queueOffset", "maxMsgNums"}:
+        return F.col(name)
+    return F.lit(None).cast(answered.schema[name].dataType).alias(name)
+
+
+def run_replay(
+    lake: Lake,
+    broker: str,
+    requests_path: str,
+    *,
+    options: ReplayOptions,
+    settings_of: Callable[[RequestFile], BrokerSettings],
+    run_id: str,
+    now: Callable[[], dt.datetime],
+    progress: Callable[[str], None],
+) -> Replayed:
+    """Answer the requests of a file.
+
+    Args:
+        lake: with the broker's tables.
+        broker: whose store answers.
+        requests_path: the file.
+        options: see there.
+        settings_of: the settings, given the file (whose header may carry a configuration).
+        run_id: of this run.
+        now: the wall clock.
+        progress: told of each step.
+
+    Raises:
+        RequestError: a line that is no request; nothing was written.
+    """
+    started = now()
+    progress(f"reading {requests_path}")
+    file = scan_file(requests_path)
+    settings = settings_of(file)
+    requests = _chosen(read_requests(lake.spark, file), file, options)
+    progress("answering")
+    answers = answer(lake, broker, requests, options=options, settings=settings.pull_settings()).persist()
+    try:
+        errors = {row["error"]: row["count"] for row in answers.groupBy("error").count().collect()}
+        comparison = None
+        if options.out or options.compare:
+            comparison = _lines_out(lake, broker, requests, answers, options)
+        if not options.out:
+            _to_tables(lake, broker, answers, file, settings, options, run_id, started, now)
+    finally:
+        answers.unpersist()
+    return Replayed(
+        run_id=run_id,
+        requests=sum(errors.values()),
+        unanswered={error: count for error, count in errors.items() if error is not None},
+        comparison=comparison,
+        out=options.out,
+    )
+
+
+def _chosen(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> DataFrame:
+    if options.filters is not None:
+        requests = requests.where(_filter_kind().isin(sorted(options.filters)))
+    if options.at == "request-time":
+        first = requests.where("timestamp IS NULL").select(F.min("seq")).first()
+        if first is not None and first[0] is not None:
+            raise RequestError(file.path, first[0], 'a "timestamp" in ms in the request, for --at request-time', "none")
+    return requests
+
+
+def _lines_out(lake: Lake, broker: str, requests: DataFrame, answers: DataFrame, options: ReplayOptions) -> Comparison | None:
+    full = with_messages(lake, broker, answers) if options.messages else answers
+    lines = answered_lines(requests, full, with_messages=options.messages).persist()
+    try:
+        if options.out:
+            write_lines(output_lines(lines), options.out)
+        return compare(lines) if options.compare else None
+    finally:
+        lines.unpersist()
+
+
+def write_lines(lines: DataFrame, out: str) -> None:
+    """Write one text column to a file: parts by the executors, then joined as a stream and moved into place."""
+    parts = f"{local_path(out)}.parts"
+    try:
+        lines.write.mode("overwrite").text(f"file://{parts}")
+        join_parts(parts, out)
+    finally:
+        if os.path.isdir(parts):
+            shutil.rmtree(parts)
+
+
+def _to_tables(
+    lake: Lake,
+    broker: str,
+    answers: DataFrame,
+    file: RequestFile,
+    settings: BrokerSettings,
+    options: ReplayOptions,
+    run_id: str,
+    started: dt.datetime,
+    now: Callable[[], dt.datetime],
+) -> None:
+    pull = settings.pull_settings()
+    code = F.expr(f"response_code(status, queueOffset, '{pull.broker_role}', {str(pull.offset_check_in_slave).upper()})")
+    rows = answers.select(
+        "*",
+        F.lit(broker).alias("brokerName"),
+        F.lit(run_id).alias("runId"),
+        F.concat_ws("-", F.lit(file.sha256[:16]), F.col("seq").cast("STRING")).alias("requestId"),
+        code.cast("INT").alias("code"),
+    )
+    if not options.messages:
+        rows = rows.withColumn("entries", F.lit(None).cast(t.ENTRIES_TYPE))
+    writer = LakeWriter(lake, run_id=run_id, what="replay", broker=broker)
+    for table in t.APPENDED:
+        writer.prepare(table, "clustered")
+    writer.append(t.PULL_RESPONSE, rows)
+    given: dict[str, Any] = settings.as_dict()
+    run: Sequence[Any] = (
+        broker,
+        run_id,
+        file.path,
+        file.sha256,
+        {name: str(value) for name, value in given.items()},
+        options.at,
+        lake.at.version,
+        started,
+        now(),
+    )
+    writer.append(t.REPLAY_RUN, lake.spark.createDataFrame([tuple(run)], t.REPLAY_RUN.schema))
+    writer.commit(now())

@@ -1,0 +1,315 @@
+"""Files of pull requests: JSON lines as in a trace, with a header line where answers were recorded.
+
+Read as a Spark data source, one partition some megabytes of whole lines. A request's number is its line; its id the file's digest and that
+line, so that reading a file twice gives the same ids. A line that is no request ends the job before anything is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.json as pj
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.store_files import is_uri, local_path
+
+NAME = "pull-requests"
+SCHEMA = (
+    "seq BIGINT, consumerGroup STRING, topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT, filterType STRING, "
+    "expression STRING, registered BOOLEAN, timestamp BIGINT, recordedMaxOffset BIGINT, line STRING"
+)
+_ARROW = pa.schema(
+    {
+        "seq": pa.int64(),
+        "consumerGroup": pa.string(),
+        "topic": pa.string(),
+        "queueId": pa.int32(),
+        "queueOffset": pa.int64(),
+        "maxMsgNums": pa.int32(),
+        "filterType": pa.string(),
+        "expression": pa.string(),
+        "registered": pa.bool_(),
+        "timestamp": pa.int64(),
+        "recordedMaxOffset": pa.int64(),
+        "line": pa.string(),
+    }
+)
+CHUNK_BYTES = 8 << 20
+# no request of a sane client is longer; a file without line ends must not be read whole
+LINE_BYTES_MAX = 64 << 20
+_SHOWN = 200
+
+_FILTER = pa.struct({"type": pa.string(), "expression": pa.string(), "registered": pa.bool_()})
+_REQUEST = pa.struct(
+    {
+        "group": pa.string(),
+        "topic": pa.string(),
+        "queueId": pa.int32(),
+        "offset": pa.int64(),
+        "maxMsgNums": pa.int32(),
+        "filter": _FILTER,
+        "timestamp": pa.int64(),
+    }
+)
+_LINE = pa.schema({"request": _REQUEST, "response": pa.struct({"maxOffset": pa.int64()})})
+# field of the request, column, smallest and greatest value of a number
+_FIELDS = (
+    ("group", "consumerGroup", None),
+    ("topic", "topic", None),
+    ("queueId", "queueId", 2**31),
+    ("offset", "queueOffset", 2**63),
+    ("maxMsgNums", "maxMsgNums", 2**31),
+)
+
+
+class RequestError(ValueError):
+    """A line of a request file that is no request."""
+
+    def __init__(self, path: str, line: int, expected: str, found: str) -> None:
+        super().__init__(path, line, expected, found)
+        self.path, self.line, self.expected, self.found = path, line, expected, found
+
+    def __str__(self) -> str:
+        return f"{self.path}, line {self.line}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some whole lines of a file: byte range and number of the first line, counting from 1."""
+
+    start: int
+    end: int
+    first_line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFile:
+    """A request file: its digest, the configuration its first line carries, and where its lines are."""
+
+    path: str
+    sha256: str
+    header: dict[str, Any] | None
+    chunks: tuple[Chunk, ...]
+
+
+def open_file(path: str) -> pa.NativeFile:
+    """Open a local path or a URI for reading."""
+    if is_uri(path):
+        filesystem, inside = pafs.FileSystem.from_uri(path)
+        return filesystem.open_input_file(inside)
+    return pafs.LocalFileSystem().open_input_file(local_path(path))
+
+
+def scan_file(path: str) -> RequestFile:
+    """Read a file once, in pieces: digest, line starts at piece borders, and the header.
+
+    Raises:
+        RequestError: no file, an empty one, or a line longer than LINE_BYTES_MAX.
+    """
+    digest = hashlib.sha256()
+    chunks: list[Chunk] = []
+    start, first_line, lines, at = 0, 1, 0, 0
+    try:
+        file = open_file(path)
+    except OSError as error:
+        raise RequestError(path, 1, "a file of requests", error.strerror or str(error)) from error
+    with file:
+        while piece := file.read(CHUNK_BYTES):
+            digest.update(piece)
+            cut = piece.rfind(b"\n") + 1
+            if cut:
+                lines += piece.count(b"\n")
+                chunks.append(Chunk(start=start, end=at + cut, first_line=first_line))
+                start, first_line = at + cut, 1 + lines
+            at += len(piece)
+            if at - start > LINE_BYTES_MAX:
+                raise RequestError(path, first_line, f"a line of at most {LINE_BYTES_MAX} bytes", "a longer one")
+        if start < at:
+            chunks.append(Chunk(start=start, end=at, first_line=first_line))
+    if not chunks:
+        raise RequestError(path, 1, "at least one request", "an empty file")
+    return RequestFile(path=path, sha256=digest.hexdigest(), header=_header(path, chunks[0]), chunks=tuple(chunks))
+
+
+def _header(path: str, chunk: Chunk) -> dict[str, Any] | None:
+    with open_file(path) as file:
+        first = file.read(chunk.end).split(b"\n", 1)[0]
+    line = _parsed(path, 1, first)
+    return line if _is_header(line) else None
+
+
+def _is_header(line: dict[str, Any]) -> bool:
+    return line.get("kind") == "trace" and "request" not in line
+
+
+def _parsed(path: str, number: int, raw: bytes) -> dict[str, Any]:
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(path, number, "a JSON object", f"{_shown(raw)} ({error})") from None
+    if not isinstance(line, dict):
+        raise RequestError(path, number, "a JSON object", _shown(raw))
+    return line
+
+
+def _shown(raw: bytes) -> str:
+    text = raw[:_SHOWN].decode("utf-8", "backslashreplace")
+    return repr(text + "..." if len(raw) > _SHOWN else text)
+
+
+class RequestSource(DataSource):
+    """The data source; options `path` and `chunks` (JSON of Chunk fields)."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name of the format."""
+        return NAME
+
+    def schema(self) -> str:
+        """Columns of a request."""
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """The reader."""
+        return RequestReader(self.options["path"], [Chunk(**chunk) for chunk in json.loads(self.options["chunks"])])
+
+
+@dataclass
+class ChunkPartition(InputPartition):
+    """One chunk of the file."""
+
+    chunk: Chunk
+
+
+class RequestReader(DataSourceReader):
+    """Reads the chunks of one file."""
+
+    def __init__(self, path: str, chunks: list[Chunk]) -> None:
+        self.path, self.chunks = path, chunks
+
+    def partitions(self) -> list[InputPartition]:
+        """One partition a chunk."""
+        return [ChunkPartition(chunk) for chunk in self.chunks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The requests of one chunk."""
+        assert isinstance(partition, ChunkPartition)  # noqa: S101
+        chunk = partition.chunk
+        with open_file(self.path) as file:
+            raw = file.read_at(chunk.end - chunk.start, chunk.start)
+        first = chunk.first_line
+        if first == 1:
+            head, _, rest = raw.partition(b"\n")
+            if _is_header(_parsed(self.path, 1, head)):
+                raw, first = rest, 2
+        if raw:
+            yield read_lines(self.path, first, raw)
+
+
+def read_lines(path: str, first_line: int, raw: bytes) -> pa.RecordBatch:
+    """The requests in some whole lines, the first of which has the number `first_line`."""
+    lines = raw.split(b"\n")
+    if not lines[-1].strip():
+        lines.pop()
+    return _read_fast(first_line, lines, raw) or _read_strictly(path, first_line, lines)
+
+
+def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatch | None:
+    """All lines at once, or None where one of them needs a closer look."""
+    if raw.count(b'"filter"') < len(lines) or raw.count(b'"request"') < len(lines):
+        return None
+    try:
+        table = pj.read_json(
+            pa.BufferReader(raw),
+            read_options=pj.ReadOptions(block_size=len(raw) + 1, use_threads=False),
+            parse_options=pj.ParseOptions(explicit_schema=_LINE, unexpected_field_behavior="ignore"),
+        ).combine_chunks()
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != len(lines):
+        return None
+    request = table["request"].combine_chunks()
+    values = {name: request.field(name) for name in request.type.names}
+    if request.null_count or any(values[field].null_count for field, _, _ in _FIELDS):
+        return None
+    chosen = values["filter"]
+    kind, expression, registered = (chosen.field(name) for name in ("type", "expression", "registered"))
+    if kind.null_count != chosen.null_count:
+        return None
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.arange(first_line, first_line + len(lines))),
+            *(values[field] for field, _, _ in _FIELDS),
+            kind,
+            expression,
+            registered,
+            values["timestamp"],
+            table["response"].combine_chunks().field("maxOffset"),
+            pa.array(lines, pa.binary()).cast(pa.string()),
+        ],
+        schema=_ARROW,
+    )
+
+
+def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> pa.RecordBatch:
+    """Line by line, so that the first bad one can be named."""
+    rows = [_row(path, number, raw) for number, raw in enumerate(lines, first_line) if raw.strip()]
+    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+
+def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
+    request = _parsed(path, number, raw).get("request")
+    if not isinstance(request, dict):
+        raise RequestError(path, number, 'a field "request" that is an object', _shown(raw))
+    row: dict[str, Any] = {"seq": number}
+    for field, column, limit in _FIELDS:
+        row[column] = _value(path, number, request, field, limit)
+    if "timestamp" in request and request["timestamp"] is not None:
+        row["timestamp"] = _value(path, number, request, "timestamp", 2**63)
+    if "filter" not in request:
+        raise RequestError(path, number, 'a field "filter" (null where there is none)', _shown(raw))
+    row |= _filter(path, number, request["filter"])
+    response = json.loads(raw).get("response")
+    recorded = response.get("maxOffset") if isinstance(response, dict) else None
+    row["recordedMaxOffset"] = recorded if isinstance(recorded, int) else None
+    row["line"] = _utf8(path, number, raw)
+    return row
+
+
+def _value(path: str, number: int, request: dict[str, Any], field: str, limit: int | None) -> Any:
+    value = request.get(field)
+    if limit is None:
+        if not isinstance(value, str):
+            raise RequestError(path, number, f'a text in "{field}"', repr(value))
+        return _utf8(path, number, value.encode("utf-8", "surrogatepass"))
+    if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
+        raise RequestError(path, number, f'a whole number of {limit.bit_length()} bits in "{field}"', repr(value))
+    return value
+
+
+def _utf8(path: str, number: int, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise RequestError(path, number, "text in UTF-8", _shown(raw)) from None
+
+
+def _filter(path: str, number: int, value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        raise RequestError(path, number, 'a filter that is null or {"type", "expression"}', repr(value))
+    if not isinstance(value.get("expression"), str | None) or not isinstance(value.get("registered"), bool | None):
+        raise RequestError(path, number, "a text as the filter's expression", repr(value))
+    expression = value.get("expression")
+    if expression is not None:
+        expression = _utf8(path, number, expression.encode("utf-8", "surrogatepass"))
+    return {"filterType": value["type"], "expression": expression, "registered": value.get("registered")}

@@ -1,0 +1,31 @@
+"""The lake as SQL: every table and view under its name, and the functions of the broker's rules."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from pyspark.sql import SparkSession
+
+from pipeline.lake import Lake
+from pipeline.tables import LAKE_VERSION, TABLES
+from udfs.sql_functions import register
+
+# in the order of their dependence
+VIEWS = ("consume_lag", "consume_lag_by_group", "pull_status_summary")
+
+
+def view_sql(name: str) -> str:
+    """The query of a view: one file each under pipeline/sql."""
+    return files("pipeline").joinpath("sql", f"{name}.sql").read_text("utf-8")
+
+
+def create_views(lake: Lake) -> SparkSession:
+    """Define the lake's tables, views and functions in its session."""
+    register(lake.spark)
+    for table in TABLES.values():
+        lake.create_view(table)
+    if lake.at.version:
+        lake.spark.read.format("delta").load(lake.path(LAKE_VERSION.name)).createOrReplaceTempView(LAKE_VERSION.name)
+    for name in VIEWS:
+        lake.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {view_sql(name)}")
+    return lake.spark
