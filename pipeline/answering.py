@@ -54,7 +54,11 @@ class Answering:
         caps[gm.SLAVE_KEEPS] = slave_keeps_offset(BrokerRole[settings.broker_role], settings.offset_check_in_slave)
         caps[gm.ENTRIES_A_FILE] = entries_a_file
         return cls(
-            caps=caps, log=log, disk_fall_recorded=settings.disk_fall_recorded, readable=settings.readable, with_entries=with_entries
+            caps=caps,
+            log=log,
+            disk_fall_recorded=settings.disk_fall_recorded,
+            readable=settings.readable,
+            with_entries=with_entries,
         )
 
 
@@ -92,7 +96,7 @@ def _entries(units: Units) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArra
 
 
 @lru_cache(maxsize=65_536)
-def _codes(expression: str) -> NDArray[np.int32] | None | SubscriptionParseError:
+def _codes(expression: str) -> NDArray[np.int32] | SubscriptionParseError | None:
     """Sorted codes of a TAG filter; None where it matches all."""
     try:
         codes = parse_subscription(expression)
@@ -172,7 +176,11 @@ def _taken(answering: Answering, block: gm.Block, found: gm.Answers, none: NDArr
     np.cumsum(counts, out=offsets[1:])
     taken = found.taken
     values = pa.StructArray.from_arrays(
-        [pa.array(taken.astype(np.int64) + block.first_offset), pa.array(block.physic_offsets[taken]), pa.array(block.sizes[taken])],
+        [
+            pa.array(taken.astype(np.int64) + block.first_offset),
+            pa.array(block.physic_offsets[taken]),
+            pa.array(block.sizes[taken]),
+        ],
         fields=list(_ENTRY),
     )
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(none) if none.any() else None)

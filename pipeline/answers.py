@@ -109,7 +109,9 @@ def answered_lines(requests: DataFrame, answers: DataFrame, *, with_messages: bo
 def output_lines(lines: DataFrame) -> DataFrame:
     """The lines of the output file, in the order of the requests."""
     request = F.get_json_object("line", "$.request")
-    return lines.orderBy("seq").select(F.concat(F.lit('{"request":'), request, F.lit(',"response":'), "response", F.lit("}")).alias("value"))
+    return lines.orderBy("seq").select(
+        F.concat(F.lit('{"request":'), request, F.lit(',"response":'), "response", F.lit("}")).alias("value")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +160,13 @@ def _compare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 _COMPARED_ARROW = pa.schema(
-    {"seq": pa.int64(), "kind": pa.string(), "recorded": pa.string(), "response": pa.string(), "fields": pa.list_(pa.string())}
+    {
+        "seq": pa.int64(),
+        "kind": pa.string(),
+        "recorded": pa.string(),
+        "response": pa.string(),
+        "fields": pa.list_(pa.string()),
+    }
 )
 
 
@@ -172,7 +180,13 @@ def _compared(seq: int, line: str, response: str) -> dict[str, Any]:
     fields = differing_fields(recorded, ours)
     if not fields:
         return {"seq": seq, "kind": "same", "fields": []}
-    return {"seq": seq, "kind": "differ", "recorded": json.dumps(recorded, ensure_ascii=False), "response": response, "fields": fields}
+    return {
+        "seq": seq,
+        "kind": "differ",
+        "recorded": json.dumps(recorded, ensure_ascii=False),
+        "response": response,
+        "fields": fields,
+    }
 
 
 def differing_fields(recorded: Any, ours: Any) -> list[str]:

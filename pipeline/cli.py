@@ -63,22 +63,27 @@ def lake_option(command: Callable[P, R]) -> Callable[P, R]:
 
 def settings_options(command: Callable[P, R]) -> Callable[P, R]:
     """The broker's settings."""
-    command = click.option(
-        "--properties", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The broker's broker.conf."
-    )(command)
-    return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A broker setting by its own name; repeatable.")(command)
+    command = click.option("--properties", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The broker's broker.conf.")(
+        command
+    )
+    return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A broker setting by its own name; repeatable.")(
+        command
+    )
 
 
 def format_option(command: Callable[P, R]) -> Callable[P, R]:
     """How rows are printed."""
-    return click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of the rows.")(command)
+    return click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of the rows.")(
+        command
+    )
 
 
 class ExampleCommand(click.Command):
     """A command whose help ends with an example."""
 
     def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
-        super().__init__(*args, epilog=f"\b\nExample:\n  {example}", **kwargs)
+        super().__init__(*args, **kwargs)
+        self.epilog = f"\b\nExample:\n  {example}"
 
 
 def run_id() -> str:
@@ -101,7 +106,13 @@ def cli() -> None:
 @click.argument("store")
 @lake_option
 @click.option("--broker-name", metavar="NAME", help="Name in the lake; that of --properties by default, else the folder's.")
-@click.option("--layout", type=click.Choice(["auto", "partitioned", "clustered"]), default="auto", show_default=True, help="Layout by queue.")
+@click.option(
+    "--layout",
+    type=click.Choice(["auto", "partitioned", "clustered"]),
+    default="auto",
+    show_default=True,
+    help="Layout by queue.",
+)
 @settings_options
 @engine_options
 def import_command(
@@ -152,11 +163,21 @@ def _filters(_context: click.Context, _parameter: click.Parameter, value: str | 
     return kinds
 
 
-@cli.command("replay", cls=ExampleCommand, example="pullsim replay --lake lake --requests trace.jsonl --out answers.jsonl --compare")
+@cli.command(
+    "replay",
+    cls=ExampleCommand,
+    example="pullsim replay --lake lake --requests trace.jsonl --out answers.jsonl --compare",
+)
 @lake_option
 @click.option("--requests", required=True, metavar="FILE", help="Pull requests, a JSON object a line.")
 @click.option("--out", metavar="FILE", help="File for the answers; without it they go to the table pull_response.")
-@click.option("--at", type=click.Choice(["snapshot", "request-time", "recorded-max"]), default="snapshot", show_default=True, help="What of the store a request sees.")
+@click.option(
+    "--at",
+    type=click.Choice(["snapshot", "request-time", "recorded-max"]),
+    default="snapshot",
+    show_default=True,
+    help="What of the store a request sees.",
+)
 @click.option("--filters", callback=_filters, metavar="KINDS", help="Answer only requests with these filters: null,TAG,SQL92.")
 @click.option("--no-messages", is_flag=True, help="Leave the messages out of the answers.")
 @click.option("--compare", is_flag=True, help="Hold the answers against the recorded ones; exit code 1 if any differs.")
@@ -184,19 +205,22 @@ def replay_command(
     """
     from pipeline.lake import Lake
     from pipeline.replay_job import ReplayOptions, run_replay
-    from pipeline.views import create_views
+    from udfs.sql_functions import register
 
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out)
     with Engine(master, conf, verbose).session() as spark:
         opened = Lake(spark, lake).require()
-        create_views(opened)
+        register(spark)
         done = run_replay(
             opened,
             opened.broker(broker),
             requests,
             options=options,
             settings_of=lambda file: BrokerSettings.from_sources(
-                header=(file.header or {}).get("config"), header_where=f"{file.path}, line 1", properties=properties, options=settings
+                header=(file.header or {}).get("config"),
+                header_where=f"{file.path}, line 1",
+                properties=properties,
+                options=settings,
             ),
             run_id=run_id(),
             now=now,
@@ -221,7 +245,11 @@ def tell_replayed(done: Any) -> None:
         show_comparison(done.comparison)
 
 
-@cli.command("sql", cls=ExampleCommand, example='pullsim sql --lake lake "SELECT * FROM consume_lag ORDER BY lag DESC" --format csv')
+@cli.command(
+    "sql",
+    cls=ExampleCommand,
+    example='pullsim sql --lake lake "SELECT * FROM consume_lag ORDER BY lag DESC" --format csv',
+)
 @click.argument("query")
 @lake_option
 @format_option
@@ -243,7 +271,14 @@ def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict
 @format_option
 @engine_options
 def lag_command(
-    lake: str, group: str | None, topic: str | None, until_now: bool, form: str, master: str | None, conf: dict[str, str], verbose: bool
+    lake: str,
+    group: str | None,
+    topic: str | None,
+    until_now: bool,
+    form: str,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
 ) -> None:
     """Show how far each group is behind, with the columns of mqadmin consumerProgress and the time the next message has waited."""
     from pipeline.lag import lag_rows

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline import tables as t
 from pipeline.store_files import StoreFiles
 from store_format import config_files as cf
-from store_format.config_rows import members_of
+from store_format.config_rows import ConsumerFilters, SubscriptionGroups, TopicConfigs, members_of
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -60,14 +60,24 @@ def _json(row: Any) -> str:
     return json.dumps(members_of(row), ensure_ascii=False, default=members_of)
 
 
-def _topics(broker: str, topics: cf.TopicConfigs) -> list[Row]:
+def _topics(broker: str, topics: TopicConfigs) -> list[Row]:
     return [
-        (broker, row.topicName, row.readQueueNums, row.writeQueueNums, row.perm, row.topicFilterType, row.topicSysFlag, row.order, _json(row))
+        (
+            broker,
+            row.topicName,
+            row.readQueueNums,
+            row.writeQueueNums,
+            row.perm,
+            row.topicFilterType,
+            row.topicSysFlag,
+            row.order,
+            _json(row),
+        )
         for row in topics.topicConfigTable
     ]
 
 
-def _groups(broker: str, groups: cf.SubscriptionGroups) -> list[Row]:
+def _groups(broker: str, groups: SubscriptionGroups) -> list[Row]:
     return [
         (
             broker,
@@ -86,7 +96,7 @@ def _groups(broker: str, groups: cf.SubscriptionGroups) -> list[Row]:
     ]
 
 
-def _filters(broker: str, filters: cf.ConsumerFilters) -> list[Row]:
+def _filters(broker: str, filters: ConsumerFilters) -> list[Row]:
     return [
         (
             broker,

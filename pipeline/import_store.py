@@ -207,9 +207,13 @@ def _refuse_unfinished_dispatch(spark: SparkSession, store: StoreFiles, log: Rec
 
 def _log_notes(store: StoreFiles, files: tuple[MappedFile, ...], log: RecoveredLog) -> tuple[str, ...]:
     kept = {file.name for file in log.files}
-    notes = [f"{store.path_of(ls.COMMIT_LOG, file.name)}: deleted by load, it lies past the log's end" for file in files if file.name not in kept]
+    notes = [
+        f"{store.path_of(ls.COMMIT_LOG, file.name)}: deleted by load, it lies past the log's end" for file in files if file.name not in kept
+    ]
     if log.ended is not None and log.ended.ended in {WalkEnd.BAD_RECORD, WalkEnd.BAD_CRC}:
-        notes.append(f"{store.path_of(ls.COMMIT_LOG, log.ended.name)}, byte {log.ended.end}: {log.ended.ended.name}, load cuts the log there")
+        notes.append(
+            f"{store.path_of(ls.COMMIT_LOG, log.ended.name)}, byte {log.ended.end}: {log.ended.ended.name}, load cuts the log there"
+        )
     return tuple(notes)
 
 
@@ -225,7 +229,9 @@ def _layout(lake: Lake, broker: str, asked: t.Layout | None, queues: int) -> t.L
     if others is None:
         return asked or ("partitioned" if queues <= PARTITIONS_MAX else "clustered")
     if asked not in {None, others["layout"]}:
-        raise LakeError(f"{lake.root} is {others['layout']}, as broker {others['brokerName']!r} was imported; it cannot be {asked} for another one")
+        raise LakeError(
+            f"{lake.root} is {others['layout']}, as broker {others['brokerName']!r} was imported; it cannot be {asked} for another one"
+        )
     found: t.Layout = others["layout"]
     return found
 

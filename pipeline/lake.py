@@ -82,7 +82,9 @@ class Lake:
     def require(self) -> Lake:
         """This lake, if anything was ever committed to it."""
         if self.at.version == 0:
-            raise LakeError(f"{self.root}: expected a lake, found no table lake_version; fill it with `pullsim import STORE --lake {self.root}`")
+            raise LakeError(
+                f"{self.root}: expected a lake, found no table lake_version; fill it with `pullsim import STORE --lake {self.root}`"
+            )
         return self
 
     def table(self, table: Table) -> DataFrame:
@@ -149,7 +151,9 @@ class LakeWriter:
 
     def append(self, table: Table, rows: DataFrame) -> None:
         """Add rows to a table."""
-        rows.select(*table.names).write.format("delta").mode("append").option("userMetadata", self._metadata()).save(self.lake.path(table.name))
+        rows.select(*table.names).write.format("delta").mode("append").option("userMetadata", self._metadata()).save(
+            self.lake.path(table.name)
+        )
         self._note(table)
 
     def _others(self, table: Table) -> Iterable[str]:

@@ -20,9 +20,7 @@ LMQ_PREFIX = "%LMQ%"
 _REQUEST_COLUMNS = frozenset({"seq", "topic", "queueId", "consumerGroup", "queueOffset", "maxMsgNums"})
 
 
-def beyond_lmq_limit(
-    lake: Lake, broker: str, requests: DataFrame, settings: PullSettings
-) -> Callable[[DataFrame], DataFrame] | None:
+def beyond_lmq_limit(lake: Lake, broker: str, requests: DataFrame, settings: PullSettings) -> Callable[[DataFrame], DataFrame] | None:
     """What turns answers beyond the limit into null ones; None where the settings know no limit."""
     if not (settings.enable_lmq and settings.enable_multi_dispatch):
         return None

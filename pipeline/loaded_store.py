@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.store_files import StoreFiles
+from pipeline.store_files import Entry, StoreFiles
 from store_format import consume_queue as cq
 from store_format.commit_log import walk_checked
 from store_format.errors import CorruptStoreError, NotAStoreError
@@ -62,7 +62,11 @@ def queue_ids(store: StoreFiles, topic: str) -> list[int]:
         digits = entry.name[1:] if entry.name[:1] in {"+", "-"} else entry.name
         if entry.is_folder and digits.isascii() and digits.isdigit() and -(2**31) <= int(entry.name) < 2**31:
             if str(int(entry.name)) != entry.name:
-                raise CorruptStoreError(store.path_of(CONSUME_QUEUE, topic, entry.name), "a queue's number as the broker writes it", repr(entry.name))
+                raise CorruptStoreError(
+                    store.path_of(CONSUME_QUEUE, topic, entry.name),
+                    "a queue's number as the broker writes it",
+                    repr(entry.name),
+                )
             found.append(int(entry.name))
     return sorted(found)
 
@@ -78,7 +82,7 @@ def file_sizes(store: StoreFiles, explicit: Mapping[str, int | None]) -> FileSiz
     return FileSizes(commit_log=log_size, consume_queue=queue_size)
 
 
-def _queue_files(store: StoreFiles, topic: str) -> list[object]:
+def _queue_files(store: StoreFiles, topic: str) -> list[Entry]:
     return [entry for queue_id in queue_ids(store, topic) for entry in store.folder(CONSUME_QUEUE, topic, str(queue_id))]
 
 
@@ -86,7 +90,12 @@ def load_log(store: StoreFiles, sizes: FileSizes) -> tuple[MappedFile, ...]:
     """The commit log's files after MappedFileQueue.load."""
     entries = store.folder(COMMIT_LOG)
     if not entries:
-        raise NotAStoreError(store.root, "a store with files under commitlog", "none", hint="give the directory that storePathRootDir names")
+        raise NotAStoreError(
+            store.root,
+            "a store with files under commitlog",
+            "none",
+            hint="give the directory that storePathRootDir names",
+        )
     return load(store.path_of(COMMIT_LOG), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], sizes.commit_log)
 
 

@@ -101,7 +101,10 @@ def _text(content: Bytes, slices: rc.Slices) -> pa.Array:
     """Texts; bytes that are no UTF-8 are decoded as Java does, with U+FFFD."""
     if rc.are_utf8(content, slices).all():
         return _binary(content, slices, pa.string())
-    return pa.array([None if raw is None else raw.decode("utf-8", "replace") for raw in _binary(content, slices).to_pylist()], pa.string())
+    return pa.array(
+        [None if raw is None else raw.decode("utf-8", "replace") for raw in _binary(content, slices).to_pylist()],
+        pa.string(),
+    )
 
 
 def _where(slices: rc.Slices, kept: NDArray[np.bool_]) -> rc.Slices:
@@ -166,7 +169,13 @@ def _ranges(broker: str, name: str, content: Bytes, start: int, end: int) -> Ite
         used = np.flatnonzero(chunk)
         if len(used):
             first, last = int(used[0]), int(used[-1]) + 1
-            row = {"brokerName": broker, "kind": "commitlog", "name": name, "position": at + first, "bytes": chunk[first:last].tobytes()}
+            row = {
+                "brokerName": broker,
+                "kind": "commitlog",
+                "name": name,
+                "position": at + first,
+                "bytes": chunk[first:last].tobytes(),
+            }
             yield pa.RecordBatch.from_pylist([row], schema=schema)
 
 

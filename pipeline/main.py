@@ -12,7 +12,10 @@ from collections.abc import Sequence
 
 if __package__ in {None, ""}:  # spark-submit runs this file by its path: the folder above holds the packages
     _ABOVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    sys.path[:] = [_ABOVE, *(path for path in sys.path if os.path.abspath(path or ".") != os.path.dirname(os.path.abspath(__file__)))]
+    sys.path[:] = [
+        _ABOVE,
+        *(path for path in sys.path if os.path.abspath(path or ".") != os.path.dirname(os.path.abspath(__file__))),
+    ]
 
 import click
 

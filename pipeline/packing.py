@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ def _encode(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
 
 def _matrix(rows: pa.Table) -> Matrix:
     matrix = np.zeros((rows.num_rows, COLUMNS), np.int64)
-    seq, offset, wanted, time, recorded = (rows[name].combine_chunks().fill_null(NONE if i > 2 else 0) for i, name in enumerate(_WANTED))  # noqa: PLR2004
+    seq, offset, wanted, time, recorded = (rows[name].combine_chunks().fill_null(NONE if i > 2 else 0) for i, name in enumerate(_WANTED))
     for column, values in (
         (Col.SEQ, seq),
         (Col.OFFSET, offset),
@@ -122,7 +123,7 @@ def _row_starts(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     longest = int(np.diff(bounds).max())
     if longest <= ROW_REQUESTS:
         return bounds[:-1]
-    return np.concatenate([np.arange(start, end, ROW_REQUESTS) for start, end in zip(bounds[:-1], bounds[1:], strict=True)])
+    return np.concatenate([np.arange(start, end, ROW_REQUESTS) for start, end in pairwise(bounds)])
 
 
 def _local(

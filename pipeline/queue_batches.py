@@ -100,11 +100,10 @@ class QueueReader:
             )
         yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(CONSUME_QUEUE_SEGMENT))
 
-    def odd_entries(self, segment: dict[str, object], units: Units) -> Iterator[dict[str, object]]:
-        """Rows of odd_entry for the entries of a segment that `oddEntries` names."""
-        chosen = units[segment["oddEntries"]]
-        found = self.look_up(chosen)
-        for unit, index, position in zip(chosen, found.file.tolist(), found.positions.tolist(), strict=True):
+    def odd_entries(self, units: Units) -> Iterator[dict[str, object]]:
+        """Rows of odd_entry for entries whose bytes are no record."""
+        found = self.look_up(units)
+        for unit, index, position in zip(units, found.file.tolist(), found.positions.tolist(), strict=True):
             file = self.log.files[index]
             raw = self._log_content(file)[position : position + int(unit["size"])]
             yield self._odd_entry(unit, file.from_offset + position, raw.tobytes())
@@ -140,7 +139,7 @@ def odd_entry_batches(reader: QueueReader, segments: pa.RecordBatch) -> Iterator
     """Rows of odd_entry for a batch of segments."""
     for segment in segments.select(["entries", "oddEntries"]).to_pylist():
         units = units_of(np.frombuffer(segment["entries"], np.uint8))
-        rows = list(reader.odd_entries(segment, units))
+        rows = list(reader.odd_entries(units[segment["oddEntries"]]))
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(ODD_ENTRY))
 

@@ -30,7 +30,17 @@ from udfs.get_message import LogFiles
 At = Literal["snapshot", "request-time", "recorded-max"]
 
 # what a request must have to be packed
-REQUEST_COLUMNS = ["seq", "consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "expression", "timestamp", "recordedMaxOffset"]
+REQUEST_COLUMNS = [
+    "seq",
+    "consumerGroup",
+    "topic",
+    "queueId",
+    "queueOffset",
+    "maxMsgNums",
+    "expression",
+    "timestamp",
+    "recordedMaxOffset",
+]
 ANSWER_SCHEMA = (
     "seq BIGINT, topic STRING, queueId INT, consumerGroup STRING, queueOffset BIGINT, maxMsgNums INT, status STRING, "
     "nextBeginOffset BIGINT, minOffset BIGINT, maxOffset BIGINT, messageCount INT, bufferTotalSize INT, suggestPullingFromSlave BOOLEAN, "
@@ -128,7 +138,9 @@ def _by_segment(store: BrokerStore, cut_at_recorded: bool, batches: Iterator[pa.
             matrix = packed.matrix
             if cut_at_recorded:
                 recorded = matrix[:, Col.RECORDED_MAX]
-                matrix[:, Col.MAX_OFFSET] = np.where(recorded == NONE, matrix[:, Col.MAX_OFFSET], np.minimum(recorded, matrix[:, Col.MAX_OFFSET]))
+                matrix[:, Col.MAX_OFFSET] = np.where(
+                    recorded == NONE, matrix[:, Col.MAX_OFFSET], np.minimum(recorded, matrix[:, Col.MAX_OFFSET])
+                )
             far = matrix[:, Col.MAX_MSG_NUMS] > SCAN_ENTRIES
             offsets = matrix[:, Col.OFFSET]
             inside = (offsets >= matrix[:, Col.MIN_OFFSET]) & (offsets < matrix[:, Col.MAX_OFFSET])
@@ -160,6 +172,8 @@ def _blocks(segments: DataFrame, placed: DataFrame, store: BrokerStore) -> DataF
     a_file = F.lit(store.segments_a_file)
     file = (F.floor(F.col("segment") / a_file) * a_file).cast("BIGINT")
     touched = wide.select("topic", "queueId", "key").distinct()
-    in_files = segments.select("topic", "queueId", file.alias("key"), block.alias("block")).join(touched, ["topic", "queueId", "key"], "left_semi")
+    in_files = segments.select("topic", "queueId", file.alias("key"), block.alias("block")).join(
+        touched, ["topic", "queueId", "key"], "left_semi"
+    )
     files = in_files.groupBy("topic", "queueId", "key").agg(F.sort_array(F.collect_list("block")).alias("blocks"))
     return narrow.unionByName(wide.join(files, ["topic", "queueId", "key"], "left"))

@@ -177,7 +177,7 @@ class RequestSource(DataSource):
         """Columns of a request."""
         return SCHEMA
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+    def reader(self, schema: StructType) -> DataSourceReader:
         """The reader."""
         return RequestReader(self.options["path"], [Chunk(**chunk) for chunk in json.loads(self.options["chunks"])])
 
@@ -201,7 +201,7 @@ class RequestReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The requests of one chunk."""
-        assert isinstance(partition, ChunkPartition)  # noqa: S101
+        assert isinstance(partition, ChunkPartition)
         chunk = partition.chunk
         with open_file(self.path) as file:
             raw = file.read_at(chunk.end - chunk.start, chunk.start)

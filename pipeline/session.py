@@ -33,7 +33,11 @@ def spark_defaults(name: str) -> dict[str, str]:
 
 
 def build_session(
-    *, master: str | None = None, conf: Mapping[str, str] | None = None, verbose: bool = False, app_name: str = "pullsim"
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    verbose: bool = False,
+    app_name: str = "pullsim",
 ) -> SparkSession:
     """Start a session with Delta, or take the one that spark-submit made.
 
@@ -52,7 +56,7 @@ def build_session(
     submitted = dict(SparkConf().getAll()) if "PYSPARK_GATEWAY_PORT" in os.environ else {}
     settings = spark_defaults("spark-defaults-local.conf")
     if submitted:
-        settings = {key: value for key, value in settings.items() if key.startswith("spark.sql.") or key.startswith("spark.databricks.")}
+        settings = {key: value for key, value in settings.items() if key.startswith(("spark.sql.", "spark.databricks."))}
     elif "spark.jars" not in given and "spark.jars.packages" not in given:
         settings["spark.jars.packages"] = DELTA_JARS
     settings = {key: value for key, value in settings.items() if key not in submitted} | given

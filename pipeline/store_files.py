@@ -49,7 +49,12 @@ class StoreFiles:
         """Path of a name below the store, for messages and for opening."""
         for part in parts:
             if part in {"", ".", ".."} or "/" in part or "\0" in part:
-                raise StoreError(self.root, "plain file names", repr(part), hint="a store never holds such a name; is this a copy of a broker's store?")
+                raise StoreError(
+                    self.root,
+                    "plain file names",
+                    repr(part),
+                    hint="a store never holds such a name; is this a copy of a broker's store?",
+                )
         return "/".join((self.root.rstrip("/"), *parts))
 
     def folder(self, *parts: str) -> list[Entry]:

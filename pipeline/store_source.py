@@ -68,7 +68,11 @@ def read_options(store: StoreFiles, broker: str, sizes: FileSizes, log: LogBound
         "mappedFileSizeConsumeQueue": str(sizes.consume_queue),
     }
     if log is not None:
-        options |= {"minPhyOffset": str(log.min_offset), "maxPhyOffset": str(log.max_offset), "truncatesQueues": str(log.truncates_queues)}
+        options |= {
+            "minPhyOffset": str(log.min_offset),
+            "maxPhyOffset": str(log.max_offset),
+            "truncatesQueues": str(log.truncates_queues),
+        }
     return options
 
 
@@ -90,7 +94,7 @@ class StoreDataSource(DataSource):
             raise ValueError(f"option table: expected one of {', '.join(TABLES)}, found {name!r}")
         return TABLES[name]
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+    def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the table."""
         return StoreReader(self._table(), dict(self.options))
 
@@ -198,7 +202,13 @@ class StoreReader(DataSourceReader):
             "maxPhysicOffset": queue.max_physic_offset,
         }
         files = [
-            {"name": file.name, "fromOffset": file.from_offset, "length": file.length, "wrote": file.wrote, "mtimeMs": file.mtime_ms}
+            {
+                "name": file.name,
+                "fromOffset": file.from_offset,
+                "length": file.length,
+                "wrote": file.wrote,
+                "mtimeMs": file.mtime_ms,
+            }
             for file in queue.files
         ]
         return pa.RecordBatch.from_pylist([shared | file for file in files or [{}]], schema=arrow_schema(LOADED_QUEUE))

@@ -112,7 +112,11 @@ CONSUME_QUEUE_SEGMENT = Table(
         Column("firstQueueOffset", "BIGINT", "offset of the run's first entry"),
         Column("entryCount", "INT", "entries of the run"),
         Column("entries", "BINARY", "the run's 20-byte entries, and those behind it that a pull at its end may scan"),
-        Column("storeTimestamps", "BINARY", "storeTimestamp of each entry, 8 bytes little endian; the least number where it has none"),
+        Column(
+            "storeTimestamps",
+            "BINARY",
+            "storeTimestamp of each entry, 8 bytes little endian; the least number where it has none",
+        ),
         Column("minStoreTimestamp", "BIGINT", "the least of storeTimestamps"),
         Column("fileFirstOffset", "BIGINT", "offset of the first entry of the run's file"),
         Column("entryBytes", "BIGINT", "sizes of the run's entries"),

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from store_format.compiled import compiled
 from store_format.crc32 import crc32_of_ranges
 from store_format.layout import (
     BLANK_MAGIC_CODE,
@@ -37,27 +37,27 @@ class WalkEnd(IntEnum):
     BAD_CRC = 4  # a record whose body is not the one that was written
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def int32_at(buffer, at):  # type: ignore[no-untyped-def]
     """Signed 32-bit big endian number at `at`."""
     value = (np.int64(buffer[at]) << 24) | (np.int64(buffer[at + 1]) << 16) | (np.int64(buffer[at + 2]) << 8) | np.int64(buffer[at + 3])
     return value - (np.int64(1) << 32) if value >= (np.int64(1) << 31) else value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def int64_at(buffer, at):  # type: ignore[no-untyped-def]
     """Signed 64-bit big endian number at `at`."""
     return (int32_at(buffer, at) << 32) | (int32_at(buffer, at + 4) & np.int64(0xFFFFFFFF))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def int16_at(buffer, at):  # type: ignore[no-untyped-def]
     """Signed 16-bit big endian number at `at`."""
     value = (np.int64(buffer[at]) << 8) | np.int64(buffer[at + 1])
     return value - 65536 if value >= 32768 else value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def body_length_position(buffer, start):  # type: ignore[no-untyped-def]
     """Where the length of the body stands, by the widths of the two hosts."""
     sys_flag = int32_at(buffer, start + 36)
@@ -66,7 +66,7 @@ def body_length_position(buffer, start):  # type: ignore[no-untyped-def]
     return start + 48 + born + 8 + store + 12
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def record_length(buffer, start, limit):  # type: ignore[no-untyped-def]
     """Length of the record at `start` by its own parts, or -1 where it does not fit before `limit` or its sizes disagree."""
     size = int32_at(buffer, start)
@@ -86,7 +86,7 @@ def record_length(buffer, start, limit):  # type: ignore[no-untyped-def]
     return size if at == end else np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _walk(buffer, start, limit, positions):  # type: ignore[no-untyped-def]
     count = 0
     at = start
@@ -123,7 +123,7 @@ def walk(buffer: Bytes, start: int, limit: int, max_records: int) -> Walk:
     return Walk(positions[:count], int(end), None if ended < 0 else WalkEnd(ended))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _bodies(buffer, positions, starts, lengths, crcs):  # type: ignore[no-untyped-def]
     for i in range(len(positions)):
         at = body_length_position(buffer, positions[i])

@@ -22,7 +22,7 @@ from store_format.config_rows import (
     TopicConfig,
 )
 from store_format.errors import ConfigFileError
-from store_format.fastjson import Node, NumberText, UnsupportedConfigError
+from store_format.fastjson_scanner import Node, NumberText, UnsupportedConfigError
 from store_format.fastjson_writer import quoted
 
 INT_BITS, LONG_BITS = 32, 64
@@ -39,7 +39,7 @@ class ConfigText:
 
     def raw(self, node: Node) -> str:
         """The text a value was read from."""
-        return self.text[node.start : node.end].decode()
+        return self.text[node.start : node.end].decode(errors="replace")  # comments may hold anything
 
     def broken(self, node: Node, expected: str) -> ConfigFileError:
         """The error for what fails in the broker too."""

@@ -38,7 +38,8 @@ from store_format.config_rows import (
     with_extra,
 )
 from store_format.errors import ConfigFileError
-from store_format.fastjson import BLANKS, Node, UnsupportedConfigError, parse_json
+from store_format.fastjson import parse_json
+from store_format.fastjson_scanner import BLANKS, Node, UnsupportedConfigError
 from store_format.fastjson_writer import encode_json, quoted
 
 T = TypeVar("T")
@@ -102,10 +103,7 @@ def decode_topic_configs(text: bytes, path: str) -> TopicConfigs:
     """The topics of the file; the broker has those it makes at its start beside them (TopicConfigManager.decode)."""
     source = ConfigText(text, path)
     tables, extra = _tables(source, "topicConfigTable", "dataVersion")
-    topics = {
-        name: read_row(TopicConfig, row, source, topicName=name)
-        for name, _, row in members(tables["topicConfigTable"], source)
-    }
+    topics = {name: read_row(TopicConfig, row, source, topicName=name) for name, _, row in members(tables["topicConfigTable"], source)}
     version = tables.get("dataVersion")
     return TopicConfigs(tuple(topics.values()), read_row(DataVersion, version, source) if version else None, extra)
 
@@ -113,9 +111,7 @@ def decode_topic_configs(text: bytes, path: str) -> TopicConfigs:
 def decode_subscription_groups(text: bytes, path: str) -> SubscriptionGroups:
     """The groups of the file; the broker has its own system groups beside them (SubscriptionGroupManager.decode)."""
     source = ConfigText(text, path)
-    if text and not text.strip(
-        BLANKS
-    ):  # the one class that fastjson fills without code of its own, so other rules hold
+    if text and not text.strip(BLANKS):  # the one class that fastjson fills without code of its own, so other rules hold
         raise source.broken(Node(0, 0, None), "an object")
     tables, extra = _tables(source, "subscriptionGroupTable", "dataVersion")
     groups = {
@@ -124,9 +120,7 @@ def decode_subscription_groups(text: bytes, path: str) -> SubscriptionGroups:
     }
     version = tables.get("dataVersion")
     try:
-        return SubscriptionGroups(
-            tuple(groups.values()), read_row(DataVersion, version, source) if version else None, extra
-        )
+        return SubscriptionGroups(tuple(groups.values()), read_row(DataVersion, version, source) if version else None, extra)
     except ConfigFileError as error:  # no setter: fastjson skips it, whatever it is
         raise UnsupportedConfigError(path, error.expected, error.found, position=error.position) from error
 
@@ -138,9 +132,7 @@ def decode_consumer_filters(text: bytes, path: str) -> ConsumerFilters:
     """
     source = ConfigText(text, path)
     tables, extra = _tables(source, "filterDataByTopic")
-    topics = {
-        topic: _filter_data_map(topic, node, source) for topic, _, node in members(tables["filterDataByTopic"], source)
-    }
+    topics = {topic: _filter_data_map(topic, node, source) for topic, _, node in members(tables["filterDataByTopic"], source)}
     return ConsumerFilters(tuple(topics.values()), extra)
 
 

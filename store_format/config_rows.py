@@ -115,11 +115,7 @@ class ConsumerOffsets:
 
     def by_queue(self) -> dict[tuple[str, str, int], int]:
         """(group, topic, queueId) -> offset, for the keys that name a topic and a group."""
-        return {
-            (row.group, row.topic, row.queueId): row.offset
-            for row in self.rows()
-            if row.group is not None and row.topic is not None
-        }
+        return {(row.group, row.topic, row.queueId): row.offset for row in self.rows() if row.group is not None and row.topic is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +164,8 @@ class ConsumerFilters:
 def split_topic_at_group(key: str) -> tuple[str, str] | None:
     """Topic and group of a key of the offset table, None where it does not tell.
 
-    whichTopicByConsumer and its like split the key at each `@`, drop empty parts at the end, and take it if two are left;
-    queryOffset joins topic and group again. Of `a@b@` the one makes what the other cannot find, and `a@`,
+    whichTopicByConsumer and its like split the key at each `@`, drop empty parts at the end, and take it if two are
+    left; queryOffset joins topic and group again. Of `a@b@` the one makes what the other cannot find, and `a@`,
     `a@b@c` and `a` are not taken at all: an offset under such a key is found by the whole key only.
     """
     parts = key.split(TOPIC_GROUP_SEPARATOR)

@@ -7,8 +7,9 @@ with sixteen tables, compiled.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from store_format.compiled import compiled
 
 _POLYNOMIAL = 0xEDB88320
 _LANES = 16
@@ -30,7 +31,7 @@ def _tables() -> NDArray[np.uint32]:
 _TABLES = _tables()
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _crc32(buffer, start, length, tables):  # type: ignore[no-untyped-def]
     crc = np.uint32(0xFFFFFFFF)
     at = start
@@ -57,7 +58,7 @@ def _crc32(buffer, start, length, tables):  # type: ignore[no-untyped-def]
     return crc ^ np.uint32(0xFFFFFFFF)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _crc32_of_ranges(buffer, starts, lengths, tables, out):  # type: ignore[no-untyped-def]
     for i in range(len(starts)):
         out[i] = _crc32(buffer, starts[i], lengths[i], tables)

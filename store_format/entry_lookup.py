@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from store_format.commit_log import Bytes, int32_at, int64_at, record_length
+from store_format.compiled import compiled
 from store_format.layout import BORNHOST_V6_FLAG, MESSAGE_MAGIC_CODE
 from store_format.mapped_files import MappedFile
 from store_format.record_columns import is_representable
@@ -50,7 +50,7 @@ def find_files(files: Sequence[MappedFile], offsets: NDArray[np.int64]) -> NDArr
     return np.where((offsets == 0) & (found < 0), 0, found)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _inspect(content, from_offset, walked, offsets, positions, sizes, rows, stamps, is_record):  # type: ignore[no-untyped-def]
     for row in rows:
         at = positions[row]

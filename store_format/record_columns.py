@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from store_format.commit_log import Bytes, Positions, body_length_position, int16_at, int32_at, int64_at
+from store_format.compiled import compiled
 from store_format.layout import BORNHOST_V6_FLAG, RECORD_MIDDLE, RECORD_PREFIX, STOREHOSTADDRESS_V6_FLAG
 
 _NAME_VALUE_SEPARATOR = 1
@@ -48,7 +48,7 @@ class RecordParts:
     properties: Slices
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _locate(buffer, positions, out):  # type: ignore[no-untyped-def]
     for i in range(len(positions)):
         start = positions[i]
@@ -87,7 +87,7 @@ def locate(buffer: Bytes, positions: Positions) -> RecordParts:
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _gather(buffer, starts, lengths, offsets, out):  # type: ignore[no-untyped-def]
     for i in range(len(starts)):
         length = lengths[i]
@@ -128,17 +128,17 @@ def store_timestamps(buffer: Bytes, parts: RecordParts) -> NDArray[np.int64]:
     return fixed(buffer, parts.store_timestamp, np.dtype([("at", ">i8")]))["at"].astype(np.int64)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _equal(buffer, a, a_length, b, b_length):  # type: ignore[no-untyped-def]
     if a_length != b_length:
         return False
-    for i in range(a_length):
+    for i in range(a_length):  # noqa: SIM110 (compiled)
         if buffer[a + i] != buffer[b + i]:
             return False
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _parse_properties(buffer, starts, lengths, counts, out):  # type: ignore[no-untyped-def]
     """Write (name start, name length, value start, value length) of each property; of equal names the last one stays."""
     total = 0
@@ -189,7 +189,7 @@ def parse_properties(buffer: Bytes, properties: Slices) -> Properties:
     return Properties(counts, Slices(out[:, 0], out[:, 1]), Slices(out[:, 2], out[:, 3]))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pick(buffer, counts, names, name_lengths, values, value_lengths, wanted, starts, lengths):  # type: ignore[no-untyped-def]
     at = 0
     for i in range(len(counts)):
@@ -228,7 +228,7 @@ def hex_text(offsets: NDArray[np.int32], data: Bytes) -> tuple[NDArray[np.int32]
     return offsets * np.int32(2), out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_utf8(buffer, at, end):  # type: ignore[no-untyped-def]
     while at < end:
         lead = buffer[at]
@@ -257,7 +257,7 @@ def _is_utf8(buffer, at, end):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _are_utf8(buffer, starts, lengths, out):  # type: ignore[no-untyped-def]
     for i in range(len(starts)):
         out[i] = _is_utf8(buffer, starts[i], starts[i] + max(lengths[i], np.int64(0)))
@@ -270,7 +270,7 @@ def are_utf8(buffer: Bytes, slices: Slices) -> NDArray[np.bool_]:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def is_representable(buffer, at, from_offset):  # type: ignore[no-untyped-def]
     """Whether a row gives the checked record at `at` back: true offset, no negative length, a topic that is a text and not empty."""
     if int64_at(buffer, at + 28) != from_offset + at:
@@ -285,7 +285,7 @@ def is_representable(buffer, at, from_offset):  # type: ignore[no-untyped-def]
     return _is_utf8(buffer, topic + 1, topic + 1 + topic_length)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _representable(buffer, positions, from_offset, out):  # type: ignore[no-untyped-def]
     for i in range(len(positions)):
         out[i] = is_representable(buffer, positions[i], from_offset)

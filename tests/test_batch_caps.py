@@ -64,9 +64,7 @@ def test_a_pull_refuses_sizes_without_their_place() -> None:
         (2147483647, 800),
     ],
 )
-def test_the_window_grows_with_max_msg_nums_until_the_product_wraps(
-    form: Form, max_msg_nums: int, entries: int
-) -> None:
+def test_the_window_grows_with_max_msg_nums_until_the_product_wraps(form: Form, max_msg_nums: int, entries: int) -> None:
     assert form(batch_caps.scan_window_entries)(max_msg_nums) == entries
 
 
@@ -133,16 +131,12 @@ def entries_of_basic() -> dict[tuple[str, int, int], tuple[int, int]]:
 
 
 @needs_golden
-@pytest.mark.parametrize(
-    "name", ["basic-caps", "basic-mixmem", "basic-ratio0", "basic-default", "basic-exact", "basic-exactmem"]
-)
+@pytest.mark.parametrize("name", ["basic-caps", "basic-mixmem", "basic-ratio0", "basic-default", "basic-exact", "basic-exactmem"])
 def test_recorded_batches_end_where_the_caps_say(name: str) -> None:
     header, *pulls = golden_lines("store", "traces", f"{name}.jsonl")
     config, end, entries = header["config"], header["maxPhyOffset"], entries_of_basic()
     memory = batch_caps.memory_limit(config["totalPhysicalMemorySize"], config["accessMessageInMemoryMaxRatio"])
-    caps = [
-        config[f"maxTransfer{what}OnMessageIn{place}"] for place in ("Memory", "Disk") for what in ("Bytes", "Count")
-    ]
+    caps = [config[f"maxTransfer{what}OnMessageIn{place}"] for place in ("Memory", "Disk") for what in ("Bytes", "Count")]
     file_entries = config["mappedFileSizeConsumeQueue"] // 20
     compared = 0
     for pull in pulls:

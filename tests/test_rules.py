@@ -48,12 +48,7 @@ def test_a_pull_outside_of_its_queue_needs_no_scan(
 
 
 def test_only_a_slave_that_does_not_check_offsets_keeps_them() -> None:
-    keeping = {
-        (role, check)
-        for role in BrokerRole
-        for check in (False, True)
-        if offset_correction.slave_keeps_offset(role, check)
-    }
+    keeping = {(role, check) for role in BrokerRole for check in (False, True) if offset_correction.slave_keeps_offset(role, check)}
     assert keeping == {(BrokerRole.SLAVE, False)}
 
 

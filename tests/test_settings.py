@@ -282,9 +282,7 @@ def test_the_broker_conf_of_a_capture_is_accepted(capture: str, expected: dict[s
         ("totalPhysicalMemorySize=1500001", "totalPhysicalMemorySize", 1500001),
     ],
 )
-def test_a_line_of_broker_conf_means_what_it_means_to_the_broker(
-    line: str, name: str, value: object, tmp_path: Path
-) -> None:
+def test_a_line_of_broker_conf_means_what_it_means_to_the_broker(line: str, name: str, value: object, tmp_path: Path) -> None:
     settings = BrokerSettings.from_sources(properties=conf(tmp_path, f"# a comment\n\n{line}\n"))
     assert settings.as_dict() == {name: value}
     assert type(settings.value(name)) is type(value)
@@ -312,9 +310,7 @@ def test_a_line_of_broker_conf_means_what_it_means_to_the_broker(
         ("diskFallRecorded=", "diskFallRecorded", "''"),
     ],
 )
-def test_a_value_that_the_broker_would_not_take_as_written_is_refused(
-    line: str, name: str, found: str, tmp_path: Path
-) -> None:
+def test_a_value_that_the_broker_would_not_take_as_written_is_refused(line: str, name: str, found: str, tmp_path: Path) -> None:
     path = conf(tmp_path, f"brokerName=a\\\n  b\r\n! a comment\r\n{line}\n")
     with pytest.raises(SettingsError) as caught:
         BrokerSettings.from_sources(properties=path)
@@ -382,9 +378,7 @@ def test_a_broken_escape_which_ends_the_broker_is_refused_with_its_line(tmp_path
         st.text(st.characters(exclude_categories=["Cs"])),
     )
 )
-def test_any_text_in_a_properties_file_arrives_unchanged(
-    tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]
-) -> None:
+def test_any_text_in_a_properties_file_arrives_unchanged(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]) -> None:
     path = conf(tmp_path_factory.mktemp("conf"), javaproperties.dumps(texts, timestamp=False))
     assert BrokerSettings.from_sources(properties=path).as_dict() == texts
 
@@ -401,9 +395,7 @@ def test_any_text_in_a_properties_file_arrives_unchanged(
         ("brokerRole=SYNC_MASTER\nbrokerId=3", 40, 0),
     ],
 )
-def test_a_slave_keeps_its_memory_ratio_and_a_master_gets_id_zero(
-    text: str, ratio: int, broker_id: int, tmp_path: Path
-) -> None:
+def test_a_slave_keeps_its_memory_ratio_and_a_master_gets_id_zero(text: str, ratio: int, broker_id: int, tmp_path: Path) -> None:
     pull = BrokerSettings.from_sources(properties=conf(tmp_path, text)).pull_settings()
     assert (pull.access_message_in_memory_max_ratio, pull.broker_id) == (ratio, broker_id)
 

@@ -65,9 +65,7 @@ def test_codes_follow_from_statuses_as_in_python(sql: SparkSession) -> None:
 def test_tags_have_the_codes_that_python_gives_them(sql: SparkSession) -> None:
     digits = random.Random(4)
     planes = [(0x20, 0x7E), (0x80, 0x7FF), (0x800, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF)]
-    texts = [
-        "".join(chr(digits.randint(*digits.choice(planes))) for _ in range(digits.randint(0, 40))) for _ in range(400)
-    ]
+    texts = ["".join(chr(digits.randint(*digits.choice(planes))) for _ in range(digits.randint(0, 40))) for _ in range(400)]
     cases = CASES["tags_code"] + [[text, tags.tags_code(text)] for text in texts]
     codes = answers(sql, [case[:1] for case in cases], "tag STRING", "tags_code(tag)")
     assert codes == [case[1] for case in cases]
@@ -79,9 +77,7 @@ def test_subscriptions_match_the_codes_of_their_tags_and_no_others(sql: SparkSes
         refused, everything = codes == "refused", codes is None
         cases += [[subscription, code, True] for code in (codes if not refused and codes else [])]
         cases += [[subscription, 7, None if refused else everything], [subscription, None, None if refused else True]]
-    matches = answers(
-        sql, [case[:2] for case in cases], "subscription STRING, tagsCode BIGINT", "tag_matches(subscription, tagsCode)"
-    )
+    matches = answers(sql, [case[:2] for case in cases], "subscription STRING, tagsCode BIGINT", "tag_matches(subscription, tagsCode)")
     assert matches == [case[2] for case in cases]
 
 

@@ -53,9 +53,7 @@ def test_a_subscription_asks_for_the_codes_of_its_tags(subscription: str | None,
 
 
 @pytest.mark.parametrize(("subscription", "code", "matches"), CASES["tag_matches"])
-def test_an_entry_matches_by_the_low_half_of_its_tags_code(
-    subscription: str | None, code: int | None, matches: bool | None
-) -> None:
+def test_an_entry_matches_by_the_low_half_of_its_tags_code(subscription: str | None, code: int | None, matches: bool | None) -> None:
     if matches is None:
         with pytest.raises(tags.SubscriptionParseError):
             tags.parse_subscription(subscription)
@@ -81,9 +79,7 @@ def test_tags_codes_equal_the_recorded_ones() -> None:
 
 
 @needs_golden
-@pytest.mark.parametrize(
-    "row", codec("buildSubscriptionData") if GOLDEN.is_dir() else [], ids=lambda r: repr(r["subString"])
-)
+@pytest.mark.parametrize("row", codec("buildSubscriptionData") if GOLDEN.is_dir() else [], ids=lambda r: repr(r["subString"]))
 def test_subscriptions_parse_as_recorded(row: dict[str, Any]) -> None:
     if "error" in row["result"]:
         with pytest.raises(tags.SubscriptionParseError):

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from store_format.compiled import compiled
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.java_numbers import subtract_longs, to_int
 
@@ -25,7 +25,7 @@ _SIZE_PER_COUNT: Final = 64 * 1024  # BrokerStatsManager.SIZE_PER_COUNT
 _LONG_MAX: Final = (1 << 63) - 1
 
 
-@numba.njit(cache=True)
+@compiled
 def is_the_batch_full(
     size_py: int,
     max_msg_nums: int,
@@ -72,7 +72,7 @@ def memory_limit(total_physical_memory_size: int, access_message_in_memory_max_r
     return min(max(int(memory), -_LONG_MAX - 1), _LONG_MAX)
 
 
-@numba.njit(cache=True)
+@compiled
 def check_in_disk(offset_py: int, max_offset_py: int, memory: int) -> bool:
     """Whether a message lies further from the end of the commit log than `memory_limit`.
 
@@ -86,20 +86,20 @@ def check_in_disk(offset_py: int, max_offset_py: int, memory: int) -> bool:
     return subtract_longs(max_offset_py, offset_py) > memory
 
 
-@numba.njit(cache=True)
+@compiled
 def scan_window_entries(max_msg_nums: int) -> int:
     """How many entries one scan visits at most; the end of the consume queue's file may stop it before."""
     window = max(_WINDOW_MIN_BYTES, to_int(int(max_msg_nums) * CQ_STORE_UNIT_SIZE))
     return (window + CQ_STORE_UNIT_SIZE - 1) // CQ_STORE_UNIT_SIZE
 
 
-@numba.njit(cache=True)
+@compiled
 def commercial_count(size: int) -> int:
     """What a message of `size` bytes adds to msgCount4Commercial: its begun 64 KiB blocks."""
     return -(-size // _SIZE_PER_COUNT)
 
 
-@numba.njit(cache=True)
+@compiled
 def batch_cut(
     sizes: NDArray[np.int32] | Sequence[int],
     in_disk: NDArray[np.bool_] | Sequence[bool],

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from store_format.compiled import compiled
 from udfs.batch_caps import check_in_disk, commercial_count, is_the_batch_full, scan_window_entries
 from udfs.codes import GetMessageStatus
 from udfs.offset_correction import SCAN, correct_offset, pull_status
+from udfs.tags import contains_code
 
 _FOUND = int(GetMessageStatus.FOUND)
 _NO_MATCHED_MESSAGE = int(GetMessageStatus.NO_MATCHED_MESSAGE)
@@ -30,7 +31,10 @@ _OFFSET_FOUND_NULL = int(GetMessageStatus.OFFSET_FOUND_NULL)
 # statuses of our own, for a store that throws
 ILLEGAL_ARGUMENT: Final = -2
 OUT_OF_MEMORY: Final = -3
-EXCEPTIONS: Final = {ILLEGAL_ARGUMENT: "java.lang.IllegalArgumentException", OUT_OF_MEMORY: "java.lang.OutOfMemoryError"}
+EXCEPTIONS: Final = {
+    ILLEGAL_ARGUMENT: "java.lang.IllegalArgumentException",
+    OUT_OF_MEMORY: "java.lang.OutOfMemoryError",
+}
 
 NO_FILTER: Final = -1
 NO_REMOVED_FILE: Final = -(2**63)
@@ -91,23 +95,13 @@ class Answers:
     taken: NDArray[np.int32]
 
 
-@njit(cache=True, nogil=True)
-def _tag_matches(tags_code, codes, start, end):  # type: ignore[no-untyped-def]
-    if tags_code <= _EXT_MAX_ADDRESS:  # an address that no ext file resolves: the broker passes null, and null matches
-        return True
-    wanted = np.int32(tags_code & np.int64(0xFFFFFFFF))
-    while start < end:
-        middle = (start + end) >> 1
-        if codes[middle] < wanted:
-            start = middle + 1
-        elif codes[middle] > wanted:
-            end = middle
-        else:
-            return True
-    return False
+@compiled
+def _tag_matches(tags_code, codes):  # type: ignore[no-untyped-def]
+    # an address that no ext file resolves: the broker passes null, and null matches
+    return tags_code <= _EXT_MAX_ADDRESS or contains_code(codes, tags_code)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find_file(offset, starts, file_size):  # type: ignore[no-untyped-def]
     """MappedFileQueue.findMappedFileByOffset(offset, offset == 0): index of the file, or -1."""
     low, high = 0, len(starts)
@@ -122,7 +116,7 @@ def _find_file(offset, starts, file_size):  # type: ignore[no-untyped-def]
     return 0 if offset == 0 and len(starts) > 0 else -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _select(offset, size, log_end, starts, wrote, file_size):  # type: ignore[no-untyped-def]
     """CommitLog.getMessage: 1 bytes, 0 null, -1 thrown. `position + size` is a 32-bit sum there, and wraps."""
     file = _find_file(offset, starts, file_size)
@@ -136,14 +130,14 @@ def _select(offset, size, log_end, starts, wrote, file_size):  # type: ignore[no
     return -1 if size < 0 or size > file_size - position else 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _roll_next_file(offset, file_size):  # type: ignore[no-untyped-def]
     """CommitLog.rollNextFile; Java's remainder takes the sign of the offset."""
     remainder = offset % file_size if offset >= 0 else -((-offset) % file_size)
     return offset + file_size - remainder
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, starts, wrote, file_size, answer, taken, at):  # type: ignore[no-untyped-def]
     offset, log_end, wanted = request[OFFSET], request[LOG_END], request[FILTER]
     max_msg_nums = request[MAX_MSG_NUMS]
@@ -161,10 +155,18 @@ def _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, s
             continue
         in_disk = check_in_disk(offset_py, log_end, caps[MEMORY])
         if is_the_batch_full(
-            size_py, max_msg_nums, total, count, in_disk, caps[BYTES_MEMORY], caps[COUNT_MEMORY], caps[BYTES_DISK], caps[COUNT_DISK]
+            size_py,
+            max_msg_nums,
+            total,
+            count,
+            in_disk,
+            caps[BYTES_MEMORY],
+            caps[COUNT_MEMORY],
+            caps[BYTES_DISK],
+            caps[COUNT_DISK],
         ):
             break
-        if wanted != NO_FILTER and not _tag_matches(tags[i], codes, tag_starts[wanted], tag_starts[wanted + 1]):
+        if wanted != NO_FILTER and not _tag_matches(tags[i], codes[tag_starts[wanted] : tag_starts[wanted + 1]]):
             if total == 0:
                 status = _NO_MATCHED_MESSAGE
             i += 1
@@ -196,7 +198,7 @@ def _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, s
     return at + count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _answer(requests, caps, first_offset, physic, sizes, tags, tag_starts, codes, starts, wrote, file_size, answers, taken):  # type: ignore[no-untyped-def]
     at = 0
     for r in range(len(requests)):
@@ -215,13 +217,26 @@ def _answer(requests, caps, first_offset, physic, sizes, tags, tag_starts, codes
         elif request[MAX_MSG_NUMS] > _LONGEST_ARRAY:
             answer[STATUS] = OUT_OF_MEMORY
         else:
-            at = _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, starts, wrote, file_size, answer, taken, at)
+            at = _scan(
+                request,
+                caps,
+                first_offset,
+                physic,
+                sizes,
+                tags,
+                tag_starts,
+                codes,
+                starts,
+                wrote,
+                file_size,
+                answer,
+                taken,
+                at,
+            )
     return at
 
 
-def get_message(
-    requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block, filters: TagCodes, log: LogFiles
-) -> Answers:
+def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block, filters: TagCodes, log: LogFiles) -> Answers:
     """Answer requests whose offsets lie in one block (or out of their queue's bounds, or where no queue file is).
 
     Args:

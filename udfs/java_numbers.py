@@ -8,19 +8,19 @@ is not full. No step of the compiled functions leaves 64 bits, so their `py_func
 
 from __future__ import annotations
 
-import numba
+from store_format.compiled import compiled
 
 _LONG_MODULUS = 1 << 64
 _LONG_SIGN = 1 << 63
 
 
-@numba.njit(cache=True)
+@compiled
 def to_int(value: int) -> int:
     """Java's `(int) value` of a long: the low 32 bits, signed."""
     return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
 
 
-@numba.njit(cache=True)
+@compiled
 def subtract_longs(left: int, right: int) -> int:
     """Java's `left - right` of two longs, wrapping at 64 bits."""
     low = (left & 0xFFFFFFFF) - (right & 0xFFFFFFFF)

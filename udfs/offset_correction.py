@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
-
+from store_format.compiled import compiled
 from udfs.codes import BrokerRole, GetMessageStatus
 from udfs.sql_definition import SqlFunction
 
@@ -24,7 +23,7 @@ _OFFSET_OVERFLOW_ONE: Final = int(GetMessageStatus.OFFSET_OVERFLOW_ONE)
 _OFFSET_OVERFLOW_BADLY: Final = int(GetMessageStatus.OFFSET_OVERFLOW_BADLY)
 
 
-@numba.njit(cache=True)
+@compiled
 def pull_status(offset: int, min_offset: int, max_offset: int) -> int:
     """The GetMessageStatus of a pull that needs no scan, else SCAN.
 
@@ -44,13 +43,13 @@ def pull_status(offset: int, min_offset: int, max_offset: int) -> int:
     return SCAN
 
 
-@numba.njit(cache=True)
+@compiled
 def next_offset_correction(old_offset: int, new_offset: int, slave_keeps_offset: bool) -> int:
     """The offset that a correction from old to new comes to (also that of OFFSET_FOUND_NULL, to the next file)."""
     return old_offset if slave_keeps_offset else new_offset
 
 
-@numba.njit(cache=True)
+@compiled
 def correct_offset(offset: int, min_offset: int, max_offset: int, slave_keeps_offset: bool) -> int:
     """nextBeginOffset of a pull that needs no scan; the offset itself, where a scan starts, for one that does.
 
@@ -78,9 +77,7 @@ def slave_keeps_offset(broker_role: BrokerRole, offset_check_in_slave: bool) -> 
 
 # Conditions over the parameters brokerRole and offsetCheckInSlave. A role that no broker has (they are in capitals)
 # makes a function NULL, as a NULL argument does.
-ROLE_KNOWN_SQL: Final = "brokerRole IN ({}) AND offsetCheckInSlave IS NOT NULL".format(
-    ", ".join(f"'{role.name}'" for role in BrokerRole)
-)
+ROLE_KNOWN_SQL: Final = "brokerRole IN ({}) AND offsetCheckInSlave IS NOT NULL".format(", ".join(f"'{role.name}'" for role in BrokerRole))
 SLAVE_KEEPS_OFFSET_SQL: Final = "brokerRole = 'SLAVE' AND NOT offsetCheckInSlave"
 
 SQL_FUNCTIONS: Final = (

@@ -31,9 +31,7 @@ _CODES: Final = {
 }
 
 
-def response_code(
-    status: GetMessageStatus, offset: int, broker_role: BrokerRole, offset_check_in_slave: bool
-) -> ResponseCode:
+def response_code(status: GetMessageStatus, offset: int, broker_role: BrokerRole, offset_check_in_slave: bool) -> ResponseCode:
     """The code of the answer to a pull of `offset` that the store gave `status` for, before any long polling."""
     if status in _EMPTY_QUEUE and offset == 0:
         return ResponseCode.PULL_NOT_FOUND

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from store_format.compiled import compiled
 from udfs.java_numbers import to_int
 from udfs.sql_definition import SqlFunction
 
@@ -82,7 +82,7 @@ def code_array(codes: Collection[int]) -> NDArray[np.int32]:
     return np.sort(np.fromiter(codes, np.int32, len(codes)))
 
 
-@numba.njit(cache=True)
+@compiled
 def contains_code(codes: NDArray[np.int32], code: int) -> bool:
     """Whether an entry's tagsCode is among the codes of a subscription, which ascend as `code_array` gives them."""
     wanted = to_int(code)
