@@ -62,7 +62,9 @@ def _leading_valid(units: Units) -> int:
 
 
 def _end_of(unit: np.void) -> int:
-    return int(unit["physicOffset"]) + int(unit["size"])
+    """offset + size in a Java long, which wraps."""
+    end = int(unit["physicOffset"]) + int(unit["size"])
+    return end - (1 << 64) if end >= 1 << 63 else end
 
 
 def recover(files: Sequence[MappedFile], read: ReadUnits) -> RecoveredQueue:

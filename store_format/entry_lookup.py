@@ -27,7 +27,7 @@ class LookedUp:
     """One value an entry.
 
     Attributes:
-        store_timestamps: ms, NO_TIMESTAMP where the log has no message there.
+        store_timestamps: ms, NO_TIMESTAMP where the log has no message there (CommitLog.pickupStoreTimestamp, which asks for no other file).
         file: index of the log file that delivers, -1 where the broker gets null.
         positions: where in that file the delivered bytes start.
         is_record: the delivered bytes are exactly one record that lies where it says it lies.
@@ -86,11 +86,13 @@ def look_up(
     file = find_files(files, physic_offsets)
     positions = np.where(file >= 0, physic_offsets % files[0].length if files else 0, 0)
     wrote = np.array([one.wrote for one in files] or [0], np.int64)[file]
-    there = (file >= 0) & (sizes > 0) & (positions + sizes <= wrote)
+    there = (file >= 0) & (sizes >= 0) & (positions + sizes <= wrote)  # no bytes are not null
     stamps = np.full(count, NO_TIMESTAMP, np.int64)
     is_record = np.zeros(count, np.bool_)
     for index in np.unique(file[there]).tolist():
         rows = np.flatnonzero(there & (file == index))
         content = read(files[index])
         _inspect(content, files[index].from_offset, walked[index], physic_offsets, positions, sizes, rows, stamps, is_record)
+    if files:
+        stamps[physic_offsets < files[0].from_offset] = NO_TIMESTAMP
     return LookedUp(stamps, np.where(there, file, -1), positions, is_record)

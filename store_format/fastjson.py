@@ -59,7 +59,9 @@ class _Parser(Scanner):
         self.skip()
         root = self._value(1)
         if self.text[self.position :].strip(BLANKS + b"\0") and self.skip():
-            self.fail("the end of the file")
+            if isinstance(root.value, tuple | list | None):
+                self.fail("the end of the file")
+            self.refuse("the end of the file")  # fastjson may drop the value and take the rest for members
         return root
 
     def _value(self, depth: int) -> Node:
@@ -119,11 +121,8 @@ class _Parser(Scanner):
             self.note("a key, not a comma")
         while self._more(b"}"):
             key = self._key()
-            colon = end_of(_BLANKS, self.text, self.position)
-            if self.skip() != b":":
-                self.fail("':'")
-            if self.position != colon:
-                self.note("':' right behind the key", key.end)
+            if self.text[self.position : self.position + 1] != b":":
+                self._to_colon(key)
             self.position += 1
             self.skip()
             value = self._value(depth + 1)
@@ -131,6 +130,14 @@ class _Parser(Scanner):
                 self.note("no key that stands for a type or a reference", key.start)
             yield key, value
             self._end_of_member(key, value)
+
+    def _to_colon(self, key: Node) -> None:
+        """Only blanks may stand before a colon; fastjson takes comments and control characters behind some keys."""
+        colon = end_of(_BLANKS, self.text, self.position)
+        if self.skip() != b":":
+            self.fail("':'")
+        if self.position != colon:
+            self.note("':' right behind the key", key.end)
 
     def _end_of_member(self, key: Node, value: Node) -> None:
         """Without a comma fastjson reads on behind an integer key, and drops one token of any kind behind another."""

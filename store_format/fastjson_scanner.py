@@ -9,8 +9,7 @@ Surprise: control characters are blanks before a value and not before a name; 0x
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from store_format.errors import ConfigFileError
 
@@ -21,6 +20,8 @@ QUOTES = {b'"', b"'"}
 NUMBER = re.compile(rb"[+-]?(\d+)(\.\d+)?([eE][+-]?\d{1,9})?")
 _SPACE = re.compile(rb"[\x00-\x20\x7f]*")
 _CONTROL = re.compile(rb"[\x00-\x07\x0b\x0e-\x1f\x7f]")
+_SOLID = {bytes([byte]) for byte in range(0x21, 0x100)} - {b"/", b"\x7f"}
+_SUFFIXES = {b".", b"L", b"S", b"B", b"F", b"D"}
 _CHUNK = {quote: re.compile(rb"[^\\" + quote + rb"]*") for quote in QUOTES}
 _HEX = re.compile(rb"[0-9a-fA-F]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -38,8 +39,7 @@ class NumberText(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A value and the bytes [start, end) it was read from; an object is a tuple of its (key, value) pairs."""
 
     start: int
@@ -82,6 +82,9 @@ class Scanner:
     def skip(self) -> bytes:
         """Go over blanks and comments; the next byte, or none at the end."""
         text = self.text
+        byte = text[self.position : self.position + 1]
+        if byte in _SOLID:
+            return byte
         while True:
             start = self.position
             self.position = end = end_of(_SPACE, text, start)
@@ -97,18 +100,22 @@ class Scanner:
             else:
                 return opening[:1]
             self.position = closing if closing > end else len(text)
+            if b"\x1a" in text[end : self.position]:
+                self.note("no 0x1a, which may end a text for fastjson", end)
 
     def number(self, number: re.Match[bytes]) -> Node:
         """The number that a match of NUMBER has found here."""
-        self.position = number.end()
-        written = number.group().decode()
-        if written.startswith("+"):
-            self.note("a number without '+'", number.start())
-        if self.text[self.position : self.position + 1] in {b".", b"L", b"S", b"B", b"F", b"D"}:
-            self.note("a number of JSON", number.start())
+        start, end = number.span()
+        self.position = end
+        written = number[0]
+        if written[:1] == b"+":
+            self.note("a number without '+'", start)
+        if self.text[end : end + 1] in _SUFFIXES:
+            self.note("a number of JSON", start)
             self.position += 1
-        integer = not number.group(2) and not number.group(3) and len(number.group(1)) <= INTEGER_DIGITS_MAX
-        return Node(number.start(), number.end(), int(written) if integer else NumberText(written))
+        if number.lastindex == 1 and end - start <= INTEGER_DIGITS_MAX:
+            return Node(start, end, int(written))
+        return Node(start, end, NumberText(written.decode()))
 
     def string(self, quote: bytes) -> Node:
         """The string that starts with the quote here."""

@@ -2,17 +2,19 @@
 
 Broker source (4.9.3): MessageDecoder.decode and string2messageProperties, CommitLog's MessageExtEncoder.
 Rule: `decode` trusts nothing but the lengths, not even the magic code, just as MessageDecoder does, and says None where that gives null.
-Surprise: properties without a value vanish when decoded, and a port above 65535 makes the whole message undecodable.
+Surprise: properties without a value vanish when decoded; a port above 65535, or a compressed body that does not inflate, makes the whole
+message undecodable.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 import struct
 import zlib
 from dataclasses import dataclass
 
-from store_format.layout import BORNHOST_V6_FLAG, MESSAGE_MAGIC_CODE, STOREHOSTADDRESS_V6_FLAG
+from store_format.layout import BORNHOST_V6_FLAG, COMPRESSED_FLAG, MESSAGE_MAGIC_CODE, STOREHOSTADDRESS_V6_FLAG
 
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
@@ -23,6 +25,9 @@ _MIDDLE = struct.Struct(">iqi")
 assert _MIDDLE.size == 16
 
 MAX_PORT = 65535
+# half a surrogate pair written as UTF-8: Java's decoder replaces it as one, Python's byte by byte
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_INFLATED_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +79,15 @@ def body_crc32(body: bytes) -> int:
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
+def decode_text(raw: bytes) -> str:
+    """new String(raw, UTF_8): as many U+FFFD for malformed bytes as Java puts."""
+    return _SURROGATE.sub("\ufffd".encode(), raw).decode("utf-8", "replace")
+
+
 def decode_properties(raw: bytes) -> dict[str, str]:
     """Names and values in order of their first appearance; of equal names the last value counts."""
     found: dict[str, str] = {}
-    for part in raw.decode("utf-8", "replace").split(PROPERTY_SEPARATOR):
+    for part in decode_text(raw).split(PROPERTY_SEPARATOR):
         name, separator, value = part.partition(NAME_VALUE_SEPARATOR)
         if separator and name and value:
             found[name] = value
@@ -132,6 +142,8 @@ def _decode(raw: memoryview) -> Message | None:
     store_host, at = _host(raw, at + 8, v6=bool(sys_flag & STOREHOSTADDRESS_V6_FLAG))
     reconsumed, prepared, body_length = _MIDDLE.unpack_from(raw, at)
     body, at = _take(raw, at + _MIDDLE.size, max(body_length, 0))
+    if body and sys_flag & COMPRESSED_FLAG and not _inflates(body):
+        return None
     (topic_length,) = struct.unpack_from(">b", raw, at)
     topic, at = _take(raw, at + 1, topic_length)
     (properties_length,) = struct.unpack_from(">h", raw, at)
@@ -155,6 +167,19 @@ def _decode(raw: memoryview) -> Message | None:
         topic=topic,
         properties=properties,
     )
+
+
+def _inflates(body: bytes) -> bool:
+    """Whether UtilAll.uncompress gives a body back; bytes behind the end of the zlib stream do not count."""
+    inflater = zlib.decompressobj()
+    try:
+        while not inflater.eof:
+            if not inflater.decompress(body, _INFLATED_AT_ONCE) and not inflater.unconsumed_tail:
+                return inflater.eof
+            body = inflater.unconsumed_tail
+    except zlib.error:
+        return False
+    return True
 
 
 def _take(raw: memoryview, at: int, length: int) -> tuple[bytes, int]:

@@ -1,0 +1,115 @@
+"""`pullsim demo`: the main job from start to end, on stores and answers of real brokers that come with the package."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.cli import now, run_id
+from pipeline.console import progress_to_stderr, say, show_comparison, show_rows
+from pipeline.import_store import import_store
+from pipeline.lag import lag_rows
+from pipeline.lake import Lake
+from pipeline.replay_job import ReplayOptions, run_replay
+from pipeline.settings import BrokerSettings
+from pipeline.views import create_views
+
+REPLAYED_STORE = "cleaned"
+REPLAYED_TRACE = "cleaned-default.jsonl"
+CONSUMED_STORE = "broker-a"
+# groups of broker-a that the lag table shows: one that keeps up, one that reads slowly, one that stopped
+_SHOWN_GROUPS = ("g-main", "g-slow", "g-probe")
+
+
+def unpack_demo_data(folder: Path) -> None:
+    """Unpack the stores and the trace that come with the package; file times are kept."""
+    with as_file(files("pipeline") / "demo_data") as data:
+        for store in (REPLAYED_STORE, CONSUMED_STORE):
+            with tarfile.open(data / f"{store}.tar.xz") as archive:
+                archive.extractall(folder, filter="data")
+        with lzma.open(data / f"{REPLAYED_TRACE}.xz") as packed, (folder / REPLAYED_TRACE).open("wb") as trace:
+            shutil.copyfileobj(packed, trace)
+        shutil.copyfile(data / f"{CONSUMED_STORE}.conf", folder / f"{CONSUMED_STORE}.conf")
+
+
+@contextmanager
+def _lake_folder(lake: str | None) -> Iterator[str]:
+    if lake is not None:
+        yield lake
+        return
+    with tempfile.TemporaryDirectory(prefix="pullsim-lake-") as temporary:
+        yield temporary
+
+
+def run_demo(spark: SparkSession, lake_path: str | None) -> int:
+    """Run the demo; gives the number of answers that differ from the real broker's."""
+    with tempfile.TemporaryDirectory(prefix="pullsim-demo-") as temporary, _lake_folder(lake_path) as root:
+        folder = Path(temporary)
+        unpack_demo_data(folder)
+        _import(spark, root, folder, REPLAYED_STORE, None)
+        _import(spark, root, folder, CONSUMED_STORE, folder / f"{CONSUMED_STORE}.conf")
+        lake = Lake(spark, root)
+        create_views(lake)
+        say(f"\nReplaying {REPLAYED_TRACE}: pulls that a real 4.9.3 broker answered on the store {REPLAYED_STORE!r}")
+        done = run_replay(
+            lake,
+            REPLAYED_STORE,
+            str(folder / REPLAYED_TRACE),
+            options=ReplayOptions(filters=frozenset({"null", "TAG"}), compare=True),
+            settings_of=lambda file: BrokerSettings.from_sources(header=(file.header or {}).get("config"), header_where=file.path),
+            run_id=run_id(),
+            now=now,
+            progress=progress_to_stderr,
+        )
+        comparison = done.comparison
+        assert comparison is not None
+        say("")
+        show_rows(create_views(Lake(spark, root)).sql(_STATUSES), "table")
+        say("")
+        show_comparison(comparison)
+        say(f"\nLag of three groups of {CONSUMED_STORE!r}, a broker that real clients had used for a minute:\n")
+        show_rows(lag_rows(spark, group=None, topic=None, until=None).where(F.col("Group").isin(*_SHOWN_GROUPS)), "table")
+        _say_where_to_look(root, kept=lake_path is not None)
+        return comparison.differ
+
+
+_STATUSES = """
+SELECT status, sum(pulls) AS pulls, sum(messages) AS messages, sum(bytes) AS bytes
+FROM pull_status_summary GROUP BY status ORDER BY pulls DESC
+"""
+
+
+def _import(spark: SparkSession, root: str, folder: Path, store: str, properties: Path | None) -> None:
+    say(f"\nImporting the store {store!r}")
+    done = import_store(
+        Lake(spark, root),
+        str(folder / store),
+        broker=store,
+        layout=None,
+        settings=BrokerSettings.from_sources(properties=None if properties is None else str(properties)),
+        run_id=run_id(),
+        now=now,
+        progress=progress_to_stderr,
+    )
+    say(f"{done.messages:,} messages, {done.entries:,} entries in {done.queues} queues, layout {done.layout}")
+
+
+def _say_where_to_look(root: str, *, kept: bool) -> None:
+    lake = root if kept else "DIR"
+    if not kept:
+        say("\nThe lake was temporary; `pullsim demo --lake DIR` keeps it. Then:")
+    else:
+        say(f"\nThe lake is in {root}. Next:")
+    say(f'  pullsim sql --lake {lake} "SELECT * FROM consume_lag_by_group ORDER BY lag DESC"')
+    say(f'  pullsim sql --lake {lake} "SELECT topic, count(*) FROM commit_log GROUP BY topic"')
+    say(f"  pullsim lag --lake {lake} --group g-slow")
+    say("  pullsim import /path/to/your/store --lake my-lake")
