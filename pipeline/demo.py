@@ -8,7 +8,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import as_file, files
+from importlib.resources import files
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -32,13 +32,13 @@ _SHOWN_GROUPS = ("g-main", "g-slow", "g-probe")
 
 def unpack_demo_data(folder: Path) -> None:
     """Unpack the stores and the trace that come with the package; file times are kept."""
-    with as_file(files("pipeline") / "demo_data") as data:
-        for store in (REPLAYED_STORE, CONSUMED_STORE):
-            with tarfile.open(data / f"{store}.tar.xz") as archive:
-                archive.extractall(folder, filter="data")
-        with lzma.open(data / f"{REPLAYED_TRACE}.xz") as packed, (folder / REPLAYED_TRACE).open("wb") as trace:
-            shutil.copyfileobj(packed, trace)
-        shutil.copyfile(data / f"{CONSUMED_STORE}.conf", folder / f"{CONSUMED_STORE}.conf")
+    data = files("pipeline") / "demo_data"  # may lie inside a zip
+    for store in (REPLAYED_STORE, CONSUMED_STORE):
+        with (data / f"{store}.tar.xz").open("rb") as packed, tarfile.open(fileobj=packed) as archive:
+            archive.extractall(folder, filter="data")
+    with (data / f"{REPLAYED_TRACE}.xz").open("rb") as packed, lzma.open(packed) as lines, (folder / REPLAYED_TRACE).open("wb") as trace:
+        shutil.copyfileobj(lines, trace)
+    (folder / f"{CONSUMED_STORE}.conf").write_text((data / f"{CONSUMED_STORE}.conf").read_text("utf-8"), "utf-8")
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyspark.conf import SparkConf
 from pyspark.sql import SparkSession
 
 from pipeline.resources import conf_text
@@ -33,17 +32,13 @@ def spark_defaults(name: str) -> dict[str, str]:
 
 
 def build_session(
-    *,
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    verbose: bool = False,
-    app_name: str = "pullsim",
+    *, master: str | None = None, conf: Mapping[str, str] | None = None, verbose: bool = False, app_name: str = "pullsim"
 ) -> SparkSession:
-    """Start a session with Delta, or take the one that spark-submit made.
+    """Start a session with Delta, or take the one that spark-submit prepared.
 
     Args:
         master: Spark master; local[*] where neither this nor spark-submit says one.
-        conf: settings that win over those of conf/spark-defaults-local.conf.
+        conf: settings that win over all others.
         verbose: let Spark's own output reach stderr.
         app_name: name of the application.
 
@@ -52,24 +47,30 @@ def build_session(
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    given = dict(conf or {})
-    submitted = dict(SparkConf().getAll()) if "PYSPARK_GATEWAY_PORT" in os.environ else {}
-    settings = spark_defaults("spark-defaults-local.conf")
-    if submitted:
-        settings = {key: value for key, value in settings.items() if key.startswith(("spark.sql.", "spark.databricks."))}
-    elif "spark.jars" not in given and "spark.jars.packages" not in given:
-        settings["spark.jars.packages"] = DELTA_JARS
-    settings = {key: value for key, value in settings.items() if key not in submitted} | given
-    builder = SparkSession.Builder().appName(app_name).config(map=dict[str, Any](settings))
-    if master or not submitted.get("spark.master"):
-        builder = builder.master(master or "local[*]")
-    with _jvm_output(verbose=verbose or bool(submitted)) as printed:
+    builder = SparkSession.Builder().appName(app_name).config(map=dict[str, Any](conf or {}))
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _submitted_session(builder if master is None else builder.master(master))
+    settings = spark_defaults("spark-defaults-local.conf") | {"spark.jars.packages": DELTA_JARS} | dict(conf or {})
+    if "spark.jars" in settings:
+        del settings["spark.jars.packages"]
+    with _jvm_output(verbose=verbose) as printed:
         try:
-            session = builder.getOrCreate()
+            session = builder.master(master or "local[*]").config(map=dict[str, Any](settings)).getOrCreate()
         except Exception as error:
             raise EngineError(f"Spark did not start: {error}\n{printed()}") from error
     if not verbose:
-        session.sparkContext.setLogLevel("OFF" if not submitted else "ERROR")
+        session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def _submitted_session(builder: Any) -> SparkSession:
+    """The session of spark-submit, whose own settings win; only what can be set late is added to them."""
+    session: SparkSession = builder.getOrCreate()
+    if "DeltaSparkSessionExtension" not in (session.conf.get("spark.sql.extensions", None) or ""):
+        raise EngineError("the session has no Delta: give spark-submit --properties-file conf/spark-defaults-cluster.conf")
+    for name, value in spark_defaults("spark-defaults-cluster.conf").items():
+        if name.startswith(("spark.sql.execution", "spark.sql.session", "spark.sql.maxConcurrent", "spark.databricks.")):
+            session.conf.set(name, session.conf.get(name, None) or value)
     return session
 
 

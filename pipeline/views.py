@@ -15,7 +15,7 @@ VIEWS = ("consume_lag", "consume_lag_by_group", "pull_status_summary")
 
 
 def view_sql(name: str) -> str:
-    """The query of a view: one file each under pipeline/sql."""
+    """The statement that defines a view, with what each of its columns means: one file each under pipeline/sql."""
     return files("pipeline").joinpath("sql", f"{name}.sql").read_text("utf-8")
 
 
@@ -27,5 +27,5 @@ def create_views(lake: Lake) -> SparkSession:
     if lake.at.version:
         lake.spark.read.format("delta").load(lake.path(LAKE_VERSION.name)).createOrReplaceTempView(LAKE_VERSION.name)
     for name in VIEWS:
-        lake.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {view_sql(name)}")
+        lake.spark.sql(view_sql(name))
     return lake.spark

@@ -66,9 +66,13 @@ def integer(node: Node, source: ConfigText, bits: int) -> int:
         value = int(value)
     if isinstance(value, bool | str):
         raise source.unsupported(node, expected)
-    if not isinstance(value, int) or not -(1 << bits - 1) <= value < 1 << bits - 1:
+    if not isinstance(value, int) or not _fits(value, bits):
         raise source.broken(node, expected)
     return value
+
+
+def _fits(value: int, bits: int) -> bool:
+    return -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def members(node: Node, source: ConfigText) -> Iterator[tuple[str, Node, Node]]:
@@ -123,8 +127,9 @@ def _int(node: Node, source: ConfigText) -> int:
 
 
 def _long(node: Node, source: ConfigText) -> int:
-    if isinstance(node.value, NumberText) or (isinstance(node.value, int) and node.value.bit_length() >= LONG_BITS):
-        raise source.unsupported(node, f"an integer of {LONG_BITS} bits")  # some of them wrap in the broker
+    value = node.value
+    if isinstance(value, NumberText) or (isinstance(value, int) and not _fits(value, LONG_BITS)):
+        raise source.unsupported(node, f"an integer of {LONG_BITS} bits")  # some of those out of range wrap in the broker
     return integer(node, source, LONG_BITS)
 
 

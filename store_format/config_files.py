@@ -122,7 +122,8 @@ def decode_subscription_groups(text: bytes, path: str) -> SubscriptionGroups:
     try:
         return SubscriptionGroups(tuple(groups.values()), read_row(DataVersion, version, source) if version else None, extra)
     except ConfigFileError as error:  # no setter: fastjson skips it, whatever it is
-        raise UnsupportedConfigError(path, error.expected, error.found, position=error.position) from error
+        hint = "the broker does not read it; take it out"
+        raise UnsupportedConfigError(path, error.expected, error.found, position=error.position, hint=hint) from error
 
 
 def decode_consumer_filters(text: bytes, path: str) -> ConsumerFilters:

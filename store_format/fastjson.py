@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from store_format.errors import ConfigFileError
 from store_format.fastjson_scanner import BLANKS, NUMBER, QUOTES, Node, NumberText, Scanner, end_of
 
 DEPTH_MAX = 64  # the broker's own files have six levels
@@ -29,12 +30,19 @@ _VALUES_OF_FASTJSON = {b"NaN", b"undefined", b"new", b"Set", b"TreeSet", b"x"}
 def parse_json(text: bytes, path: str) -> Node:
     """The tree of a config file's text, in one pass; a text of blanks only is null, as it is for fastjson.
 
-    `path` names the file in errors. Raises ConfigFileError and UnsupportedConfigError (see the module).
+    `path` names the file in errors, which point to the first byte that a broker would not have written there.
+    Raises ConfigFileError and UnsupportedConfigError (see the module).
     """
     if not text.strip(BLANKS):
         return Node(0, len(text), None)
     parser = _Parser(text, path)
-    root = parser.document()
+    try:
+        root = parser.document()
+    except ConfigFileError as error:
+        first = parser.unsupported
+        if first is None or first is error:
+            raise
+        raise ConfigFileError(path, first.expected, first.found, position=first.position) from error
     if parser.unsupported is not None:
         raise parser.unsupported
     return root
@@ -141,13 +149,16 @@ class _Parser(Scanner):
 
     def _end_of_member(self, key: Node, value: Node) -> None:
         """Without a comma fastjson reads on behind an integer key, and drops one token of any kind behind another."""
+        numeric = isinstance(value.value, int | NumberText)
+        if numeric and self.text.startswith(b"/", end_of(_BLANKS, self.text, self.position)):
+            self.note("no comment behind a number")  # in a long field the rest is garbled for fastjson
         byte = self.skip()
         if byte in {b",", b"}", b""}:
             return
         self.note("',' or '}'")
         if isinstance(key.value, int) or str(key.value).lstrip("+-").isdigit():
             return
-        if isinstance(value.value, int | NumberText):  # here it depends on the class of the field
+        if byte in {b"[", b"]"} or numeric:  # here it depends on the class of the field
             self.refuse("',' or '}'")
         if byte in QUOTES:
             self.string(byte)

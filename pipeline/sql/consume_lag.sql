@@ -1,59 +1,110 @@
--- One row a queue of each group that has an offset on its topic: how far the group is behind.
--- lag = brokerOffset - consumerOffset, never clamped: it is negative where the group's offset lies past the queue's end.
--- What cannot be known is NULL, and reason says why.
-WITH known AS (
-  SELECT brokerName, topic, queueId, minOffset, maxOffset FROM queue
-), grouped AS (
-  SELECT DISTINCT brokerName, consumerGroup, topic FROM consumer_offset
-), pairs AS (
-  SELECT g.brokerName, g.consumerGroup, g.topic, q.queueId FROM grouped g JOIN known q USING (brokerName, topic)
-  UNION
-  SELECT brokerName, consumerGroup, topic, queueId FROM consumer_offset
+-- How far each consumer group is behind, a row a queue: each queue with a stored offset, and each other queue that the store has, of a topic
+-- on which the group has an offset. The broker's own count is AdminBrokerProcessor.getConsumeStats; it takes a missing offset for 0 and an
+-- unknown time for 0, here both are NULL.
+--
+-- lag = brokerOffset - consumerOffset, never clamped. What cannot be known is NULL, and reason says why; where several reasons hold, the first:
+--   NO_OFFSET                    The group has stored no offset for the queue: how far it is there is not known.
+--   NO_QUEUE                     An offset is stored, but the store has no such queue: the topic was deleted, or the offset came from elsewhere.
+--   OFFSET_BEYOND_BROKER_OFFSET  The offset lies past the queue's end, lag is negative: the offset was set wrong, or the queue was made anew or
+--                                restored from an older copy. The group's next pull is corrected, and no message waits for it.
+--   OFFSET_BELOW_MIN             The store deleted the next messages before the group consumed them, those from consumerOffset to minOffset - 1 are
+--                                lost for it. lag counts them, lagBytes does not; how long they waited is not known once they are gone.
+--   PRE_BLANK                    The next entry is one of those that fill a queue up to where it begins: no message, but 2147483647 bytes by its size.
+--   NO_QUEUE_FILE                A file of the queue is missing at the offset or behind it: lagBytes leaves its entries out, lag counts them.
+--   MESSAGE_REMOVED              The next entry is there, its message is no longer in the commit log: the broker will pass over it.
+--   NOTHING_CONSUMED             consumerOffset is 0, so nothing was consumed yet that had a time. Nothing is wrong.
+--   LAST_CONSUMED_REMOVED        The message consumed last is no longer in the store: usual where a group that keeps up gets few messages.
+CREATE OR REPLACE TEMPORARY VIEW consume_lag (
+  brokerName COMMENT 'broker whose store it is',
+  consumerGroup COMMENT 'name of the group',
+  topic COMMENT 'topic, as the broker spells it (%RETRY%group included)',
+  queueId COMMENT 'queue of the topic',
+  minOffset COMMENT 'ConsumeQueue.getMinOffsetInQueue, 0 where the store has no such queue',
+  brokerOffset COMMENT 'ConsumeQueue.getMaxOffsetInQueue, 0 where the store has no such queue',
+  consumerOffset COMMENT 'next offset that the group will consume; NULL where it stored none',
+  lag COMMENT 'brokerOffset - consumerOffset; negative where the offset lies past the end',
+  lagBytes COMMENT 'sizes of the entries from the greater of consumerOffset and minOffset on',
+  lagMillis COMMENT 'asOf less storeTimestamp of entry consumerOffset: how long the next message has waited, ms; 0 where lag is 0',
+  lastConsumedTimestamp COMMENT 'storeTimestamp of entry consumerOffset - 1, ms',
+  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms',
+  reason COMMENT 'why something is NULL or odd: NO_OFFSET, NO_QUEUE, OFFSET_BEYOND_BROKER_OFFSET, OFFSET_BELOW_MIN, PRE_BLANK, NO_QUEUE_FILE, MESSAGE_REMOVED, NOTHING_CONSUMED or LAST_CONSUMED_REMOVED'
+)
+COMMENT 'How far each consumer group is behind, a row a queue.'
+AS
+WITH pairs AS (
+  SELECT g.brokerName, g.consumerGroup, g.topic, q.queueId, CAST(NULL AS BIGINT) AS consumerOffset, q.minOffset, q.maxOffset
+  FROM (SELECT DISTINCT brokerName, consumerGroup, topic FROM consumer_offset) g JOIN queue q USING (brokerName, topic)
+  UNION ALL
+  SELECT brokerName, consumerGroup, topic, queueId, consumerOffset, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT) FROM consumer_offset
 ), positions AS (
   SELECT
-    p.brokerName, p.consumerGroup, p.topic, p.queueId, o.consumerOffset,
-    coalesce(q.minOffset, 0) AS minOffset,
-    coalesce(q.maxOffset, 0) AS brokerOffset
-  FROM pairs p
-  LEFT JOIN known q USING (brokerName, topic, queueId)
-  LEFT JOIN consumer_offset o USING (brokerName, consumerGroup, topic, queueId)
+    brokerName, consumerGroup, topic, queueId,
+    max(consumerOffset) AS consumerOffset,
+    max(maxOffset) IS NOT NULL AS hasQueue,
+    coalesce(max(minOffset), 0) AS minOffset,
+    coalesce(max(maxOffset), 0) AS brokerOffset,
+    greatest(max(consumerOffset), max(minOffset), CASE WHEN max(minOffset) IS NULL THEN 0 END) AS countedFrom
+  FROM pairs
+  GROUP BY brokerName, consumerGroup, topic, queueId
 ), wanted AS (
-  -- the three entries that say when and how much: the last consumed, the next to consume, the first that still counts
-  SELECT DISTINCT brokerName, topic, queueId, explode(array(consumerOffset - 1, consumerOffset, greatest(consumerOffset, minOffset))) AS queueOffset
-  FROM positions WHERE consumerOffset IS NOT NULL
-), entry AS (
-  SELECT e.brokerName, e.topic, e.queueId, e.queueOffset, e.storeTimestamp, e.bytesToFileEnd
-  FROM consume_queue e JOIN wanted w USING (brokerName, topic, queueId, queueOffset)
-), later_files AS (
-  -- entries in files that begin behind the offset; those of its own file are in bytesToFileEnd
-  SELECT w.brokerName, w.topic, w.queueId, w.queueOffset, sum(s.entryBytes) AS bytes
-  FROM wanted w JOIN consume_queue_segment s
-    ON s.brokerName = w.brokerName AND s.topic = w.topic AND s.queueId = w.queueId AND s.fileFirstOffset > w.queueOffset
-  GROUP BY ALL
-), as_of AS (
-  SELECT brokerName, maxStoreTimestamp AS asOf FROM broker
+  -- the entries that say when and how much: at most three a row, however long the queue is. A client may have committed any number, so sums are
+  -- tried. The group stays a column so that a filter on it reaches consumer_offset, and with it the partitions of consume_queue
+  SELECT brokerName, consumerGroup, topic, queueId, consumerOffset, countedFrom, queueOffset
+  FROM positions
+  LATERAL VIEW explode(array_distinct(array(try_subtract(consumerOffset, 1L), consumerOffset, countedFrom))) needed AS queueOffset
+  WHERE hasQueue AND consumerOffset IS NOT NULL
+), found AS (
+  -- one pass over three columns of consume_queue, not one a group: the few wanted entries are sent to where the many are
+  SELECT /*+ BROADCAST(w) */
+    w.brokerName, w.consumerGroup, w.topic, w.queueId,
+    -- bytes that are no message can have a time of 0, which getConsumeStats takes for none
+    max(CASE WHEN e.queueOffset < w.consumerOffset AND e.storeTimestamp > 0 THEN e.storeTimestamp END) AS lastTimestamp,
+    max(CASE WHEN e.queueOffset = w.consumerOffset AND e.storeTimestamp > 0 THEN e.storeTimestamp END) AS nextTimestamp,
+    max(CASE WHEN e.queueOffset = w.consumerOffset THEN e.size END) AS nextSize,
+    max(CASE WHEN e.queueOffset = w.countedFrom THEN e.bytesToFileEnd END) AS bytesToFileEnd
+  FROM consume_queue e
+  JOIN wanted w
+    ON e.brokerName = w.brokerName AND e.topic = w.topic AND e.queueId = w.queueId AND e.queueOffset = w.queueOffset
+  GROUP BY w.brokerName, w.consumerGroup, w.topic, w.queueId
+), file AS (
+  SELECT brokerName, topic, queueId, fileFirstOffset, sum(entryBytes) AS bytes, sum(entryCount) AS entries
+  FROM consume_queue_segment
+  GROUP BY brokerName, topic, queueId, fileFirstOffset
+), behind AS (
+  -- bytes of the files that begin behind the offset (those of its own file are in bytesToFileEnd), and how many entries there are from it on
+  SELECT
+    p.brokerName, p.consumerGroup, p.topic, p.queueId,
+    sum(CASE WHEN f.fileFirstOffset > p.countedFrom THEN f.bytes ELSE 0 END) AS bytes,
+    sum(f.fileFirstOffset + f.entries - greatest(f.fileFirstOffset, p.countedFrom)) AS entries
+  FROM positions p
+  JOIN file f
+    ON f.brokerName = p.brokerName AND f.topic = p.topic AND f.queueId = p.queueId AND f.fileFirstOffset + f.entries > p.countedFrom
+  GROUP BY p.brokerName, p.consumerGroup, p.topic, p.queueId
+), measured AS (
+  SELECT
+    brokerName, consumerGroup, topic, queueId, p.minOffset, p.brokerOffset, p.consumerOffset,
+    try_subtract(p.brokerOffset, p.consumerOffset) AS lag,
+    CASE WHEN p.consumerOffset IS NOT NULL THEN coalesce(n.bytesToFileEnd, 0) + coalesce(b.bytes, 0) END AS lagBytes,
+    CASE WHEN p.brokerOffset = p.consumerOffset THEN 0 ELSE try_subtract(a.maxStoreTimestamp, n.nextTimestamp) END AS lagMillis,
+    n.lastTimestamp AS lastConsumedTimestamp,
+    a.maxStoreTimestamp AS asOf,
+    p.hasQueue, p.countedFrom, n.nextSize, b.entries
+  FROM positions p
+  LEFT JOIN found n USING (brokerName, consumerGroup, topic, queueId)
+  LEFT JOIN behind b USING (brokerName, consumerGroup, topic, queueId)
+  LEFT JOIN broker a USING (brokerName)
 )
 SELECT
-  p.brokerName, p.consumerGroup, p.topic, p.queueId, p.minOffset, p.brokerOffset, p.consumerOffset,
-  p.brokerOffset - p.consumerOffset AS lag,
-  CASE WHEN p.consumerOffset IS NOT NULL THEN coalesce(first_counted.bytesToFileEnd, 0) + coalesce(l.bytes, 0) END AS lagBytes,
-  CASE WHEN p.brokerOffset = p.consumerOffset THEN 0 ELSE a.asOf - next.storeTimestamp END AS lagMillis,
-  last.storeTimestamp AS lastConsumedTimestamp,
-  a.asOf,
+  brokerName, consumerGroup, topic, queueId, minOffset, brokerOffset, consumerOffset, lag, lagBytes, lagMillis, lastConsumedTimestamp, asOf,
   CASE
-    WHEN p.consumerOffset IS NULL THEN 'NO_OFFSET'
-    WHEN p.consumerOffset > p.brokerOffset THEN 'OFFSET_BEYOND_BROKER_OFFSET'
-    WHEN p.consumerOffset < p.minOffset THEN 'OFFSET_BELOW_MIN'
-    WHEN p.brokerOffset <> p.consumerOffset AND next.queueOffset IS NULL THEN 'NO_QUEUE_FILE'
-    WHEN p.brokerOffset <> p.consumerOffset AND next.storeTimestamp IS NULL THEN 'MESSAGE_REMOVED'
-    WHEN last.storeTimestamp IS NULL AND p.consumerOffset = 0 THEN 'NOTHING_CONSUMED'
-    WHEN last.storeTimestamp IS NULL THEN 'LAST_CONSUMED_REMOVED'
+    WHEN consumerOffset IS NULL THEN 'NO_OFFSET'
+    WHEN NOT hasQueue AND consumerOffset <> 0 THEN 'NO_QUEUE'
+    WHEN consumerOffset > brokerOffset THEN 'OFFSET_BEYOND_BROKER_OFFSET'
+    WHEN consumerOffset < minOffset THEN 'OFFSET_BELOW_MIN'
+    WHEN lagMillis IS NULL AND nextSize = 2147483647 THEN 'PRE_BLANK'
+    WHEN lagMillis IS NULL AND nextSize IS NULL OR coalesce(entries, 0) < brokerOffset - countedFrom THEN 'NO_QUEUE_FILE'
+    WHEN lagMillis IS NULL THEN 'MESSAGE_REMOVED'
+    WHEN lastConsumedTimestamp IS NULL AND consumerOffset = 0 THEN 'NOTHING_CONSUMED'
+    WHEN lastConsumedTimestamp IS NULL THEN 'LAST_CONSUMED_REMOVED'
   END AS reason
-FROM positions p
-LEFT JOIN entry last ON last.brokerName = p.brokerName AND last.topic = p.topic AND last.queueId = p.queueId AND last.queueOffset = p.consumerOffset - 1
-LEFT JOIN entry next ON next.brokerName = p.brokerName AND next.topic = p.topic AND next.queueId = p.queueId AND next.queueOffset = p.consumerOffset
-LEFT JOIN entry first_counted ON first_counted.brokerName = p.brokerName AND first_counted.topic = p.topic
-  AND first_counted.queueId = p.queueId AND first_counted.queueOffset = greatest(p.consumerOffset, p.minOffset)
-LEFT JOIN later_files l ON l.brokerName = p.brokerName AND l.topic = p.topic AND l.queueId = p.queueId
-  AND l.queueOffset = greatest(p.consumerOffset, p.minOffset)
-LEFT JOIN as_of a ON a.brokerName = p.brokerName
+FROM measured

@@ -1,0 +1,68 @@
+"""Run the benchmarks: a table on stdout, and the figures as JSON.
+
+Example: python -m benchmarks --quick --json figures.json
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import measures as m
+from benchmarks.synthetic_store import Shape, write_store
+from pipeline.session import build_session
+
+MESSAGES, REQUESTS = 5_000_000, 1_000_000
+QUICK = 10
+
+
+@click.command(epilog="\b\nExample:\n  python -m benchmarks --quick --only replay --json figures.json")
+@click.option("--quick", is_flag=True, help="A tenth of the size.")
+@click.option("--only", metavar="NAME", help="Only measures whose name begins so (the import runs anyway).")
+@click.option("--json", "out", type=click.Path(dir_okay=False), help="File for the figures.")
+def main(quick: bool, only: str | None, out: str | None) -> None:
+    """Measure import and replay, each against a peer in the same run."""
+    scale = QUICK if quick else 1
+    shape = Shape(messages=MESSAGES // scale, log_file_bytes=(256 << 20) // scale)
+    count = REQUESTS // scale
+    folder = Path(tempfile.mkdtemp(prefix="pullsim-bench-"))
+    store, lake = folder / "store", folder / "lake"
+    try:
+        write_store(store, shape)
+        spark = build_session()
+        spark.range(1).count()
+        figures = m.measure_import(spark, store, lake, shape)
+        replays: dict[str, Callable[[], list[m.Figure]]] = {
+            "replay random": lambda: m.measure_replay(spark, lake, shape, count, name="replay random", expression=None),
+            "replay sequential": lambda: m.measure_replay(spark, lake, shape, count, name="replay sequential", expression=None, sequential=True),
+            "replay TAG 1 in 10": lambda: m.measure_replay(spark, lake, shape, count, name="replay TAG 1 in 10", expression="TagC"),
+            "replay TAG none": lambda: m.measure_replay(spark, lake, shape, count, name="replay TAG none", expression="TagNone"),
+        }
+        for name, measure in replays.items():
+            if only is None or name.startswith(only):
+                figures += measure()
+        spark.stop()
+    finally:
+        shutil.rmtree(folder)
+    _show(figures)
+    if out:
+        Path(out).write_text(json.dumps([figure.as_dict() for figure in figures], indent=2) + "\n", "utf-8")
+
+
+def _show(figures: list[m.Figure]) -> None:
+    table = Table("name", "value", "unit", "peer", "ratio", "target")
+    for figure in figures:
+        ratio = "" if figure.ratio is None else f"{figure.ratio:.3f}"
+        table.add_row(figure.name, f"{figure.value:,.1f}", figure.unit, figure.peer, ratio, figure.target)
+    Console(width=160).print(table)
+
+
+if __name__ == "__main__":
+    main()

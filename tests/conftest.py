@@ -1,0 +1,65 @@
+"""Fixtures for all tests: stores of the real broker, and one Spark session for the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from golden import unpack_small, unpack_stores
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# the first example of a test compiles what it calls
+settings.register_profile("pullsim", deadline=None)
+settings.load_profile("pullsim")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark whatever uses the session, so that `-m "not spark"` leaves all of it out."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all golden stores, file times kept; skips without the shared golden data."""
+    return unpack_stores(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture(scope="session")
+def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store that comes with the tests, file times kept."""
+    return unpack_small(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session, with the project's SQL functions."""
+    from pipeline.session import build_session
+    from udfs import sql_functions
+
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    session = build_session(master="local[2]", conf=conf)
+    sql_functions.register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _leave_no_views(request: pytest.FixtureRequest) -> Iterator[None]:
+    session: SparkSession | None = request.getfixturevalue("spark") if "spark" in request.fixturenames else None
+    yield
+    if session is not None:
+        session.catalog.clearCache()
+        for table in session.catalog.listTables():
+            if table.isTemporary:
+                session.catalog.dropTempView(table.name)

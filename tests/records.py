@@ -1,0 +1,69 @@
+"""Hypothesis strategies for records of the commit log, and the log files made of them."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from store_format.layout import BORNHOST_V6_FLAG, COMPRESSED_FLAG, STOREHOSTADDRESS_V6_FLAG
+from store_format.message import Host, Message, body_crc32, encode
+
+INTS = st.integers(-(2**31), 2**31 - 1)
+LONGS = st.integers(-(2**63), 2**63 - 1)
+SEPARATED = st.text("ab=\x01\x02é🚀", max_size=24)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+BLANK_MAGIC = (0xCBD43194).to_bytes(4, "big")
+RECORD_MAGIC = (0xDAA320A7).to_bytes(4, "big")
+
+
+@st.composite
+def messages(draw: st.DrawFn, *, text_properties: bool = False) -> Message:
+    """Any message the broker could have stored; with `text_properties` both topic and properties are UTF-8, as a client sends them."""
+    sys_flag = draw(INTS)
+    body = draw(st.binary(max_size=80))
+    if sys_flag & COMPRESSED_FLAG and body:
+        body = zlib.compress(body)
+    properties = st.binary(max_size=60)
+    topic = st.binary(max_size=127)
+    if text_properties:
+        properties = (SEPARATED | TEXTS).map(str.encode)
+        topic = st.text("Tt-_%é🚀", min_size=1, max_size=20).map(str.encode)
+    return Message(
+        queue_id=draw(INTS),
+        queue_offset=draw(LONGS),
+        physic_offset=draw(LONGS),
+        born_timestamp=draw(LONGS),
+        born_host=draw(_hosts(16 if sys_flag & BORNHOST_V6_FLAG else 4)),
+        store_timestamp=draw(LONGS),
+        store_host=draw(_hosts(16 if sys_flag & STOREHOSTADDRESS_V6_FLAG else 4)),
+        body=body,
+        topic=draw(topic),
+        properties=draw(properties),
+        flag=draw(INTS),
+        sys_flag=sys_flag,
+        reconsume_times=draw(INTS),
+        prepared_transaction_offset=draw(LONGS),
+        body_crc=body_crc32(body),
+    )
+
+
+def _hosts(length: int) -> st.SearchStrategy[Host]:
+    return st.builds(Host, address=st.binary(min_size=length, max_size=length), port=st.integers(0, 65535))
+
+
+def placed(found: list[Message], from_offset: int) -> list[Message]:
+    """The messages as they lie one after the other in a file that starts at `from_offset`."""
+    at, lying = from_offset, []
+    for message in found:
+        size = len(encode(message))
+        lying.append(replace(message, physic_offset=at, store_size=size))
+        at += size
+    return lying
+
+
+def blank(rest: int) -> bytes:
+    """What ends a file that has `rest` bytes left."""
+    return rest.to_bytes(4, "big") + BLANK_MAGIC
