@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,20 +49,32 @@ class Figure:
         return asdict(self)
 
 
+def _own_workers() -> Iterator[Path]:
+    """The processes below this one that are Python workers of Spark."""
+    parents: dict[str, str] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError, IndexError):
+            parents[pid] = Path(f"/proc/{pid}/stat").read_text("utf-8").rsplit(")", 1)[1].split()[1]
+    for pid in parents:
+        above = pid
+        while above in parents and above != str(os.getpid()):
+            above = parents[above]
+        if above == str(os.getpid()) and pid != above:
+            yield Path(f"/proc/{pid}")
+
+
 @contextmanager
 def peak_worker_memory() -> Iterator[Callable[[], float]]:
-    """Greatest resident size in MiB of any Python worker that was seen while the block ran."""
+    """Greatest memory of its own (mapped files aside), in MiB, of any Python worker that was seen while the block ran."""
     stop, peak = threading.Event(), [0.0]
 
     def watch() -> None:
         while not stop.wait(0.2):
-            for pid in filter(str.isdigit, os.listdir("/proc")):
-                try:
-                    if b"pyspark" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                        status = Path(f"/proc/{pid}/status").read_text("ascii")
-                        peak[0] = max(peak[0], int(status.split("VmRSS:")[1].split()[0]) / 1024)
-                except (OSError, IndexError):
-                    continue
+            for process in _own_workers():
+                with suppress(OSError, IndexError):
+                    if b"pyspark" in (process / "cmdline").read_bytes().split(b"java")[0]:
+                        status = (process / "status").read_text("ascii")
+                        peak[0] = max(peak[0], int(status.split("RssAnon:")[1].split()[0]) / 1024)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

@@ -198,7 +198,11 @@ def _offsets(node: Node, source: ConfigText) -> dict[int, int]:
 def _filter_data_map(topic: str, node: Node, source: ConfigText) -> FilterDataMapByTopic:
     rows: dict[str, ConsumerFilterData] = {}
     extra = {"topic": "null"}
+    seen: set[str] = set()
     for name, key, value in members(node, source):
+        if name in seen:
+            raise source.unsupported(key, f"{name} once")
+        seen.add(name)
         if name == "groupFilterData":
             rows = {
                 group: read_row(ConsumerFilterData, row, source, topic=topic, consumerGroup=group)

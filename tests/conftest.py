@@ -60,6 +60,6 @@ def _leave_no_views(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if session is not None:
         session.catalog.clearCache()
-        for table in session.catalog.listTables():
-            if table.isTemporary:
-                session.catalog.dropTempView(table.name)
+        for view in session.sql("SHOW VIEWS").collect():
+            if view.isTemporary:
+                session.catalog.dropTempView(view.viewName)

@@ -185,6 +185,7 @@ def test_values_of_another_type_are_refused(members: str, supported: bool) -> No
         ("subscriptionGroup", '{"subscriptionGroupTable":{"g":{"retryMaxTimes":2147483648}}}', True),
         ("subscriptionGroup", '{"dataVersion":{"counter":"zz"}}', False),
         ("consumerFilter", '{"filterDataByTopic":{"t":null}}', True),
+        ("consumerFilter", '{"filterDataByTopic":{"t":{"topic":"t","topic":"u"}}}', False),
         ("consumerFilter", '{"filterDataByTopic":{"t":{"groupFilterData":{"g":null}}}}', True),
         ("consumerFilter", '{"filterDataByTopic":{"t":{"groupFilterData":{"g":{"bloomFilterData":{"bitPos":[2147483648]}}}}}}', False),
         ("delayOffset", '{"offsetTable":{1:null}}', True),

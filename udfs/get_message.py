@@ -44,6 +44,7 @@ _EXT_MAX_ADDRESS = -(2**31) - 1
 
 # GetMessageResult's lists cannot be longer than the virtual machine allows any array to be
 _LONGEST_ARRAY = _INT_MAX - 2
+_NO_ROOM = -1
 
 # columns of `requests`
 OFFSET, MAX_MSG_NUMS, MIN_OFFSET, MAX_OFFSET, LOG_END, FILTER = range(6)
@@ -181,6 +182,8 @@ def _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, s
             removed_until = _roll_next_file(offset_py, file_size)
             i += 1
             continue
+        if at + count == len(taken):
+            return _NO_ROOM
         taken[at + count] = i
         count += 1
         total = np.int64(np.int32(total + size_py))
@@ -199,9 +202,9 @@ def _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, s
 
 
 @compiled
-def _answer(requests, caps, first_offset, physic, sizes, tags, tag_starts, codes, starts, wrote, file_size, answers, taken):  # type: ignore[no-untyped-def]
-    at = 0
-    for r in range(len(requests)):
+def _answer(first, at, requests, caps, first_offset, physic, sizes, tags, tag_starts, codes, starts, wrote, file_size, answers, taken):  # type: ignore[no-untyped-def]
+    """Answer the requests from `first` on, `at` of `taken` being in use: (requests answered, used); fewer where there is no more room."""
+    for r in range(first, len(requests)):
         request, answer = requests[r], answers[r]
         offset, minimum, maximum = request[OFFSET], request[MIN_OFFSET], request[MAX_OFFSET]
         status = pull_status(offset, minimum, maximum)
@@ -217,7 +220,7 @@ def _answer(requests, caps, first_offset, physic, sizes, tags, tag_starts, codes
         elif request[MAX_MSG_NUMS] > _LONGEST_ARRAY:
             answer[STATUS] = OUT_OF_MEMORY
         else:
-            at = _scan(
+            end = _scan(
                 request,
                 caps,
                 first_offset,
@@ -233,7 +236,10 @@ def _answer(requests, caps, first_offset, physic, sizes, tags, tag_starts, codes
                 taken,
                 at,
             )
-    return at
+            if end == _NO_ROOM:
+                return r, at
+            at = end
+    return len(requests), at
 
 
 def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block, filters: TagCodes, log: LogFiles) -> Answers:
@@ -251,19 +257,11 @@ def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Blo
     most = max(int(caps[COUNT_MEMORY]), int(caps[COUNT_DISK]), 1)
     room = np.minimum(np.clip(requests[:, MAX_MSG_NUMS], 1, most), len(block.sizes))
     taken = np.empty(int(room.sum()), np.int32)
-    used = _answer(
-        requests,
-        caps,
-        block.first_offset,
-        block.physic_offsets,
-        block.sizes,
-        block.tags_codes,
-        filters.starts,
-        filters.codes,
-        log.starts,
-        log.wrote,
-        log.file_size,
-        answers,
-        taken,
-    )
-    return Answers(answers, taken[:used])
+    arrays = (block.physic_offsets, block.sizes, block.tags_codes, filters.starts, filters.codes, log.starts, log.wrote)
+    done = used = 0
+    while True:
+        done, used = _answer(done, used, requests, caps, block.first_offset, *arrays, log.file_size, answers, taken)
+        if done == len(requests):
+            return Answers(answers, taken[:used])
+        # entries of 0 bytes never fill a batch, nor does a cap on messages of -2**31, less 1: such a pull takes all that it scans
+        taken = np.concatenate((taken[:used], np.empty(len(taken) + len(block.sizes), np.int32)))
