@@ -108,7 +108,9 @@ def answered_lines(requests: DataFrame, answers: DataFrame, *, with_messages: bo
 
 def output_lines(lines: DataFrame) -> DataFrame:
     """The lines of the output file, in the order of the requests."""
-    request = F.get_json_object("line", "$.request")
+    # it gives NULL where a number, a text or the nesting passes the limits of Spark's parser
+    too_large = F.raise_error(F.format_string("line %s: the request is too deep, or a part of it too long, to be written again", "seq"))
+    request = F.coalesce(F.get_json_object("line", "$.request"), too_large.cast("STRING"))
     return lines.orderBy("seq").select(
         F.concat(F.lit('{"request":'), request, F.lit(',"response":'), "response", F.lit("}")).alias("value")
     )

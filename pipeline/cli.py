@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from pipeline.console import progress_to_stderr, say, show_rows
+from pipeline.console import progress_to_stderr, say, show_rows, show_table
 from pipeline.settings import BrokerSettings, SettingsError
 
 P = ParamSpec("P")
@@ -280,14 +280,25 @@ def lag_command(
     conf: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Show how far each group is behind, with the columns of mqadmin consumerProgress and the time the next message has waited."""
-    from pipeline.lag import lag_rows
+    """Show how far each group is behind: the columns of mqadmin consumerProgress, and how long the next message has waited.
+
+    NULL is what cannot be known, and #Reason says why: `pullsim sql --lake DIR "DESCRIBE consume_lag"` explains each. #LastTime is in UTC.
+    As json and csv the rows are those of consume_lag, under its column names.
+    """
+    from pipeline.lag import diff_total, lag_rows, queue_lags
     from pipeline.lake import Lake
     from pipeline.views import create_views
 
+    until = now() if until_now else None
     with Engine(master, conf, verbose).session() as spark:
         create_views(Lake(spark, lake).require())
-        show_rows(lag_rows(spark, group=group, topic=topic, until=now() if until_now else None), form)
+        if form != "table":
+            show_rows(queue_lags(spark, group=group, topic=topic, until=until), form)
+            return
+        frame = lag_rows(spark, group=group, topic=topic, until=until)
+        names, rows = frame.columns, frame.collect()
+    show_table([f"#{name}" for name in names], rows)
+    say(f"\n{diff_total([row['Diff'] for row in rows])}")
 
 
 @cli.command("demo", cls=ExampleCommand, example="pullsim demo --lake demo-lake")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import json
+import math
+import re
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -16,7 +19,9 @@ if TYPE_CHECKING:
 
     from pipeline.answers import Comparison
 
-_MIN_WIDTH = 200
+# wider than any row: a value that is cut is no result, and a terminal wraps by itself
+_WIDTH = 1 << 24
+_NUMBER = re.compile(r"-?[\d,]*\.?\d+|NULL|")
 
 
 def say(text: str) -> None:
@@ -41,20 +46,21 @@ def show_rows(rows: DataFrame, form: str) -> None:
             writer.writerow(["" if value is None else _plain(value) for value in row])
     elif form == "json":
         for row in rows.toLocalIterator():
-            say(json.dumps(row.asDict(recursive=True), ensure_ascii=False, default=_json_value))
+            say(json.dumps(_as_json(row), ensure_ascii=False))
     else:
-        _print_table(names, [[_shown(value) for value in row] for row in rows.collect()])
+        show_table(names, rows.collect())
 
 
-def _print_table(names: list[str], rows: list[list[str]]) -> None:
+def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows as a table, columns of numbers to the right."""
+    shown = [[_shown(value) for value in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, name in enumerate(names):
-        numeric = all(row[column].lstrip("-").replace(",", "").isdigit() or row[column] in {"", "NULL"} for row in rows)
-        table.add_column(name, justify="right" if numeric and rows else "left", no_wrap=True)
-    for row in rows:
+        numeric = shown and all(_NUMBER.fullmatch(row[column]) for row in shown)
+        table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
+    for row in shown:
         table.add_row(*row)
-    width = None if sys.stdout.isatty() else _MIN_WIDTH + sum(map(len, names))
-    Console(file=sys.stdout, width=width, highlight=False, markup=False, soft_wrap=False).print(table)
+    Console(file=sys.stdout, width=_WIDTH, highlight=False, markup=False, soft_wrap=False).print(table)
 
 
 def _shown(value: Any) -> str:
@@ -63,7 +69,7 @@ def _shown(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict | list | tuple):
-        return json.dumps(value, ensure_ascii=False, default=_json_value)
+        return json.dumps(_as_json(value), ensure_ascii=False)
     if isinstance(value, bytes | bytearray):
         return value.hex()
     if isinstance(value, bool):
@@ -71,11 +77,20 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _json_value(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
+    """A value as JSON can say it: structs with the names of their fields, bytes in hex, times in ISO form."""
+    if hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {name if isinstance(name, str) else str(_plain(name)): _as_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(one) for one in value]
     if isinstance(value, bytes | bytearray):
         return value.hex()
     if isinstance(value, dt.datetime | dt.date):
         return value.isoformat()
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
     return str(value)
 
 

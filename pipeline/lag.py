@@ -1,32 +1,58 @@
-"""`pullsim lag`: consume_lag under the column names of mqadmin consumerProgress."""
+"""`pullsim lag`: consume_lag as people know it from mqadmin consumerProgress.
+
+Broker source (4.9.3): ConsumerProgressSubCommand.execute of the tools, AdminBrokerProcessor.getConsumeStats.
+Rule: a row a queue, sorted, and the sum of the differences below.
+Surprise: mqadmin takes a queue without a stored offset for one at offset 0 and counts all of its messages. Here its lag is not known, and
+the sum says so.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.lake import LakeError
 
-def lag_rows(spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None) -> DataFrame:
-    """The lag table.
+_LAST_OF_YEAR_9999 = 253_402_300_799_999
+
+
+def queue_lags(spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None) -> DataFrame:
+    """Rows of consume_lag, sorted by broker, group, topic and queue.
 
     Args:
         spark: session with the lake's views.
         group: only this group.
         topic: only this topic.
         until: count waiting time to this moment instead of the store's last message.
+
+    Raises:
+        LakeError: the lake does not know the group or the topic.
     """
     rows = spark.table("consume_lag")
     if group is not None:
+        _require(spark, "consumerGroup", "consumer group", group, ("consumer_offset", "subscription_group"))
         rows = rows.where(F.col("consumerGroup") == group)
     if topic is not None:
+        _require(spark, "topic", "topic", topic, ("consumer_offset", "queue", "topic_config"))
         rows = rows.where(F.col("topic") == topic)
-    lag_millis = F.col("lagMillis")
     if until is not None:
-        waited = F.lit(int(until.timestamp() * 1000)) - F.col("asOf")
-        lag_millis = F.when(F.col("lag") == 0, F.lit(0)).otherwise(F.col("lagMillis") + waited)
-    return rows.orderBy("brokerName", "consumerGroup", "topic", "queueId").select(
+        waited = F.try_subtract(F.lit(int(until.timestamp() * 1000)), F.col("asOf"))
+        later = F.when(F.col("lag") == 0, F.col("lagMillis")).otherwise(F.try_add("lagMillis", waited))
+        rows = rows.withColumn("lagMillis", later)
+    return rows.orderBy("brokerName", "consumerGroup", "topic", "queueId")
+
+
+def lag_rows(spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None) -> DataFrame:
+    """What `queue_lags` gives, under the column names of mqadmin consumerProgress."""
+    last = F.col("lastConsumedTimestamp")
+    # a time from bytes that are no message can be any number
+    last_time = F.when(last <= _LAST_OF_YEAR_9999, F.date_format(F.timestamp_millis(last), "yyyy-MM-dd HH:mm:ss"))
+    return queue_lags(spark, group=group, topic=topic, until=until).select(
         F.col("consumerGroup").alias("Group"),
         F.col("topic").alias("Topic"),
         F.col("brokerName").alias("Broker Name"),
@@ -34,8 +60,35 @@ def lag_rows(spark: SparkSession, *, group: str | None, topic: str | None, until
         F.col("brokerOffset").alias("Broker Offset"),
         F.col("consumerOffset").alias("Consumer Offset"),
         F.col("lag").alias("Diff"),
-        F.date_format(F.timestamp_millis("lastConsumedTimestamp"), "yyyy-MM-dd HH:mm:ss").alias("LastTime"),
-        (lag_millis / 1000).cast("DECIMAL(20,3)").alias("Lag Seconds"),
+        F.coalesce(last_time, F.lit("N/A")).alias("LastTime"),
+        (F.col("lagMillis") / 1000).cast("DECIMAL(20,3)").alias("Lag Seconds"),
         F.col("lagBytes").alias("Lag Bytes"),
         F.col("reason").alias("Reason"),
     )
+
+
+def diff_total(diffs: Sequence[int | None]) -> str:
+    """The line below the table: the sum of the known differences, and what it leaves out or nets off.
+
+    Args:
+        diffs: lag of each queue, None where it is not known.
+    """
+    known = [diff for diff in diffs if diff is not None]
+    below = [diff for diff in known if diff < 0]
+    notes = []
+    if not diffs:
+        notes.append("no offset is stored")
+    if len(known) < len(diffs):
+        notes.append(f"{len(diffs) - len(known)} of {len(diffs)} queues left out: their lag is not known")
+    if below:
+        notes.append(f"{len(below)} of {len(diffs)} queues below zero take {-sum(below)} off")
+    return f"Diff Total: {sum(known)}" + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def _require(spark: SparkSession, column: str, what: str, name: str, tables: Sequence[str]) -> None:
+    listed = reduce(DataFrame.union, (spark.table(table).select(column) for table in tables))
+    known = sorted(row[0] for row in listed.dropna().distinct().collect())
+    if name in known:
+        return
+    nearest = ", ".join(map(repr, get_close_matches(name, known, n=3, cutoff=0.0)))
+    raise LakeError(f"the lake knows no {what} {name!r}; " + (f"the nearest known: {nearest}" if nearest else f"it knows no {what} at all"))

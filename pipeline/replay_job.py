@@ -75,9 +75,13 @@ def _unsupported(settings: PullSettings) -> Column:
 
 
 def answer(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings) -> DataFrame:
-    """Answers of ANSWER_SCHEMA for requests of SCHEMA, one a request."""
+    """Answers of ANSWER_SCHEMA for requests of SCHEMA, one for each that the options choose.
+
+    The others were pulls too: what they did to the store, the chosen ones see.
+    """
     unsupported = _unsupported(settings)
     null_answers = beyond_lmq_limit(lake, broker, requests, settings)
+    requests = _chosen(requests, options)
     answered = replay(lake, broker, requests.where(~unsupported), at=options.at, settings=settings, with_entries=True)
     if null_answers is not None:
         answered = null_answers(answered)
@@ -123,7 +127,8 @@ def run_replay(
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     settings = settings_of(file)
-    requests = _chosen(read_requests(lake.spark, file), file, options)
+    requests = read_requests(lake.spark, file)
+    _check_timestamps(requests, file, options)
     progress("answering")
     answers = answer(lake, broker, requests, options=options, settings=settings.pull_settings()).persist()
     try:
@@ -144,14 +149,15 @@ def run_replay(
     )
 
 
-def _chosen(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> DataFrame:
-    if options.filters is not None:
-        requests = requests.where(_filter_kind().isin(sorted(options.filters)))
+def _chosen(requests: DataFrame, options: ReplayOptions) -> DataFrame:
+    return requests if options.filters is None else requests.where(_filter_kind().isin(sorted(options.filters)))
+
+
+def _check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> None:
     if options.at == "request-time":
-        first = requests.where("timestamp IS NULL").select(F.min("seq")).first()
+        first = _chosen(requests, options).where("timestamp IS NULL").select(F.min("seq")).first()
         if first is not None and first[0] is not None:
             raise RequestError(file.path, first[0], 'a "timestamp" in ms in the request, for --at request-time', "none")
-    return requests
 
 
 def _lines_out(lake: Lake, broker: str, requests: DataFrame, answers: DataFrame, options: ReplayOptions) -> Comparison | None:

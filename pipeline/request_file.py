@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,10 @@ CHUNK_BYTES = 8 << 20
 # no request of a sane client is longer; a file without line ends must not be read whole
 LINE_BYTES_MAX = 64 << 20
 _SHOWN = 200
+# a line with more objects and lists than this may nest deeper than it should
+_OPENINGS_MAX = 500
+# a key: in a text the quotation mark that ends it would be escaped
+_REQUEST_KEY, _FILTER_KEY = re.compile(rb'"request"[ \t\r]*:'), re.compile(rb'"filter"[ \t\r]*:')
 
 _FILTER = pa.struct({"type": pa.string(), "expression": pa.string(), "registered": pa.bool_()})
 _REQUEST = pa.struct(
@@ -141,18 +146,24 @@ def scan_file(path: str) -> RequestFile:
 
 def _header(path: str, chunk: Chunk) -> dict[str, Any] | None:
     with open_file(path) as file:
-        first = file.read(chunk.end).split(b"\n", 1)[0]
+        return _header_of(path, file.read(chunk.end).split(b"\n", 1)[0])
+
+
+def _header_of(path: str, first: bytes) -> dict[str, Any] | None:
+    """The first line, if it is a header."""
+    if not first.strip():
+        return None
     line = _parsed(path, 1, first)
-    return line if _is_header(line) else None
+    return line if line.get("kind") == "trace" and "request" not in line else None
 
 
-def _is_header(line: dict[str, Any]) -> bool:
-    return line.get("kind") == "trace" and "request" not in line
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _parsed(path: str, number: int, raw: bytes) -> dict[str, Any]:
     try:
-        line = json.loads(raw)
+        line = json.loads(raw.decode("utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise RequestError(path, number, "a JSON object", f"{_shown(raw)} ({error})") from None
     if not isinstance(line, dict):
@@ -208,7 +219,7 @@ class RequestReader(DataSourceReader):
         first = chunk.first_line
         if first == 1:
             head, _, rest = raw.partition(b"\n")
-            if _is_header(_parsed(self.path, 1, head)):
+            if _header_of(self.path, head) is not None:
                 raw, first = rest, 2
         if raw:
             yield read_lines(self.path, first, raw)
@@ -224,9 +235,10 @@ def read_lines(path: str, first_line: int, raw: bytes) -> pa.RecordBatch:
 
 def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatch | None:
     """All lines at once, or None where one of them needs a closer look."""
-    if raw.count(b'"filter"') < len(lines) or raw.count(b'"request"') < len(lines):
+    if not all(_is_plain(line) for line in lines) or any(len(key.findall(raw)) < len(lines) for key in (_REQUEST_KEY, _FILTER_KEY)):
         return None
     try:
+        texts = pa.array(lines, pa.binary()).cast(pa.string())
         table = pj.read_json(
             pa.BufferReader(raw),
             read_options=pj.ReadOptions(block_size=len(raw) + 1, use_threads=False),
@@ -253,10 +265,15 @@ def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatc
             registered,
             values["timestamp"],
             table["response"].combine_chunks().field("maxOffset"),
-            pa.array(lines, pa.binary()).cast(pa.string()),
+            texts,
         ],
         schema=_ARROW,
     )
+
+
+def _is_plain(line: bytes) -> bool:
+    """One object, from the first byte to the last, and of no great depth."""
+    return line.startswith(b"{") and line.endswith((b"}", b"}\r")) and line.count(b"{") + line.count(b"[") <= _OPENINGS_MAX
 
 
 def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> pa.RecordBatch:
@@ -266,7 +283,8 @@ def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> pa.RecordB
 
 
 def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
-    request = _parsed(path, number, raw).get("request")
+    line = _parsed(path, number, raw)
+    request = line.get("request")
     if not isinstance(request, dict):
         raise RequestError(path, number, 'a field "request" that is an object', _shown(raw))
     row: dict[str, Any] = {"seq": number}
@@ -277,10 +295,10 @@ def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
     if "filter" not in request:
         raise RequestError(path, number, 'a field "filter" (null where there is none)', _shown(raw))
     row |= _filter(path, number, request["filter"])
-    response = json.loads(raw).get("response")
-    recorded = response.get("maxOffset") if isinstance(response, dict) else None
-    row["recordedMaxOffset"] = recorded if isinstance(recorded, int) else None
-    row["line"] = _utf8(path, number, raw)
+    response = line.get("response")
+    if isinstance(response, dict) and response.get("maxOffset") is not None:
+        row["recordedMaxOffset"] = _value(path, number, response, "maxOffset", 2**63)
+    row["line"] = raw.decode("utf-8")
     return row
 
 
@@ -289,17 +307,19 @@ def _value(path: str, number: int, request: dict[str, Any], field: str, limit: i
     if limit is None:
         if not isinstance(value, str):
             raise RequestError(path, number, f'a text in "{field}"', repr(value))
-        return _utf8(path, number, value.encode("utf-8", "surrogatepass"))
+        return _text(path, number, value)
     if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
         raise RequestError(path, number, f'a whole number of {limit.bit_length()} bits in "{field}"', repr(value))
     return value
 
 
-def _utf8(path: str, number: int, raw: bytes) -> str:
+def _text(path: str, number: int, value: str) -> str:
+    """A text as it is, which may be none: JSON can escape half of a surrogate pair."""
     try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise RequestError(path, number, "text in UTF-8", _shown(raw)) from None
+        value.encode()
+    except UnicodeEncodeError:
+        raise RequestError(path, number, "text without lone surrogates", ascii(value[:_SHOWN])) from None
+    return value
 
 
 def _filter(path: str, number: int, value: Any) -> dict[str, Any]:
@@ -311,5 +331,5 @@ def _filter(path: str, number: int, value: Any) -> dict[str, Any]:
         raise RequestError(path, number, "a text as the filter's expression", repr(value))
     expression = value.get("expression")
     if expression is not None:
-        expression = _utf8(path, number, expression.encode("utf-8", "surrogatepass"))
+        expression = _text(path, number, expression)
     return {"filterType": value["type"], "expression": expression, "registered": value.get("registered")}

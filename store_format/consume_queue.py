@@ -64,7 +64,7 @@ def _leading_valid(units: Units) -> int:
 def _end_of(unit: np.void) -> int:
     """offset + size in a Java long, which wraps."""
     end = int(unit["physicOffset"]) + int(unit["size"])
-    return end - (1 << 64) if end >= 1 << 63 else end
+    return (end + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def recover(files: Sequence[MappedFile], read: ReadUnits) -> RecoveredQueue:

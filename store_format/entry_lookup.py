@@ -27,7 +27,7 @@ class LookedUp:
     """One value an entry.
 
     Attributes:
-        store_timestamps: ms, NO_TIMESTAMP where the log has no message there (CommitLog.pickupStoreTimestamp, which asks for no other file).
+        store_timestamps: ms, NO_TIMESTAMP where the log has no message there (CommitLog.pickupStoreTimestamp, which asks no other file).
         file: index of the log file that delivers, -1 where the broker gets null.
         positions: where in that file the delivered bytes start.
         is_record: the delivered bytes are exactly one record that lies where it says it lies.

@@ -29,10 +29,21 @@ def record(digits: random.Random, at: int) -> bytes:
             store_host=Host(address=digits.randbytes(16 if sys_flag & 0x20 else 4), port=1),
             body=digits.randbytes(digits.randint(0, 40)),
             topic=bytes(digits.choices(b"aT\xc3\xa9\xf0\x9f", k=digits.randint(0, 6))),
-            properties=bytes(digits.choices(b"ab\x01\x02\xff", k=digits.randint(0, 30))),
+            properties=bytes(digits.choices(b"ab\x01\x02\xc3\xe2\x82\xf0\xff", k=digits.randint(0, 30))),
             sys_flag=sys_flag,
         )
     )
+
+
+def near_record(digits: random.Random) -> bytes:
+    """The size and magic code of a record, and lengths that do not quite fit."""
+    size = digits.randint(88, 125)
+    raw = bytearray(size.to_bytes(4, "big") + bytes.fromhex("daa320a7") + bytes(size - 8))
+    raw[39] = digits.choice([0, 0, 0x10, 0x20, 0x30])
+    for at in digits.sample([87, 88, 99, 100, 111, 112], k=digits.randint(1, 3)):
+        if at < size:
+            raw[at] = max(size - at + digits.randint(-5, 1), 0)
+    return bytes(raw)
 
 
 def some_bytes(digits: random.Random) -> Bytes:
@@ -40,10 +51,13 @@ def some_bytes(digits: random.Random) -> Bytes:
     raw = bytearray()
     for _ in range(digits.randint(0, 3)):
         raw += record(digits, len(raw))
-    raw += digits.randbytes(digits.randint(0, 30))
+    if digits.random() < 0.3:
+        raw += near_record(digits)
+    raw += digits.randbytes(digits.choice([0, digits.randint(0, 30)]))
     for _ in range(digits.randint(0, 3) if raw else 0):
         raw[digits.randrange(len(raw))] = digits.choice([0, 1, 0x7F, 0x80, 0xFF, digits.randrange(256)])
-    return np.frombuffer(bytes(raw[: digits.randint(0, len(raw))]), np.uint8)
+    cut = digits.choice([len(raw), digits.randint(0, len(raw))])
+    return np.frombuffer(bytes(raw[:cut]), np.uint8)
 
 
 def use_all(digits: random.Random, content: Bytes) -> int:

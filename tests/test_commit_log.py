@@ -210,6 +210,27 @@ def test_what_follows_the_last_record_ends_the_walk(tail: bytes, ended: cl.WalkE
     assert walked(raw + tail, len(raw + tail), 8) == ([message.physic_offset for message in log], len(raw), ended)
 
 
+@given(messages(), st.integers(-20, 20).filter(bool))
+def test_a_size_that_is_not_the_sum_of_the_parts_is_no_record(message: Message, off: int) -> None:
+    raw = bytearray(encode(message) + bytes(40))
+    raw[:4] = (len(raw) - 40 + off).to_bytes(4, "big")
+    assert walked(bytes(raw), len(raw), 8) == ([], 0, cl.WalkEnd.BAD_RECORD)
+
+
+@pytest.mark.parametrize(("topic_length", "found"), [(127, [0]), (128, []), (255, [])])
+def test_a_topic_is_no_longer_than_a_signed_byte_says(topic_length: int, found: list[int]) -> None:
+    raw = bytearray(encode_minimal() + bytes(topic_length))
+    raw[:4], raw[88] = len(raw).to_bytes(4, "big"), topic_length
+    assert walked(bytes(raw), len(raw), 8)[0] == found
+
+
+def test_the_sum_of_an_empty_body_is_not_checked() -> None:
+    raw = bytearray(encode_minimal())
+    raw[8:12] = b"\1\2\3\4"
+    assert cl.walk_checked(array(bytes(raw)), len(raw), check_crc=True) == (91, cl.WalkEnd.LIMIT)
+    assert cl.first_bad_body(array(bytes(raw)), np.array([0])) == 1
+
+
 @given(st.lists(messages().filter(lambda message: message.body), min_size=1, max_size=4), st.data())
 def test_a_changed_body_ends_a_checked_walk_and_no_other(found: list[Message], data: st.DataObject) -> None:
     log = placed(found, 0)

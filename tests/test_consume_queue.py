@@ -181,6 +181,7 @@ def queues(draw: st.DrawFn) -> tuple[Queue, int]:
 @example(([(0, [(0, 10, 0), (10, 10, 0)]), (1, [(0, 0, 0), (0, 0, 0)])], 2), 400, 0, 0)
 @example(([(1, [PRE_BLANK, PRE_BLANK]), (2, [PRE_BLANK, (90, 9, 9)])], 2), 99, 50, 7)
 @example(([(0, [(2**63 - 1, 1, 0), (0, 0, 0)])], 2), 400, 0, 0)
+@example(([(0, [(-(2**63), -1, 0), (10, 10, 1)])], 2), 0, 0, 0)
 def test_a_load_leaves_a_queue_as_the_broker_does(case: tuple[Queue, int], log_end: int, log_min: int, former: int) -> None:
     queue, entries_a_file = case
     java, ours = java_queue(queue, entries_a_file), Ours(queue, entries_a_file)

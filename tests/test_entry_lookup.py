@@ -82,7 +82,7 @@ def logs(draw: st.DrawFn) -> tuple[list[MappedFile], dict[str, Bytes], list[Mess
 
 
 OFFSETS = st.integers(-5, 6 * SIZE + 5) | st.sampled_from([0, SIZE, -(2**63), 2**63 - 1])
-SIZES = st.integers(-2, 120) | st.sampled_from([0, SIZE, SIZE + 1, 2**31 - 1, -(2**31)]) | INTS
+SIZES = st.integers(-2, 120) | st.sampled_from([0, 39, 40, 63, 64, 75, 76, SIZE, SIZE + 1, 2**31 - 1, -(2**31)]) | INTS
 
 
 @given(logs(), st.lists(st.tuples(OFFSETS, SIZES), max_size=8))
@@ -94,6 +94,7 @@ def test_entries_find_what_the_broker_finds(
     java = JavaLog([(file.from_offset, contents[file.name].tobytes(), file.wrote) for file in files])
     entries = wild + [(message.physic_offset, message.store_size) for message in lying]
     entries += [(message.physic_offset, message.store_size + off) for message in lying for off in (-1, 1)]
+    entries += [(message.physic_offset, size) for message in lying for size in (39, 40, 63, 64, 75, 76)]
     found = looked_up(files, contents, entries)
     assert find_files(files, np.array([offset for offset, _ in entries], np.int64)).tolist() == [
         -1 if file is None else [one.from_offset for one in files].index(file[0])

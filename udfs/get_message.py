@@ -45,6 +45,8 @@ _EXT_MAX_ADDRESS = -(2**31) - 1
 # GetMessageResult's lists cannot be longer than the virtual machine allows any array to be
 _LONGEST_ARRAY = _INT_MAX - 2
 _NO_ROOM = -1
+# entries that one call has room for before it looks how many there are
+_FIRST_ROOM = 1 << 22
 
 # columns of `requests`
 OFFSET, MAX_MSG_NUMS, MIN_OFFSET, MAX_OFFSET, LOG_END, FILTER = range(6)
@@ -256,7 +258,7 @@ def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Blo
     answers = np.zeros((len(requests), ANSWER_COLUMNS), np.int64)
     most = max(int(caps[COUNT_MEMORY]), int(caps[COUNT_DISK]), 1)
     room = np.minimum(np.clip(requests[:, MAX_MSG_NUMS], 1, most), len(block.sizes))
-    taken = np.empty(int(room.sum()), np.int32)
+    taken = np.empty(min(int(room.sum()), _FIRST_ROOM), np.int32)
     arrays = (block.physic_offsets, block.sizes, block.tags_codes, filters.starts, filters.codes, log.starts, log.wrote)
     done = used = 0
     while True:

@@ -1,19 +1,6 @@
 -- How far each consumer group is behind, a row a queue: each queue with a stored offset, and each other queue that the store has, of a topic
 -- on which the group has an offset. The broker's own count is AdminBrokerProcessor.getConsumeStats; it takes a missing offset for 0 and an
--- unknown time for 0, here both are NULL.
---
--- lag = brokerOffset - consumerOffset, never clamped. What cannot be known is NULL, and reason says why; where several reasons hold, the first:
---   NO_OFFSET                    The group has stored no offset for the queue: how far it is there is not known.
---   NO_QUEUE                     An offset is stored, but the store has no such queue: the topic was deleted, or the offset came from elsewhere.
---   OFFSET_BEYOND_BROKER_OFFSET  The offset lies past the queue's end, lag is negative: the offset was set wrong, or the queue was made anew or
---                                restored from an older copy. The group's next pull is corrected, and no message waits for it.
---   OFFSET_BELOW_MIN             The store deleted the next messages before the group consumed them, those from consumerOffset to minOffset - 1 are
---                                lost for it. lag counts them, lagBytes does not; how long they waited is not known once they are gone.
---   PRE_BLANK                    The next entry is one of those that fill a queue up to where it begins: no message, but 2147483647 bytes by its size.
---   NO_QUEUE_FILE                A file of the queue is missing at the offset or behind it: lagBytes leaves its entries out, lag counts them.
---   MESSAGE_REMOVED              The next entry is there, its message is no longer in the commit log: the broker will pass over it.
---   NOTHING_CONSUMED             consumerOffset is 0, so nothing was consumed yet that had a time. Nothing is wrong.
---   LAST_CONSUMED_REMOVED        The message consumed last is no longer in the store: usual where a group that keeps up gets few messages.
+-- unknown time for 0, here both are NULL. What cannot be known is NULL, and reason says why.
 CREATE OR REPLACE TEMPORARY VIEW consume_lag (
   brokerName COMMENT 'broker whose store it is',
   consumerGroup COMMENT 'name of the group',
@@ -27,7 +14,16 @@ CREATE OR REPLACE TEMPORARY VIEW consume_lag (
   lagMillis COMMENT 'asOf less storeTimestamp of entry consumerOffset: how long the next message has waited, ms; 0 where lag is 0',
   lastConsumedTimestamp COMMENT 'storeTimestamp of entry consumerOffset - 1, ms',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms',
-  reason COMMENT 'why something is NULL or odd: NO_OFFSET, NO_QUEUE, OFFSET_BEYOND_BROKER_OFFSET, OFFSET_BELOW_MIN, PRE_BLANK, NO_QUEUE_FILE, MESSAGE_REMOVED, NOTHING_CONSUMED or LAST_CONSUMED_REMOVED'
+  reason COMMENT 'why something is NULL or odd; where several reasons hold, the first:
+NO_OFFSET: the group has stored no offset for the queue, how far it is there is not known.
+NO_QUEUE: an offset is stored, but the store has no such queue: the topic was deleted, or the offset came from elsewhere.
+OFFSET_BEYOND_BROKER_OFFSET: the offset lies past the end of the queue, lag is negative: it was set wrong, or the queue was made anew or restored from an older copy. No message waits; the next pull is told another offset.
+OFFSET_BELOW_MIN: the messages from consumerOffset to minOffset - 1 were deleted before the group consumed them. lag counts them, lagBytes does not.
+PRE_BLANK: the next entry is one of those that fill a queue up to where it begins. It has no message; its size, 2147483647, counts in lagBytes.
+NO_QUEUE_FILE: a file of the queue is missing at the offset or behind it. lag counts its entries, lagBytes cannot.
+MESSAGE_REMOVED: the next entry is there, its message is not in the commit log; a pull passes over it.
+NOTHING_CONSUMED: consumerOffset is 0, there is no message consumed last. Nothing is wrong.
+LAST_CONSUMED_REMOVED: the message consumed last is no longer in the store. Usual where a group keeps up and messages are few.'
 )
 COMMENT 'How far each consumer group is behind, a row a queue.'
 AS

@@ -1,0 +1,100 @@
+"""Import and replay as tests call them, and their own comparison of answers with recorded ones."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.lake import Lake
+    from pipeline.replay_job import Replayed
+    from pipeline.tables import Layout
+
+Line = dict[str, Any]
+BROKER = "broker-a"
+NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+
+
+def import_into(spark: SparkSession, folder: Path, store: Path, *, layout: Layout | None = None, options: Sequence[str] = ()) -> Lake:
+    """A lake in `folder` that holds the store."""
+    from pipeline.import_store import import_store
+    from pipeline.lake import Lake
+    from pipeline.settings import BrokerSettings
+
+    import_store(
+        Lake(spark, str(folder)),
+        str(store),
+        broker=BROKER,
+        layout=layout,
+        settings=BrokerSettings.from_sources(options=options),
+        run_id="import",
+        now=lambda: NOON,
+        progress=lambda _: None,
+    )
+    return Lake(spark, str(folder))
+
+
+def run(lake: Lake, requests: Path, *, settings: Sequence[str] = (), run_id: str = "replay", **options: Any) -> Replayed:
+    """`pullsim replay`, with the options of ReplayOptions, and `settings` as --set gives them."""
+    from pipeline.replay_job import ReplayOptions, run_replay
+    from pipeline.settings import BrokerSettings
+
+    return run_replay(
+        lake,
+        BROKER,
+        str(requests),
+        options=ReplayOptions(**options),
+        settings_of=lambda file: BrokerSettings.from_sources(header=(file.header or {}).get("config"), options=settings),
+        run_id=run_id,
+        now=lambda: NOON,
+        progress=lambda _: None,
+    )
+
+
+def answers_of(lake: Lake, requests: Path | Iterable[Line], folder: Path, **options: Any) -> list[Line]:
+    """The lines of the file that a replay of the requests writes."""
+    if not isinstance(requests, Path):
+        requests = write_lines(folder / "requests.jsonl", requests)
+    out = folder / "answers.jsonl"
+    run(lake, requests, out=str(out), **options)
+    return read_lines(out)
+
+
+def write_lines(path: Path, lines: Iterable[Line]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def read_lines(path: Path) -> list[Line]:
+    """The lines that hold requests; a trace's first line does not."""
+    return [line for line in all_lines(path) if "request" in line]
+
+
+def all_lines(path: Path) -> list[Line]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def is_answered(line: Line) -> bool:
+    """Whether the request's filter is one that can be answered."""
+    return line["request"]["filter"] is None or line["request"]["filter"]["type"] == "TAG"
+
+
+def as_compared(response: Any) -> Any:
+    """Of an exception the class counts, not the text."""
+    return {"exception": response["exception"]} if isinstance(response, dict) and "exception" in response else response
+
+
+def differences(recorded: Sequence[Line], ours: Sequence[Line]) -> list[str]:
+    """Each request that got another answer than the recorded one, with both."""
+    assert [line["request"] for line in ours] == [line["request"] for line in recorded]
+    pairs = zip(recorded, ours, strict=True)
+    return [
+        f"{line['request']}\n recorded {line['response']}\n ours {our['response']}"
+        for line, our in pairs
+        if as_compared(our["response"]) != as_compared(line["response"])
+    ]

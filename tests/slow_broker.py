@@ -1,0 +1,200 @@
+"""getMessage written out in plain Python over a store's files, one pull at a time: what a pull gets that no broker can be asked for.
+
+The real broker answers as of now only. For a pull as of its own time, or cut at a recorded maxOffset, this is what the replay is held
+against; that it answers as the broker did where the broker could be asked is tested first.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Answer = dict[str, Any]
+NO_LONG = -(2**63)
+UNIT = 20
+MAGIC = 0xDAA320A7
+
+
+class Bounds(NamedTuple):
+    """What a pull sees of its queue and of the log."""
+
+    min_offset: int
+    max_offset: int
+    log_end: int
+
+
+def int32(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def hash_code(tag: str) -> int:
+    code = 0
+    units = tag.encode("utf-16-be")
+    for at in range(0, len(units), 2):
+        code = int32(code * 31 + units[at] * 256 + units[at + 1])
+    return code
+
+
+def wanted_codes(filter_: dict[str, str] | None) -> set[int] | None:
+    if filter_ is None or filter_["expression"] in {None, "", "*"}:
+        return None
+    tags = [tag.strip("".join(map(chr, range(33)))) for tag in filter_["expression"].split("||")]
+    return {hash_code(tag) for tag in tags if tag}
+
+
+@dataclass(eq=False)
+class SlowBroker:
+    """A store's files and the settings it is asked under (the `config` of a trace's header)."""
+
+    store: Path
+    config: dict[str, Any]
+    log_end: int
+
+    @cached_property
+    def log(self) -> dict[int, bytes]:
+        return {int(path.name): path.read_bytes() for path in sorted((self.store / "commitlog").iterdir())}
+
+    @cache  # noqa: B019 - one per test
+    def queue(self, topic: str, queue_id: int) -> dict[int, bytes]:
+        folder = self.store / "consumequeue" / topic / str(queue_id)
+        return {int(path.name) // UNIT: path.read_bytes() for path in sorted(folder.iterdir())} if folder.is_dir() else {}
+
+    def entries(self, topic: str, queue_id: int, offset: int, end: int) -> list[tuple[int, int, int]]:
+        """The entries from `offset` on, to the end of its file or to `end`; none where there is no file."""
+        size = self.config["mappedFileSizeConsumeQueue"] // UNIT
+        first = offset // size * size
+        content = self.queue(topic, queue_id).get(first, b"")
+        return [
+            struct.unpack_from(">qiq", content, (at - first) * UNIT) for at in range(offset, min(first + size, end)) if content
+        ]
+
+    def all_entries(self, topic: str, queue_id: int, max_offset: int) -> Iterator[tuple[int, tuple[int, int, int]]]:
+        for first, content in self.queue(topic, queue_id).items():
+            for at in range(min(len(content) // UNIT, max(max_offset - first, 0))):
+                yield first + at, struct.unpack_from(">qiq", content, at * UNIT)
+
+    def bytes_at(self, offset: int, size: int, log_end: int) -> tuple[int, bytes] | None:
+        """CommitLog.getMessage: where the bytes start, and they."""
+        length = self.config["mappedFileSizeCommitLog"]
+        start = offset // length * length
+        if start not in self.log:
+            if offset != 0:
+                return None
+            start = min(self.log)
+        position = offset % length
+        if int32(position + size) > min(length, max(log_end - start, 0)):
+            return None
+        if size < 0 or size > length - position:
+            raise ValueError("java.lang.IllegalArgumentException")
+        return start + position, self.log[start][position : position + size]
+
+    def records(self) -> Iterator[tuple[int, int]]:
+        """End and store timestamp of each record of the log."""
+        for start, content in self.log.items():
+            at = 0
+            while at + 8 <= len(content) and start + at < self.log_end:
+                size, magic = struct.unpack_from(">iI", content, at)
+                if magic != MAGIC or size <= 0:
+                    break
+                yield start + at + size, self.stamp(content[at : at + size])
+                at += size
+
+    @staticmethod
+    def stamp(record: bytes) -> int:
+        v6_born_host = struct.unpack_from(">i", record, 36)[0] & 0x10
+        return int(struct.unpack_from(">q", record, 68 if v6_born_host else 56)[0])
+
+    def as_of(self, topic: str, queue_id: int, whole: Bounds, time: int) -> Bounds:
+        """Bounds as of a time: up to the last entry, and the last record, that is not younger."""
+        seen = whole.min_offset
+        for offset, (physic, size, _) in self.all_entries(topic, queue_id, whole.max_offset):
+            there = self.bytes_at(physic, size, self.log_end) if physic >= min(self.log) else None
+            stamp = -1 if there is None or size < 91 else self.stamp(there[1])
+            if stamp <= time:
+                seen = max(seen, offset + 1)
+        return Bounds(whole.min_offset, seen, max((end for end, stamp in self.records() if stamp <= time), default=min(self.log)))
+
+    def in_memory(self) -> int:
+        return int(self.config["totalPhysicalMemorySize"] * (self.config["accessMessageInMemoryMaxRatio"] / 100.0))
+
+    def is_full(self, size: int, asked: int, total: int, count: int, *, in_disk: bool) -> bool:
+        where = "Disk" if in_disk else "Memory"
+        if total == 0 or count == 0:
+            return False
+        if asked <= count or int32(total + size) > self.config[f"maxTransferBytesOnMessageIn{where}"]:
+            return True
+        return count > int32(self.config[f"maxTransferCountOnMessageIn{where}"] - 1)
+
+    def get_message(self, request: dict[str, Any], bounds: Bounds) -> Answer:
+        """The answer to one pull; of each message startOffset, storeSize and rawCrc32."""
+        minimum, maximum, _ = bounds
+        offset = request["offset"]
+        keeps = self.config["brokerRole"] == "SLAVE" and not self.config["offsetCheckInSlave"]
+        answer = {
+            "status": "NO_MESSAGE_IN_QUEUE",
+            "nextBeginOffset": 0,
+            "minOffset": minimum,
+            "maxOffset": maximum,
+            "messageCount": 0,
+            "bufferTotalSize": 0,
+            "suggestPullingFromSlave": False,
+            "msgCount4Commercial": 0,
+            "diskFallBehind": None,
+            "messages": [],
+        }
+        if maximum == 0:
+            pass
+        elif offset < minimum:
+            answer |= {"status": "OFFSET_TOO_SMALL", "nextBeginOffset": minimum}
+        elif offset == maximum:
+            answer |= {"status": "OFFSET_OVERFLOW_ONE", "nextBeginOffset": offset}
+        elif offset > maximum:
+            answer |= {"status": "OFFSET_OVERFLOW_BADLY", "nextBeginOffset": maximum if minimum else 0}
+        elif entries := self.entries(request["topic"], request["queueId"], offset, maximum):
+            return self.scan(request, bounds, entries, answer)
+        else:
+            size = self.config["mappedFileSizeConsumeQueue"] // UNIT
+            answer |= {"status": "OFFSET_FOUND_NULL", "nextBeginOffset": offset + size - offset % size}
+        if keeps:
+            answer["nextBeginOffset"] = offset
+        return answer
+
+    def scan(self, request: dict[str, Any], bounds: Bounds, entries: list[tuple[int, int, int]], answer: Answer) -> Answer:
+        asked, log_end = request["maxMsgNums"], bounds.log_end
+        if asked < 0:
+            return {"exception": "java.lang.IllegalArgumentException"}
+        codes, window = wanted_codes(request["filter"]), max(16000, int32(asked * UNIT))
+        status, total, messages, removed_until, read, looked_at = "NO_MATCHED_MESSAGE", 0, [], NO_LONG, 0, 0
+        for physic, size, tags_code in entries:
+            if looked_at * UNIT >= window:
+                break
+            read = physic
+            if removed_until == NO_LONG or physic >= removed_until:
+                in_disk = log_end - physic > self.in_memory()
+                if self.is_full(size, asked, total, len(messages), in_disk=in_disk):
+                    break
+                if codes is not None and int32(tags_code) not in codes:
+                    status = status if total else "NO_MATCHED_MESSAGE"
+                elif (found := self.bytes_at(physic, size, log_end)) is None:
+                    status = status if total else "MESSAGE_WAS_REMOVING"
+                    length = self.config["mappedFileSizeCommitLog"]
+                    removed_until = physic + length - physic % length
+                else:
+                    messages.append({"startOffset": found[0], "storeSize": size, "rawCrc32": zlib.crc32(found[1])})
+                    status, total, removed_until = "FOUND", int32(total + size), NO_LONG
+            looked_at += 1
+        return answer | {
+            "status": status,
+            "nextBeginOffset": request["offset"] + looked_at,
+            "messageCount": len(messages),
+            "bufferTotalSize": total,
+            "suggestPullingFromSlave": log_end - read > self.in_memory(),
+            "msgCount4Commercial": sum(-(-message["storeSize"] // 65536) for message in messages),
+            "diskFallBehind": log_end - read if self.config["diskFallRecorded"] else None,
+            "messages": messages,
+        }
