@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from store_format import record_columns as rc
 from store_format.commit_log import Bytes, Positions, Walk, walk
 from store_format.crc32 import crc32_of_ranges
 from store_format.mapped_files import MappedFile
-from store_format.message import MAX_PORT
+from store_format.message import MAX_PORT, decode_text
 
 BATCH_RECORDS = 16_384
 BATCH_BYTES = 16 << 20
@@ -102,7 +103,7 @@ def _text(content: Bytes, slices: rc.Slices) -> pa.Array:
     if rc.are_utf8(content, slices).all():
         return _binary(content, slices, pa.string())
     return pa.array(
-        [None if raw is None else raw.decode("utf-8", "replace") for raw in _binary(content, slices).to_pylist()],
+        [None if raw is None else decode_text(raw) for raw in _binary(content, slices).to_pylist()],
         pa.string(),
     )
 
@@ -114,7 +115,12 @@ def _where(slices: rc.Slices, kept: NDArray[np.bool_]) -> rc.Slices:
 def _map(content: Bytes, properties: rc.Properties) -> pa.Array:
     offsets = np.zeros(len(properties.counts) + 1, np.int32)
     np.cumsum(properties.counts, out=offsets[1:])
-    return pa.MapArray.from_arrays(pa.array(offsets), _text(content, properties.names), _text(content, properties.values))
+    names, values = _text(content, properties.names), _text(content, properties.values)
+    if not rc.are_utf8(content, properties.names).all():  # different bytes may have become the same name: the last one counts
+        pairs = list(zip(names.to_pylist(), values.to_pylist(), strict=True))
+        rows = [list(dict(pairs[start:end]).items()) for start, end in pairwise(offsets.tolist())]
+        return pa.array(rows, pa.map_(pa.string(), pa.string()))
+    return pa.MapArray.from_arrays(pa.array(offsets), names, values)
 
 
 def _is_port(ports: NDArray[np.int32]) -> NDArray[np.bool_]:

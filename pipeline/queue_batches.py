@@ -109,7 +109,7 @@ class QueueReader:
             yield self._odd_entry(unit, file.from_offset + position, raw.tobytes())
 
     def _odd_entry(self, unit: np.void, start_offset: int, raw: bytes) -> dict[str, object]:
-        message = decode(raw)
+        message = decode(raw, uncompress_body=False)
         return {
             "brokerName": self.broker,
             "physicOffset": int(unit["physicOffset"]),

@@ -127,22 +127,27 @@ def encode(message: Message) -> bytes:
     return b"".join(parts)
 
 
-def decode(raw: bytes) -> Message | None:
-    """What MessageDecoder.decode reads from the front of `raw`, or None where it gives null."""
+def decode(raw: bytes, *, uncompress_body: bool = True) -> Message | None:
+    """What MessageDecoder.decode reads from the front of `raw`, or None where it gives null.
+
+    Args:
+        raw: bytes that begin with a record.
+        uncompress_body: refuse a body that is said to be compressed and does not inflate, as a client does. It stays as stored.
+    """
     try:
-        return _decode(memoryview(raw))
+        return _decode(memoryview(raw), uncompress_body=uncompress_body)
     except (struct.error, IndexError):
         return None
 
 
-def _decode(raw: memoryview) -> Message | None:
+def _decode(raw: memoryview, *, uncompress_body: bool) -> Message | None:
     size, magic, crc, queue_id, flag, queue_offset, physic_offset, sys_flag, born = _PREFIX.unpack_from(raw, 0)
     born_host, at = _host(raw, _PREFIX.size, v6=bool(sys_flag & BORNHOST_V6_FLAG))
     (stored,) = struct.unpack_from(">q", raw, at)
     store_host, at = _host(raw, at + 8, v6=bool(sys_flag & STOREHOSTADDRESS_V6_FLAG))
     reconsumed, prepared, body_length = _MIDDLE.unpack_from(raw, at)
     body, at = _take(raw, at + _MIDDLE.size, max(body_length, 0))
-    if body and sys_flag & COMPRESSED_FLAG and not _inflates(body):
+    if uncompress_body and body and sys_flag & COMPRESSED_FLAG and not _inflates(body):
         return None
     (topic_length,) = struct.unpack_from(">b", raw, at)
     topic, at = _take(raw, at + 1, topic_length)

@@ -18,6 +18,7 @@ Answer = dict[str, Any]
 NO_LONG = -(2**63)
 UNIT = 20
 MAGIC = 0xDAA320A7
+RECORD_MIN_SIZE = 91
 
 
 class Bounds(NamedTuple):
@@ -47,6 +48,11 @@ def wanted_codes(filter_: dict[str, str] | None) -> set[int] | None:
     return {hash_code(tag) for tag in tags if tag}
 
 
+def stamp_of(record: bytes) -> int:
+    v6_born_host = struct.unpack_from(">i", record, 36)[0] & 0x10
+    return int(struct.unpack_from(">q", record, 68 if v6_born_host else 56)[0])
+
+
 @dataclass(eq=False)
 class SlowBroker:
     """A store's files and the settings it is asked under (the `config` of a trace's header)."""
@@ -73,10 +79,15 @@ class SlowBroker:
             struct.unpack_from(">qiq", content, (at - first) * UNIT) for at in range(offset, min(first + size, end)) if content
         ]
 
-    def all_entries(self, topic: str, queue_id: int, max_offset: int) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    @cache  # noqa: B019 - one per test
+    def entry_stamps(self, topic: str, queue_id: int) -> list[tuple[int, int]]:
+        """Offset and store timestamp of each entry, NO_LONG where the log has no message for it."""
+        found = []
         for first, content in self.queue(topic, queue_id).items():
-            for at in range(min(len(content) // UNIT, max(max_offset - first, 0))):
-                yield first + at, struct.unpack_from(">qiq", content, at * UNIT)
+            for number, (physic, size, _) in enumerate(struct.iter_unpack(">qiq", content)):
+                there = self.bytes_at(physic, size, self.log_end) if physic >= min(self.log) else None
+                found.append((first + number, NO_LONG if there is None or size < RECORD_MIN_SIZE else stamp_of(there[1])))
+        return found
 
     def bytes_at(self, offset: int, size: int, log_end: int) -> tuple[int, bytes] | None:
         """CommitLog.getMessage: where the bytes start, and they."""
@@ -93,31 +104,29 @@ class SlowBroker:
             raise ValueError("java.lang.IllegalArgumentException")
         return start + position, self.log[start][position : position + size]
 
-    def records(self) -> Iterator[tuple[int, int]]:
+    @cached_property
+    def records(self) -> list[tuple[int, int]]:
         """End and store timestamp of each record of the log."""
+        return list(self._records())
+
+    def _records(self) -> Iterator[tuple[int, int]]:
         for start, content in self.log.items():
             at = 0
             while at + 8 <= len(content) and start + at < self.log_end:
                 size, magic = struct.unpack_from(">iI", content, at)
                 if magic != MAGIC or size <= 0:
                     break
-                yield start + at + size, self.stamp(content[at : at + size])
+                yield start + at + size, stamp_of(content[at : at + size])
                 at += size
-
-    @staticmethod
-    def stamp(record: bytes) -> int:
-        v6_born_host = struct.unpack_from(">i", record, 36)[0] & 0x10
-        return int(struct.unpack_from(">q", record, 68 if v6_born_host else 56)[0])
 
     def as_of(self, topic: str, queue_id: int, whole: Bounds, time: int) -> Bounds:
         """Bounds as of a time: up to the last entry, and the last record, that is not younger."""
-        seen = whole.min_offset
-        for offset, (physic, size, _) in self.all_entries(topic, queue_id, whole.max_offset):
-            there = self.bytes_at(physic, size, self.log_end) if physic >= min(self.log) else None
-            stamp = -1 if there is None or size < 91 else self.stamp(there[1])
-            if stamp <= time:
-                seen = max(seen, offset + 1)
-        return Bounds(whole.min_offset, seen, max((end for end, stamp in self.records() if stamp <= time), default=min(self.log)))
+        visible = (offset + 1 for offset, stamp in self.entry_stamps(topic, queue_id) if stamp <= time and offset < whole.max_offset)
+        return Bounds(
+            min_offset=whole.min_offset,
+            max_offset=max([whole.min_offset, *visible]),
+            log_end=max((end for end, stamp in self.records if stamp <= time), default=min(self.log)),
+        )
 
     def in_memory(self) -> int:
         return int(self.config["totalPhysicalMemorySize"] * (self.config["accessMessageInMemoryMaxRatio"] / 100.0))

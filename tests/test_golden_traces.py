@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import lzma
-import shutil
-import tarfile
 from collections import defaultdict
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from golden import golden, golden_lines, names, needs_golden
-from replaying import all_lines, differences, import_into, is_answered, read_lines, run
+from replaying import all_lines, differences, is_answered, lake_of, read_lines, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,25 +42,17 @@ def check_trace(lake: Lake, trace: Path, out: Path) -> None:
 
 @needs_golden
 @pytest.mark.parametrize("store", traces_by_store())
-def test_every_recorded_pull_is_answered_alike(store: str, stores: Path, spark: SparkSession, tmp_path: Path) -> None:
-    lake = import_into(spark, tmp_path / "lake", stores / store)
+def test_every_recorded_pull_is_answered_alike(
+    store: str, stores: Path, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = lake_of(spark, stores / store, tmp_path_factory)
     for trace in traces_by_store()[store]:
         check_trace(lake, golden("store", "traces", f"{trace}.jsonl"), tmp_path / f"{trace}.out")
 
 
-def test_the_trace_that_comes_with_the_package_is_answered_alike(demo_store: tuple[Path, Path], spark: SparkSession, tmp_path: Path) -> None:
-    store, trace = demo_store
+def test_the_trace_that_comes_with_the_package_is_answered_alike(
+    demo: Path, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    trace = demo / "cleaned-default.jsonl"
     assert all_lines(trace)[0]["kind"] == "trace"
-    check_trace(import_into(spark, tmp_path / "lake", store, layout="clustered"), trace, tmp_path / "out")
-
-
-@pytest.fixture
-def demo_store(tmp_path: Path) -> tuple[Path, Path]:
-    """The store and the trace of the demo."""
-    data = files("pipeline") / "demo_data"
-    with (data / "cleaned.tar.xz").open("rb") as packed, tarfile.open(fileobj=packed) as archive:
-        archive.extractall(tmp_path, filter="data")
-    trace = tmp_path / "cleaned.jsonl"
-    with (data / "cleaned-default.jsonl.xz").open("rb") as packed, lzma.open(packed) as lines, trace.open("wb") as plain:
-        shutil.copyfileobj(lines, plain)
-    return tmp_path / "cleaned", trace
+    check_trace(lake_of(spark, demo / "cleaned", tmp_path_factory), trace, tmp_path / "out")
