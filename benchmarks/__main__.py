@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -21,6 +20,13 @@ from pipeline.session import build_session
 
 MESSAGES, REQUESTS = 5_000_000, 1_000_000
 QUICK = 10
+# name, TAG filter, read each queue from its start
+REPLAYS = (
+    ("replay random", None, False),
+    ("replay sequential", None, True),
+    ("replay TAG 1 in 10", "TagC", False),
+    ("replay TAG none", "TagNone", False),
+)
 
 
 @click.command(epilog="\b\nExample:\n  python -m benchmarks --quick --only replay --json figures.json")
@@ -39,15 +45,9 @@ def main(quick: bool, only: str | None, out: str | None) -> None:
         spark = build_session()
         spark.range(1).count()
         figures = m.measure_import(spark, store, lake, shape)
-        replays: dict[str, Callable[[], list[m.Figure]]] = {
-            "replay random": lambda: m.measure_replay(spark, lake, shape, count, name="replay random", expression=None),
-            "replay sequential": lambda: m.measure_replay(spark, lake, shape, count, name="replay sequential", expression=None, sequential=True),
-            "replay TAG 1 in 10": lambda: m.measure_replay(spark, lake, shape, count, name="replay TAG 1 in 10", expression="TagC"),
-            "replay TAG none": lambda: m.measure_replay(spark, lake, shape, count, name="replay TAG none", expression="TagNone"),
-        }
-        for name, measure in replays.items():
+        for name, expression, sequential in REPLAYS:
             if only is None or name.startswith(only):
-                figures += measure()
+                figures += m.measure_replay(spark, lake, shape, count, name=name, expression=expression, sequential=sequential)
         spark.stop()
     finally:
         shutil.rmtree(folder)

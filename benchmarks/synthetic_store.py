@@ -73,7 +73,9 @@ def write_store(folder: Path, shape: Shape, seed: int = 1) -> None:
     _write_queues(folder / "consumequeue", shape, offsets, tags)
 
 
-def _write_log(folder: Path, shape: Shape, per_file: int, offsets: np.ndarray, tags: np.ndarray, bodies: np.ndarray, crcs: np.ndarray) -> None:
+def _write_log(
+    folder: Path, shape: Shape, per_file: int, offsets: np.ndarray, tags: np.ndarray, bodies: np.ndarray, crcs: np.ndarray
+) -> None:
     folder.mkdir(parents=True)
     total_queues = shape.topics * shape.queues
     properties = np.array([f"TAGS\x01{tag}\x02KEYS\x01{'k' * (40 - 15)}".encode() for tag in TAGS], "S40")

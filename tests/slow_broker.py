@@ -75,9 +75,7 @@ class SlowBroker:
         size = self.config["mappedFileSizeConsumeQueue"] // UNIT
         first = offset // size * size
         content = self.queue(topic, queue_id).get(first, b"")
-        return [
-            struct.unpack_from(">qiq", content, (at - first) * UNIT) for at in range(offset, min(first + size, end)) if content
-        ]
+        return [struct.unpack_from(">qiq", content, (at - first) * UNIT) for at in range(offset, min(first + size, end)) if content]
 
     @cache  # noqa: B019 - one per test
     def entry_stamps(self, topic: str, queue_id: int) -> list[tuple[int, int]]:

@@ -35,11 +35,18 @@ def test_a_wheel_in_an_empty_environment_runs_the_demo(wheel: Path, tmp_path: Pa
     (site / "dependencies.pth").write_text(dependencies() + "\n")
 
     where = subprocess.run(
-        [python, "-c", "import pipeline; print(pipeline.__file__)"], cwd=tmp_path, env=_clean_environment(), capture_output=True, text=True
+        [python, "-c", "import pipeline; print(pipeline.__file__)"],
+        cwd=tmp_path,
+        env=_clean_environment(),
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert where.stdout.startswith(str(site))
 
-    done = subprocess.run([home / "bin" / "pullsim", "demo"], cwd=tmp_path, env=_clean_environment(), capture_output=True, text=True)
+    done = subprocess.run(
+        [home / "bin" / "pullsim", "demo"], cwd=tmp_path, env=_clean_environment(), check=False, capture_output=True, text=True
+    )
 
     assert done.returncode == 0, done.stderr
     found = ALL_EQUAL.search(done.stdout)
@@ -75,7 +82,7 @@ def test_spark_submit_runs_the_demo_on_executors_that_have_only_the_zip(wheel: P
         "--lake",
         str(tmp_path / "lake"),
     ]
-    done = subprocess.run(submitted, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(submitted, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr[-4000:]
     assert ALL_EQUAL.search(done.stdout), done.stdout
