@@ -41,6 +41,20 @@ def import_into(spark: SparkSession, folder: Path, store: Path, *, layout: Layou
     return Lake(spark, str(folder))
 
 
+DEMO_TRACE = "cleaned-default.jsonl"
+_FOLDERS: dict[str, Path] = {}
+
+
+def demo_data(factory: pytest.TempPathFactory) -> Path:
+    """Folder of the stores and the trace that come with the package, unpacked once a run of the tests."""
+    from pipeline.demo import unpack_demo_data
+
+    if "demo" not in _FOLDERS:
+        _FOLDERS["demo"] = factory.mktemp("demo")
+        unpack_demo_data(_FOLDERS["demo"])
+    return _FOLDERS["demo"]
+
+
 _LAKES: dict[tuple[Path, Layout | None], Lake] = {}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from golden import golden, golden_lines, names, needs_golden
-from replaying import all_lines, differences, is_answered, lake_of, read_lines, run
+from replaying import DEMO_TRACE, all_lines, demo_data, differences, is_answered, lake_of, read_lines, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +51,9 @@ def test_every_recorded_pull_is_answered_alike(
 
 
 def test_the_trace_that_comes_with_the_package_is_answered_alike(
-    demo: Path, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    trace = demo / "cleaned-default.jsonl"
+    demo = demo_data(tmp_path_factory)
+    trace = demo / DEMO_TRACE
     assert all_lines(trace)[0]["kind"] == "trace"
     check_trace(lake_of(spark, demo / "cleaned", tmp_path_factory), trace, tmp_path / "out")

@@ -9,20 +9,18 @@ import json
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from golden import BESIDE, recovery
+from in_session import Pullsim, pullsim_in
 from store_lag import StoreLag, write_offsets
 
-from pipeline.cli import Engine
 from pipeline.import_store import import_store
 from pipeline.lag import diff_total, lag_rows
 from pipeline.lake import Lake
-from pipeline.main import run
 from pipeline.settings import BrokerSettings
 from pipeline.views import VIEWS, create_views
 
@@ -35,7 +33,7 @@ Key = tuple[str, str, str, int]
 Rows = dict[Key, dict[str, Any]]
 
 KEY = ("brokerName", "consumerGroup", "topic", "queueId")
-# the first commit log files are gone in `holes`, and some of the log and of a queue in between; `preblank0` has queues that begin with pre-blanks
+# `holes` has lost the first files of the log, and one of the log and one of a queue in between; queues of `preblank0` begin with pre-blanks
 GOLDEN_STORES = ("holes", "preblank0")
 # (group, topic, queueId) of the capture's topics -> the offset, from the queue's (minOffset, maxOffset), and the reason that it has
 CASES: dict[tuple[str, str, int], tuple[Callable[[int, int], int], str | None]] = {
@@ -236,27 +234,11 @@ def test_the_column_reason_explains_each_reason(spark: SparkSession, lake: Path,
 
 
 @pytest.fixture
-def pullsim(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Run a command in the session of the tests; gives exit code, stdout and stderr."""
-
-    @contextmanager
-    def same_session(_engine: Engine) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(Engine, "session", same_session)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = run([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return call
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
 
 
-def test_the_table_has_the_columns_and_the_total_of_consumer_progress(
-    pullsim: Callable[..., tuple[int, str, str]], lake: Path, found: Rows
-) -> None:
+def test_the_table_has_the_columns_and_the_total_of_consumer_progress(pullsim: Pullsim, lake: Path, found: Rows) -> None:
     code, out, _ = pullsim("lag", "--lake", lake, "--group", "ahead")
     header, *lines, blank, total = out.splitlines()
     assert code == 0
@@ -275,7 +257,7 @@ def test_the_table_has_the_columns_and_the_total_of_consumer_progress(
     )
 
 
-def test_a_line_of_the_table_shows_times_as_people_read_them(pullsim: Callable[..., tuple[int, str, str]], lake: Path, found: Rows) -> None:
+def test_a_line_of_the_table_shows_times_as_people_read_them(pullsim: Pullsim, lake: Path, found: Rows) -> None:
     row = found["broker-b", "slow", "orders", 2]
     _, out, _ = pullsim("lag", "--lake", lake, "--group", "slow", "--topic", "orders")
     (line,) = [line for line in out.splitlines() if line.startswith("slow") and re.search(r"broker-b +2 ", line)]
@@ -287,9 +269,7 @@ def test_a_line_of_the_table_shows_times_as_people_read_them(pullsim: Callable[.
 
 
 @pytest.mark.parametrize("form", ["json", "csv"])
-def test_json_and_csv_give_the_rows_of_consume_lag_and_no_total(
-    pullsim: Callable[..., tuple[int, str, str]], lake: Path, found: Rows, form: str
-) -> None:
+def test_json_and_csv_give_the_rows_of_consume_lag_and_no_total(pullsim: Pullsim, lake: Path, found: Rows, form: str) -> None:
     code, out, _ = pullsim("lag", "--lake", lake, "--topic", "orders", "--format", form)
     read = [json.loads(line) for line in out.splitlines()] if form == "json" else list(csv.DictReader(io.StringIO(out)))
     wanted = [dict(zip(KEY, key, strict=True)) | row for key, row in sorted(found.items()) if key[2] == "orders"]
@@ -305,15 +285,13 @@ def test_json_and_csv_give_the_rows_of_consume_lag_and_no_total(
         ("--topic", "order", "topic 'order'; the nearest known: 'orders'"),
     ],
 )
-def test_an_unknown_name_ends_with_2_and_the_nearest_known_ones(
-    pullsim: Callable[..., tuple[int, str, str]], lake: Path, option: str, name: str, nearest: str
-) -> None:
+def test_an_unknown_name_ends_with_2_and_the_nearest_known_ones(pullsim: Pullsim, lake: Path, option: str, name: str, nearest: str) -> None:
     code, out, err = pullsim("lag", "--lake", lake, option, name)
     assert (code, out) == (2, "")
     assert nearest in err
 
 
-def test_a_topic_on_which_no_group_has_an_offset_is_known_and_says_so(pullsim: Callable[..., tuple[int, str, str]], lake: Path) -> None:
+def test_a_topic_on_which_no_group_has_an_offset_is_known_and_says_so(pullsim: Pullsim, lake: Path) -> None:
     code, out, _ = pullsim("lag", "--lake", lake, "--topic", "OFFSET_MOVED_EVENT")
     assert (code, out.splitlines()[-1]) == (0, "Diff Total: 0 (no offset is stored)")
 

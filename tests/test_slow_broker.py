@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from golden import golden, needs_golden
-from replaying import Line, all_lines, is_answered, with_raw_messages
+from replaying import DEMO_TRACE, Line, all_lines, demo_data, is_answered, with_raw_messages
 from slow_broker import Bounds, SlowBroker
 from test_golden_traces import traces_by_store
 
@@ -26,8 +26,9 @@ def bounds_of(line: Line, lines: list[Line], log_end: int) -> Bounds:
     return Bounds(known["minOffset"], known["maxOffset"], log_end)
 
 
-def test_it_answers_the_trace_that_comes_with_the_package(demo: Path) -> None:
-    check(demo / "cleaned", demo / "cleaned-default.jsonl")
+def test_it_answers_the_trace_that_comes_with_the_package(tmp_path_factory: pytest.TempPathFactory) -> None:
+    demo = demo_data(tmp_path_factory)
+    check(demo / "cleaned", demo / DEMO_TRACE)
 
 
 @needs_golden

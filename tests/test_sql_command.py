@@ -8,22 +8,17 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from in_session import Pullsim, pullsim_in
 
 from pipeline import tables as t
-from pipeline.cli import Engine
 from pipeline.lake import Lake, LakeWriter
-from pipeline.main import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Pullsim = Callable[..., tuple[int, str, str]]
 
 VALUES = r"""
 SELECT * FROM VALUES
@@ -49,19 +44,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
-    """Run a command in the session of the tests; gives exit code, stdout and stderr."""
-
-    @contextmanager
-    def same_session(_engine: Engine) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(Engine, "session", same_session)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = run([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return call
+    return pullsim_in(spark, monkeypatch, capsys)
 
 
 def test_json_is_an_object_a_line_with_nulls_and_nested_fields_by_name(pullsim: Pullsim, lake: Path) -> None:

@@ -1,0 +1,33 @@
+"""Commands of pullsim run in the session of the tests, so that none of them starts Spark again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pipeline.cli import Engine
+from pipeline.main import run
+
+if TYPE_CHECKING:
+    import pytest
+    from pyspark.sql import SparkSession
+
+# arguments -> exit code, stdout, stderr
+Pullsim = Callable[..., tuple[int, str, str]]
+
+
+def pullsim_in(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    """The command line on a session that is there already and stays."""
+
+    @contextmanager
+    def same_session(_engine: Engine) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(Engine, "session", same_session)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = run([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return call

@@ -1,0 +1,156 @@
+"""Pulls as of their own time, and cut at a recorded maxOffset: against getMessage in plain Python, on stamps in any order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from golden import golden, needs_golden
+from made_store import MadeStore, Record, make_store
+from replaying import DEMO_TRACE, Line, all_lines, answers_of, demo_data, differences, is_answered, lake_of, with_raw_messages
+from slow_broker import Bounds, SlowBroker
+from test_slow_broker import bounds_of
+
+from pipeline.settings import load_catalogue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.lake import Lake
+    from pipeline.tables import Layout
+
+# log's end as of most times is near, so that an entry can be in memory for one pull and on disk for another
+MEMORY = 1_000_000
+CAPS = [
+    *("maxTransferBytesOnMessageInMemory=20000", "maxTransferCountOnMessageInMemory=900"),
+    *("maxTransferBytesOnMessageInDisk=3000", "maxTransferCountOnMessageInDisk=17"),
+    f"totalPhysicalMemorySize={MEMORY}",
+]
+
+
+def wild_records(count: int) -> Iterator[Record]:
+    """Messages of one long queue and some short ones, whose stamps grow, tie, fall back, and now and then are far off."""
+    digits = random.Random(11)
+    for number in range(count):
+        stamp = 1_000_000 + number // 3 * 10 + digits.choice([0, 0, 0, digits.randint(-900, 900)])
+        if digits.random() < 0.002:
+            stamp = digits.choice([stamp + 100_000, 2**63 - 1, stamp - 5_000 if number > 4_000 else digits.randint(0, stamp)])
+        topic = "Long" if digits.random() < 0.9 else "Short"
+        queue_id = 0 if topic == "Long" else digits.randrange(3)
+        yield Record(topic=topic, queue_id=queue_id, tag=digits.choice(["TagA", "TagB", None]), stamp=stamp, body=bytes(digits.randint(0, 9)))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> MadeStore:
+    # files of 20,000 entries: three segments each
+    return make_store(tmp_path_factory.mktemp("made") / "wild", wild_records(26_000), log_file=1 << 20, queue_file=400_000)
+
+
+def settings_of(options: list[str]) -> dict[str, Any]:
+    """The broker's defaults with some options, as a trace's header has them."""
+    from pipeline.settings import BrokerSettings
+
+    settings = BrokerSettings.from_sources(options=options)
+    return {name: settings.value(name) for name in load_catalogue()}
+
+
+def pulls(digits: random.Random, made: MadeStore, count: int) -> Iterator[Line]:
+    for _ in range(count):
+        (topic, queue_id), bounds = digits.choice([*made.queues.items(), *[(("Long", 0), made.queues["Long", 0])] * 5])
+        edge = digits.choice([0, 8191, 8192, 16383, 16384, 19999, 20000, bounds.max_offset, digits.randint(0, bounds.max_offset)])
+        yield {
+            "group": "g",
+            "topic": topic,
+            "queueId": queue_id,
+            "offset": edge + digits.choice([-801, -800, -2, -1, 0, 0, 0, 1]),
+            "maxMsgNums": digits.choice([0, 1, 32, 32, 32, 900, 5000, -1]),
+            "filter": digits.choice([None, {"type": "TAG", "expression": "TagA"}, {"type": "TAG", "expression": "TagB || none"}]),
+        }
+
+
+def times(digits: random.Random, stamps: list[int]) -> Iterator[int]:
+    """Times about the stamps of a store, and out of all range."""
+    while True:
+        around = digits.choice(stamps) + digits.choice([-1, 0, 0, 1])
+        yield digits.choice([around] * 20 + [0, -1, -(2**63), 2**63 - 1, min(stamps) - 1])
+
+
+def expect_time(broker: SlowBroker, line: Line, whole: Bounds) -> Line:
+    request = line["request"]
+    bounds = broker.as_of(request["topic"], request["queueId"], whole, request["timestamp"])
+    return line | {"response": broker.get_message(request, bounds)}
+
+
+def expect_cut(broker: SlowBroker, line: Line, whole: Bounds) -> Line:
+    recorded = line["response"]["maxOffset"] if "response" in line else whole.max_offset
+    return line | {"response": broker.get_message(line["request"], whole._replace(max_offset=min(recorded, whole.max_offset)))}
+
+
+def raw(lines: list[Line]) -> list[Line]:
+    return [line | {"response": with_raw_messages(line["response"])} for line in lines]
+
+
+@pytest.mark.parametrize("layout", ["partitioned", "clustered"])
+def test_a_pull_sees_its_queue_as_of_its_time(
+    made: MadeStore, layout: Layout, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    digits = random.Random(f"time {layout}")
+    broker = SlowBroker(made.path, settings_of(CAPS) | made.sizes, made.log_end)
+    stamps = [stamp for _, stamp in broker.records if stamp < 2**62]
+    asked = []
+    for request, time in zip(pulls(digits, made, 400), times(digits, stamps), strict=False):
+        whole = made.queues[request["topic"], request["queueId"]]
+        end = broker.as_of(request["topic"], request["queueId"], whole, time).max_offset
+        near_end = {"offset": end + digits.choice([-900, -33, -2, -1, 0, 1])} if digits.random() < 0.5 else {}
+        asked.append({"request": request | {"timestamp": time} | near_end})
+    expected = [expect_time(broker, line, made.queues[line["request"]["topic"], line["request"]["queueId"]]) for line in asked]
+    # the times differ in what they show
+    assert len({line["response"].get("maxOffset") for line in expected}) > 100
+    lake = lake_of(spark, made.path, tmp_path_factory, layout=layout)
+    assert differences(expected, raw(answers_of(lake, asked, tmp_path, at="request-time", settings=CAPS))) == []
+
+
+def test_a_pull_is_cut_at_the_max_offset_that_was_recorded(
+    made: MadeStore, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    digits = random.Random("cut")
+    broker = SlowBroker(made.path, settings_of(CAPS) | made.sizes, made.log_end)
+    asked: list[Line] = []
+    for request in pulls(digits, made, 300):
+        near = max(request["offset"], 0) + digits.choice([-1, 0, 1, 5, 31, 32, 33, 850])
+        recorded = digits.choice([near, near, near, 0, 8192, 2**40])
+        asked.append({"request": request} | ({"response": {"maxOffset": recorded}} if digits.random() < 0.9 else {}))
+    expected = [expect_cut(broker, line, made.queues[line["request"]["topic"], line["request"]["queueId"]]) for line in asked]
+    lake = lake_of(spark, made.path, tmp_path_factory, layout="partitioned")
+    assert differences(expected, raw(answers_of(lake, asked, tmp_path, at="recorded-max", settings=CAPS))) == []
+
+
+def check_recorded_pulls_as_of_times(lake: Lake, store: Path, trace: Path, folder: Path) -> None:
+    """The pulls of a trace on a real store, asked as of times about its messages' stamps."""
+    header, *lines = all_lines(trace)
+    broker = SlowBroker(store, header["config"], header["maxPhyOffset"])
+    digits = random.Random(store.name)
+    when = times(digits, [stamp for _, stamp in broker.records])
+    asked, expected = [], []
+    for line in filter(is_answered, lines):
+        asked.append({"request": line["request"] | {"timestamp": next(when)}})
+        expected.append(expect_time(broker, asked[-1], bounds_of(line, lines, broker.log_end)))
+    assert differences(expected, raw(answers_of(lake, asked, folder, at="request-time"))) == []
+
+
+def test_a_cleaned_store_is_seen_as_of_a_time(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    store = demo_data(tmp_path_factory) / "cleaned"
+    lake = lake_of(spark, store, tmp_path_factory)
+    check_recorded_pulls_as_of_times(lake, store, demo_data(tmp_path_factory) / DEMO_TRACE, tmp_path)
+
+
+@needs_golden
+@pytest.mark.parametrize("name", ["holes", "preblank0", "preblank1"])
+def test_holes_and_blanks_are_seen_as_of_a_time(
+    name: str, stores: Path, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = lake_of(spark, stores / name, tmp_path_factory)
+    check_recorded_pulls_as_of_times(lake, stores / name, golden("store", "traces", f"{name}-default.jsonl"), tmp_path)
