@@ -99,7 +99,7 @@ def import_store(
     progress("recovering the commit log and the queues as the broker's load does")
     loaded = _load(lake.spark, store, broker, sizes, check_crc=bool(settings.value("checkCRCOnRecover")))
     queue_count, escaped = _queues_and_longest_topic(loaded.queues)
-    chosen = _layout(lake, broker, layout, queue_count)
+    chosen = _layout(lake, layout, queue_count)
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)
     progress("preparing the tables")
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
@@ -224,15 +224,17 @@ def _queues_and_longest_topic(queues: DataFrame) -> tuple[int, int]:
     return (0, 0) if row is None else (int(row[0]), int(row[1] or 0))
 
 
-def _layout(lake: Lake, broker: str, asked: t.Layout | None, queues: int) -> t.Layout:
-    others = lake.table(t.BROKER).where(F.col("brokerName") != broker).select("brokerName", "layout").first()
-    if others is None:
+def _layout(lake: Lake, asked: t.Layout | None, queues: int) -> t.Layout:
+    """The lake's layout, where it has one already; else the one asked for, else by the number of queues."""
+    row = lake.table(t.BROKER).select("brokerName", "layout").first()
+    if row is None:
         return asked or ("partitioned" if queues <= PARTITIONS_MAX else "clustered")
-    if asked not in {None, others["layout"]}:
+    if asked not in {None, row["layout"]}:
         raise LakeError(
-            f"{lake.root} is {others['layout']}, as broker {others['brokerName']!r} was imported; it cannot be {asked} for another one"
+            f"{lake.root}: the lake is {row['layout']} since broker {row['brokerName']!r} was imported, it cannot become {asked}; "
+            "import into another --lake"
         )
-    found: t.Layout = others["layout"]
+    found: t.Layout = row["layout"]
     return found
 
 

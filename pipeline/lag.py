@@ -63,7 +63,7 @@ def lag_rows(spark: SparkSession, *, group: str | None, topic: str | None, until
         F.coalesce(last_time, F.lit("N/A")).alias("LastTime"),
         (F.col("lagMillis") / 1000).cast("DECIMAL(20,3)").alias("Lag Seconds"),
         F.col("lagBytes").alias("Lag Bytes"),
-        F.col("reason").alias("Reason"),
+        F.coalesce("reason", F.lit("")).alias("Reason"),
     )
 
 

@@ -124,6 +124,7 @@ class LakeWriter:
         self.spark = lake.spark
         self.run_id, self.what, self.broker = run_id, what, broker
         self._written: dict[str, int] = {}
+        self._layout: Layout = "clustered"
 
     def prepare(self, table: Table, layout: Layout, *, topics_escaped: int = 0) -> None:
         """Have the table at its last committed state, creating it where it was never committed.
@@ -133,6 +134,7 @@ class LakeWriter:
             layout: how a table by queue is laid out when it is created.
             topics_escaped: longest topic in bytes once escaped for a folder's name.
         """
+        self._layout = layout
         path = self.lake.path(table.name)
         committed = self.lake.at.tables.get(table.name)
         newest = delta_version(path)
@@ -146,7 +148,10 @@ class LakeWriter:
         writer = rows.select(*table.names).write.format("delta").mode("overwrite").option("userMetadata", self._metadata())
         if any(name != self.broker for name in self._others(table)):
             writer = writer.option("replaceWhere", f"brokerName = {literal(self.broker)}")
-        writer.save(self.lake.path(table.name))
+        path = self.lake.path(table.name)
+        writer.save(path)
+        if table.by_queue and self._layout == "clustered":  # an overwrite drops the clustering
+            self.spark.sql(f"ALTER TABLE delta.{quoted(path)} CLUSTER BY ({', '.join(table.cluster_by)})")
         self._note(table)
 
     def append(self, table: Table, rows: DataFrame) -> None:
@@ -206,8 +211,11 @@ def _ddl(table: Table, path: str, layout: Layout, topics_escaped: int) -> str:
         laid_out = f"PARTITIONED BY ({', '.join(PARTITION_COLUMNS)})"
         if topics_escaped > _LONGEST_FOLDER_VALUE:
             properties["delta.randomizeFilePrefixes"] = "true"
-    elif table.by_queue:
+    elif table.by_queue and layout == "clustered":
         laid_out = f"CLUSTER BY ({', '.join(table.cluster_by)})"
+    if table.stats:
+        partitions = PARTITION_COLUMNS if laid_out.startswith("PARTITIONED") else ()
+        properties["delta.dataSkippingStatsColumns"] = ",".join(name for name in table.stats if name not in partitions)
     listed = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
     return (
         f"CREATE OR REPLACE TABLE delta.{quoted(path)} ({columns}) USING delta {laid_out} "

@@ -18,7 +18,8 @@ from pipeline.answers import UNSUPPORTED, Comparison, answered_lines, compare, o
 from pipeline.lake import Lake, LakeWriter
 from pipeline.lmq import beyond_lmq_limit
 from pipeline.replay import At, replay
-from pipeline.request_file import NAME, RequestError, RequestFile, RequestSource, scan_file
+from pipeline.request_file import RequestError, RequestFile, scan_file
+from pipeline.request_source import NAME, RequestSource
 from pipeline.settings import BrokerSettings, PullSettings
 from pipeline.store_files import local_path
 from pipeline.text_parts import join_parts

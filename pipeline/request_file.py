@@ -1,15 +1,13 @@
 """Files of pull requests: JSON lines as in a trace, with a header line where answers were recorded.
 
-Read as a Spark data source, one partition some megabytes of whole lines. A request's number is its line; its id the file's digest and that
-line, so that reading a file twice gives the same ids. A line that is no request ends the job before anything is written.
+A request's number is its line; its id the file's digest and that line, so that reading a file twice gives the same ids. A line that is
+no request ends the job before anything is written.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.json as pj
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
 from pipeline.store_files import is_uri, local_path
 
-NAME = "pull-requests"
 SCHEMA = (
     "seq BIGINT, consumerGroup STRING, topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT, filterType STRING, "
     "expression STRING, registered BOOLEAN, timestamp BIGINT, recordedMaxOffset BIGINT, line STRING"
@@ -49,8 +44,8 @@ LINE_BYTES_MAX = 64 << 20
 _SHOWN = 200
 # a line with more objects and lists than this may nest deeper than it should
 _OPENINGS_MAX = 500
-# a key: in a text the quotation mark that ends it would be escaped
-_REQUEST_KEY, _FILTER_KEY = re.compile(rb'"request"[ \t\r]*:'), re.compile(rb'"filter"[ \t\r]*:')
+# in a text the quotation mark that ends it would be escaped: these are keys
+_KEYS = (b'"request":', b'"filter":')
 
 _FILTER = pa.struct({"type": pa.string(), "expression": pa.string(), "registered": pa.bool_()})
 _REQUEST = pa.struct(
@@ -146,10 +141,10 @@ def scan_file(path: str) -> RequestFile:
 
 def _header(path: str, chunk: Chunk) -> dict[str, Any] | None:
     with open_file(path) as file:
-        return _header_of(path, file.read(chunk.end).split(b"\n", 1)[0])
+        return header_of(path, file.read(chunk.end).split(b"\n", 1)[0])
 
 
-def _header_of(path: str, first: bytes) -> dict[str, Any] | None:
+def header_of(path: str, first: bytes) -> dict[str, Any] | None:
     """The first line, if it is a header."""
     if not first.strip():
         return None
@@ -176,55 +171,6 @@ def _shown(raw: bytes) -> str:
     return repr(text + "..." if len(raw) > _SHOWN else text)
 
 
-class RequestSource(DataSource):
-    """The data source; options `path` and `chunks` (JSON of Chunk fields)."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Name of the format."""
-        return NAME
-
-    def schema(self) -> str:
-        """Columns of a request."""
-        return SCHEMA
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader."""
-        return RequestReader(self.options["path"], [Chunk(**chunk) for chunk in json.loads(self.options["chunks"])])
-
-
-@dataclass
-class ChunkPartition(InputPartition):
-    """One chunk of the file."""
-
-    chunk: Chunk
-
-
-class RequestReader(DataSourceReader):
-    """Reads the chunks of one file."""
-
-    def __init__(self, path: str, chunks: list[Chunk]) -> None:
-        self.path, self.chunks = path, chunks
-
-    def partitions(self) -> list[InputPartition]:
-        """One partition a chunk."""
-        return [ChunkPartition(chunk) for chunk in self.chunks]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The requests of one chunk."""
-        assert isinstance(partition, ChunkPartition)
-        chunk = partition.chunk
-        with open_file(self.path) as file:
-            raw = file.read_at(chunk.end - chunk.start, chunk.start)
-        first = chunk.first_line
-        if first == 1:
-            head, _, rest = raw.partition(b"\n")
-            if _header_of(self.path, head) is not None:
-                raw, first = rest, 2
-        if raw:
-            yield read_lines(self.path, first, raw)
-
-
 def read_lines(path: str, first_line: int, raw: bytes) -> pa.RecordBatch:
     """The requests in some whole lines, the first of which has the number `first_line`."""
     lines = raw.split(b"\n")
@@ -235,7 +181,7 @@ def read_lines(path: str, first_line: int, raw: bytes) -> pa.RecordBatch:
 
 def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatch | None:
     """All lines at once, or None where one of them needs a closer look."""
-    if not all(_is_plain(line) for line in lines) or any(len(key.findall(raw)) < len(lines) for key in (_REQUEST_KEY, _FILTER_KEY)):
+    if any(raw.count(key) < len(lines) for key in _KEYS) or not all(map(_is_plain, lines)):
         return None
     try:
         texts = pa.array(lines, pa.binary()).cast(pa.string())
@@ -273,7 +219,9 @@ def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatc
 
 def _is_plain(line: bytes) -> bool:
     """One object, from the first byte to the last, and of no great depth."""
-    return line.startswith(b"{") and line.endswith((b"}", b"}\r")) and line.count(b"{") + line.count(b"[") <= _OPENINGS_MAX
+    if not line.startswith(b"{") or not line.endswith((b"}", b"}\r")):
+        return False
+    return len(line) <= 2 * _OPENINGS_MAX or line.count(b"{") + line.count(b"[") <= _OPENINGS_MAX
 
 
 def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> pa.RecordBatch:

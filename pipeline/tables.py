@@ -29,6 +29,7 @@ class Table:
         columns: in order; the first of every table is brokerName.
         by_queue: laid out by queue: partitioned by (topic, queueId) or clustered by `cluster_by`.
         cluster_by: clustering columns of the clustered layout.
+        stats: columns that get file statistics; empty for Delta's choice, the first 32.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Table:
     columns: tuple[Column, ...]
     by_queue: bool = False
     cluster_by: tuple[str, ...] = ()
+    stats: tuple[str, ...] = ()
 
     @property
     def schema(self) -> str:
@@ -49,6 +51,8 @@ class Table:
 
 
 PARTITION_COLUMNS = ("topic", "queueId")
+# what prunes files; statistics of the other columns cost time at import and prune nothing
+_STATS = ("brokerName", "topic", "queueId", "queueOffset", "physicOffset", "storeTimestamp")
 
 _BROKER = Column("brokerName", "STRING", "broker whose store it is; a slave's store has a name of its own")
 _TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group, %DLQ%group included)")
@@ -85,6 +89,7 @@ COMMIT_LOG = Table(
     ),
     by_queue=True,
     cluster_by=("topic", "queueId", "queueOffset"),
+    stats=_STATS,
 )
 
 CONSUME_QUEUE = Table(
@@ -101,6 +106,7 @@ CONSUME_QUEUE = Table(
     ),
     by_queue=True,
     cluster_by=("topic", "queueId", "queueOffset"),
+    stats=_STATS,
 )
 
 CONSUME_QUEUE_SEGMENT = Table(

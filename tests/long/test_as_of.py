@@ -40,7 +40,9 @@ def wild_records(count: int) -> Iterator[Record]:
             stamp = digits.choice([stamp + 100_000, 2**63 - 1, stamp - 5_000 if number > 4_000 else digits.randint(0, stamp)])
         topic = "Long" if digits.random() < 0.9 else "Short"
         queue_id = 0 if topic == "Long" else digits.randrange(3)
-        yield Record(topic=topic, queue_id=queue_id, tag=digits.choice(["TagA", "TagB", None]), stamp=stamp, body=bytes(digits.randint(0, 9)))
+        yield Record(
+            topic=topic, queue_id=queue_id, tag=digits.choice(["TagA", "TagB", None]), stamp=stamp, body=bytes(digits.randint(0, 9))
+        )
 
 
 @pytest.fixture(scope="module")
