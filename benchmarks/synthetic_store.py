@@ -12,7 +12,8 @@ from store_format.layout import BLANK_MAGIC_CODE, CQ_UNIT, MESSAGE_MAGIC_CODE
 from store_format.mapped_files import offset_to_file_name
 from udfs.tags import tags_code
 
-BODY_BYTES = 150
+# what measurements of brokers that people publish are made with
+BODY_BYTES = 1024
 BODIES = 256
 TAGS = [f"Tag{letter}" for letter in "ABCDEFGHIJ"]
 TOPIC_PREFIX = "bench-topic-"

@@ -112,7 +112,7 @@ def _filters(packed: Packed) -> tuple[gm.TagCodes, NDArray[np.bool_]]:
     numbers = np.full(len(parsed) + 1, gm.NO_FILTER, np.int64)
     numbers[[i for i, codes in enumerate(parsed) if isinstance(codes, np.ndarray)]] = np.arange(len(kept))
     broken = np.array([*(isinstance(codes, SubscriptionParseError) for codes in parsed), False])
-    chosen = packed.matrix[:, Col.FILTER]  # -1 takes the last of both
+    chosen = packed.matrix[:, Col.FILTER].copy()  # -1 takes the last of both
     packed.matrix[:, Col.FILTER] = numbers[chosen]
     starts = np.zeros(len(kept) + 1, np.int64)
     np.cumsum([len(codes) for codes in kept], out=starts[1:])

@@ -101,8 +101,8 @@ _MESSAGES = (
 
 
 def answered_lines(requests: DataFrame, answers: DataFrame, *, with_messages: bool) -> DataFrame:
-    """(seq, line, response): the request lines as they came, each with our answer as JSON."""
-    ours = answers.select("seq", response_json(with_messages=with_messages).alias("response"))
+    """(seq, line, response, error): the request lines as they came, each with our answer as JSON, and why there is none."""
+    ours = answers.select("seq", response_json(with_messages=with_messages).alias("response"), "error")
     return requests.select("seq", "line").join(ours, "seq")
 
 

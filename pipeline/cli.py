@@ -307,8 +307,9 @@ def lag_command(
 def demo_command(lake: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
     """Import a real broker's store, replay recorded pulls against it, compare the answers, and show lag."""
     from pipeline.demo import run_demo
+    from pipeline.session import SHORT_JOBS
 
-    with Engine(master, conf, verbose).session() as spark:
+    with Engine(master, SHORT_JOBS | conf, verbose).session() as spark:
         differ = run_demo(spark, lake)
     if differ:
         raise SystemExit(1)

@@ -1,54 +1,37 @@
 """A lake: the Delta tables under one directory, and the one commit point over all of them.
 
 Delta commits table by table. A run writes its tables and then appends one row to `lake_version`, which says at which Delta version each
-table is to be read. Readers resolve every table through the last such row, so a run that died is invisible; the next run that writes
-puts such tables back first.
+table is to be read. Readers resolve every table through the last such row, so a run that died is invisible.
+
+A table that holds nothing but the writing run's broker is written anew in one commit, whatever a dead run left there. Where other rows
+stay, the table is put back to its committed version first, and the write must be the very next commit: else a run that writes at the
+same time would slip its rows in.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
-import pyarrow.fs as pafs
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from delta.exceptions import DeltaConcurrentModificationException
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.delta_log import RUN_PROPERTY, delta_version, restored_version, run_of
+from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, properties_of
 from pipeline.store_files import is_uri, local_path
-from pipeline.tables import LAKE_VERSION, PARTITION_COLUMNS, TABLES, Layout, Table
-
-# a partition's folder is named by its escaped value, and names end at 255 bytes
-_LONGEST_FOLDER_VALUE = 240
+from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, Layout, Table
 
 
 class LakeError(ValueError):
-    """The directory is no lake, or the lake does not hold what was asked for."""
-
-
-def quoted(path: str) -> str:
-    """A path as an identifier of SQL."""
-    return "`" + path.replace("`", "``") + "`"
-
-
-def literal(text: str) -> str:
-    """A text as a string literal of SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def delta_version(path: str) -> int | None:
-    """Newest version of the Delta table at `path`, None where there is none.
-
-    The names of a table's log say it; asking Spark (DESCRIBE HISTORY) reads every commit and takes a job for each table.
-    """
-    if is_uri(path):
-        filesystem, inside = pafs.FileSystem.from_uri(path)
-    else:
-        filesystem, inside = pafs.LocalFileSystem(), local_path(path)
-    found = filesystem.get_file_info(pafs.FileSelector(f"{inside}/_delta_log", allow_not_found=True))
-    versions = [int(name[:20]) for name in (info.base_name for info in found) if name.endswith(".json") and name[:20].isdigit()]
-    return max(versions, default=None)
+    """The directory is no lake, the lake does not hold what was asked for, or another run is writing to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +48,12 @@ class Lake:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
         self.root = (root if is_uri(root) else local_path(root)).rstrip("/")
-        self.at = self.newest()
+        if not is_uri(self.root) and os.path.exists(self.root) and not os.path.isdir(self.root):
+            raise LakeError(f"{self.root}: expected a directory for the tables, found a file; give another --lake")
+        try:
+            self.at = self.newest()
+        except pa.ArrowInvalid as error:
+            raise LakeError(f"{self.root}: expected a path or a URI that can be opened, found {error}") from error
 
     def path(self, name: str) -> str:
         """Where the table is."""
@@ -96,7 +84,7 @@ class Lake:
 
     def brokers(self) -> list[str]:
         """Names of the brokers in the lake, sorted."""
-        rows = self.table(TABLES["broker"]).select("brokerName").orderBy("brokerName").collect()
+        rows = self.table(BROKER).select("brokerName").orderBy("brokerName").collect()
         return [row["brokerName"] for row in rows]
 
     def broker(self, name: str | None) -> str:
@@ -117,107 +105,148 @@ class Lake:
 
 
 class LakeWriter:
-    """One run that writes to a lake: clears what a dead run left, writes tables, and commits them together."""
+    """One run that writes to a lake: writes tables, undoing what dead runs left there, and commits them together.
+
+    All methods but `prepare` raise LakeError where another run is found writing; nothing of this one is visible then.
+    """
 
     def __init__(self, lake: Lake, *, run_id: str, what: str, broker: str) -> None:
         self.lake = lake
         self.spark = lake.spark
         self.run_id, self.what, self.broker = run_id, what, broker
-        self._written: dict[str, int] = {}
-        self._layout: Layout = "clustered"
+        self._versions: dict[str, int] = {}
 
-    def prepare(self, table: Table, layout: Layout, *, topics_escaped: int = 0) -> None:
-        """Have the table at its last committed state, creating it where it was never committed.
+    @cached_property
+    def others(self) -> Mapping[str, Layout]:
+        """The other brokers in the lake, each with its layout."""
+        if not self.lake.at.version:
+            return {}
+        rows = self.lake.table(BROKER).where(F.col("brokerName") != self.broker).select("brokerName", "layout").collect()
+        return {row["brokerName"]: row["layout"] for row in rows}
+
+    @cached_property
+    def was_clustered(self) -> bool:
+        """Whether a table by queue, committed or left by a dead run, ever was clustered."""
+        paths = [self.lake.path(table.name) for table in IMPORTED if table.by_queue]
+        details = [self.spark.sql(f"DESCRIBE DETAIL {delta(path)}").first() for path in paths if delta_version(path) is not None]
+        return any("clustering" in detail["tableFeatures"] for detail in details if detail)
+
+    def replace_broker(self, table: Table, rows: DataFrame, placement: Placement | None = None) -> None:
+        """Put `rows` in the place of all that the table holds of the broker.
 
         Args:
-            table: which.
-            layout: how a table by queue is laid out when it is created.
-            topics_escaped: longest topic in bytes once escaped for a folder's name.
+            table: which; it is created where it was never committed.
+            rows: with its columns, in any order.
+            placement: of a table by queue; where other brokers' rows stay, the layout stays too.
         """
-        self._layout = layout
-        path = self.lake.path(table.name)
-        committed = self.lake.at.tables.get(table.name)
-        newest = delta_version(path)
-        if committed is None or newest is None:
-            self.spark.sql(_ddl(table, path, layout, topics_escaped))
-        elif newest != committed:
-            self.spark.sql(f"RESTORE TABLE delta.{quoted(path)} TO VERSION AS OF {committed}")
-
-    def replace_broker(self, table: Table, rows: DataFrame) -> None:
-        """Put `rows` in the place of all that the table holds of the broker."""
-        writer = rows.select(*table.names).write.format("delta").mode("overwrite").option("userMetadata", self._metadata())
-        if any(name != self.broker for name in self._others(table)):
-            writer = writer.option("replaceWhere", f"brokerName = {literal(self.broker)}")
-        path = self.lake.path(table.name)
-        writer.save(path)
-        if table.by_queue and self._layout == "clustered":  # an overwrite drops the clustering
-            self.spark.sql(f"ALTER TABLE delta.{quoted(path)} CLUSTER BY ({', '.join(table.cluster_by)})")
+        placement = placement or Placement()
+        if not self.others or table.name not in self.lake.at.tables:
+            self._write_anew(table, rows, placement)
+            return
+        self._put_back(table)
+        if table.by_queue and not placement.named_folders:
+            self._unname_folders(table, placement)
+        mine = f"brokerName = {literal(self.broker)}"
+        with self._alone():
+            self._write(rows, table, "overwrite").option("replaceWhere", mine).save(self.lake.path(table.name))
         self._note(table)
+
+    def prepare(self, table: Table, layout: Layout = "clustered") -> None:
+        """Have the table at its last committed state for `append`, created where it was never committed."""
+        if table.name in self.lake.at.tables:
+            self._put_back(table)
+        else:
+            self._write_anew(table, self.spark.createDataFrame([], table.schema), Placement(layout))
 
     def append(self, table: Table, rows: DataFrame) -> None:
-        """Add rows to a table."""
-        rows.select(*table.names).write.format("delta").mode("append").option("userMetadata", self._metadata()).save(
-            self.lake.path(table.name)
-        )
+        """Add rows to a table that was prepared."""
+        with self._alone():
+            self._write(rows, table, "append").save(self.lake.path(table.name))
         self._note(table)
-
-    def _others(self, table: Table) -> Iterable[str]:
-        return () if table.name not in self.lake.at.tables else self.lake.brokers()
-
-    def _metadata(self) -> str:
-        return json.dumps({"runId": self.run_id, "what": self.what, "brokerName": self.broker})
-
-    def _note(self, table: Table) -> None:
-        version = delta_version(self.lake.path(table.name))
-        if version is None:
-            raise LakeError(f"{self.lake.path(table.name)}: expected the Delta table just written, found none")
-        self._written[table.name] = version
 
     def written(self, table: Table) -> DataFrame:
         """A table as this run wrote it."""
-        path = self.lake.path(table.name)
-        return self.spark.read.format("delta").option("versionAsOf", self._written[table.name]).load(path)
+        return self.spark.read.format("delta").option("versionAsOf", self._versions[table.name]).load(self.lake.path(table.name))
 
     def commit(self, committed_at: dt.datetime) -> int:
-        """Make all that was written visible at once; returns the new version of the lake.
-
-        Raises:
-            LakeError: another run committed in the meantime; nothing of this one is visible.
-        """
+        """Make all that was written visible at once; returns the new version of the lake."""
         path = self.lake.path(LAKE_VERSION.name)
-        if delta_version(path) is None:
-            self.spark.sql(_ddl(LAKE_VERSION, path, "clustered", 0))
         version = self.lake.at.version + 1
-        tables = {**self.lake.at.tables, **self._written}
+        tables = {**self.lake.at.tables, **self._versions}
         row = (version, self.run_id, self.what, self.broker, tables, committed_at)
-        rows = self.spark.createDataFrame([row], LAKE_VERSION.schema)
-        rows.createOrReplaceTempView("_lake_version_row")
-        self.spark.sql(
-            f"MERGE INTO delta.{quoted(path)} t USING _lake_version_row s ON t.version = s.version WHEN NOT MATCHED THEN INSERT *"
-        )
-        self.spark.catalog.dropTempView("_lake_version_row")
-        newest = self.lake.spark.read.format("delta").load(path).where(F.col("version") == version).first()
-        if newest is None or newest["runId"] != self.run_id:
-            raise LakeError(f"{self.lake.root}: another run committed version {version} while this one was writing; run it again")
+        with self._alone(), self._view(LAKE_VERSION, self.spark.createDataFrame([row], LAKE_VERSION.schema)) as new:
+            if delta_version(path) is None:
+                self.spark.sql(create_empty(LAKE_VERSION, path))
+            merged = self.spark.sql(
+                f"MERGE INTO {delta(path)} t USING {new} s ON t.version = s.version WHEN NOT MATCHED THEN INSERT *"
+            ).first()
+        if merged is None or merged["num_inserted_rows"] != 1:
+            raise self._not_alone()
         self.lake.at = LakeVersion(version, tables)
         return version
 
+    def _write(self, rows: DataFrame, table: Table, mode: str) -> DataFrameWriter:
+        run = json.dumps({"runId": self.run_id, "what": self.what, "brokerName": self.broker})
+        return rows.select(*table.names).write.format("delta").mode(mode).option("userMetadata", run)
 
-def _ddl(table: Table, path: str, layout: Layout, topics_escaped: int) -> str:
-    columns = ", ".join(f"`{column.name}` {column.type} COMMENT {literal(column.comment)}" for column in table.columns)
-    laid_out = ""
-    properties = {"delta.enableDeletionVectors": "false"}
-    if table.by_queue and layout == "partitioned":
-        laid_out = f"PARTITIONED BY ({', '.join(PARTITION_COLUMNS)})"
-        if topics_escaped > _LONGEST_FOLDER_VALUE:
-            properties["delta.randomizeFilePrefixes"] = "true"
-    elif table.by_queue and layout == "clustered":
-        laid_out = f"CLUSTER BY ({', '.join(table.cluster_by)})"
-    if table.stats:
-        partitions = PARTITION_COLUMNS if laid_out.startswith("PARTITIONED") else ()
-        properties["delta.dataSkippingStatsColumns"] = ",".join(name for name in table.stats if name not in partitions)
-    listed = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
-    return (
-        f"CREATE OR REPLACE TABLE delta.{quoted(path)} ({columns}) USING delta {laid_out} "
-        f"COMMENT {literal(table.comment)} TBLPROPERTIES ({listed})"
-    )
+    def _write_anew(self, table: Table, rows: DataFrame, placement: Placement) -> None:
+        properties = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
+        with self._alone(), self._view(table, rows) as view:
+            self.spark.sql(create_as(table, self.lake.path(table.name), placement, properties, view))
+        self._versions.pop(table.name, None)
+        self._note(table)
+
+    @contextmanager
+    def _view(self, table: Table, rows: DataFrame) -> Iterator[str]:
+        """A temporary view of rows with the table's columns, types and comments; yields its name."""
+        columns = [F.col(one.name).cast(one.type).alias(one.name, metadata={"comment": one.comment}) for one in table.columns]
+        name = f"{table.name}_of_{re.sub(r'[^0-9A-Za-z]', '_', self.run_id)}"
+        rows.select(*columns).createOrReplaceTempView(name)
+        try:
+            yield name
+        finally:
+            self.spark.catalog.dropTempView(name)
+
+    def _put_back(self, table: Table) -> None:
+        """Undo what dead runs left in a committed table."""
+        path, committed = self.lake.path(table.name), self.lake.at.tables[table.name]
+        newest = delta_version(path)
+        if newest is None:
+            raise LakeError(f"{path}: expected the Delta table at version {committed} or later, found none")
+        if newest != committed and restored_version(path, newest) != committed:
+            with self._alone():
+                self.spark.sql(f"RESTORE TABLE {delta(path)} TO VERSION AS OF {committed}")
+            newest += 1
+            if restored_version(path, newest) != committed:
+                raise self._not_alone()
+        self._versions[table.name] = newest
+
+    def _unname_folders(self, table: Table, placement: Placement) -> None:
+        properties = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
+        with self._alone():
+            self.spark.sql(f"ALTER TABLE {delta(self.lake.path(table.name))} SET TBLPROPERTIES ({properties})")
+        self._note(table)
+
+    def _note(self, table: Table) -> None:
+        """Remember the version just written: the next one where it builds on a known one, or the same where nothing changed."""
+        path, base = self.lake.path(table.name), self._versions.get(table.name)
+        newest = delta_version(path)
+        if newest is None or newest != base:
+            versions = range(-1 if newest is None else newest, -1 if base is None else base, -1)
+            newest = next((version for version in versions if run_of(path, version) == self.run_id), None)
+            if newest is None or (base is not None and newest != base + 1):
+                raise self._not_alone()
+        self._versions[table.name] = newest
+
+    def _not_alone(self) -> LakeError:
+        return LakeError(
+            f"{self.lake.root}: expected no other run to write to the lake since its version {self.lake.at.version}, found one; "
+            "nothing of this run is visible, start it again when the other one has ended"
+        )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            yield
+        except DeltaConcurrentModificationException as error:
+            raise self._not_alone() from error

@@ -5,7 +5,7 @@ Driver and workers use the same functions here, on one file or one queue at a ti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.store_files import Entry, StoreFiles
@@ -60,7 +60,8 @@ def queue_ids(store: StoreFiles, topic: str) -> list[int]:
     found = []
     for entry in store.folder(CONSUME_QUEUE, topic):
         digits = entry.name[1:] if entry.name[:1] in {"+", "-"} else entry.name
-        if entry.is_folder and digits.isascii() and digits.isdigit() and -(2**31) <= int(entry.name) < 2**31:
+        # parseInt takes the decimal digits of every script, as int does
+        if entry.is_folder and digits.isdecimal() and -(2**31) <= int(entry.name) < 2**31:
             if str(int(entry.name)) != entry.name:
                 raise CorruptStoreError(
                     store.path_of(CONSUME_QUEUE, topic, entry.name),
@@ -75,11 +76,16 @@ def file_sizes(store: StoreFiles, explicit: Mapping[str, int | None]) -> FileSiz
     """Lengths of the store's files: from the settings, else the commonest length of each kind, else 4.9.3's defaults."""
     log_size, queue_size = explicit.get("mappedFileSizeCommitLog"), explicit.get("mappedFileSizeConsumeQueue")
     if log_size is None:
-        log_size = file_size_of((entry.length for entry in store.folder(COMMIT_LOG)), DEFAULT_COMMIT_LOG_FILE_SIZE)
+        log_size = _commonest(store.folder(COMMIT_LOG), DEFAULT_COMMIT_LOG_FILE_SIZE)
     if queue_size is None:
-        sampled = [entry.length for topic in topics(store)[:_SAMPLED_TOPICS] for entry in _queue_files(store, topic)]
-        queue_size = file_size_of(sampled, DEFAULT_CONSUME_QUEUE_FILE_SIZE)
+        sampled = [entry for topic in topics(store)[:_SAMPLED_TOPICS] for entry in _queue_files(store, topic)]
+        queue_size = _commonest([entry for entry in sampled if entry.length % CQ_STORE_UNIT_SIZE == 0], DEFAULT_CONSUME_QUEUE_FILE_SIZE)
     return FileSizes(commit_log=log_size, consume_queue=queue_size)
+
+
+def _commonest(entries: Iterable[Entry], default: int) -> int:
+    # an empty file or a folder says nothing of the setting, and load refuses it
+    return file_size_of((entry.length for entry in entries if entry.length and not entry.is_folder), default)
 
 
 def _queue_files(store: StoreFiles, topic: str) -> list[Entry]:
@@ -96,7 +102,17 @@ def load_log(store: StoreFiles, sizes: FileSizes) -> tuple[MappedFile, ...]:
             "none",
             hint="give the directory that storePathRootDir names",
         )
-    return load(store.path_of(COMMIT_LOG), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], sizes.commit_log)
+    return _load(store, entries, sizes.commit_log, COMMIT_LOG)
+
+
+def _load(store: StoreFiles, entries: Sequence[Entry], size: int, *folder: str) -> tuple[MappedFile, ...]:
+    files = load(store.path_of(*folder), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
+    for file in files:
+        if size <= 0 or file.from_offset % size or file.end >= 2**63:
+            raise CorruptStoreError(
+                store.path_of(*folder, file.name), f"a file named by a multiple of its length, {size} bytes", repr(file.name)
+            )
+    return files
 
 
 def walk_log_file(store: StoreFiles, file: MappedFile, *, check_crc: bool) -> FileWalk:
@@ -114,19 +130,24 @@ def recover_log(store: StoreFiles, files: tuple[MappedFile, ...], *, check_crc: 
 def load_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes) -> tuple[MappedFile, ...]:
     """A queue's files after MappedFileQueue.load."""
     entries = store.folder(CONSUME_QUEUE, topic, str(queue_id))
-    folder = store.path_of(CONSUME_QUEUE, topic, str(queue_id))
-    return load(folder, [(entry.name, entry.length, entry.mtime_ms) for entry in entries], sizes.consume_queue)
+    return _load(store, entries, sizes.consume_queue, CONSUME_QUEUE, topic, str(queue_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedQueue:
-    """A queue after load: its files and bounds, and the end in the log that recover read off it."""
+    """A queue after load: its files and bounds.
+
+    Attributes:
+        recovered_physic_offset: end in the log of the last message that recover found, -1 where it found none.
+        max_physic_offset: the same after the log's end cut the queue.
+    """
 
     topic: str
     queue_id: int
     files: tuple[MappedFile, ...]
     min_offset: int
     max_offset: int
+    recovered_physic_offset: int
     max_physic_offset: int
 
 
@@ -137,6 +158,7 @@ def recover_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes
         return cq.units_of(store.content(CONSUME_QUEUE, topic, str(queue_id), file.name))
 
     recovered = cq.recover(load_queue(store, topic, queue_id, sizes), read)
+    recovered_physic_offset = recovered.max_physic_offset
     if log is not None and log.truncates_queues:
         recovered = cq.truncate_dirty_logic_files(recovered, log.max_offset, read)
     minimum = 0 if log is None else cq.correct_min_offset(recovered.files, log.min_offset, read)
@@ -146,10 +168,6 @@ def recover_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes
         files=recovered.files,
         min_offset=minimum,
         max_offset=recovered.max_offset,
+        recovered_physic_offset=recovered_physic_offset,
         max_physic_offset=recovered.max_physic_offset,
     )
-
-
-def entries_a_file(sizes: FileSizes) -> int:
-    """Entries of a full consume queue file."""
-    return sizes.consume_queue // CQ_STORE_UNIT_SIZE

@@ -23,9 +23,8 @@ BATCH_BYTES = 16 << 20
 RANGE_BYTES = 1 << 20
 
 
-def walks(content: Bytes, limit: int) -> Iterator[Walk]:
-    """Stretches of records of a file, each small enough for one Arrow batch; the last one says why it ended."""
-    at = 0
+def walks(content: Bytes, limit: int, at: int = 0) -> Iterator[Walk]:
+    """Stretches of records of a file from the one at `at` on, each small enough for one Arrow batch; the last one says why it ended."""
     while True:
         part = walk(content, at, limit, BATCH_RECORDS)
         if not len(part.positions):
@@ -42,9 +41,9 @@ def walks(content: Bytes, limit: int) -> Iterator[Walk]:
         at = part.end
 
 
-def commit_log_batches(broker: str, file: MappedFile, content: Bytes) -> Iterator[pa.RecordBatch]:
-    """The file's records as rows of commit_log."""
-    for part in walks(content, file.wrote):
+def commit_log_batches(broker: str, file: MappedFile, content: Bytes, start: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The file's records from the one at `start` on, up to position `end`, as rows of commit_log."""
+    for part in walks(content, file.wrote if end is None else end, start):
         if len(part.positions):
             yield commit_log_batch(broker, file.from_offset, content, part.positions)
 
@@ -80,6 +79,11 @@ def commit_log_batch(broker: str, from_offset: int, content: Bytes, positions: P
             columns[name] = pa.array(rows[name].astype(rows[name].dtype.newbyteorder("=")))
     schema = arrow_schema(COMMIT_LOG)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def topics_of(content: Bytes, parts: rc.RecordParts) -> set[str]:
+    """The different topics of records."""
+    return set(_text(content, parts.topic).unique().to_pylist())
 
 
 def constant(value: str, count: int) -> pa.Array:

@@ -163,3 +163,23 @@ def unpack_segments(segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             pa.array(sizes[::-1].astype(np.int64).cumsum()[::-1] + row["bytesBehind"]),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def read_segments(reader: QueueReader, files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of consume_queue_segment for rows of store_file: what mapInArrow calls."""
+    for batch in files:
+        for row in batch.select(["topic", "queueId", "name", "fromOffset", "length", "wrote"]).to_pylist():
+            file = MappedFile(name=row["name"], from_offset=row["fromOffset"], length=row["length"], wrote=row["wrote"])
+            yield from reader.segments(QueueFile(topic=row["topic"], queue_id=row["queueId"], file=file))
+
+
+def read_odd_entries(reader: QueueReader, segments: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of odd_entry for rows of consume_queue_segment."""
+    for batch in segments:
+        yield from odd_entry_batches(reader, batch)
+
+
+def unpack(segments: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of consume_queue for rows of consume_queue_segment."""
+    for batch in segments:
+        yield from unpack_segments(batch)

@@ -83,7 +83,7 @@ def answer(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptio
     unsupported = _unsupported(settings)
     null_answers = beyond_lmq_limit(lake, broker, requests, settings)
     requests = _chosen(requests, options)
-    answered = replay(lake, broker, requests.where(~unsupported), at=options.at, settings=settings, with_entries=True)
+    answered = replay(lake, broker, requests.where(~unsupported), at=options.at, settings=settings, with_entries=options.messages)
     if null_answers is not None:
         answered = null_answers(answered)
     refused = requests.where(unsupported).select(*[_of_request(name, answered) for name in answered.columns])
@@ -131,15 +131,16 @@ def run_replay(
     requests = read_requests(lake.spark, file)
     _check_timestamps(requests, file, options)
     progress("answering")
-    answers = answer(lake, broker, requests, options=options, settings=settings.pull_settings()).persist()
-    try:
-        errors = {row["error"]: row["count"] for row in answers.groupBy("error").count().collect()}
-        comparison = None
-        if options.out or options.compare:
-            comparison = _lines_out(lake, broker, requests, answers, options)
-        if not options.out:
-            _to_tables(lake, broker, answers, file, settings, options, run_id, started, now)
-    finally:
+    answers = answer(lake, broker, requests, options=options, settings=settings.pull_settings())
+    comparison: Comparison | None = None
+    errors: dict[str | None, int] = {}
+    if options.out or options.compare:
+        if not options.out:  # they are needed twice
+            answers = answers.persist()
+        errors, comparison = _lines_out(lake, broker, requests, answers, options)
+    if not options.out:
+        written = _to_tables(lake, broker, answers, file, settings, options, run_id, started, now)
+        errors = _by_error(written.where(F.col("runId") == run_id))
         answers.unpersist()
     return Replayed(
         run_id=run_id,
@@ -148,6 +149,10 @@ def run_replay(
         comparison=comparison,
         out=options.out,
     )
+
+
+def _by_error(answers: DataFrame) -> dict[str | None, int]:
+    return {row["error"]: row["count"] for row in answers.groupBy("error").count().collect()}
 
 
 def _chosen(requests: DataFrame, options: ReplayOptions) -> DataFrame:
@@ -161,13 +166,15 @@ def _check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOpt
             raise RequestError(file.path, first[0], 'a "timestamp" in ms in the request, for --at request-time', "none")
 
 
-def _lines_out(lake: Lake, broker: str, requests: DataFrame, answers: DataFrame, options: ReplayOptions) -> Comparison | None:
+def _lines_out(
+    lake: Lake, broker: str, requests: DataFrame, answers: DataFrame, options: ReplayOptions
+) -> tuple[dict[str | None, int], Comparison | None]:
     full = with_messages(lake, broker, answers) if options.messages else answers
     lines = answered_lines(requests, full, with_messages=options.messages).persist()
     try:
         if options.out:
             write_lines(output_lines(lines), options.out)
-        return compare(lines) if options.compare else None
+        return _by_error(lines), compare(lines) if options.compare else None
     finally:
         lines.unpersist()
 
@@ -193,7 +200,8 @@ def _to_tables(
     run_id: str,
     started: dt.datetime,
     now: Callable[[], dt.datetime],
-) -> None:
+) -> DataFrame:
+    """Append the answers and the run; gives the table of answers."""
     pull = settings.pull_settings()
     code = F.expr(f"response_code(status, queueOffset, '{pull.broker_role}', {str(pull.offset_check_in_slave).upper()})")
     rows = answers.select(
@@ -203,8 +211,6 @@ def _to_tables(
         F.concat_ws("-", F.lit(file.sha256[:16]), F.col("seq").cast("STRING")).alias("requestId"),
         code.cast("INT").alias("code"),
     )
-    if not options.messages:
-        rows = rows.withColumn("entries", F.lit(None).cast(t.ENTRIES_TYPE))
     writer = LakeWriter(lake, run_id=run_id, what="replay", broker=broker)
     for table in t.APPENDED:
         writer.prepare(table, "clustered")
@@ -223,3 +229,4 @@ def _to_tables(
     )
     writer.append(t.REPLAY_RUN, lake.spark.createDataFrame([tuple(run)], t.REPLAY_RUN.schema))
     writer.commit(now())
+    return writer.written(t.PULL_RESPONSE)

@@ -19,6 +19,9 @@ from pipeline.resources import conf_text
 
 DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
 
+# for sessions that end before the JVM's second compiler pays; the first one fills the default code cache of 48 MB
+SHORT_JOBS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
+
 
 class EngineError(RuntimeError):
     """Spark did not start, or a job of it failed for a reason that is not the input's."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from store_format.commit_log import Bytes
@@ -65,15 +66,25 @@ class StoreFiles:
 
     def _local_folder(self, path: str) -> Iterator[Entry]:
         try:
-            names = os.scandir(path)
+            with os.scandir(path) as names:
+                for name in names:
+                    yield self._local_entry(name)
         except (FileNotFoundError, NotADirectoryError):
             return
-        with names:
-            for name in names:
-                if name.is_symlink():
-                    self._refuse_a_way_out(name.path)
-                stat = name.stat()
-                yield Entry(os.fsdecode(name.name), name.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
+        except OSError as error:
+            raise StoreError(path, "a folder that can be read", str(error.strerror or error)) from error
+
+    def _local_entry(self, name: os.DirEntry[str]) -> Entry:
+        if name.is_symlink():
+            self._refuse_a_way_out(name.path)
+        try:
+            name.name.encode()
+            stat = name.stat()
+        except UnicodeEncodeError as error:
+            raise StoreError(os.path.dirname(name.path), "names in UTF-8", repr(os.fsencode(name.name))) from error
+        except OSError as error:
+            raise StoreError(name.path, "a file that can be read", str(error.strerror or error)) from error
+        return Entry(name.name, name.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
 
     def _refuse_a_way_out(self, path: str) -> None:
         target = os.path.realpath(path)
@@ -113,8 +124,11 @@ class StoreFiles:
     def check_exists(self) -> None:
         """Refuse a root that is no folder."""
         if is_uri(self.root):
-            filesystem, inside = pafs.FileSystem.from_uri(self.root)
-            exists = filesystem.get_file_info(inside).type == pafs.FileType.Directory
+            try:
+                filesystem, inside = pafs.FileSystem.from_uri(self.root)
+                exists = filesystem.get_file_info(inside).type == pafs.FileType.Directory
+            except (OSError, pa.ArrowInvalid) as error:
+                raise NotAStoreError(self.root, "a URI that can be opened", str(error)) from error
         else:
             exists = os.path.isdir(self.root)
         if not exists:

@@ -1,15 +1,17 @@
 """`spark.read.format("rocketmq-store")`: a store directory as DataFrames, one partition a mapped file or a group of topics.
 
-Options: `path` the store, `table` one of TABLES, `brokerName`, the file sizes, and the bounds of the recovered commit log (without them the
-reader recovers the log and the queues by itself while it plans, which is meant for a look at a store, not for a large import).
+Options: `path` the store, `table` one of TABLES, `brokerName`, and the file sizes. While it plans, the reader recovers the log and the
+queues by itself, which is meant for a look at a store, not for a large import: that knows the log's bounds and calls `read_table`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -41,7 +43,8 @@ LOADED_QUEUE = Table(
         Column("queueId", "INT", "queue"),
         Column("minOffset", "BIGINT", "of the queue"),
         Column("maxOffset", "BIGINT", "of the queue"),
-        Column("maxPhysicOffset", "BIGINT", "end in the commit log of the last message that recover found"),
+        Column("recoveredPhysicOffset", "BIGINT", "end in the commit log of the last message that recover found"),
+        Column("maxPhysicOffset", "BIGINT", "the same after the log's end cut the queues"),
         Column("name", "STRING", "of the file"),
         Column("fromOffset", "BIGINT", "of the file"),
         Column("length", "BIGINT", "of the file"),
@@ -50,30 +53,14 @@ LOADED_QUEUE = Table(
     ),
 )
 
-_LOG_TABLES = {
-    COMMIT_LOG.name: commit_log_batches,
+_WHOLE_FILE_TABLES = {
     COMMIT_LOG_SEGMENT.name: log_segment_batches,
     STORE_FILE_RANGE.name: range_batches,
 }
 TABLES = {table.name: table for table in (COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE, CONSUME_QUEUE, LOADED_QUEUE)}
+# partitions of loaded_queue: at most so many, with at least so many topics each
 _TOPIC_GROUPS = 64
-
-
-def read_options(store: StoreFiles, broker: str, sizes: FileSizes, log: LogBounds | None) -> dict[str, str]:
-    """Options that hand what is known of a store to the reader."""
-    options = {
-        "path": store.root,
-        "brokerName": broker,
-        "mappedFileSizeCommitLog": str(sizes.commit_log),
-        "mappedFileSizeConsumeQueue": str(sizes.consume_queue),
-    }
-    if log is not None:
-        options |= {
-            "minPhyOffset": str(log.min_offset),
-            "maxPhyOffset": str(log.max_offset),
-            "truncatesQueues": str(log.truncates_queues),
-        }
-    return options
+_TOPICS_A_GROUP = 8
 
 
 class StoreDataSource(DataSource):
@@ -96,14 +83,19 @@ class StoreDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the table."""
-        return StoreReader(self._table(), dict(self.options))
+        options, store = self.options, StoreFiles(self.options["path"])
+        store.check_exists()
+        explicit = {name: int(options[name]) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue") if name in options}
+        return StoreReader(self._table(), store, options.get("brokerName", ""), file_sizes(store, explicit))
 
 
 @dataclass
 class LogFilePartition(InputPartition):
-    """One file of the commit log."""
+    """One file of the commit log, or records of one that lie together."""
 
     file: MappedFile
+    start: int
+    end: int
 
 
 @dataclass
@@ -122,39 +114,40 @@ class QueueFilePartition(InputPartition):
 
 
 class StoreReader(DataSourceReader):
-    """Plans and reads one table of a store."""
+    """Plans and reads one table of a store.
 
-    def __init__(self, table: Table, options: Mapping[str, str]) -> None:
-        self.table = table
-        self.store = StoreFiles(options["path"])
-        self.store.check_exists()
-        self.broker = options.get("brokername", "")
-        explicit = {
-            name: int(options[name.lower()]) if name.lower() in options else None
-            for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")
-        }
-        self.sizes = file_sizes(self.store, explicit)
-        self.log: LogBounds | None = None
-        if "maxphyoffset" in options:
-            self.log = LogBounds(
-                min_offset=int(options["minphyoffset"]),
-                max_offset=int(options["maxphyoffset"]),
-                truncates_queues=options["truncatesqueues"] == "True",
-            )
+    `cuts` are positions of records in a file of the commit log at which a task of its own may start to read commit_log.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        store: StoreFiles,
+        broker: str,
+        sizes: FileSizes,
+        log: LogBounds | None = None,
+        cuts: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        self.table, self.store, self.broker, self.sizes, self.log, self.cuts = table, store, broker, sizes, log, cuts or {}
 
     def partitions(self) -> list[InputPartition]:
-        """One partition a mapped file, or a group of topics where queues are asked for."""
+        """One partition a mapped file or finer, or a group of topics where queues are asked for."""
         if self.table.name == LOADED_QUEUE.name:
             return self._topic_partitions()
         files = self._log_files()
-        if self.table.name in _LOG_TABLES:
-            return [LogFilePartition(file) for file in files]
+        if self.table.name in _WHOLE_FILE_TABLES:
+            return [LogFilePartition(file, 0, file.wrote) for file in files]
+        if self.table.name == COMMIT_LOG.name:
+            return [LogFilePartition(file, *piece) for file in files for piece in self._pieces(file)]
         return self._queue_file_partitions(files)
+
+    def _pieces(self, file: MappedFile) -> Iterator[tuple[int, int]]:
+        return pairwise((0, *(cut for cut in self.cuts.get(file.name, ()) if cut < file.wrote), file.wrote))
 
     def _topic_partitions(self) -> list[InputPartition]:
         names = topics(self.store)
-        groups = [tuple(names[start::_TOPIC_GROUPS]) for start in range(min(_TOPIC_GROUPS, len(names)))]
-        return [TopicsPartition(group) for group in groups]
+        count = min(_TOPIC_GROUPS, -(-len(names) // _TOPICS_A_GROUP))
+        return [TopicsPartition(tuple(names[start::count])) for start in range(count)]
 
     def _log_files(self) -> tuple[MappedFile, ...]:
         files = load_log(self.store, self.sizes)
@@ -182,7 +175,10 @@ class StoreReader(DataSourceReader):
         """Arrow batches of one partition."""
         if isinstance(partition, LogFilePartition):
             content = self.store.content("commitlog", partition.file.name)
-            yield from _LOG_TABLES[self.table.name](self.broker, partition.file, content)
+            if self.table.name == COMMIT_LOG.name:
+                yield from commit_log_batches(self.broker, partition.file, content, partition.start, partition.end)
+            else:
+                yield from _WHOLE_FILE_TABLES[self.table.name](self.broker, partition.file, content)
         elif isinstance(partition, QueueFilePartition):
             for segments in QueueReader(self.store, self.broker, partition.log).segments(partition.file):
                 yield from unpack_segments(segments)
@@ -199,6 +195,7 @@ class StoreReader(DataSourceReader):
             "queueId": queue_id,
             "minOffset": queue.min_offset,
             "maxOffset": queue.max_offset,
+            "recoveredPhysicOffset": queue.recovered_physic_offset,
             "maxPhysicOffset": queue.max_physic_offset,
         }
         files = [
@@ -212,3 +209,15 @@ class StoreReader(DataSourceReader):
             for file in queue.files
         ]
         return pa.RecordBatch.from_pylist([shared | file for file in files or [{}]], schema=arrow_schema(LOADED_QUEUE))
+
+
+def read_table(spark: SparkSession, reader: StoreReader) -> DataFrame:
+    """What a reader reads, planned here: Spark plans a Python data source in two processes that import everything anew."""
+    partitions = reader.partitions()
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column("id").to_pylist():
+                yield from reader.read(partitions[index])
+
+    return spark.range(0, len(partitions), 1, max(len(partitions), 1)).mapInArrow(read, reader.table.schema)

@@ -40,10 +40,10 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session, with the project's SQL functions."""
-    from pipeline.session import build_session
+    from pipeline.session import SHORT_JOBS, build_session
     from udfs import sql_functions
 
-    conf = {
+    conf = SHORT_JOBS | {
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),

@@ -135,6 +135,8 @@ def test_rows_and_ranges_give_the_file_back(
     content, file = np.frombuffer(raw, np.uint8), file_of(raw, from_offset)
     rebuilt, used = bytearray(len(raw)), np.zeros(len(raw), np.bool_)
     rows = rows_of(lb.commit_log_batches("b", file, content))
+    cuts = [0, *(part.end for part in lb.walks(content, file.wrote) if part.ended is None), file.wrote]
+    assert rows == [row for cut in pairwise(cuts) for row in rows_of(lb.commit_log_batches("b", file, content, *cut))]
     pieces = [(row["physicOffset"] - from_offset, encode(message_of(row))) for row in rows]
     ranges = rows_of(lb.range_batches("b", file, content))
     for row in ranges:

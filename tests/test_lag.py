@@ -8,14 +8,14 @@ import io
 import json
 import re
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from golden import BESIDE, recovery
+from golden import recovery
 from in_session import Pullsim, pullsim_in
+from replaying import demo_data
 from store_lag import StoreLag, write_offsets
 
 from pipeline.import_store import import_store
@@ -85,11 +85,7 @@ def by_key(rows: list[Row]) -> Rows:
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of a broker after a minute of real clients, with the offsets that they committed."""
-    folder = tmp_path_factory.mktemp("capture")
-    with tarfile.open(BESIDE / "capture.tar.xz") as packed:
-        packed.extractall(folder, filter="data")
-    (store,) = folder.iterdir()
-    return store
+    return demo_data(tmp_path_factory) / "broker-a"
 
 
 @pytest.fixture(scope="module")

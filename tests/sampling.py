@@ -1,0 +1,19 @@
+"""Slow cases: all of them where PULLSIM_LONG is set (`./run long` sets it), else a seeded sample."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable
+from typing import TypeVar
+
+Case = TypeVar("Case")
+SEED = 20261
+ALL = bool(os.environ.get("PULLSIM_LONG"))
+
+
+def sampled(cases: Iterable[Case], count: int) -> list[Case]:
+    """The cases to run, in their order."""
+    found = list(cases)
+    chosen = range(len(found)) if ALL else sorted(random.Random(SEED).sample(range(len(found)), min(count, len(found))))
+    return [found[i] for i in chosen]
