@@ -7,7 +7,7 @@ Surprise: where the walk ends on the blank of the last file, the log's end is be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from store_format.commit_log import WalkEnd
@@ -48,12 +48,17 @@ def files_to_walk(files: Sequence[MappedFile]) -> Sequence[MappedFile]:
     return files[max(len(files) - RECOVERED_FILES, 0) :]
 
 
-def recover_normally(files: Sequence[MappedFile], walks: Sequence[FileWalk]) -> RecoveredLog:
-    """Combine the walks over `files_to_walk(files)`, in their order, into the log's end."""
+def recovered_log(files: Sequence[MappedFile], walked: Sequence[MappedFile], walks: Iterable[FileWalk]) -> RecoveredLog:
+    """Combine the walks over some of a log's files, which may be made as they are asked for, into the log's end."""
     process_offset = 0
     last: FileWalk | None = None
-    for file, last in zip(files_to_walk(files), walks, strict=True):
+    for file, last in zip(walked, walks, strict=True):
         process_offset = file.from_offset + last.end
         if last.ended is not WalkEnd.BLANK:
             break
     return RecoveredLog(files=truncate_dirty_files(files, process_offset), ended=last)
+
+
+def recover_normally(files: Sequence[MappedFile], walks: Iterable[FileWalk]) -> RecoveredLog:
+    """The commit log after recoverNormally, from the walks over `files_to_walk(files)`, in their order."""
+    return recovered_log(files, files_to_walk(files), walks)

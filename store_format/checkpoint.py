@@ -1,0 +1,66 @@
+"""The checkpoint file: up to which store timestamps log, queues and index are known to be on disk.
+
+Broker source (4.9.3): StoreCheckpoint; MappedFile.OS_PAGE_SIZE.
+Rule: 4096 bytes, three longs at their start, milliseconds; the rest is never used.
+Surprise: an abnormal recovery goes back three seconds before the older of the first two, and the third counts only for what it
+does to index files, unless messageIndexSafe is set. A missing file is three zeros, a shorter one is read as if zeros followed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+CHECKPOINT_LENGTH: Final = 4096
+CHECKPOINT: Final = np.dtype(
+    [
+        ("physicMsgTimestamp", ">i8"),  # last message flushed to the commit log
+        ("logicsMsgTimestamp", ">i8"),  # last message dispatched to its queue
+        ("indexMsgTimestamp", ">i8"),  # last message of the last full index file
+    ]
+)
+assert CHECKPOINT.itemsize == 24
+
+_SAFETY_MS = 3000
+_LONG_MIN = -(2**63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCheckpoint:
+    """Store timestamps in ms, 0 where nothing is known."""
+
+    physic_msg_timestamp: int = 0
+    logics_msg_timestamp: int = 0
+    index_msg_timestamp: int = 0
+
+    @property
+    def min_timestamp(self) -> int:
+        """StoreCheckpoint.getMinTimestamp: recovery starts with a file that begins no later than this."""
+        least = min(self.physic_msg_timestamp, self.logics_msg_timestamp)
+        if least < _LONG_MIN + _SAFETY_MS:  # the subtraction wraps
+            return least - _SAFETY_MS + 2**64
+        return max(least - _SAFETY_MS, 0)
+
+    @property
+    def min_timestamp_index(self) -> int:
+        """StoreCheckpoint.getMinTimestampIndex: the same with messageIndexSafe."""
+        return min(self.min_timestamp, self.index_msg_timestamp)
+
+
+def decode_checkpoint(raw: bytes | None) -> StoreCheckpoint:
+    """The checkpoint in a file's bytes, None for a missing file; short ones count as followed by zeros."""
+    values = np.frombuffer((raw or b"")[: CHECKPOINT.itemsize].ljust(CHECKPOINT.itemsize, b"\0"), ">i8")
+    physic, logics, index = values.tolist()
+    return StoreCheckpoint(physic_msg_timestamp=physic, logics_msg_timestamp=logics, index_msg_timestamp=index)
+
+
+def encode_checkpoint(checkpoint: StoreCheckpoint, former: bytes | None = None) -> bytes:
+    """The file's bytes after StoreCheckpoint.flush, over those of the file that was there."""
+    row = np.array(
+        [(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp)],
+        CHECKPOINT,
+    )
+    kept = (former or b"").ljust(CHECKPOINT_LENGTH, b"\0")
+    return row.tobytes() + kept[CHECKPOINT.itemsize :]

@@ -1,0 +1,20 @@
+"""Where the parts of a store lie below its root.
+
+Broker source (4.9.3): StorePathConfigHelper, DefaultMessageStore.createTempFile and the constructor that takes the lock.
+Rule: the abort file is there while a broker runs and is removed by a clean shutdown, so one that is found means a kill.
+Surprise: a clean shutdown removes it only if every message is dispatched; the lock file stays for ever and says nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMMIT_LOG: Final = "commitlog"
+CONSUME_QUEUE: Final = "consumequeue"  # below it a folder a topic, below that a folder a queue
+CONSUME_QUEUE_EXT: Final = "consumequeue_ext"  # folders as in consumequeue
+INDEX: Final = "index"
+CONFIG: Final = "config"
+
+CHECKPOINT_FILE: Final = "checkpoint"
+ABORT_FILE: Final = "abort"  # empty
+LOCK_FILE: Final = "lock"  # four bytes, "lock"
