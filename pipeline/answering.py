@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -27,8 +27,10 @@ _STATUS_NAMES = pa.array([status.name for status in sorted(GetMessageStatus)])
 _EXCEPTION_CODES = np.array(list(gm.EXCEPTIONS), np.int64)
 _EXCEPTION_NAMES = pa.array(list(gm.EXCEPTIONS.values()))
 _ENTRY = pa.struct({"queueOffset": pa.int64(), "physicOffset": pa.int64(), "size": pa.int32()})
-# answers of so many requests go into one Arrow batch
+# answers of so many requests go into one Arrow batch, and about so many entries; an entry takes this part of an answer's room
 _BATCH_ANSWERS = 65_536
+_BATCH_ENTRIES = 4 << 20
+_ENTRIES_AN_ANSWER = _BATCH_ENTRIES // _BATCH_ANSWERS
 assert [int(status) for status in sorted(GetMessageStatus)] == list(range(len(GetMessageStatus)))
 
 
@@ -68,11 +70,12 @@ def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> I
     count = 0
     for batch in batches:
         for row in batch.to_pylist():
-            done.append(_answer_row(answering, row))
-            count += len(done[-1])
-            if count >= _BATCH_ANSWERS:
-                yield _one(done)
-                done, count = [], 0
+            for answered, entries in _answer_row(answering, row):
+                done.append(answered)
+                count += len(answered) + entries // _ENTRIES_AN_ANSWER
+                if count >= _BATCH_ANSWERS:
+                    yield _one(done)
+                    done, count = [], 0
     if done:
         yield _one(done)
 
@@ -119,12 +122,21 @@ def _filters(packed: Packed) -> tuple[gm.TagCodes, NDArray[np.bool_]]:
     return gm.TagCodes(starts, np.concatenate([np.empty(0, np.int32), *kept])), broken[chosen]
 
 
-def _answer_row(answering: Answering, row: dict[str, Any]) -> pa.RecordBatch:
+def _answer_row(answering: Answering, row: dict[str, Any]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Answers of a packed row, each batch with the number of its entries: as many requests at once as a batch has room for."""
     packed = Packed.of(row)
     block = _block(row["blocks"])
     filters, broken = _filters(packed)
-    found = gm.get_message(np.ascontiguousarray(packed.matrix[:, _KERNEL_COLUMNS]), answering.caps, block, filters, answering.log)
-    return _batch(answering, packed, block, found, broken)
+    requests = np.ascontiguousarray(packed.matrix[:, _KERNEL_COLUMNS])
+    ends = np.cumsum(gm.entries_at_most(requests, answering.caps, block))
+    start = 0
+    while start < len(requests):
+        limit = (ends[start - 1] if start else 0) + _BATCH_ENTRIES
+        end = max(int(np.searchsorted(ends, limit, side="right")), start + 1)
+        found = gm.get_message(requests[start:end], answering.caps, block, filters, answering.log)
+        part = replace(packed, matrix=packed.matrix[start:end])
+        yield _batch(answering, part, block, found, broken[start:end]), len(found.taken)
+        start = end
 
 
 def _batch(answering: Answering, packed: Packed, block: gm.Block, found: gm.Answers, broken: NDArray[np.bool_]) -> pa.RecordBatch:

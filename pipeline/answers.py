@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import StringType
 
 from pipeline import tables as t
 from pipeline.lake import Lake
@@ -55,11 +58,17 @@ def delivered(lake: Lake, broker: str) -> DataFrame:
 
 
 def with_messages(lake: Lake, broker: str, answers: DataFrame) -> DataFrame:
-    """Answers with a column `messages`, in the order of their entries."""
+    """Answers with a column `messages`, in the order of their entries; the answers are read twice.
+
+    Of the log only the stretch that the entries point into is read.
+    """
+    at = answers.select(F.explode("entries.physicOffset").alias("at")).agg(F.min("at").alias("first"), F.max("at").alias("last")).first()
+    first, last = (0, -1) if at is None or at["first"] is None else (at["first"], at["last"])
     entries = answers.select("seq", F.posexplode("entries").alias("position", "entry")).select(
         "seq", "position", F.col("entry.physicOffset").alias("physicOffset"), F.col("entry.size").alias("size")
     )
-    found = entries.join(delivered(lake, broker), ["physicOffset", "size"], "left")
+    log = delivered(lake, broker).where(F.col("physicOffset").between(first, last))
+    found = entries.join(log, ["physicOffset", "size"], "left")
     lost = F.raise_error(F.format_string("commit log offset %s, %s bytes: in the queue, but not in the tables", "physicOffset", "size"))
     message = F.struct(
         "position",
@@ -111,9 +120,20 @@ def output_lines(lines: DataFrame) -> DataFrame:
     # it gives NULL where a number, a text or the nesting passes the limits of Spark's parser
     too_large = F.raise_error(F.format_string("line %s: the request is too deep, or a part of it too long, to be written again", "seq"))
     request = F.coalesce(F.get_json_object("line", "$.request"), too_large.cast("STRING"))
-    return lines.orderBy("seq").select(
-        F.concat(F.lit('{"request":'), request, F.lit(',"response":'), "response", F.lit("}")).alias("value")
-    )
+    plain = F.concat(F.lit('{"request":'), request, F.lit(',"response":'), "response", F.lit("}"))
+    has_more = F.size(F.array_except(F.json_object_keys("line"), F.array(F.lit("request"), F.lit("response")))) > 0
+    with_more = _with_response(F.when(has_more, F.col("line")), F.when(has_more, F.col("response")))
+    return lines.orderBy("seq").select(F.coalesce(with_more, plain).alias("value"))
+
+
+@pandas_udf(StringType())  # type: ignore[call-overload, untyped-decorator]
+def _with_response(lines: pd.Series, responses: pd.Series) -> pd.Series:
+    """Lines with more fields than the two of ours, each with our answer in them."""
+    return pd.Series([None if line is None else _put_response(line, response) for line, response in zip(lines, responses, strict=True)])
+
+
+def _put_response(line: str, response: str) -> str:
+    return json.dumps(json.loads(line) | {"response": json.loads(response)}, ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ the least stamp from each segment on (which only grows) says which one segment t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,10 +33,30 @@ def with_bounds_as_of(lake: Lake, broker: str, log_start: int, packed: DataFrame
     placed = packed.join(index, ["topic", "queueId"], "left").drop("key").mapInArrow(partial(_run, _place), SCHEMA)
     bounded = placed.join(stamps, ["topic", "queueId", "key"], "left").mapInArrow(partial(_run, _max_offset), SCHEMA)
     log = lake.table(t.COMMIT_LOG_SEGMENT).where(F.col("brokerName") == broker)
-    log_index = log.agg(_index("firstPhysicOffset"))
+    index_of_log = _LogIndex.of(log)
     ends = log.select(F.col("firstPhysicOffset").alias("key"), "ends", "storeTimestamps")
-    log_placed = bounded.drop("key").crossJoin(F.broadcast(log_index)).mapInArrow(partial(_run, _place), SCHEMA)
+    log_placed = bounded.mapInArrow(partial(_run, index_of_log.place), SCHEMA)
     return log_placed.join(ends, "key", "left").mapInArrow(partial(_run, partial(_log_end, log_start)), SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class _LogIndex:
+    """Runs of the commit log (some megabytes each): where they start, and the least stamp from there on."""
+
+    starts: NDArray[np.int64]
+    from_here_on: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, log: DataFrame) -> _LogIndex:
+        rows = log.select("firstPhysicOffset", "minStoreTimestamp").orderBy("firstPhysicOffset").toArrow()
+        starts, least = (column.to_numpy() for column in rows.columns)
+        return cls(starts, np.minimum.accumulate(least[::-1])[::-1])
+
+    def place(self, row: dict[str, Any]) -> tuple[Packed, NDArray[np.int64]]:
+        """Key each request by the last run that holds a stamp of at most its time; NO_KEY where none does."""
+        packed = Packed.of(row)
+        places = np.searchsorted(self.from_here_on, packed.matrix[:, Col.TIME], side="right")
+        return packed, np.append(np.int64(NO_KEY), self.starts)[places]
 
 
 def _index(key: str) -> Any:

@@ -201,7 +201,7 @@ def replay_command(
 ) -> None:
     """Answer pull requests as the broker would have.
 
-    The settings are those of the file's header line, unless --set or --properties says otherwise.
+    The settings are those of the import, over them those of the file's header line, over them --properties and --set.
     """
     from pipeline.lake import Lake
     from pipeline.replay_job import ReplayOptions, run_replay
@@ -211,12 +211,15 @@ def replay_command(
     with Engine(master, conf, verbose).session() as spark:
         opened = Lake(spark, lake).require()
         register(spark)
+        name = opened.broker(broker)
+        stored = opened.properties(name)
         done = run_replay(
             opened,
-            opened.broker(broker),
+            name,
             requests,
             options=options,
             settings_of=lambda file: BrokerSettings.from_sources(
+                stored=stored,
                 header=(file.header or {}).get("config"),
                 header_where=f"{file.path}, line 1",
                 properties=properties,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import io
 import json
 import math
 import re
@@ -21,13 +22,28 @@ if TYPE_CHECKING:
 
 # wider than any row: a value that is cut is no result, and a terminal wraps by itself
 _WIDTH = 1 << 24
+_TABLE_ROWS = 10_000
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+|NULL|")
+
+
+class ReaderGoneError(Exception):
+    """Who reads the results, such as `head`, has closed the pipe."""
+
+
+class _Results:
+    """Standard output, as a file of text."""
+
+    def write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise ReaderGoneError from None
 
 
 def say(text: str) -> None:
     """A line of result."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    _Results().write(text + "\n")
 
 
 def progress_to_stderr(text: str) -> None:
@@ -40,7 +56,7 @@ def show_rows(rows: DataFrame, form: str) -> None:
     """Print rows as a table, as JSON lines or as CSV with a header line; the rows stream, only a table is held."""
     names = rows.columns
     if form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer = csv.writer(_Results(), lineterminator="\n")
         writer.writerow(names)
         for row in rows.toLocalIterator():
             writer.writerow(["" if value is None else _plain(value) for value in row])
@@ -48,7 +64,10 @@ def show_rows(rows: DataFrame, form: str) -> None:
         for row in rows.toLocalIterator():
             say(json.dumps(_as_json(row), ensure_ascii=False))
     else:
-        show_table(names, rows.collect())
+        shown = rows.limit(_TABLE_ROWS + 1).collect()
+        show_table(names, shown[:_TABLE_ROWS])
+        if len(shown) > _TABLE_ROWS:
+            progress_to_stderr(f"the first {_TABLE_ROWS:,} rows; --format csv or json gives all")
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -60,7 +79,9 @@ def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
     for row in shown:
         table.add_row(*row)
-    Console(file=sys.stdout, width=_WIDTH, highlight=False, markup=False, soft_wrap=False).print(table)
+    text = io.StringIO()
+    Console(file=text, width=_WIDTH, highlight=False, markup=False, soft_wrap=False).print(table)
+    _Results().write(text.getvalue())
 
 
 def _shown(value: Any) -> str:
@@ -74,7 +95,14 @@ def _plain(value: Any) -> Any:
         return value.hex()
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dt.datetime):
+        return _in_utc(value).isoformat(" ")
     return value
+
+
+def _in_utc(stamp: dt.datetime) -> dt.datetime:
+    """A TIMESTAMP, which Spark gives in the machine's zone without saying so, in that of the session."""
+    return stamp.astimezone(dt.UTC).replace(tzinfo=None)
 
 
 def _as_json(value: Any) -> Any:
@@ -87,7 +115,9 @@ def _as_json(value: Any) -> Any:
         return [_as_json(one) for one in value]
     if isinstance(value, bytes | bytearray):
         return value.hex()
-    if isinstance(value, dt.datetime | dt.date):
+    if isinstance(value, dt.datetime):
+        return _in_utc(value).isoformat()
+    if isinstance(value, dt.date):
         return value.isoformat()
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return value

@@ -11,14 +11,14 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from pipeline.store_files import is_uri, local_path
+from pipeline.store_files import filesystem_of
 
 # a table's property that names the run which created or altered it; a write names its run in the commit's userMetadata
 RUN_PROPERTY = "pullsim.runId"
 
 
 def _log_folder(path: str) -> tuple[pafs.FileSystem, str]:
-    filesystem, inside = pafs.FileSystem.from_uri(path) if is_uri(path) else (pafs.LocalFileSystem(), local_path(path))
+    filesystem, inside = filesystem_of(path)
     return filesystem, f"{inside}/_delta_log"
 
 

@@ -34,6 +34,7 @@ from store_format.errors import StoreError
 PARTITIONS_MAX = 2000
 # rows of one queue that go into one file, by the bytes of their records
 FILE_BYTES = 128 << 20
+_FILES_A_STRETCH = 8
 # a table costs more waiting than work: so many are written side by side
 _TABLES_AT_ONCE = 4
 
@@ -161,8 +162,8 @@ def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[
         for table in (t.COMMIT_LOG, t.COMMIT_LOG_SEGMENT, t.STORE_FILE_RANGE)
     )
     parallelism = spark_parallelism(spark)
-    # a queue's rows go to one file each FILE_BYTES of the log, so that one huge queue has many writers
-    slot = F.floor(F.col("physicOffset") / F.lit(FILE_BYTES * parallelism))
+    # a queue's rows go to one file each stretch of the log that has a few files' worth of rows, so that one huge queue has many writers
+    slot = F.floor(F.col("physicOffset") / F.lit(FILE_BYTES * min(parallelism, _FILES_A_STRETCH)))
     parts = max(parallelism, math.ceil((log.max_offset - log.min_offset) / FILE_BYTES))
     placed = commit_log.repartition(parts, "topic", "queueId", slot)
     return {

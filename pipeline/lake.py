@@ -52,7 +52,7 @@ class Lake:
             raise LakeError(f"{self.root}: expected a directory for the tables, found a file; give another --lake")
         try:
             self.at = self.newest()
-        except pa.ArrowInvalid as error:
+        except (OSError, pa.ArrowInvalid) as error:
             raise LakeError(f"{self.root}: expected a path or a URI that can be opened, found {error}") from error
 
     def path(self, name: str) -> str:
@@ -98,6 +98,11 @@ class Lake:
         if name not in names:
             raise LakeError(f"{self.root}: expected broker {name!r}, found {listed}")
         return name
+
+    def properties(self, broker: str) -> dict[str, str]:
+        """The settings that the broker was imported with, as texts; those of file lengths and names are of the store only."""
+        row = self.table(BROKER).where(F.col("brokerName") == broker).select("properties").first()
+        return {} if row is None else dict(row["properties"] or {})
 
     def create_view(self, table: Table) -> None:
         """The table as a temporary view of its own name."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -15,6 +16,7 @@ from pipeline import loaded_store as ls
 from pipeline.log_survey import FileSurvey, survey_log
 from pipeline.queue_batches import LogIndex
 from pipeline.settings import BrokerSettings
+from pipeline.start_store import bounds, start_store
 from pipeline.store_files import StoreFiles
 from pipeline.store_source import LOADED_QUEUE, StoreReader, read_table
 from pipeline.topic_partitions import NULL_PARTITION, can_name_a_folder
@@ -24,6 +26,7 @@ from store_format.errors import CorruptStoreError
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.mapped_files import MappedFile
 from store_format.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
+from store_format.store_paths import ABORT_FILE, COMMIT_LOG, CONSUME_QUEUE_EXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,26 +85,32 @@ class LoadedStore:
 
 
 def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> LoadedStore:
-    """Load a store as the broker does after a clean shutdown.
+    """Load a store and start it as the broker does.
+
+    A store that was shut down cleanly and that start has nothing to add to is read by tasks; any other by the driver, as the broker does.
 
     Args:
         spark: the session.
         store: the files.
         broker: name that the rows bear.
-        settings: file sizes where they are given, checkCRCOnRecover.
+        settings: file sizes where they are given, and what recovery depends on.
 
     Raises:
-        StoreError: the broker would not load it, or its start would change it in a way that cannot be computed yet.
+        StoreError: the broker would not load it, or never end to start it, or it has what cannot be imported yet.
     """
     store.check_exists()
     _refuse_unsupported(store)
     sizes = ls.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     files = ls.load_log(store, sizes)
+    if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
+        return _started(spark, store, broker, settings, sizes)
     surveys = survey_log(spark, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
     walks = [FileWalk(name=files[one.index].name, end=one.end, ended=WalkEnd(one.ended)) for one in surveys]
     log = recover_normally(files, walks[-len(files_to_walk(files)) :])
     queues, totals = _load_queues(spark, store, broker, sizes, log)
-    _refuse_unfinished_dispatch(spark, store, log, max(totals["maxPhysicOffset"], log.min_offset, 0))
+    reput_from = max(totals["maxPhysicOffset"], log.min_offset, 0)
+    if reput_from < log.max_offset and undispatched_records(spark, store, log.files, reput_from):
+        return _started(spark, store, broker, settings, sizes)
     kept = {file.name for file in log.files}
     return LoadedStore(
         store=store,
@@ -111,20 +120,43 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         queues=queues,
         queue_count=totals["queues"],
         entry_count=totals["wrote"] // CQ_STORE_UNIT_SIZE,
-        notes=_notes(store, files, log),
+        notes=_notes(store, files, log, totals["cutEntries"]),
+    )
+
+
+def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: ls.FileSizes) -> LoadedStore:
+    started = start_store(store, settings)
+    log = RecoveredLog(files=started.log_files, ended=None)
+    rows: list[tuple[Any, ...]] = []
+    for queue in started.queues:
+        least, most = bounds(queue)
+        shared = (broker, queue.topic, queue.queue_id, least, most, None, queue.max_physic_offset, None)
+        rows += [(*shared, file.name, file.from_offset, file.length, file.wrote, file.mtime_ms) for file in queue.files]
+        if not queue.files:
+            rows.append((*shared, None, None, None, None, None))
+    return LoadedStore(
+        store=started.store,
+        sizes=sizes,
+        log=log,
+        surveys=tuple(survey_log(spark, started.store, log.files, check_crc=None)),
+        queues=spark.createDataFrame(rows, LOADED_QUEUE.schema),
+        queue_count=len(started.queues),
+        entry_count=sum(queue.max_offset - queue.files[0].from_offset // CQ_STORE_UNIT_SIZE for queue in started.queues if queue.files),
+        notes=started.notes,
     )
 
 
 def _load_queues(spark: SparkSession, store: StoreFiles, broker: str, sizes: ls.FileSizes, log: RecoveredLog) -> tuple[DataFrame, Row]:
     """The queues and their totals: read as cut at the log's end, and once more if no queue reaches it, for then load cuts none."""
     for cut in (True, False):
-        bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut)
-        queues = read_table(spark, StoreReader(LOADED_QUEUE, store, broker, sizes, bounds)).localCheckpoint(eager=False)
+        log_bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut)
+        queues = read_table(spark, StoreReader(LOADED_QUEUE, store, broker, sizes, log_bounds)).localCheckpoint(eager=False)
         (totals,) = queues.agg(
             F.coalesce(F.max("recoveredPhysicOffset"), F.lit(-1)).alias("recoveredPhysicOffset"),
             F.coalesce(F.max("maxPhysicOffset"), F.lit(-1)).alias("maxPhysicOffset"),
             F.count_distinct("topic", "queueId").alias("queues"),
             F.coalesce(F.sum("wrote"), F.lit(0)).alias("wrote"),
+            F.coalesce(F.sum("cutEntries"), F.lit(0)).alias("cutEntries"),
         ).collect()
         if totals["recoveredPhysicOffset"] >= log.max_offset:
             break
@@ -132,43 +164,23 @@ def _load_queues(spark: SparkSession, store: StoreFiles, broker: str, sizes: ls.
 
 
 def _refuse_unsupported(store: StoreFiles) -> None:
-    names = {entry.name for entry in store.folder()}
-    if "abort" in names:
+    if any(store.folder(CONSUME_QUEUE_EXT, topic.name) for topic in store.folder(CONSUME_QUEUE_EXT)):
         raise CorruptStoreError(
-            store.path_of("abort"),
-            "no abort file, as after a clean shutdown",
-            "one: the broker was killed or still runs",
-            hint="copy the store after a clean shutdown; what an abnormal recovery changes cannot be computed yet",
-        )
-    if any(store.folder(ls.CONSUME_QUEUE_EXT, topic.name) for topic in store.folder(ls.CONSUME_QUEUE_EXT)):
-        raise CorruptStoreError(
-            store.path_of(ls.CONSUME_QUEUE_EXT),
+            store.path_of(CONSUME_QUEUE_EXT),
             "no consume queue extension",
             "files of one",
             hint="stores written with enableConsumeQueueExt=true cannot be imported yet",
         )
 
 
-def _refuse_unfinished_dispatch(spark: SparkSession, store: StoreFiles, log: RecoveredLog, reput_from: int) -> None:
-    if reput_from >= log.max_offset:
-        return
-    waiting = undispatched_records(spark, store, log.files, reput_from)
-    if waiting:
-        raise CorruptStoreError(
-            store.path_of(ls.CONSUME_QUEUE),
-            f"consume queues up to the commit log's end, offset {log.max_offset}",
-            f"none past {reput_from}: start would dispatch {waiting} messages again",
-            hint="start the broker once and stop it cleanly; what such a start writes cannot be computed yet",
-        )
-
-
-def _notes(store: StoreFiles, files: Sequence[MappedFile], log: RecoveredLog) -> tuple[str, ...]:
+def _notes(store: StoreFiles, files: Sequence[MappedFile], log: RecoveredLog, cut_entries: int) -> tuple[str, ...]:
     kept = {file.name for file in log.files}
     notes = [
-        f"{store.path_of(ls.COMMIT_LOG, file.name)}: deleted by load, it lies past the log's end" for file in files if file.name not in kept
+        f"{store.path_of(COMMIT_LOG, file.name)}: deleted by load, it lies past the log's end" for file in files if file.name not in kept
     ]
-    if log.ended is not None and log.ended.ended in {WalkEnd.BAD_RECORD, WalkEnd.BAD_CRC}:
-        notes.append(
-            f"{store.path_of(ls.COMMIT_LOG, log.ended.name)}, byte {log.ended.end}: {log.ended.ended.name}, load cuts the log there"
-        )
+    ended = log.ended
+    if ended is not None and (ended.ended in {WalkEnd.BAD_RECORD, WalkEnd.BAD_CRC} or notes or cut_entries):
+        notes.append(f"{store.path_of(COMMIT_LOG, ended.name)}, byte {ended.end}: {ended.ended.name}, load cuts the log there")
+    if cut_entries:
+        notes.append(f"load cuts {cut_entries:,} entries off the consume queues, they lie past the log's end")
     return tuple(notes)

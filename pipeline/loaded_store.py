@@ -19,10 +19,8 @@ from store_format.layout import (
 )
 from store_format.mapped_files import MappedFile, file_size_of, load
 from store_format.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
 
-COMMIT_LOG = "commitlog"
-CONSUME_QUEUE = "consumequeue"
-CONSUME_QUEUE_EXT = "consumequeue_ext"
 # so many topics are asked for the length of their queue files when no setting says it
 _SAMPLED_TOPICS = 64
 
@@ -95,7 +93,8 @@ def _queue_files(store: StoreFiles, topic: str) -> list[Entry]:
 def load_log(store: StoreFiles, sizes: FileSizes) -> tuple[MappedFile, ...]:
     """The commit log's files after MappedFileQueue.load."""
     entries = store.folder(COMMIT_LOG)
-    if not entries:
+    found = {entry.name: entry for entry in store.folder()}
+    if not entries and (found.keys().isdisjoint(STORE_FOLDERS) or (COMMIT_LOG in found and not found[COMMIT_LOG].is_folder)):
         raise NotAStoreError(
             store.root,
             "a store with files under commitlog",
@@ -140,6 +139,7 @@ class LoadedQueue:
     Attributes:
         recovered_physic_offset: end in the log of the last message that recover found, -1 where it found none.
         max_physic_offset: the same after the log's end cut the queue.
+        cut_entries: how many it cut off.
     """
 
     topic: str
@@ -149,6 +149,7 @@ class LoadedQueue:
     max_offset: int
     recovered_physic_offset: int
     max_physic_offset: int
+    cut_entries: int
 
 
 def recover_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes, log: LogBounds | None) -> LoadedQueue:
@@ -158,7 +159,7 @@ def recover_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes
         return cq.units_of(store.content(CONSUME_QUEUE, topic, str(queue_id), file.name))
 
     recovered = cq.recover(load_queue(store, topic, queue_id, sizes), read)
-    recovered_physic_offset = recovered.max_physic_offset
+    recovered_physic_offset, recovered_max_offset = recovered.max_physic_offset, recovered.max_offset
     if log is not None and log.truncates_queues:
         recovered = cq.truncate_dirty_logic_files(recovered, log.max_offset, read)
     minimum = 0 if log is None else cq.correct_min_offset(recovered.files, log.min_offset, read)
@@ -170,4 +171,5 @@ def recover_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes
         max_offset=recovered.max_offset,
         recovered_physic_offset=recovered_physic_offset,
         max_physic_offset=recovered.max_physic_offset,
+        cut_entries=recovered_max_offset - recovered.max_offset,
     )

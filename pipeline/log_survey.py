@@ -19,6 +19,7 @@ from store_format import record_columns as rc
 from store_format.commit_log import Bytes, WalkEnd
 from store_format.mapped_files import MappedFile
 from store_format.recovery import FileWalk, files_to_walk
+from store_format.store_paths import COMMIT_LOG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,20 +63,20 @@ _DDL = ", ".join(f"{name} {ddl}" for name, ddl, _ in _COLUMNS)
 _ARROW = pa.schema([(name, arrow) for name, _, arrow in _COLUMNS])
 
 
-def survey_log(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool) -> list[FileSurvey]:
-    """Survey all files of a log, a task each; in their order."""
-    first_recovered = len(files) - len(files_to_walk(files))
+def survey_log(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None) -> list[FileSurvey]:
+    """Survey all files of a log, a task each; in their order. Without `check_crc` they are known to be in use as they say."""
+    first_recovered = len(files) - len(files_to_walk(files)) if check_crc is not None else len(files)
 
     def survey(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column("id").to_pylist():
-                walk = FileWalk(name=files[index].name, end=files[index].length, ended=WalkEnd.LIMIT)
+                walk = FileWalk(name=files[index].name, end=files[index].wrote, ended=WalkEnd.LIMIT)
                 if index >= first_recovered:
-                    walk = ls.walk_log_file(store, files[index], check_crc=check_crc)
-                found = survey_file(index, walk, files[index], store.content(ls.COMMIT_LOG, files[index].name))
+                    walk = ls.walk_log_file(store, files[index], check_crc=bool(check_crc))
+                found = survey_file(index, walk, files[index], store.content(COMMIT_LOG, files[index].name))
                 yield pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)
 
-    rows = spark.range(0, len(files), 1, len(files)).mapInArrow(survey, _DDL).collect()
+    rows = spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(survey, _DDL).collect()
     return sorted((FileSurvey(**row.asDict()) for row in rows), key=lambda found: found.index)
 
 

@@ -20,7 +20,7 @@ if __package__ in {None, ""}:  # spark-submit runs this file by its path: the fo
 import click
 
 from pipeline.cli import cli
-from pipeline.console import progress_to_stderr
+from pipeline.console import ReaderGoneError, progress_to_stderr
 from pipeline.settings import SettingsError
 from store_format.errors import StoreError
 
@@ -29,6 +29,9 @@ _QUOTED = re.compile(
     r"^(?:pipeline\.request_file\.RequestError|store_format\.(?:errors|fastjson)\.\w*Error|pipeline\.lake\.LakeError): (?P<text>.+?)\s*$",
     re.MULTILINE,
 )
+
+# conditions of Spark that say what is wrong with the data, or with the user's SQL
+_FOUND_WHILE_RUNNING = {"USER_RAISED_EXCEPTION", "CAST_INVALID_INPUT", "CAST_OVERFLOW", "INVALID_ARRAY_INDEX", "DIVIDE_BY_ZERO"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -42,6 +45,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         cli.main(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="pullsim", standalone_mode=False)
     except click.exceptions.Abort:
         return 3
+    except ReaderGoneError:  # it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except click.ClickException as error:
         error.show()
         return 2
@@ -56,17 +62,27 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def judged(error: BaseException) -> tuple[int, str]:
     """Exit code and message of an error: whose fault it is."""
-    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.errors import (
+        AnalysisException,
+        ArithmeticException,
+        DateTimeException,
+        NumberFormatException,
+        ParseException,
+        SparkRuntimeException,
+    )
 
     from pipeline.lake import LakeError
+    from pipeline.output_file import OutputError
     from pipeline.request_file import RequestError
 
-    if isinstance(error, StoreError | SettingsError | LakeError | RequestError):
+    if isinstance(error, StoreError | SettingsError | LakeError | RequestError | OutputError):
         return 2, f"error: {error}"
     if quoted := _QUOTED.search(str(error)):
         return 2, f"error: {quoted['text']}"
-    if isinstance(error, AnalysisException | ParseException):
+    if isinstance(error, AnalysisException | ParseException | ArithmeticException | NumberFormatException | DateTimeException):
         return 2, f"error: {error}"
+    if isinstance(error, SparkRuntimeException) and error.getCondition() in _FOUND_WHILE_RUNNING:
+        return 2, f"error: {(error.getMessageParameters() or {}).get('errorMessage') or error}"
     if os.environ.get("PULLSIM_TRACEBACK"):
         import traceback
 

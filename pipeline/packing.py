@@ -166,6 +166,16 @@ class Packed:
         return cls(row["topic"], row["queueId"], matrix, row["groups"], row["filters"])
 
 
+def _used(rows: Matrix, column: Col, texts: list[str]) -> list[str]:
+    """The texts that the rows use; the column counts into these then. A row of its own must not carry those of all others."""
+    if len(texts) <= 1:
+        return texts
+    used, places = np.unique(rows[:, column], return_inverse=True)
+    missing = int(len(used) > 0 and used[0] < 0)  # -1 stays -1
+    rows[:, column] = places - missing
+    return [texts[number] for number in used[missing:].tolist()]
+
+
 class Repacker:
     """Collects packed rows under new keys and gives them back as batches of bounded size."""
 
@@ -180,16 +190,18 @@ class Repacker:
         starts = _row_starts(keys[:, None])
         ends = np.append(starts[1:], len(keys))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            blob = matrix[start:end].tobytes()
-            self._bytes += len(blob)
+            rows = matrix[start:end]
+            groups, filters = _used(rows, Col.GROUP, packed.groups), _used(rows, Col.FILTER, packed.filters)
+            blob = rows.tobytes()
+            self._bytes += len(blob) + sum(map(len, groups)) + sum(map(len, filters))
             self._rows.append(
                 {
                     "topic": packed.topic,
                     "queueId": packed.queue_id,
                     "key": int(keys[start]),
                     "requests": blob,
-                    "groups": packed.groups,
-                    "filters": packed.filters,
+                    "groups": groups,
+                    "filters": filters,
                 }
             )
 

@@ -46,6 +46,9 @@ ANSWER_SCHEMA = (
     "nextBeginOffset BIGINT, minOffset BIGINT, maxOffset BIGINT, messageCount INT, bufferTotalSize INT, suggestPullingFromSlave BOOLEAN, "
     f"msgCount4Commercial INT, diskFallBehind BIGINT, exception STRING, error STRING, entries {t.ENTRIES_TYPE}"
 )
+# from so many bytes on it pays to look at the requests first, as long as they ask for so many topics
+_LARGE_LOG = 4 << 30
+_FEW_TOPICS = 500
 _BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY>"
 
 
@@ -57,6 +60,11 @@ class BrokerStore:
     log_end: int
     entries_a_file: int
     log: LogFiles
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the commit log."""
+        return self.log_end - int(self.log.starts[0]) if len(self.log.starts) else 0
 
     @property
     def segments_a_file(self) -> int:
@@ -107,11 +115,20 @@ def replay(lake: Lake, broker: str, requests: DataFrame, *, at: At, settings: Pu
     bounds = lake.table(t.QUEUE).where(F.col("brokerName") == broker).select("topic", "queueId", "minOffset", "maxOffset")
     bounded = packed.join(bounds, ["topic", "queueId"], "left").mapInArrow(partial(_with_bounds, store.log_end), SCHEMA)
     if at == "request-time":
-        bounded = with_bounds_as_of(lake, broker, int(store.log.starts[0]), bounded)
+        bounded = with_bounds_as_of(lake, broker, store.log_end - store.log_bytes, bounded)
     placed = bounded.mapInArrow(partial(_by_segment, store, at == "recorded-max"), SCHEMA + ", wide BOOLEAN")
-    blocks = _blocks(lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker), placed, store)
+    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
+    blocks = _blocks(_of_topics_asked_for(segments, requests, store), placed, store)
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     return blocks.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA)
+
+
+def _of_topics_asked_for(segments: DataFrame, requests: DataFrame, store: BrokerStore) -> DataFrame:
+    """The segments, without those of files that hold other topics only: where the store is large, and the topics few."""
+    if store.log_bytes < _LARGE_LOG:
+        return segments
+    topics = [row["topic"] for row in requests.select("topic").distinct().limit(_FEW_TOPICS + 1).collect()]
+    return segments.where(F.col("topic").isin(topics)) if len(topics) <= _FEW_TOPICS else segments
 
 
 def _with_bounds(log_end: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

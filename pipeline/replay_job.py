@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
-import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,12 +16,11 @@ from pipeline import tables as t
 from pipeline.answers import UNSUPPORTED, Comparison, answered_lines, compare, output_lines, with_messages
 from pipeline.lake import Lake, LakeWriter
 from pipeline.lmq import beyond_lmq_limit
+from pipeline.output_file import OutputFile, output_file, write_lines
 from pipeline.replay import At, replay
 from pipeline.request_file import RequestError, RequestFile, scan_file
 from pipeline.request_source import NAME, RequestSource
 from pipeline.settings import BrokerSettings, PullSettings
-from pipeline.store_files import local_path
-from pipeline.text_parts import join_parts
 
 RETRY_GROUP_TOPIC_PREFIX = "%RETRY%"
 
@@ -123,25 +121,29 @@ def run_replay(
 
     Raises:
         RequestError: a line that is no request; nothing was written.
+        OutputError: the file for the answers cannot be written.
     """
     started = now()
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     settings = settings_of(file)
-    requests = read_requests(lake.spark, file)
-    _check_timestamps(requests, file, options)
-    progress("answering")
-    answers = answer(lake, broker, requests, options=options, settings=settings.pull_settings())
-    comparison: Comparison | None = None
-    errors: dict[str | None, int] = {}
-    if options.out or options.compare:
-        if not options.out:  # they are needed twice
-            answers = answers.persist()
-        errors, comparison = _lines_out(lake, broker, requests, answers, options)
-    if not options.out:
-        written = _to_tables(lake, broker, answers, file, settings, options, run_id, started, now)
-        errors = _by_error(written.where(F.col("runId") == run_id))
-        answers.unpersist()
+    with output_file(options.out) if options.out else nullcontext() as out:
+        requests = read_requests(lake.spark, file)
+        _check_timestamps(requests, file, options)
+        progress("answering")
+        answers = answer(lake, broker, requests, options=options, settings=settings.pull_settings())
+        told = options.compare or out is not None
+        uses = told * (2 if options.messages else 1) + (out is None)
+        answers = answers.persist() if uses > 1 else answers
+        try:
+            comparison = None
+            if told:
+                errors, comparison = _tell(lake, broker, requests, answers, options, out)
+            if out is None:
+                written = _to_tables(lake, broker, answers, file, settings, options, run_id, started, now)
+                errors = _by_error(written.where(F.col("runId") == run_id))
+        finally:
+            answers.unpersist()
     return Replayed(
         run_id=run_id,
         requests=sum(errors.values()),
@@ -166,28 +168,18 @@ def _check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOpt
             raise RequestError(file.path, first[0], 'a "timestamp" in ms in the request, for --at request-time', "none")
 
 
-def _lines_out(
-    lake: Lake, broker: str, requests: DataFrame, answers: DataFrame, options: ReplayOptions
+def _tell(
+    lake: Lake, broker: str, requests: DataFrame, answers: DataFrame, options: ReplayOptions, out: OutputFile | None
 ) -> tuple[dict[str | None, int], Comparison | None]:
+    """Write and compare the answers as lines; gives the number of answers by error too."""
     full = with_messages(lake, broker, answers) if options.messages else answers
     lines = answered_lines(requests, full, with_messages=options.messages).persist()
     try:
-        if options.out:
-            write_lines(output_lines(lines), options.out)
+        if out is not None:
+            write_lines(output_lines(lines), out)
         return _by_error(lines), compare(lines) if options.compare else None
     finally:
         lines.unpersist()
-
-
-def write_lines(lines: DataFrame, out: str) -> None:
-    """Write one text column to a file: parts by the executors, then joined as a stream and moved into place."""
-    parts = f"{local_path(out)}.parts"
-    try:
-        lines.write.mode("overwrite").text(f"file://{parts}")
-        join_parts(parts, out)
-    finally:
-        if os.path.isdir(parts):
-            shutil.rmtree(parts)
 
 
 def _to_tables(

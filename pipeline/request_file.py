@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.json as pj
 
-from pipeline.store_files import is_uri, local_path
+from pipeline.store_files import filesystem_of, is_uri, local_path
 
 SCHEMA = (
     "seq BIGINT, consumerGroup STRING, topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT, filterType STRING, "
@@ -40,12 +40,15 @@ _ARROW = pa.schema(
 )
 CHUNK_BYTES = 8 << 20
 # no request of a sane client is longer; a file without line ends must not be read whole
-LINE_BYTES_MAX = 64 << 20
+LINE_BYTES_MAX = 16 << 20
 _SHOWN = 200
 # a line with more objects and lists than this may nest deeper than it should
 _OPENINGS_MAX = 500
 # in a text the quotation mark that ends it would be escaped: these are keys
-_KEYS = (b'"request":', b'"filter":')
+_KEYS = tuple(b'"%s":' % name for name in (b"request", b"filter", b"group", b"topic", b"queueId", b"offset", b"maxMsgNums"))
+# Spark writes the request back, and its parser takes no longer ones
+_DIGITS_MAX = 400
+_ODD_NUMBER = re.compile(rb"NaN|Infinity|[0-9]{%d}" % _DIGITS_MAX)
 
 _FILTER = pa.struct({"type": pa.string(), "expression": pa.string(), "registered": pa.bool_()})
 _REQUEST = pa.struct(
@@ -60,7 +63,7 @@ _REQUEST = pa.struct(
     }
 )
 _LINE = pa.schema({"request": _REQUEST, "response": pa.struct({"maxOffset": pa.int64()})})
-# field of the request, column, smallest and greatest value of a number
+# field of the request, column, limit of a number: it is at least -limit and less than limit
 _FIELDS = (
     ("group", "consumerGroup", None),
     ("topic", "topic", None),
@@ -102,10 +105,8 @@ class RequestFile:
 
 def open_file(path: str) -> pa.NativeFile:
     """Open a local path or a URI for reading."""
-    if is_uri(path):
-        filesystem, inside = pafs.FileSystem.from_uri(path)
-        return filesystem.open_input_file(inside)
-    return pafs.LocalFileSystem().open_input_file(local_path(path))
+    filesystem, inside = filesystem_of(path)
+    return filesystem.open_input_file(inside)
 
 
 def scan_file(path: str) -> RequestFile:
@@ -117,10 +118,11 @@ def scan_file(path: str) -> RequestFile:
     digest = hashlib.sha256()
     chunks: list[Chunk] = []
     start, first_line, lines, at = 0, 1, 0, 0
+    path = path if is_uri(path) else local_path(path)  # an executor works in another folder
     try:
         file = open_file(path)
-    except OSError as error:
-        raise RequestError(path, 1, "a file of requests", error.strerror or str(error)) from error
+    except (OSError, ValueError) as error:
+        raise RequestError(path, 1, "a file of requests", getattr(error, "strerror", None) or str(error)) from error
     with file:
         while piece := file.read(CHUNK_BYTES):
             digest.update(piece)
@@ -156,9 +158,24 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
+def _int(digits: str) -> int:
+    if len(digits) > _DIGITS_MAX:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; readers differ in which of two equal keys they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return found
+
+
 def _parsed(path: str, number: int, raw: bytes) -> dict[str, Any]:
     try:
-        line = json.loads(raw.decode("utf-8"), parse_constant=_no_number)
+        line = json.loads(raw.decode("utf-8"), parse_constant=_no_number, parse_int=_int, object_pairs_hook=_no_double)
     except (ValueError, RecursionError) as error:
         raise RequestError(path, number, "a JSON object", f"{_shown(raw)} ({error})") from None
     if not isinstance(line, dict):
@@ -181,7 +198,7 @@ def read_lines(path: str, first_line: int, raw: bytes) -> pa.RecordBatch:
 
 def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatch | None:
     """All lines at once, or None where one of them needs a closer look."""
-    if any(raw.count(key) < len(lines) for key in _KEYS) or not all(map(_is_plain, lines)):
+    if not all(map(_is_plain, lines)):
         return None
     try:
         texts = pa.array(lines, pa.binary()).cast(pa.string())
@@ -218,8 +235,10 @@ def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatc
 
 
 def _is_plain(line: bytes) -> bool:
-    """One object, from the first byte to the last, and of no great depth."""
-    if not line.startswith(b"{") or not line.endswith((b"}", b"}\r")):
+    """One object, from the first byte to the last, of no great depth, with each key once and no number that JSON has not."""
+    if not line.startswith(b"{") or not line.endswith((b"}", b"}\r")) or _ODD_NUMBER.search(line):
+        return False
+    if any(line.count(key) != 1 for key in _KEYS):
         return False
     return len(line) <= 2 * _OPENINGS_MAX or line.count(b"{") + line.count(b"[") <= _OPENINGS_MAX
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.request_file import SCHEMA, Chunk, header_of, open_file, read_lines
+from pipeline.request_file import SCHEMA, Chunk, RequestError, header_of, open_file, read_lines
 
 NAME = "pull-requests"
 
@@ -53,8 +53,11 @@ class RequestReader(DataSourceReader):
         """The requests of one chunk."""
         assert isinstance(partition, ChunkPartition)
         chunk = partition.chunk
-        with open_file(self.path) as file:
-            raw = file.read_at(chunk.end - chunk.start, chunk.start)
+        try:
+            with open_file(self.path) as file:
+                raw = file.read_at(chunk.end - chunk.start, chunk.start)
+        except (OSError, ValueError) as error:
+            raise RequestError(self.path, chunk.first_line, "a file that every executor can open", str(error)) from error
         first = chunk.first_line
         if first == 1:
             head, _, rest = raw.partition(b"\n")

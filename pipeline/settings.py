@@ -185,6 +185,7 @@ class BrokerSettings:
     def from_sources(
         cls,
         *,
+        stored: Mapping[str, str] | None = None,
         header: object = None,
         header_where: str = "the config of the header",
         properties: str | Path | None = None,
@@ -193,6 +194,7 @@ class BrokerSettings:
         """Settings from all sources, a later one winning over an earlier one, in the order of the arguments.
 
         Args:
+            stored: what an import was given, as texts; None where nothing is known.
             header: the `config` object of a trace's first line, values typed as in JSON; None where there is none.
             header_where: what an error calls it.
             properties: path of a broker.conf, in the format of java.util.Properties.
@@ -201,7 +203,8 @@ class BrokerSettings:
         Raises:
             SettingsError: a name that is unknown, a value of another type, a source that cannot be read.
         """
-        given = dict(_header_values(header, header_where)) if header is not None else {}
+        given = dict(_option_values([f"{name}={text}" for name, text in (stored or {}).items()]))
+        given |= dict(_header_values(header, header_where)) if header is not None else {}
         from_file = dict(_properties_values(Path(properties))) if properties is not None else {}
         from_options = dict(_option_values(options))
         given |= from_file | from_options

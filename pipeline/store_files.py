@@ -6,14 +6,15 @@ Names inside a store are untrusted: a link that leads out of the store, or a nam
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from store_format.changed_files import FileChange, FilePath
 from store_format.commit_log import Bytes
 from store_format.errors import NotAStoreError, StoreError
 
@@ -40,11 +41,35 @@ def local_path(path: str) -> str:
     return os.path.abspath(path)
 
 
+def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
+    """File system of a path or URI, and the path inside it; OSError or ArrowInvalid where there is none."""
+    filesystem: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path) if is_uri(path) else (pafs.LocalFileSystem(), local_path(path))
+    return filesystem
+
+
+def _by_folder(changes: Mapping[FilePath, FileChange]) -> dict[FilePath, dict[str, int | None]]:
+    """Names in each folder that changes reach: the changed file's length, None for a folder."""
+    folders: dict[FilePath, dict[str, int | None]] = {}
+    for path, change in changes.items():
+        folders.setdefault(path[:-1], {})[path[-1]] = change.length
+        for depth in range(1, len(path)):
+            folders.setdefault(path[: depth - 1], {}).setdefault(path[depth - 1], None)
+    return folders
+
+
 class StoreFiles:
     """The files under one store directory; can be sent to Spark's workers."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, changes: Mapping[FilePath, FileChange] | None = None, deleted: frozenset[FilePath] = frozenset()) -> None:
+        """`changes` lie over the files of the store, in which those `deleted` are no more; the store itself is only read."""
         self.root = root if is_uri(root) else local_path(root)
+        self._changes = changes or {}
+        self._deleted = deleted
+        self._changed_folders = _by_folder(self._changes)
+
+    def changed(self, changes: Mapping[FilePath, FileChange], deleted: frozenset[FilePath]) -> StoreFiles:
+        """The same store with changes over it."""
+        return StoreFiles(self.root, changes, deleted)
 
     def path_of(self, *parts: str) -> str:
         """Path of a name below the store, for messages and for opening."""
@@ -61,8 +86,12 @@ class StoreFiles:
     def folder(self, *parts: str) -> list[Entry]:
         """The names in a folder, sorted; empty where it does not exist."""
         path = self.path_of(*parts)
-        found = self._remote_folder(path) if is_uri(self.root) else self._local_folder(path)
-        return sorted(found, key=lambda entry: entry.name)
+        listed = self._remote_folder(path) if is_uri(self.root) else self._local_folder(path)
+        found = {entry.name: entry for entry in listed if (*parts, entry.name) not in self._deleted}
+        for name, length in self._changed_folders.get(parts, {}).items():
+            known = found.get(name, Entry(name, length is None, 0, 0))
+            found[name] = known if length is None else replace(known, length=length)
+        return sorted(found.values(), key=lambda entry: entry.name)
 
     def _local_folder(self, path: str) -> Iterator[Entry]:
         try:
@@ -100,7 +129,13 @@ class StoreFiles:
             yield Entry(info.base_name, info.type == pafs.FileType.Directory, info.size or 0, mtime)
 
     def content(self, *parts: str) -> Bytes:
-        """All bytes of a file, read-only: mapped where it is local, in memory where it is not."""
+        """All bytes of a file, read-only: mapped where it is local, in memory where it is not, or was changed."""
+        change = self._changes.get(parts)
+        if change is None:
+            return self._stored(*parts)
+        return change.lay_over(np.empty(0, np.uint8) if change.is_new else self._stored(*parts), 0, change.length)
+
+    def _stored(self, *parts: str) -> Bytes:
         path = self.path_of(*parts)
         try:
             if not is_uri(self.root):

@@ -45,6 +45,7 @@ LOADED_QUEUE = Table(
         Column("maxOffset", "BIGINT", "of the queue"),
         Column("recoveredPhysicOffset", "BIGINT", "end in the commit log of the last message that recover found"),
         Column("maxPhysicOffset", "BIGINT", "the same after the log's end cut the queues"),
+        Column("cutEntries", "BIGINT", "how many it cut off; in the queue's first row"),
         Column("name", "STRING", "of the file"),
         Column("fromOffset", "BIGINT", "of the file"),
         Column("length", "BIGINT", "of the file"),
@@ -208,7 +209,9 @@ class StoreReader(DataSourceReader):
             }
             for file in queue.files
         ]
-        return pa.RecordBatch.from_pylist([shared | file for file in files or [{}]], schema=arrow_schema(LOADED_QUEUE))
+        rows = [shared | file for file in files or [{}]]
+        rows[0]["cutEntries"] = queue.cut_entries
+        return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(LOADED_QUEUE))
 
 
 def read_table(spark: SparkSession, reader: StoreReader) -> DataFrame:

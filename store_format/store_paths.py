@@ -15,6 +15,9 @@ CONSUME_QUEUE_EXT: Final = "consumequeue_ext"  # folders as in consumequeue
 INDEX: Final = "index"
 CONFIG: Final = "config"
 
+# any of these in a folder says that it is a store
+STORE_FOLDERS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONFIG, INDEX})
+
 CHECKPOINT_FILE: Final = "checkpoint"
 ABORT_FILE: Final = "abort"  # empty
 LOCK_FILE: Final = "lock"  # four bytes, "lock"

@@ -116,10 +116,10 @@ class StoreLag:
         waiting_since = self.stamp(known.entries.get(offset))
         lag = known.maximum - offset
         row["lag"] = lag if lag in INT64 else None
-        row["lagBytes"] = sum(known.entries[number][1] for number in ahead)
         row["lagMillis"] = 0 if lag == 0 else None if waiting_since is None else self.as_of - waiting_since
         row["lastConsumedTimestamp"] = self.stamp(known.entries.get(offset - 1))
         missing = known.maximum - max(offset, known.minimum) > len(ahead)
+        row["lagBytes"] = None if missing else sum(known.entries[number][1] for number in ahead)
         return row | {"reason": reason(row, queue, missing=missing)}
 
 

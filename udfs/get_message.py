@@ -244,6 +244,12 @@ def _answer(first, at, requests, caps, first_offset, physic, sizes, tags, tag_st
     return len(requests), at
 
 
+def entries_at_most(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block) -> NDArray[np.int64]:
+    """How many entries each request is given at most, as a rule."""
+    most = max(int(caps[COUNT_MEMORY]), int(caps[COUNT_DISK]), 1)
+    return np.minimum(np.clip(requests[:, MAX_MSG_NUMS], 1, most), len(block.sizes))
+
+
 def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block, filters: TagCodes, log: LogFiles) -> Answers:
     """Answer requests whose offsets lie in one block (or out of their queue's bounds, or where no queue file is).
 
@@ -256,9 +262,7 @@ def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Blo
         log: files of the commit log.
     """
     answers = np.zeros((len(requests), ANSWER_COLUMNS), np.int64)
-    most = max(int(caps[COUNT_MEMORY]), int(caps[COUNT_DISK]), 1)
-    room = np.minimum(np.clip(requests[:, MAX_MSG_NUMS], 1, most), len(block.sizes))
-    taken = np.empty(min(int(room.sum()), _FIRST_ROOM), np.int32)
+    taken = np.empty(min(int(entries_at_most(requests, caps, block).sum()), _FIRST_ROOM), np.int32)
     arrays = (block.physic_offsets, block.sizes, block.tags_codes, filters.starts, filters.codes, log.starts, log.wrote)
     done = used = 0
     while True:

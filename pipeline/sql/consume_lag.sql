@@ -20,7 +20,7 @@ NO_QUEUE: an offset is stored, but the store has no such queue: the topic was de
 OFFSET_BEYOND_BROKER_OFFSET: the offset lies past the end of the queue, lag is negative: it was set wrong, or the queue was made anew or restored from an older copy. No message waits; the next pull is told another offset.
 OFFSET_BELOW_MIN: the messages from consumerOffset to minOffset - 1 were deleted before the group consumed them. lag counts them, lagBytes does not.
 PRE_BLANK: the next entry is one of those that fill a queue up to where it begins. It has no message; its size, 2147483647, counts in lagBytes.
-NO_QUEUE_FILE: a file of the queue is missing at the offset or behind it. lag counts its entries, lagBytes cannot.
+NO_QUEUE_FILE: a file of the queue is missing at the offset or behind it. lag counts its entries, lagBytes is NULL.
 MESSAGE_REMOVED: the next entry is there, its message is not in the commit log; a pull passes over it.
 NOTHING_CONSUMED: consumerOffset is 0, there is no message consumed last. Nothing is wrong.
 LAST_CONSUMED_REMOVED: the message consumed last is no longer in the store. Usual where a group keeps up and messages are few.'
@@ -80,7 +80,10 @@ WITH pairs AS (
   SELECT
     brokerName, consumerGroup, topic, queueId, p.minOffset, p.brokerOffset, p.consumerOffset,
     try_subtract(p.brokerOffset, p.consumerOffset) AS lag,
-    CASE WHEN p.consumerOffset IS NOT NULL THEN coalesce(n.bytesToFileEnd, 0) + coalesce(b.bytes, 0) END AS lagBytes,
+    CASE
+      WHEN coalesce(b.entries, 0) < p.brokerOffset - p.countedFrom THEN NULL
+      WHEN p.consumerOffset IS NOT NULL THEN coalesce(n.bytesToFileEnd, 0) + coalesce(b.bytes, 0)
+    END AS lagBytes,
     CASE WHEN p.brokerOffset = p.consumerOffset THEN 0 ELSE try_subtract(a.maxStoreTimestamp, n.nextTimestamp) END AS lagMillis,
     n.lastTimestamp AS lastConsumedTimestamp,
     a.maxStoreTimestamp AS asOf,
