@@ -15,6 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import measures as m
+from benchmarks.frame_measures import measure_frames
+from benchmarks.generating import MESSAGES as GENERATED
+from benchmarks.generating import measure_generate
 from benchmarks.synthetic_store import Shape, write_store
 from pipeline.session import build_session
 
@@ -41,14 +44,17 @@ def main(quick: bool, only: str | None, out: str | None) -> None:
     folder = Path(tempfile.mkdtemp(prefix="pullsim-bench-"))
     store, lake = folder / "store", folder / "lake"
     try:
+        figures = measure_generate(folder, GENERATED // scale)
         write_store(store, shape)
         spark = build_session()
         spark.range(1).count()
-        figures = m.measure_import(spark, store, lake, shape)
+        figures += m.measure_import(spark, store, lake, shape)
         for name, expression, sequential in REPLAYS:
             if only is None or name.startswith(only):
                 figures += m.measure_replay(spark, lake, shape, count, name=name, expression=expression, sequential=sequential)
         spark.stop()
+        if only is None or "frames".startswith(only):
+            figures += measure_frames(400 // scale)
     finally:
         shutil.rmtree(folder)
     _show(figures)

@@ -19,7 +19,7 @@ from udfs import get_message as gm
 from udfs.batch_caps import memory_limit
 from udfs.codes import BrokerRole, GetMessageStatus
 from udfs.offset_correction import slave_keeps_offset
-from udfs.tags import SubscriptionParseError, parse_subscription
+from udfs.tags import SubscriptionParseError, code_array, parse_subscription
 
 SUBSCRIPTION_PARSE_FAILED = "SUBSCRIPTION_PARSE_FAILED"
 _KERNEL_COLUMNS = [Col.OFFSET, Col.MAX_MSG_NUMS, Col.MIN_OFFSET, Col.MAX_OFFSET, Col.LOG_END, Col.FILTER]
@@ -105,7 +105,7 @@ def _codes(expression: str) -> NDArray[np.int32] | SubscriptionParseError | None
         codes = parse_subscription(expression)
     except SubscriptionParseError as error:
         return error
-    return None if codes is None else np.array(sorted(codes), np.int32)
+    return None if codes is None else code_array(codes)
 
 
 def _filters(packed: Packed) -> tuple[gm.TagCodes, NDArray[np.bool_]]:

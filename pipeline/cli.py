@@ -313,56 +313,9 @@ def demo_command(lake: str | None, master: str | None, conf: dict[str, str], ver
     from pipeline.session import SHORT_JOBS
 
     with Engine(master, SHORT_JOBS | conf, verbose).session() as spark:
-        differ = run_demo(spark, lake)
+        differ = run_demo(spark, lake, run_id=run_id, now=now)
     if differ:
         raise SystemExit(1)
-
-
-@cli.command("recover", cls=ExampleCommand, example="pullsim recover /data/rocketmq/store --out recovered.json")
-@click.argument("store")
-@click.option("--out", required=True, metavar="FILE.json", help="File for what was found.")
-@settings_options
-@engine_options
-def recover_command(store: str, out: str, settings: tuple[str, ...], properties: str | None, **_needs_no_spark: object) -> None:
-    """Tell what the broker's load, start and clean shutdown make of STORE, with the state after each and the files at the end.
-
-    STORE is only read, and needs no Spark.
-    """
-    from pipeline.recover import run_recover, summary, write_recovery
-
-    told = run_recover(store, settings=BrokerSettings.from_sources(properties=properties, options=settings))
-    write_recovery(told, out)
-    say(summary(told))
-
-
-@cli.command("lookup", cls=ExampleCommand, example="pullsim lookup /data/rocketmq/store --requests lookups.jsonl --out found.jsonl")
-@click.argument("store")
-@click.option("--requests", required=True, metavar="FILE", help="Look-ups, a JSON object a line.")
-@click.option("--out", required=True, metavar="FILE", help="File for the answers: the same lines in the same order.")
-@settings_options
-@engine_options
-def lookup_command(
-    store: str, requests: str, out: str, settings: tuple[str, ...], properties: str | None, **_needs_no_spark: object
-) -> None:
-    """Look up offsets by time, messages by offset or key, and times of messages in a broker's STORE directory.
-
-    STORE is only read. Settings and the times of queue files are those of FILE's header line where it has one, else those of the files;
-    --set and --properties win over the header.
-    """
-    from pipeline.lookup import run_lookup
-
-    done = run_lookup(
-        store,
-        requests,
-        out,
-        settings_of=lambda header: BrokerSettings.from_sources(
-            header=(header or {}).get("config"), header_where=f"{requests}, line 1", properties=properties, options=settings
-        ),
-        progress=progress_to_stderr,
-    )
-    for error, count in sorted(done.unanswered.items()):
-        progress_to_stderr(f"{count} of {done.requests} look-ups could not be answered: {error}")
-    progress_to_stderr(f"{done.requests} answers written to {out}")
 
 
 __all__ = ["SettingsError", "cli"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import lzma
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +15,6 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.cli import now, run_id
 from pipeline.console import progress_to_stderr, say, show_comparison, show_rows
 from pipeline.import_store import import_store
 from pipeline.lag import lag_rows
@@ -50,13 +50,35 @@ def _lake_folder(lake: str | None) -> Iterator[str]:
         yield temporary
 
 
-def run_demo(spark: SparkSession, lake_path: str | None) -> int:
-    """Run the demo; gives the number of answers that differ from the real broker's."""
+def run_demo(spark: SparkSession, lake_path: str | None, *, run_id: Callable[[], str], now: Callable[[], dt.datetime]) -> int:
+    """Run the demo; gives the number of answers that differ from the real broker's.
+
+    Args:
+        spark: the session.
+        lake_path: where the lake is kept; None for one that is removed at the end.
+        run_id: gives the id of a new run.
+        now: the wall clock.
+    """
+
+    def imported(store: str, properties: Path | None) -> None:
+        say(f"\nImporting the store {store!r}")
+        done = import_store(
+            Lake(spark, root),
+            str(folder / store),
+            broker=store,
+            layout=None,
+            settings=BrokerSettings.from_sources(properties=properties),
+            run_id=run_id(),
+            now=now,
+            progress=progress_to_stderr,
+        )
+        say(f"{done.messages:,} messages, {done.entries:,} entries in {done.queues} queues, layout {done.layout}")
+
     with tempfile.TemporaryDirectory(prefix="pullsim-demo-") as temporary, _lake_folder(lake_path) as root:
         folder = Path(temporary)
         unpack_demo_data(folder)
-        _import(spark, root, folder, REPLAYED_STORE, None)
-        _import(spark, root, folder, CONSUMED_STORE, folder / f"{CONSUMED_STORE}.conf")
+        imported(REPLAYED_STORE, None)
+        imported(CONSUMED_STORE, folder / f"{CONSUMED_STORE}.conf")
         lake = Lake(spark, root)
         create_views(lake)
         say(f"\nReplaying {REPLAYED_TRACE}: pulls that a real 4.9.3 broker answered on the store {REPLAYED_STORE!r}")
@@ -86,21 +108,6 @@ _STATUSES = """
 SELECT status, sum(pulls) AS pulls, sum(messages) AS messages, sum(bytes) AS bytes
 FROM pull_status_summary GROUP BY status ORDER BY pulls DESC
 """
-
-
-def _import(spark: SparkSession, root: str, folder: Path, store: str, properties: Path | None) -> None:
-    say(f"\nImporting the store {store!r}")
-    done = import_store(
-        Lake(spark, root),
-        str(folder / store),
-        broker=store,
-        layout=None,
-        settings=BrokerSettings.from_sources(properties=None if properties is None else str(properties)),
-        run_id=run_id(),
-        now=now,
-        progress=progress_to_stderr,
-    )
-    say(f"{done.messages:,} messages, {done.entries:,} entries in {done.queues} queues, layout {done.layout}")
 
 
 def _say_where_to_look(root: str, *, kept: bool) -> None:

@@ -8,36 +8,32 @@ bits were made by another bloom filter, and the broker forgets all of them.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles
 from store_format.config_files import decode_consumer_filters, load
 from store_format.config_rows import ConsumerFilterData, ConsumerFilters
 from store_format.dispatcher import BitMapOf
-from store_format.errors import StoreError
 from store_format.store_paths import CONFIG
+from udfs.bloom_filter import BloomFilter
+from udfs.sql92 import matches
 
-Matches = Callable[[str, Mapping[str, str]], bool | None]
 CONSUMER_FILTER = "consumerFilter.json"
 
 
 def bloom_size(settings: BrokerSettings) -> tuple[int, int]:
     """BloomFilter.createByFn: (k bits a consumer, of m)."""
-    rate, consumers = settings.value("maxErrorRateOfBloomFilter"), settings.value("expectConsumerNumUseFilter")
-    k = math.ceil(math.log(rate / 100) / math.log(0.5))
-    m = math.ceil(consumers * (math.log(100 / rate) / math.log(2)) * (math.log(math.e) / math.log(2)))
-    return k, -(-m // 8) * 8
+    filter_ = BloomFilter.create_by_fn(settings.value("maxErrorRateOfBloomFilter"), settings.value("expectConsumerNumUseFilter"))
+    return filter_.k, filter_.m
 
 
-def bit_map_of(files: StoreFiles, settings: BrokerSettings, matches: Matches | None) -> BitMapOf | None:
+def bit_map_of(files: StoreFiles, settings: BrokerSettings) -> BitMapOf | None:
     """The bit maps of a store's messages.
 
     Args:
         files: of the store, for config/consumerFilter.json.
         settings: enableCalcFilterBitMap and the size of the bloom filter.
-        matches: (SQL92 expression, properties) -> whether a message matches; None where nothing evaluates expressions.
 
     Returns:
         (topic, properties) -> bit map, None where the topic has no consumers; None altogether where the broker makes none.
@@ -52,10 +48,6 @@ def bit_map_of(files: StoreFiles, settings: BrokerSettings, matches: Matches | N
     def bit_map(topic: str, properties: Mapping[str, str]) -> bytes | None:
         if topic not in consumers:
             return None
-        if matches is None:
-            raise StoreError(
-                path, f"no consumers of {topic}", "some", hint="set enableCalcFilterBitMap=false to dispatch messages without bit maps"
-            )
         return _bits([consumer for consumer in consumers[topic] if matches(consumer.expression or "", properties)], m)
 
     return bit_map

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.filter_bit_maps import Matches, bit_map_of, bloom_size
+from pipeline.filter_bit_maps import bit_map_of, bloom_size
 from pipeline.loaded_store import file_sizes
 from pipeline.message_store import MessageStore, StoreSettings, changed_files
 from pipeline.settings import BrokerSettings
@@ -65,13 +65,12 @@ _CONFIG_NAMES = (
 )
 
 
-def run_recover(store: str, *, settings: BrokerSettings, matches: Matches | None = None) -> dict[str, Any]:
+def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
     """Recover a store directory, to which nothing is written.
 
     Args:
         store: the directory or its URI.
         settings: of the broker; lengths of files that they do not give are taken from the files.
-        matches: (SQL92 expression, properties) -> whether such a message matches, for bit maps; None where nothing evaluates expressions.
 
     Returns:
         An object as in golden/store/recover/*.json.
@@ -81,7 +80,7 @@ def run_recover(store: str, *, settings: BrokerSettings, matches: Matches | None
     """
     files = StoreFiles(store)
     files.check_exists()
-    bit_maps = bit_map_of(files, settings, matches)
+    bit_maps = bit_map_of(files, settings)
     message_store = MessageStore(files=files, settings=store_settings(files, settings), bit_map_of=bit_maps)
     told: dict[str, Any] = {"kind": "recover", "store": files.root.rstrip("/").rpartition("/")[2]}
     told["config"] = _config(settings, message_store.settings)

@@ -24,7 +24,7 @@ SHORT_JOBS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:Rese
 
 
 class EngineError(RuntimeError):
-    """Spark did not start, or a job of it failed for a reason that is not the input's."""
+    """Spark did not start, or not with what is needed."""
 
 
 def spark_defaults(name: str) -> dict[str, str]:

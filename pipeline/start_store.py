@@ -42,7 +42,7 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
     Raises:
         CorruptStoreError: load fails, or start never ends.
     """
-    store = MessageStore(files=files, settings=store_settings(files, settings), bit_map_of=bit_map_of(files, settings, None))
+    store = MessageStore(files=files, settings=store_settings(files, settings), bit_map_of=bit_map_of(files, settings))
     if not store.load():
         raise CorruptStoreError(files.root, "a store that the broker loads", store.failure)
     in_load = _dispatched("load", store)

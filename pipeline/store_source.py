@@ -1,4 +1,4 @@
-"""`spark.read.format("rocketmq-store")`: a store directory as DataFrames, one partition a mapped file or a group of topics.
+"""`spark.read.format("rocketmq-store")`: a store directory as DataFrames, one partition a mapped file, a part of one, or a group of topics.
 
 Options: `path` the store, `table` one of TABLES, `brokerName`, and the file sizes. While it plans, the reader recovers the log and the
 queues by itself, which is meant for a look at a store, not for a large import: that knows the log's bounds and calls `read_table`.

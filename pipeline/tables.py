@@ -26,7 +26,7 @@ class Table:
     """A Delta table of the lake.
 
     Attributes:
-        columns: in order; the first of every table is brokerName.
+        columns: in order; one of every table is brokerName.
         by_queue: laid out by queue: partitioned by (topic, queueId) or clustered by `cluster_by`.
         cluster_by: clustering columns of the clustered layout.
         stats: columns that get file statistics; empty for Delta's choice, the first 32.
@@ -167,7 +167,7 @@ COMMIT_LOG_SEGMENT = Table(
 
 QUEUE = Table(
     "queue",
-    "Bounds of each queue that has files, as the broker has them after load and start.",
+    "Bounds of each queue that has a folder, as the broker has them after load and start.",
     (
         *_QUEUE_KEY,
         Column("minOffset", "BIGINT", "ConsumeQueue.getMinOffsetInQueue"),

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from golden import golden, golden_lines, names, needs_golden
-from replaying import DEMO_TRACE, all_lines, demo_data, differences, is_answered, lake_of, read_lines, run
+from replaying import DEMO_TRACE, all_lines, demo_data, differences, import_into, is_answered, lake_of, read_lines, run
+from sampling import sampled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.lake import Lake
 
-# stores that load repairs, queue extensions, and filters for retry topics cannot be answered yet
-LATER = ("torn-", "ext-")
+# queue extensions, and filters for retry topics, cannot be answered yet
+LATER = ("ext-", "torn-ext-")
+DAMAGED = "torn-"
 
 
 def traces_by_store() -> dict[str, list[str]]:
@@ -40,8 +42,28 @@ def check_trace(lake: Lake, trace: Path, out: Path) -> None:
     assert done.unanswered == ({"UNSUPPORTED": len(rest)} if rest else {})
 
 
+CLEAN = [store for store in traces_by_store() if not store.startswith(DAMAGED)]
+TORN = [store for store in traces_by_store() if store.startswith(DAMAGED)]
+
+
+def started_with(trace: str) -> list[str]:
+    """The settings of the broker that loaded a damaged store, as options."""
+    config = next(golden_lines("store", "traces", f"{trace}.jsonl"))["config"]
+    return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in config.items() if name != "bloom"]
+
+
 @needs_golden
-@pytest.mark.parametrize("store", traces_by_store())
+@pytest.mark.parametrize("store", sampled(TORN, 3))
+def test_pulls_on_a_store_that_load_or_start_changed_are_answered_alike(
+    store: str, stores: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    for trace in traces_by_store()[store]:
+        lake = import_into(spark, tmp_path / f"{trace}.lake", stores / store, options=started_with(trace))
+        check_trace(lake, golden("store", "traces", f"{trace}.jsonl"), tmp_path / f"{trace}.out")
+
+
+@needs_golden
+@pytest.mark.parametrize("store", CLEAN)
 def test_every_recorded_pull_is_answered_alike(
     store: str, stores: Path, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

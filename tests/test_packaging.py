@@ -13,8 +13,12 @@ from pathlib import Path
 import pytest
 from packaged import PROJECT, bare_python, build_wheel, dependencies
 
+from pipeline.session import SHORT_JOBS
+
 pytestmark = pytest.mark.spark
 ALL_EQUAL = re.compile(r"^(?P<compared>\d+) compared, 0 differ$", re.MULTILINE)
+
+QUICK_START = SHORT_JOBS["spark.driver.extraJavaOptions"]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,6 @@ def test_a_wheel_in_an_empty_environment_runs_the_demo(wheel: Path, tmp_path: Pa
     assert "WARN" not in done.stderr
 
 
-@pytest.mark.skipif(not os.environ.get("PULLSIM_LONG"), reason="takes minutes: PULLSIM_LONG=1 runs it")
 def test_spark_submit_runs_the_demo_on_executors_that_have_only_the_zip(wheel: Path, tmp_path: Path) -> None:
     archive = tmp_path / "pullsim.zip"
     shutil.copy(wheel, archive)
@@ -76,6 +79,7 @@ def test_spark_submit_runs_the_demo_on_executors_that_have_only_the_zip(wheel: P
         "spark.ui.enabled=false",
         "--conf",
         "spark.sql.shuffle.partitions=4",
+        *(word for side in ("driver", "executor") for word in ("--conf", f"spark.{side}.extraJavaOptions={QUICK_START}")),
         "--py-files",
         str(archive),
         str(tmp_path / "main.py"),

@@ -25,7 +25,6 @@ from store_format.changed_files import ChangedFiles, FilePath, changed_ranges
 from store_format.consume_queue import encode_units, units_of
 from store_format.consume_queue_dispatch import put_message_position_info
 from store_format.dispatch_request import read_requests
-from store_format.errors import StoreError
 from store_format.index_dispatch import messages_to_index
 from store_format.index_file import index_keys, indexed_messages
 from store_format.message import Host, Message, body_crc32, decode, decode_properties, decode_text, encode, encode_properties
@@ -197,16 +196,12 @@ def test_bit_maps_need_what_evaluates_expressions(made: Path) -> None:
     assert (k, m) == (3, 112)
     (made / "config").mkdir()
     bloom = {"bitPos": [0, 9, 111], "bitNum": m}
-    data = {"topic": "T", "consumerGroup": "g", "expression": "a", "expressionType": "SQL92", "bloomFilterData": bloom, "deadTime": 1}
+    data = {"topic": "T", "consumerGroup": "g", "expression": "a = '1'", "expressionType": "SQL92", "bloomFilterData": bloom, "deadTime": 1}
     table = {"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": {"g": data}}}}
     (made / "config" / "consumerFilter.json").write_text(json.dumps(table), encoding="utf-8")
-    bits = bit_map_of(StoreFiles(str(made)), on, lambda expression, properties: properties.get(expression) == "1")
+    bits = bit_map_of(StoreFiles(str(made)), on)
     assert bits is not None
     assert (bits("T", {"a": "1"}), bits("T", {}), bits("U", {"a": "1"})) == (bytes([1, 2, *[0] * 11, 128]), bytes(14), None)
-    with pytest.raises(StoreError, match="enableCalcFilterBitMap"):
-        run_recover(
-            str(made), settings=BrokerSettings.from_sources(header=SIZES | {"enableConsumeQueueExt": True, "enableCalcFilterBitMap": True})
-        )
 
 
 # entries of a queue --------------------------------------------------------------------------------------------------------------------

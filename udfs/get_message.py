@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.compiled import compiled
+from store_format.layout import EXT_MAX_ADDRESS
 from udfs.batch_caps import check_in_disk, commercial_count, is_the_batch_full, scan_window_entries
 from udfs.codes import GetMessageStatus
-from udfs.offset_correction import SCAN, correct_offset, pull_status
+from udfs.offset_correction import SCAN, correct_offset, next_offset_correction, pull_status
 from udfs.tags import contains_code
 
 _FOUND = int(GetMessageStatus.FOUND)
@@ -39,8 +40,6 @@ EXCEPTIONS: Final = {
 NO_FILTER: Final = -1
 NO_REMOVED_FILE: Final = -(2**63)
 _INT_MAX = 2**31 - 1
-# ConsumeQueueExt.MAX_ADDR: a tagsCode at or below it is an address in the ext file
-_EXT_MAX_ADDRESS = -(2**31) - 1
 
 # GetMessageResult's lists cannot be longer than the virtual machine allows any array to be
 _LONGEST_ARRAY = _INT_MAX - 2
@@ -101,7 +100,7 @@ class Answers:
 @compiled
 def _tag_matches(tags_code, codes):  # type: ignore[no-untyped-def]
     # an address that no ext file resolves: the broker passes null, and null matches
-    return tags_code <= _EXT_MAX_ADDRESS or contains_code(codes, tags_code)
+    return tags_code <= EXT_MAX_ADDRESS or contains_code(codes, tags_code)
 
 
 @compiled
@@ -216,7 +215,7 @@ def _answer(first, at, requests, caps, first_offset, physic, sizes, tags, tag_st
         elif not first_offset <= offset < first_offset + len(physic):
             answer[STATUS] = _OFFSET_FOUND_NULL
             entries = caps[ENTRIES_A_FILE]
-            answer[NEXT] = offset if caps[SLAVE_KEEPS] != 0 else offset + entries - offset % entries
+            answer[NEXT] = next_offset_correction(offset, offset + entries - offset % entries, caps[SLAVE_KEEPS] != 0)
         elif request[MAX_MSG_NUMS] < 0:
             answer[STATUS] = ILLEGAL_ARGUMENT
         elif request[MAX_MSG_NUMS] > _LONGEST_ARRAY:

@@ -6,7 +6,7 @@ Rule: the status alone decides, with two exceptions. A pull of an empty queue at
 wait), at any other offset, -1 too, PULL_OFFSET_MOVED. A slave that does not check offsets turns PULL_OFFSET_MOVED into
 PULL_RETRY_IMMEDIATELY.
 Surprise: a slave with slaveReadEnable=false sets PULL_RETRY_IMMEDIATELY first, and the switch then overwrites it.
-A store that answers null (not readable, shut down) has no status; the code is then SYSTEM_ERROR.
+A store that answers null (not readable, shut down) has no status, and no code of these: the processor answers SYSTEM_ERROR.
 """
 
 from __future__ import annotations

@@ -14,9 +14,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import pandas_udf
-from pyspark.sql.types import IntegerType
+from pyspark.sql.types import BooleanType, IntegerType
 
 from udfs import batch_caps, offset_correction, pull_result, schedule, tags
+from udfs.sql92 import Compiled, compile_expression
+from udfs.sql92_columns import Texts
+from udfs.sql92_values import NULL, TRUE
 
 SQL_FUNCTIONS: Final = (
     *offset_correction.SQL_FUNCTIONS,
@@ -67,8 +70,31 @@ def batch_cut(
     return pd.Series([_batch_cut(*row) for row in zip(*columns, strict=True)], dtype="Int32")
 
 
+def _sql92_codes(expression: str, maps: list[Any]) -> NDArray[np.int8]:
+    compiled = compile_expression(expression)
+    if not isinstance(compiled, Compiled):
+        return np.full(len(maps), NULL, np.int8)
+    columns = {name: Texts.of(one.get(name) if one else None for one in maps) for name in compiled.properties}
+    return compiled.matches_many(columns, len(maps))
+
+
+def sql92_matches(expression: pd.Series, properties: pd.Series) -> pd.Series:
+    """`sql92.matches` a row; a NULL map is a message without properties, a NULL expression gives NULL."""
+    groups, expressions = pd.factorize(expression)
+    codes, maps = np.full(len(expression), NULL, np.int8), properties.to_numpy()
+    by_expression = np.argsort(groups, kind="stable")
+    ends = np.searchsorted(groups[by_expression], np.arange(len(expressions) + 1))
+    for one, text in enumerate(expressions):
+        rows = by_expression[ends[one] : ends[one + 1]]
+        codes[rows] = _sql92_codes(text, list(maps[rows]))
+    return pd.Series(pd.arrays.BooleanArray(codes == TRUE, codes < 0))
+
+
 # pyspark types the form with functionType only, which it calls deprecated
-PANDAS_UDFS: Final = {"batch_cut": pandas_udf(batch_cut, IntegerType())}  # type: ignore[call-overload]
+PANDAS_UDFS: Final = {
+    "batch_cut": pandas_udf(batch_cut, IntegerType()),  # type: ignore[call-overload]
+    "sql92_matches": pandas_udf(sql92_matches, BooleanType()),  # type: ignore[call-overload]
+}
 
 
 def register(spark: SparkSession) -> None:

@@ -1,0 +1,45 @@
+"""What a frame can be refused for.
+
+Broker source (4.9.3): the exceptions of RemotingCommand.decode, RocketMQSerializable and netty's LengthFieldBasedFrameDecoder.
+Surprise: a header that ends too early is no RemotingCommandException there but whatever the Java library throws.
+"""
+
+from __future__ import annotations
+
+from store_format.errors import StoreError
+
+
+class FrameError(StoreError):
+    """A frame that the broker's decoder refuses.
+
+    Attributes:
+        exception: simple name of the Java exception that the broker's decoder throws here.
+        position: byte offset from the start of the frame, its length field included.
+    """
+
+    def __init__(self, exception: str, expected: str, found: str, *, position: int, path: str = "frame") -> None:
+        super().__init__(path, expected, found, position=position)
+        self.exception = exception
+        self.offset = position
+
+    def moved(self, by: int) -> FrameError:
+        """The same, told from another start: `by` bytes before the one it was found from."""
+        return FrameError(self.exception, self.expected, self.found, position=self.offset + by, path=self.path)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive the way from a Spark worker to the driver."""
+        return (_rebuild, (self.exception, self.expected, self.found, self.offset, self.path))
+
+
+def _rebuild(exception: str, expected: str, found: str, position: int, path: str) -> FrameError:
+    return FrameError(exception, expected, found, position=position, path=path)
+
+
+JSON_EXCEPTION = "JSONException"
+BUFFER_UNDERFLOW = "BufferUnderflowException"
+NULL_POINTER = "NullPointerException"
+NEGATIVE_ARRAY_SIZE = "NegativeArraySizeException"
+REMOTING_COMMAND_EXCEPTION = "RemotingCommandException"
+TOO_LONG_FRAME = "TooLongFrameException"
+# an Error of Java, not an Exception: the broker's decoder does not catch it
+OUT_OF_MEMORY = "OutOfMemoryError"

@@ -1,0 +1,84 @@
+"""One frame: length, type and length of the header, header, body.
+
+Broker source (4.9.3): RemotingCommand.decode(ByteBuffer), encode, getHeaderLength, getProtocolType, markProtocolType.
+Rule: int32 length of all that follows; a byte of serialize type and 24 bits of header length; the header; the rest is the body.
+Surprise: the header is taken before its type is looked at, so a wrong length wins over an unknown type; an empty body is null.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from store_format.remoting.command import RemotingCommand, SerializeType
+from store_format.remoting.errors import BUFFER_UNDERFLOW, NULL_POINTER, TOO_LONG_FRAME, FrameError
+from store_format.remoting.header_json import decode_json_header, encode_json_header
+from store_format.remoting.header_rocketmq import decode_rocketmq_header, encode_rocketmq_header
+
+LENGTH_FIELD = 4
+HEADER_WORD = 4
+FRAME_MAX_LENGTH = 16_777_216  # NettyDecoder's default, the length field included
+_WORD = struct.Struct(">I")
+_HEADER_START = LENGTH_FIELD + HEADER_WORD
+
+
+def decode_command(content: bytes | memoryview) -> RemotingCommand:
+    """RemotingCommand.decode: the command of a frame's bytes behind its length field.
+
+    Raises:
+        FrameError: its `exception` is the one that the broker's decoder throws; positions count from the start of the frame.
+    """
+    command, end = decode_header(content)
+    return command if end == len(content) else command.with_body(bytes(content[end:]))
+
+
+def decode_header(content: bytes | memoryview) -> tuple[RemotingCommand, int]:
+    """The command without its body, and where in `content` the body starts; errors as in decode_command."""
+    if len(content) < HEADER_WORD:
+        raise FrameError(BUFFER_UNDERFLOW, "type and length of the header, 4 bytes", f"{len(content)} bytes", position=LENGTH_FIELD)
+    (word,) = _WORD.unpack_from(content)
+    kind, end = word >> 24, HEADER_WORD + (word & 0xFFFFFF)
+    if end > len(content):
+        found = f"{len(content) - HEADER_WORD} bytes up to the end of the frame"
+        raise FrameError(BUFFER_UNDERFLOW, f"a header of {word & 0xFFFFFF} bytes", found, position=_HEADER_START)
+    if kind > SerializeType.ROCKETMQ:
+        raise FrameError(NULL_POINTER, "serialize type 0 (JSON) or 1 (ROCKETMQ)", str(kind), position=LENGTH_FIELD)
+    header = bytes(content[HEADER_WORD:end])
+    try:
+        return (decode_json_header(header) if kind == SerializeType.JSON else decode_rocketmq_header(header)), end
+    except FrameError as error:
+        raise error.moved(_HEADER_START) from None
+
+
+def decode_frame(frame: bytes) -> RemotingCommand:
+    """The command of one whole frame, its length field included.
+
+    Raises:
+        FrameError: also where the length field is not that of the bytes given, or above what the broker takes.
+    """
+    if len(frame) < LENGTH_FIELD:
+        raise FrameError(BUFFER_UNDERFLOW, "a length, 4 bytes", f"{len(frame)} bytes", position=0)
+    (length,) = _WORD.unpack_from(frame)
+    if length + LENGTH_FIELD > FRAME_MAX_LENGTH:
+        raise too_long(length)
+    if length != len(frame) - LENGTH_FIELD:
+        raise FrameError(BUFFER_UNDERFLOW, f"a frame of {length} bytes behind its length", str(len(frame) - LENGTH_FIELD), position=0)
+    return decode_command(frame[LENGTH_FIELD:])
+
+
+def too_long(length: int) -> FrameError:
+    """The error for a length field above the limit; the decoder takes it as unsigned, so a negative one is just very long."""
+    limit = FRAME_MAX_LENGTH - LENGTH_FIELD
+    return FrameError(TOO_LONG_FRAME, f"a length of at most {limit}", str(length), position=0)
+
+
+def encode_frame(command: RemotingCommand) -> bytes:
+    """RemotingCommand.encode: the frame that the broker writes, ext fields in the order of its HashMap.
+
+    Raises:
+        FrameError: a command that cannot be written in its header form.
+    """
+    json = command.serialize_type == SerializeType.JSON
+    header = encode_json_header(command) if json else encode_rocketmq_header(command)
+    body = command.body or b""
+    word = command.serialize_type << 24 | (len(header) & 0xFFFFFF)
+    return b"".join([_WORD.pack(HEADER_WORD + len(header) + len(body)), _WORD.pack(word), header, body])

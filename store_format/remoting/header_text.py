@@ -1,0 +1,275 @@
+"""The text of a JSON header, read as leniently as the broker's fastjson 1.2.76 reads it.
+
+Broker source (4.9.3): RemotingSerializable.decode, which is JSON.parseObject(text, RemotingCommand.class).
+Rule: names may stand without quotes or in single ones, comments and extra commas go, and behind a value of the header's own object one
+token of another kind than a comma is dropped; nothing but blanks and comments may follow that object.
+Surprise: what may stand somewhere differs with the level: a number is a key in an inner object only, a missing comma passes in the header's
+own object and in lists, but not in inner objects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, NoReturn
+
+from store_format.fastjson_scanner import NumberText
+from store_format.remoting.errors import JSON_EXCEPTION, FrameError
+
+DEPTH_MAX: Final = 200  # fastjson takes 512 levels of lists; nobody writes them
+END: Final = "end of the header"
+
+_BLANKS = re.compile(r"[ \t\n\r\f\b]*")
+_CONTROLS = re.compile(r"[\x00-\x20\x7f]*")
+_CONTROLS_BEHIND = re.compile(r"[\x00-\x19\x1b-\x20\x7f]*")  # 0x1a is the end of the text where no value is awaited
+_NAME = re.compile(r"[^\W\d]\w*|\$\w*")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,9})?L?|[+-]", re.ASCII)
+_WORDS = {"true": True, "false": False, "null": None}
+_BEHIND_WORD = re.compile(r"[\s,}\]\b]|$|/")
+_FIELD_NAMES = {"body", "code", "extfields", "flag", "language", "opaque", "remark", "serializetypecurrentrpc", "version"}
+_CHUNK = {quote: re.compile(rf"[^\\{quote}]*") for quote in "\"'"}
+_HEX = re.compile(r"u([0-9a-fA-F]{4}|[+-][0-9a-fA-F]{3})|x([0-9a-fA-F]{2})")
+_BAD_BEHIND_NUMBER = set("fFdDSBeE0123456789")
+_DROPPED_BEHIND_A_FIELD = set(";)][{(.")
+_OPENING = re.compile(r"\{|[}:,;)\].](?=\")|-?\d+(?=\")", re.ASCII)  # before a field that fits, the first token is not looked at
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPES = dict(zip("\"\\/'bfnrtvF01234567", "\"\\/'\b\f\n\r\t\v\f\0\1\2\3\4\5\6\7", strict=True))
+
+
+class Undefined:
+    """NaN or undefined: null to most fields, an error to an enum."""
+
+
+Value = bool | str | NumberText | Undefined | list["Value"] | dict[str, "Value"] | None
+
+
+class Member(NamedTuple):
+    """A member of an object, and where its key and its value start and its value ends in the text."""
+
+    key: str
+    value: Value
+    key_start: int
+    start: int
+    end: int
+
+
+class HeaderText:
+    """A header's text and a position in it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.kept = True  # not the items of lists that no field takes
+
+    def document(self, take: Callable[[Member], None]) -> bool:
+        """Give each member of the header's object to `take`; False where the broker gets no command from the text."""
+        if self.text.startswith("\ufeff"):
+            self.position = 1
+        byte = self.skip()
+        start, is_command = self.position, True
+        if byte == "":
+            return False
+        if opening := _OPENING.match(self.text, start):
+            self.position = opening.end() - 1
+            for member in self._members(1):
+                take(member)
+        elif byte == "}":  # an object that only ends
+            self.position += 1
+        else:
+            if self._value(1, "a JSON object") not in (None, "", []):
+                self.fail("a JSON object", start)
+            is_command = False
+        if self.skip(_CONTROLS_BEHIND) not in {"", "\x1a"}:
+            self.fail(f"the {END}")
+        return is_command
+
+    def fail(self, expected: str, position: int | None = None) -> NoReturn:
+        """Raise what fastjson raises; the position counts characters of the text."""
+        at = self.position if position is None else position
+        found = repr(self.text[at : at + 12]) if at < len(self.text) else f"the {END}"
+        raise FrameError(JSON_EXCEPTION, expected, found, position=at)
+
+    def skip(self, blanks: re.Pattern[str] = _CONTROLS) -> str:
+        """Go over blanks and comments; the next character, or none at the end."""
+        text = self.text
+        while True:
+            self.position = end = _end_of(blanks, text, self.position)
+            opening = text[end : end + 2]
+            if not opening.startswith("/"):
+                return opening[:1]
+            if opening == "//":
+                closing = text.find("\n", end) + 1
+            elif opening == "/*":
+                closing = text.find("*/", end + 2) + 2
+            else:
+                self.fail("a comment behind '/'")
+            self.position = closing if closing > end else len(text)
+
+    def _value(self, depth: int, expected: str = "a value", *, bare: bool = False) -> Value:
+        """The value that starts here; the caller has skipped what comes before it. A sign may be a number, a minus only if `bare`."""
+        text, start = self.text, self.position
+        if depth > DEPTH_MAX:
+            self.fail(f"at most {DEPTH_MAX} levels")
+        letter = text[start : start + 1]
+        if letter in {'"', "'"}:
+            return self._string(letter)
+        if letter == "{":
+            return {member.key: member.value for member in self._inner_members(depth)}
+        if letter == "[":
+            return self._items(depth)
+        if number := _NUMBER.match(text, start):
+            self.position = number.end()
+            if number[0] == "-" and not bare:
+                self.fail("a number", start)
+            if text[self.position : self.position + 1] in _BAD_BEHIND_NUMBER:
+                self.fail("a number of JSON", start)
+            return NumberText(number[0].lstrip("+").rstrip("L"))
+        word = _NAME.match(text, start)
+        if not word:
+            self.fail(expected)
+        self.position = word.end()
+        if word[0] in {"NaN", "undefined"}:
+            return Undefined()
+        if word[0] not in _WORDS or not _BEHIND_WORD.match(text, self.position):
+            self.fail(expected, start)
+        return _WORDS[word[0]]
+
+    def _string(self, quote: str) -> str:
+        text, parts = self.text, []
+        start = self.position
+        self.position += 1
+        while True:
+            begin = self.position
+            self.position = end = _end_of(_CHUNK[quote], text, begin)
+            parts.append(text[begin:end])
+            letter = text[end : end + 1]
+            if letter == quote:
+                self.position += 1
+                return _joined("".join(parts))
+            if letter == "":
+                self.fail(f"{quote} at the end of a string", start)
+            parts.append(self._escape())
+
+    def _escape(self) -> str:
+        digits = _HEX.match(self.text, self.position + 1)
+        if digits:
+            self.position = digits.end()
+            return chr(int(digits[1] or digits[2], 16) & 0xFFFF)
+        letter = self.text[self.position + 1 : self.position + 2]
+        if letter not in _ESCAPES:
+            self.fail("an escape")
+        self.position += 2
+        return _ESCAPES[letter]
+
+    def _members(self, depth: int) -> Iterator[Member]:
+        """Members of the header's object, and on the next level of its ext fields, which are read alike."""
+        self.position += 1
+        while self._next("}", _BLANKS):
+            start = self.position
+            key = self._key()
+            if (self.skip(_BLANKS) if depth > 1 else self._letter_behind_blanks()) != ":":
+                self.fail("':' behind a key")
+            self.position += 1
+            opening = self.skip()
+            begin = self.position
+            known = self.kept = depth > 1 or plain_name(key) in _FIELD_NAMES
+            value: Value
+            if depth == 1 and opening == "{" and _is_ext_fields(key):
+                value = {member.key: member.value for member in self._members(2)}
+            else:
+                value = self._value(depth + 1, bare=known)
+            end = self.position
+            yield Member(key, value, start, begin, end)
+            self._drop_token(depth, words=depth > 1 or not known)
+
+    def _letter_behind_blanks(self) -> str:
+        self.position = _end_of(_BLANKS, self.text, self.position)
+        return self.text[self.position : self.position + 1]
+
+    def _next(self, closing: str, blanks: re.Pattern[str]) -> bool:
+        """Go over commas to the next member or item; False at the closing bracket, which is taken."""
+        while (letter := self.skip(blanks)) == ",":
+            self.position += 1
+        if letter == closing:
+            self.position += 1
+        return letter != closing
+
+    def _key(self) -> str:
+        letter = self.text[self.position : self.position + 1]
+        if letter in {'"', "'"}:
+            key = self._string(letter)
+            return key if "\x1a" not in key else self.fail("a key without 0x1a")
+        name = _NAME.match(self.text, self.position)
+        if not name:
+            self.fail("a key or '}'")
+        self.position = name.end()
+        return name[0]
+
+    def _drop_token(self, depth: int, *, words: bool) -> None:
+        """Where no comma and no brace follows a value, the broker drops what stands there; less behind a field that it knows."""
+        letter = self.skip(_CONTROLS_BEHIND)
+        if letter in {",", "}"}:
+            return
+        start = self.position
+        if letter in {'"', "'"}:
+            self._string(letter)
+        elif number := _NUMBER.match(self.text, start):
+            self.position = number.end()
+        elif letter != "_" and (word := _NAME.match(self.text, start)):
+            self.position = word.end()
+            dropped = words and letter not in "tfnx"
+            if not (dropped or word[0] in _WORDS) or (word[0] in _WORDS and not _BEHIND_WORD.match(self.text, self.position)):
+                self.fail("',' or '}'", start)
+        elif letter in {"", "\x1a"} or (letter == "]" and depth > 1) or not (words or letter in _DROPPED_BEHIND_A_FIELD):
+            self.fail("',' or '}'")
+        else:
+            self.position += 1
+
+    def _items(self, depth: int) -> list[Value]:
+        self.position += 1
+        items = []
+        while self._next("]", _CONTROLS_BEHIND):
+            item = self._value(depth + 1)
+            if self.kept:
+                items.append(item)
+        return items
+
+    def _inner_members(self, depth: int) -> Iterator[Member]:
+        """Members of an object that lies deeper: nothing is dropped, and any scalar is a key."""
+        self.position += 1
+        while self._next("}", _BLANKS):
+            start = self.position
+            number = _NUMBER.match(self.text, start)
+            key = str(self._value(DEPTH_MAX)) if number else self._key()
+            if self.skip(_BLANKS) != ":":
+                self.fail("':' behind a key")
+            self.position += 1
+            self.skip()
+            begin = self.position
+            value = self._value(depth + 1)
+            if key in {"@type", "$ref"} and isinstance(value, str):
+                self.fail("no key that stands for a type or a reference", start)
+            yield Member(key, value, start, begin, self.position)
+            if self.skip(_CONTROLS_BEHIND) not in {",", "}"}:
+                self.fail("',' or '}'")
+
+
+def _is_ext_fields(key: str) -> bool:
+    return plain_name(key) == "extfields"
+
+
+def plain_name(key: str) -> str:
+    """A key as fastjson matches it to a field: case, underscores and hyphens do not count."""
+    return key.replace("_", "").replace("-", "").lower()
+
+
+def _joined(value: str) -> str:
+    """Halves of a surrogate pair, which two escapes make, as the one character they stand for; a half alone stays."""
+    if not _SURROGATE.search(value):
+        return value
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def _end_of(pattern: re.Pattern[str], text: str, position: int) -> int:
+    found = pattern.match(text, position)
+    return found.end() if found else position

@@ -1,0 +1,126 @@
+"""The ext fields of a pull, as the broker's header classes read them.
+
+Broker source (4.9.3): PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag, RequestCode,
+RemotingCommand.decodeCommandCustomHeader.
+Rule: every value is a text; numbers are read by Integer.parseInt and Long.parseLong, so no blanks, and a plus sign is fine.
+Surprise: required fields are not required: one that is missing or no number is logged, stays null, and hurts only where it is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum, IntFlag
+from typing import Any, ClassVar, Self
+
+_JAVA_NUMBER = re.compile(r"[+-]?\d{1,64}")
+
+
+class RequestCode(IntEnum):
+    """The requests that consumers send for pulling, and what must be known to answer them; the codes of answers are in udfs.codes."""
+
+    SEND_MESSAGE = 10
+    PULL_MESSAGE = 11
+    QUERY_CONSUMER_OFFSET = 14
+    UPDATE_CONSUMER_OFFSET = 15
+    SEARCH_OFFSET_BY_TIMESTAMP = 29
+    GET_MAX_OFFSET = 30
+    GET_MIN_OFFSET = 31
+    HEART_BEAT = 34
+    UNREGISTER_CLIENT = 35
+    CONSUMER_SEND_MSG_BACK = 36
+    GET_CONSUMER_LIST_BY_GROUP = 38
+    NOTIFY_CONSUMER_IDS_CHANGED = 40
+    LOCK_BATCH_MQ = 41
+    UNLOCK_BATCH_MQ = 42
+    SEND_MESSAGE_V2 = 310
+    SEND_BATCH_MESSAGE = 320
+
+
+class PullSysFlag(IntFlag):
+    """Bits of a pull's sysFlag; others mean nothing."""
+
+    COMMIT_OFFSET = 1
+    SUSPEND = 2
+    SUBSCRIPTION = 4
+    CLASS_FILTER = 8
+    LITE_PULL_MESSAGE = 16
+
+
+def java_number(text: str | None, bits: int) -> int | None:
+    """Integer.parseInt (32 bits) or Long.parseLong (64); None where that throws."""
+    if text is None or not _JAVA_NUMBER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header:
+    """A header class: its fields by the broker's names; None is the broker's null."""
+
+    NUMBERS: ClassVar[Mapping[str, int]] = {}
+    NULLABLE: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def decode(cls, ext_fields: Mapping[str, str | None] | None) -> Self:
+        """RemotingCommand.decodeCommandCustomHeader: the header of a command's ext fields; nothing is required (see the module)."""
+        values: dict[str, Any] = {}
+        for one in fields(cls):
+            text = (ext_fields or {}).get(one.name)
+            values[one.name] = java_number(text, cls.NUMBERS[one.name]) if one.name in cls.NUMBERS else text
+        return cls(**values)
+
+    def missing(self) -> tuple[str, ...]:
+        """Fields marked CFNotNull that are null: absent in the command, or no number of their type."""
+        return tuple(one.name for one in fields(self) if one.name not in self.NULLABLE and getattr(self, one.name) is None)
+
+    def ext_fields(self) -> dict[str, str | None]:
+        """RemotingCommand.makeCustomHeaderToNet: the header as ext fields, those that are null left out."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullMessageRequestHeader(_Header):
+    """What a consumer asks with PULL_MESSAGE; suspendTimeoutMillis and subVersion in ms of its clock, offsets in entries of the queue."""
+
+    NUMBERS: ClassVar[Mapping[str, int]] = {
+        "queueId": 32,
+        "queueOffset": 64,
+        "maxMsgNums": 32,
+        "sysFlag": 32,
+        "commitOffset": 64,
+        "suspendTimeoutMillis": 64,
+        "subVersion": 64,
+    }
+    NULLABLE: ClassVar[frozenset[str]] = frozenset({"subscription", "expressionType"})
+
+    consumerGroup: str | None
+    topic: str | None
+    queueId: int | None
+    queueOffset: int | None
+    maxMsgNums: int | None
+    sysFlag: int | None
+    commitOffset: int | None
+    suspendTimeoutMillis: int | None
+    subVersion: int | None
+    subscription: str | None = None
+    expressionType: str | None = None
+
+    def has(self, flag: PullSysFlag) -> bool:
+        """Whether a bit of the sysFlag is set; a pull without sysFlag, which the broker answers with an error, has none."""
+        return bool((self.sysFlag or 0) & flag)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullMessageResponseHeader(_Header):
+    """What the broker answers a pull with; all of it is null where an early check failed."""
+
+    NUMBERS: ClassVar[Mapping[str, int]] = {"suggestWhichBrokerId": 64, "nextBeginOffset": 64, "minOffset": 64, "maxOffset": 64}
+
+    suggestWhichBrokerId: int | None
+    nextBeginOffset: int | None
+    minOffset: int | None
+    maxOffset: int | None

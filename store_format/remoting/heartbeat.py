@@ -1,0 +1,194 @@
+"""The body of a HEART_BEAT: which groups a client is in, and what they subscribe to.
+
+Broker source (4.9.3): HeartbeatData, ConsumerData, ProducerData, SubscriptionData, ClientManageProcessor.heartBeat; fastjson reads it.
+Rule: the body is JSON whatever the form of the frame's header; absent sets are empty, an unknown enum name is null, fractions are cut off,
+and keys match without case, underscores and hyphens.
+Surprise: the hash codes of the tags come from the client, and pulls without a subscription of their own are filtered by them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from store_format.errors import ConfigFileError
+from store_format.fastjson import parse_json, plain
+from store_format.fastjson_scanner import NumberText
+from store_format.message import decode_text
+from store_format.remoting.errors import JSON_EXCEPTION, NULL_POINTER, FrameError
+from store_format.remoting.header_text import plain_name
+from store_format.remoting.headers import java_number
+
+CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY")
+MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
+CONSUME_FROM_WHERE = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
+_TRUE, _FALSE = {"true", "1", "y", "t"}, {"false", "0", "n", "f", "", "null"}
+_PATH = "body"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionData:
+    """One subscription; subVersion in ms of the client's clock, None where the broker would take its own."""
+
+    topic: str | None
+    subString: str | None
+    tagsSet: frozenset[str]
+    codeSet: frozenset[int]
+    subVersion: int | None
+    expressionType: str | None
+    classFilterMode: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerData:
+    """A consumer group of a client."""
+
+    groupName: str | None
+    consumeType: str | None
+    messageModel: str | None
+    consumeFromWhere: str | None
+    subscriptionDataSet: tuple[SubscriptionData, ...]
+    unitMode: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatData:
+    """What a client tells a broker every half minute; sets in the order of the text."""
+
+    clientID: str | None
+    producerGroups: tuple[str | None, ...]
+    consumerDataSet: tuple[ConsumerData, ...]
+
+
+def decode_heartbeat(body: bytes | None) -> HeartbeatData:
+    """HeartbeatData.decode.
+
+    Raises:
+        FrameError: a body that is no JSON object, or a field of another type than the broker's; it names the field.
+    """
+    tree = _tree(body)
+    consumers = enumerate(_list(tree, "consumerDataSet", ""))
+    return HeartbeatData(
+        clientID=_text(tree, "clientID", ""),
+        producerGroups=tuple(_text(one, "groupName", "producerDataSet") for one in _list(tree, "producerDataSet", "")),
+        consumerDataSet=tuple(_consumer(one, f"consumerDataSet[{index}]") for index, one in consumers),
+    )
+
+
+def _tree(body: bytes | None) -> dict[str, Any]:
+    text = decode_text(body or b"")
+    try:
+        tree: object = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            tree = plain(parse_json(text.encode(), _PATH))
+        except ConfigFileError as error:
+            raise FrameError(JSON_EXCEPTION, error.expected, error.found, position=error.position or 0, path=_PATH) from None
+    if tree is None:
+        raise FrameError(NULL_POINTER, "a heartbeat, a JSON object", "nothing", position=0, path=_PATH)
+    return _object(tree, "the heartbeat")
+
+
+def _refuse(what: str, expected: str, found: object) -> FrameError:
+    return FrameError(JSON_EXCEPTION, f"{expected} in {what}", repr(found)[:80], position=0, path=_PATH)
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
+    """The members of an object by their names as fastjson matches them."""
+    if not isinstance(value, dict):
+        raise _refuse(what, "a JSON object", value)
+    return {plain_name(str(key)): one for key, one in value.items()}
+
+
+def _field(tree: dict[str, Any], name: str) -> Any:
+    return tree.get(plain_name(name))
+
+
+def _list(tree: dict[str, Any], name: str, where: str) -> list[dict[str, Any]]:
+    return [_object(one, _place(name, where)) for one in _items(tree, name, where)]
+
+
+def _items(tree: dict[str, Any], name: str, where: str) -> list[Any]:
+    value = _field(tree, name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise _refuse(_place(name, where), "a list", value)
+    return value
+
+
+def _place(name: str, where: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _text(tree: dict[str, Any], name: str, where: str) -> str | None:
+    return _as_text(_field(tree, name), _place(name, where))
+
+
+def _as_text(value: object, what: str) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or isinstance(value, str | int | float):
+        return None if value is None else str(value)
+    raise _refuse(what, "a text", value)
+
+
+def _enum(tree: dict[str, Any], name: str, where: str, names: tuple[str, ...]) -> str | None:
+    """An enum by name, whatever its case, or by its number."""
+    value = _field(tree, name)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
+        return names[value]
+    if value is None or (isinstance(value, str) and not isinstance(value, NumberText)):
+        return (value or "").upper() if (value or "").upper() in names else None
+    raise _refuse(_place(name, where), f"one of {', '.join(names)}", value)
+
+
+def _flag(tree: dict[str, Any], name: str, where: str) -> bool:
+    value = _field(tree, name)
+    if value is None or isinstance(value, bool | int):
+        return value == 1
+    if isinstance(value, str) and value.lower() in _TRUE | _FALSE:
+        return value.lower() in _TRUE
+    raise _refuse(_place(name, where), "true or false", value)
+
+
+def _number(value: object, what: str, bits: int) -> int:
+    text = str(int(value)) if isinstance(value, int | float) and not isinstance(value, bool) and value - value == 0 else value
+    number = java_number(text, bits) if isinstance(text, str) else None
+    if number is None:
+        raise _refuse(what, f"a whole number of {bits} bits", value)
+    return number
+
+
+def _consumer(tree: dict[str, Any], where: str) -> ConsumerData:
+    subscriptions = enumerate(_list(tree, "subscriptionDataSet", where))
+    return ConsumerData(
+        groupName=_text(tree, "groupName", where),
+        consumeType=_enum(tree, "consumeType", where, CONSUME_TYPES),
+        messageModel=_enum(tree, "messageModel", where, MESSAGE_MODELS),
+        consumeFromWhere=_enum(tree, "consumeFromWhere", where, CONSUME_FROM_WHERE),
+        subscriptionDataSet=tuple(_subscription(one, f"{where}.subscriptionDataSet[{index}]") for index, one in subscriptions),
+        unitMode=_flag(tree, "unitMode", where),
+    )
+
+
+def _subscription(tree: dict[str, Any], where: str) -> SubscriptionData:
+    version = _field(tree, "subVersion")
+    tags = [_as_text(one, f"{where}.tagsSet") for one in _items(tree, "tagsSet", where)]
+    return SubscriptionData(
+        topic=_text(tree, "topic", where),
+        subString=_text(tree, "subString", where),
+        tagsSet=frozenset(tag for tag in tags if tag is not None),
+        codeSet=frozenset(_number(code, f"{where}.codeSet", 32) for code in _items(tree, "codeSet", where)),
+        subVersion=None if version is None else _number(version, f"{where}.subVersion", 64),
+        expressionType=_text(tree, "expressionType", where) if "expressiontype" in tree else "TAG",
+        classFilterMode=_flag(tree, "classFilterMode", where),
+    )

@@ -1,0 +1,66 @@
+"""What our SQL92 filters answer, in the form in which the real broker's answers are recorded, and where the two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from udfs import message_filter, sql92
+from udfs.bloom_filter import BloomFilter
+from udfs.consumer_filter_manager import build
+from udfs.sql92_columns import Texts
+
+Answer = bool | str | None
+ERROR = "error"
+CODES: Mapping[Answer, int] = {True: 1, False: 0, None: -1, ERROR: -2}
+
+
+def compiled(text: str) -> sql92.Compiled:
+    found = sql92.compile_expression(text)
+    assert isinstance(found, sql92.Compiled), found
+    return found
+
+
+def compiles(text: str) -> bool:
+    return isinstance(sql92.compile_expression(text), sql92.Compiled)
+
+
+def answer(expression: sql92.Compiled, properties: Mapping[str, str | None] | None) -> Answer:
+    try:
+        return expression.evaluate(properties)
+    except sql92.EvaluationError:
+        return ERROR
+
+
+def together(expression: sql92.Compiled, messages: list[dict[str, str]]) -> list[int]:
+    columns = {name: Texts.of(message.get(name) for message in messages) for name in expression.properties}
+    codes: list[int] = expression.matches_many(columns, len(messages)).tolist()
+    return codes
+
+
+def differences(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Where we do not answer what the broker answered; the second part of each is ours."""
+    found: list[tuple[Any, ...]] = []
+    for row in rows:
+        text, evals = row["expr"], row["evals"]
+        if compiles(text) != row["compile"]["ok"]:
+            found.append((text, compiles(text)))
+        elif row["compile"]["ok"]:
+            ours = [answer(compiled(text), one["props"]) for one in evals]
+            theirs = [ERROR if isinstance(one["result"], dict) else one["result"] for one in evals]
+            if ours != theirs:
+                found.append((text, ours, theirs, [one["props"] for one in evals]))
+            if together(compiled(text), [one["props"] for one in evals]) != [CODES[one] for one in theirs]:
+                found.append((text, "together", theirs))
+        if text:
+            found += [(text, "broker", one) for one in evals if matched_by_commit_log(text, one["props"]) != one["matchedByCommitLog"]]
+        if (build("T", "G", text, "SQL92", 1, now=5) is not None) != row["filterDataBuilt"]:
+            found.append((text, "filterDataBuilt"))
+    return found
+
+
+def matched_by_commit_log(text: str, properties: Mapping[str, str]) -> bool:
+    """What the broker does with a message, the expression compiled or not."""
+    subscription = message_filter.SubscriptionData.build("T", text, "SQL92")
+    data = build("T", "G", text, "SQL92", 1, now=5)
+    return message_filter.ExpressionMessageFilter(subscription, data, BloomFilter(3, 112)).is_matched_by_commit_log(properties)
