@@ -53,7 +53,10 @@ def build_session(
     builder = SparkSession.Builder().appName(app_name).config(map=dict[str, Any](conf or {}))
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted_session(builder if master is None else builder.master(master))
-    settings = spark_defaults("spark-defaults-local.conf") | {"spark.jars.packages": DELTA_JARS} | dict(conf or {})
+    ours = {"spark.jars.packages": DELTA_JARS}
+    if (master or "local").partition("[")[0] == "local":  # other machines may not have the package before a task brings it
+        ours["spark.python.daemon.module"] = "pipeline.worker_daemon"
+    settings = spark_defaults("spark-defaults-local.conf") | ours | dict(conf or {})
     if "spark.jars" in settings:
         del settings["spark.jars.packages"]
     with _jvm_output(verbose=verbose) as printed:

@@ -1,0 +1,19 @@
+"""The process that Spark forks its Python workers from on this machine, with what they need imported once for all of them.
+
+A worker is made for each Python step of each task that runs at the same time; one that imports by itself takes seconds to begin.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process that forks must not have threads
+
+import pandas  # noqa: F401
+import pyarrow  # noqa: F401
+from pyspark.daemon import manager
+
+import udfs.sql_functions  # noqa: F401
+
+if __name__ == "__main__":
+    manager()
