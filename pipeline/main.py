@@ -19,7 +19,7 @@ if __package__ in {None, ""}:  # spark-submit runs this file by its path: the fo
 
 import click
 
-from pipeline.cli import cli
+from pipeline.cli_store import cli
 from pipeline.console import ReaderGoneError, progress_to_stderr
 from pipeline.settings import SettingsError
 from store_format.errors import StoreError
