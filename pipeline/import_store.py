@@ -23,12 +23,14 @@ from pipeline.config_tables import config_rows
 from pipeline.delta_sql import Placement
 from pipeline.lake import Lake, LakeError, LakeWriter
 from pipeline.load_store import LoadedStore, load_store
+from pipeline.other_files import FOLDER, file_ranges, other_files
 from pipeline.queue_batches import QueueReader, read_odd_entries, read_segments, unpack
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles, is_uri
 from pipeline.store_source import StoreReader, read_table
 from pipeline.topic_partitions import NULL_PARTITION
 from store_format.errors import StoreError
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 # above so many (topic, queueId) a partition each costs more than it saves: `--layout auto` clusters instead
 PARTITIONS_MAX = 2000
@@ -93,6 +95,9 @@ def import_store(
     placement = _placement(writer, loaded, layout)
     progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
     rows = _rows_of_log(loaded, broker, writer.spark) | _rows_of_queues(loaded, broker, writer.spark) | config.tables
+    files = rows[t.STORE_FILE] = rows_of_files(loaded, broker, writer.spark)
+    log_ranges, ranges = rows[t.STORE_FILE_RANGE], file_ranges(files, loaded.store, broker, spark_parallelism(writer.spark))
+    rows[t.STORE_FILE_RANGE] = log_ranges.unionByName(ranges)
     rows[t.BROKER] = _broker_row(loaded, broker, writer.spark, settings, placement.layout)
     _replace(writer, placement, rows)
     progress("unpacking the consume queues")
@@ -157,7 +162,7 @@ def spark_parallelism(spark: SparkSession) -> int:
 def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
     log = loaded.log
     bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=False)
-    commit_log, *others = (
+    commit_log, segments, ranges = (
         read_table(spark, StoreReader(table, loaded.store, broker, loaded.sizes, bounds, loaded.cuts))
         for table in (t.COMMIT_LOG, t.COMMIT_LOG_SEGMENT, t.STORE_FILE_RANGE)
     )
@@ -168,24 +173,38 @@ def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[
     placed = commit_log.repartition(parts, "topic", "queueId", slot)
     return {
         t.COMMIT_LOG: placed.sortWithinPartitions("topic", "queueId", "queueOffset", "physicOffset"),
-        t.COMMIT_LOG_SEGMENT: others[0],
-        t.STORE_FILE_RANGE: others[1],
+        t.COMMIT_LOG_SEGMENT: segments,
+        t.STORE_FILE_RANGE: ranges,
     }
 
 
 def _rows_of_queues(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
-    log_files = [("commitlog", f.name, f.from_offset, f.length, f.wrote, f.mtime_ms) for f in loaded.log.files]
-    log_rows = spark.createDataFrame(log_files, "kind STRING, name STRING, fromOffset BIGINT, length BIGINT, wrote BIGINT, mtimeMs BIGINT")
-    files = loaded.queues.where("name IS NOT NULL").withColumn("kind", F.lit("consumequeue"))
-    all_files = files.unionByName(log_rows, allowMissingColumns=True).withColumn("brokerName", F.lit(broker))
+    files = loaded.queues.where("name IS NOT NULL")
     queue = ("topic", "queueId", "fromOffset")
     placed = files.where("wrote > 0").repartitionByRange(spark_parallelism(spark), *queue).sortWithinPartitions(*queue)
     read = partial(read_segments, QueueReader(loaded.store, broker, loaded.log_index))
     return {
         t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(read, t.CONSUME_QUEUE_SEGMENT.schema),
-        t.STORE_FILE: all_files,
         t.QUEUE: loaded.queues.select(*t.QUEUE.names).distinct(),
     }
+
+
+def rows_of_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> DataFrame:
+    """Rows of store_file, with the columns of the queues' rows behind them."""
+    log_files = [(COMMIT_LOG, f.name, f.from_offset, f.length, f.wrote, f.mtime_ms, f"{COMMIT_LOG}/{f.name}") for f in loaded.log.files]
+    ddl = "kind STRING, name STRING, fromOffset BIGINT, length BIGINT, wrote BIGINT, mtimeMs BIGINT, path STRING"
+    log = spark.createDataFrame(log_files, ddl)
+    folder = F.concat_ws("/", F.lit(CONSUME_QUEUE), "topic", F.col("queueId").cast("STRING"))
+    queues = (
+        loaded.queues.where("name IS NOT NULL OR hasFolder")
+        .withColumn("kind", F.when(F.isnull("name"), FOLDER).otherwise(CONSUME_QUEUE))
+        .withColumn("path", F.concat_ws("/", folder, "name"))
+        .withColumn("name", F.coalesce("name", F.col("queueId").cast("STRING")))
+        .withColumn("length", F.coalesce("length", F.lit(0)))
+    )
+    others = other_files(spark, loaded.store, broker, has_log=bool(loaded.log.files)).localCheckpoint(eager=False)
+    all_files = queues.unionByName(others, allowMissingColumns=True).unionByName(log, allowMissingColumns=True)
+    return all_files.withColumn("brokerName", F.lit(broker))
 
 
 def _rows_of_segments(writer: LakeWriter, loaded: LoadedStore) -> dict[t.Table, DataFrame]:

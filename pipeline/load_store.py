@@ -21,6 +21,7 @@ from pipeline.store_files import StoreFiles
 from pipeline.store_source import LOADED_QUEUE, StoreReader, read_table
 from pipeline.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.unfinished_dispatch import undispatched_records
+from store_format.changed_files import FileChange
 from store_format.commit_log import WalkEnd
 from store_format.errors import CorruptStoreError
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -112,15 +113,17 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     if reput_from < log.max_offset and undispatched_records(spark, store, log.files, reput_from):
         return _started(spark, store, broker, settings, sizes)
     kept = {file.name for file in log.files}
+    notes = _notes(store, files, log, totals["cutEntries"])
     return LoadedStore(
-        store=store,
+        # load cut something off, so that this is no store any more that was shut down cleanly: it is left as start leaves it
+        store=store.changed({(ABORT_FILE,): FileChange(length=0, is_new=True)}, frozenset()) if notes else store,
         sizes=sizes,
         log=log,
         surveys=tuple(found for found in surveys if files[found.index].name in kept),
         queues=queues,
         queue_count=totals["queues"],
         entry_count=totals["wrote"] // CQ_STORE_UNIT_SIZE,
-        notes=_notes(store, files, log, totals["cutEntries"]),
+        notes=notes,
     )
 
 
@@ -130,7 +133,7 @@ def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: Brok
     rows: list[tuple[Any, ...]] = []
     for queue in started.queues:
         least, most = bounds(queue)
-        shared = (broker, queue.topic, queue.queue_id, least, most, None, queue.max_physic_offset, None)
+        shared = (broker, queue.topic, queue.queue_id, least, most, None, queue.max_physic_offset, None, queue.has_folder)
         rows += [(*shared, file.name, file.from_offset, file.length, file.wrote, file.mtime_ms) for file in queue.files]
         if not queue.files:
             rows.append((*shared, None, None, None, None, None))

@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 from pipeline.arrow_types import arrow_schema
 from pipeline.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE
 from store_format import record_columns as rc
+from store_format.changed_files import FilePath
 from store_format.commit_log import Bytes, Positions, Walk, walk
 from store_format.crc32 import crc32_of_ranges
 from store_format.mapped_files import MappedFile
 from store_format.message import MAX_PORT, decode_text
+from store_format.store_paths import COMMIT_LOG as COMMIT_LOG_FOLDER
+from store_format.store_paths import kind_of
+from store_format.used_stretches import used_stretches
 
 BATCH_RECORDS = 16_384
 BATCH_BYTES = 16 << 20
@@ -81,9 +85,14 @@ def commit_log_batch(broker: str, from_offset: int, content: Bytes, positions: P
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
+def topic_column(content: Bytes, parts: rc.RecordParts) -> pa.Array:
+    """The topic of each record."""
+    return _text(content, parts.topic)
+
+
 def topics_of(content: Bytes, parts: rc.RecordParts) -> set[str]:
     """The different topics of records."""
-    return set(_text(content, parts.topic).unique().to_pylist())
+    return set(topic_column(content, parts).unique().to_pylist())
 
 
 def constant(value: str, count: int) -> pa.Array:
@@ -173,20 +182,21 @@ def _unrepresentable(broker: str, file: MappedFile, content: Bytes, positions: P
 
 
 def _ranges(broker: str, name: str, content: Bytes, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    schema = arrow_schema(STORE_FILE_RANGE)
-    for at in range(start, end, RANGE_BYTES):
-        chunk = content[at : min(at + RANGE_BYTES, end)]
-        used = np.flatnonzero(chunk)
-        if len(used):
-            first, last = int(used[0]), int(used[-1]) + 1
-            row = {
-                "brokerName": broker,
-                "kind": "commitlog",
-                "name": name,
-                "position": at + first,
-                "bytes": chunk[first:last].tobytes(),
-            }
-            yield pa.RecordBatch.from_pylist([row], schema=schema)
+    yield from used_ranges(broker, (COMMIT_LOG_FOLDER, name), content[start:end], start)
+
+
+def used_ranges(broker: str, path: FilePath, content: Bytes, position: int) -> Iterator[pa.RecordBatch]:
+    """The bytes `content` that lie at `position` of a file as rows of store_file_range, but for zeros; a row a batch."""
+    for start, end in used_stretches(content, RANGE_BYTES):
+        row = {
+            "brokerName": broker,
+            "kind": kind_of(path),
+            "name": path[-1],
+            "position": position + start,
+            "bytes": content[start:end].tobytes(),
+            "path": "/".join(path),
+        }
+        yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(STORE_FILE_RANGE))
 
 
 def log_segment_batches(broker: str, file: MappedFile, content: Bytes) -> Iterator[pa.RecordBatch]:

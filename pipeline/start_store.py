@@ -49,8 +49,10 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
     if store.start() != "ok":
         raise CorruptStoreError(files.root, "a store that the broker starts", f"a start that never ends: {store.failure}")
     deleted = frozenset(store.changed.deleted)
+    # ConsumeQueue.destroy takes the folder as well
+    gone = frozenset(queue.folder for queue in store.queues.values() if not queue.has_folder and not queue.files)
     return StartedStore(
-        store=files.changed(store.changed.joined(), deleted),
+        store=files.changed(store.changed.joined(), deleted | gone),
         log_files=store.log_files,
         queues=tuple(store.queues.values()),
         notes=(*_deletions(files, deleted), *in_load, *_dispatched("start", store)),

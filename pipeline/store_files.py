@@ -5,6 +5,7 @@ Names inside a store are untrusted: a link that leads out of the store, or a nam
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -55,6 +56,23 @@ def _by_folder(changes: Mapping[FilePath, FileChange]) -> dict[FilePath, dict[st
         for depth in range(1, len(path)):
             folders.setdefault(path[: depth - 1], {}).setdefault(path[depth - 1], None)
     return folders
+
+
+def _data_of(file: int, start: int, stop: int) -> list[tuple[int, int]]:
+    """The stretches of an open file that are no hole."""
+    found: list[tuple[int, int]] = []
+    at = start
+    while at < stop:
+        try:
+            first = os.lseek(file, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a hole up to the end
+                break
+            raise
+        at = os.lseek(file, first, os.SEEK_HOLE)
+        if first < stop:
+            found.append((first, min(at, stop)))
+    return found
 
 
 class StoreFiles:
@@ -148,6 +166,36 @@ class StoreFiles:
         except OSError as error:
             hint = "driver and executors must both see the store"
             raise StoreError(path, "a file that can be read", str(error.strerror or error), hint=hint) from error
+
+    def part(self, start: int, stop: int, *parts: str) -> Bytes:
+        """Bytes [start, stop) of a file, nothing else of which is read."""
+        change = self._changes.get(parts)
+        if change is not None:
+            return change.lay_over(np.empty(0, np.uint8) if change.is_new else self._stored(*parts), start, stop)
+        if not is_uri(self.root):
+            return self._stored(*parts)[start:stop]
+        path = self.path_of(*parts)
+        try:
+            filesystem, inside = pafs.FileSystem.from_uri(path)
+            with filesystem.open_input_file(inside) as file:
+                return np.frombuffer(file.read_at(stop - start, start), np.uint8)
+        except OSError as error:
+            raise StoreError(path, "a file that can be read", str(error.strerror or error)) from error
+
+    def written(self, start: int, stop: int, *parts: str) -> list[tuple[int, int]]:
+        """The stretches of [start, stop) of a file that ever were written, by what the file system knows; the rest is zeros."""
+        change = self._changes.get(parts)
+        if is_uri(self.root) or not hasattr(os, "SEEK_DATA") or (change is not None and not change.is_new):
+            return [(start, stop)]
+        if change is not None:
+            cut = ((max(at, start), min(at + len(data), stop)) for at, data in change.ranges)
+            return [(first, last) for first, last in cut if first < last]
+        path = self.path_of(*parts)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                return _data_of(file.fileno(), start, stop)
+        except OSError as error:
+            raise StoreError(path, "a file that can be read", str(error.strerror or error)) from error
 
     def read(self, *parts: str) -> bytes | None:
         """A small file's bytes, None where there is none."""

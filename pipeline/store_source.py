@@ -46,6 +46,7 @@ LOADED_QUEUE = Table(
         Column("recoveredPhysicOffset", "BIGINT", "end in the commit log of the last message that recover found"),
         Column("maxPhysicOffset", "BIGINT", "the same after the log's end cut the queues"),
         Column("cutEntries", "BIGINT", "how many it cut off; in the queue's first row"),
+        Column("hasFolder", "BOOLEAN", "whether the queue has a folder"),
         Column("name", "STRING", "of the file"),
         Column("fromOffset", "BIGINT", "of the file"),
         Column("length", "BIGINT", "of the file"),
@@ -198,6 +199,7 @@ class StoreReader(DataSourceReader):
             "maxOffset": queue.max_offset,
             "recoveredPhysicOffset": queue.recovered_physic_offset,
             "maxPhysicOffset": queue.max_physic_offset,
+            "hasFolder": True,
         }
         files = [
             {

@@ -177,29 +177,31 @@ QUEUE = Table(
 
 STORE_FILE = Table(
     "store_file",
-    "The mapped files of the store.",
+    "Every file of the store, and every folder that is empty.",
     (
         _BROKER,
-        Column("kind", "STRING", "commitlog or consumequeue"),
+        Column("kind", "STRING", "commitlog, consumequeue, index, config, checkpoint, abort, lock, other; folder for an empty folder"),
         Column("topic", "STRING", "of a consume queue file"),
         Column("queueId", "INT", "of a consume queue file"),
-        Column("name", "STRING", "twenty digits, the offset of its first byte"),
-        Column("fromOffset", "BIGINT", "the same as a number"),
+        Column("name", "STRING", "of a mapped file twenty digits, the offset of its first byte"),
+        Column("fromOffset", "BIGINT", "the same as a number; NULL for a file that is no mapped one"),
         Column("length", "BIGINT", "bytes"),
-        Column("wrote", "BIGINT", "bytes in use after load and start"),
-        Column("mtimeMs", "BIGINT", "last modification, ms: look-ups by time depend on it"),
+        Column("wrote", "BIGINT", "bytes of a mapped file in use after load and start"),
+        Column("mtimeMs", "BIGINT", "last modification, ms: look-ups by time depend on it; 0 for a file that start made"),
+        Column("path", "STRING", "below the store's directory, with slashes"),
     ),
 )
 
 STORE_FILE_RANGE = Table(
     "store_file_range",
-    "Bytes of commit log files that are no row of commit_log: blanks, tails, records that a row cannot give back. Zeros are left out.",
+    "Bytes that no row of commit_log or consume_queue gives back: blanks, tails, odd records, all other files. Zeros are left out.",
     (
         _BROKER,
-        Column("kind", "STRING", "commitlog"),
+        Column("kind", "STRING", "that of store_file"),
         Column("name", "STRING", "of the file"),
         Column("position", "BIGINT", "in the file"),
-        Column("bytes", "BINARY", "the bytes there"),
+        Column("bytes", "BINARY", "the bytes there, 1 MiB at most"),
+        Column("path", "STRING", "of the file, that of store_file"),
     ),
 )
 

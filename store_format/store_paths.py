@@ -21,3 +21,10 @@ STORE_FOLDERS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONFIG, INDEX})
 CHECKPOINT_FILE: Final = "checkpoint"
 ABORT_FILE: Final = "abort"  # empty
 LOCK_FILE: Final = "lock"  # four bytes, "lock"
+
+_NAMED: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, CONFIG, CHECKPOINT_FILE, ABORT_FILE, LOCK_FILE})
+
+
+def kind_of(path: tuple[str, ...]) -> str:
+    """What a file is, by its path below the root: the broker's word for its place, `other` for a file that no broker writes."""
+    return path[0] if path[0] in _NAMED else "other"

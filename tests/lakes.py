@@ -199,7 +199,8 @@ def put_together(store: Path, log_rows: Iterable[Mapping[str, Any]], ranges: Ite
         assert (len(record), zlib.crc32(record)) == (row["storeSize"], row["recordCrc32"])
         _put(files[offset_to_file_name(row["physicOffset"] - at)], at, record)
     for row in ranges:
-        _put(files[row["name"]], row["position"], bytes(row["bytes"]))
+        if row["kind"] == "commitlog":
+            _put(files[row["name"]], row["position"], bytes(row["bytes"]))
     return {name: bytes(content) for name, content in files.items()}
 
 

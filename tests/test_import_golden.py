@@ -54,8 +54,8 @@ class Log:
         self.size = len(next(iter(self.files.values())))
 
     def store_timestamp(self, offset: int, size: int) -> int | None:
-        """Of the record there; offset 0 is looked for in the first file if its own is gone."""
-        content = self.files.get(offset // self.size * self.size, self.files[min(self.files)] if offset == 0 else None)
+        """Of the record there; CommitLog.pickupStoreTimestamp asks for none below the log's first file."""
+        content = self.files.get(offset // self.size * self.size)
         at = offset % self.size
         if content is None or at + size > self.size:
             return None
@@ -123,17 +123,22 @@ def test_bounds_are_those_that_the_broker_answered_with(imported: tuple[Path, La
     assert traces or store.name == "small"
 
 
-def test_the_queues_files_are_told_with_their_lengths(imported: tuple[Path, Lake]) -> None:
+def test_every_file_is_told_with_its_length_and_time(imported: tuple[Path, Lake]) -> None:
     store, lake = imported
-    found = {
-        (row["kind"], row["topic"], row["queueId"], row["name"]): (row["fromOffset"], row["length"]) for row in rows(lake, t.STORE_FILE)
-    }
-    expected: dict[tuple[Any, ...], tuple[int, int]] = {
-        ("commitlog", None, None, path.name): (int(path.name), path.stat().st_size) for path in (store / "commitlog").iterdir()
-    }
-    for path in (store / "consumequeue").glob("*/*/*"):
-        expected["consumequeue", path.parts[-3], int(path.parts[-2]), path.name] = (int(path.name), path.stat().st_size)
-    assert found == expected
+    found = {row["path"]: row for row in rows(lake, t.STORE_FILE)}
+    files = {str(path.relative_to(store)): path for path in store.rglob("*") if path.is_file()}
+    empty = {str(path.relative_to(store)) for path in store.rglob("*") if path.is_dir() and not any(path.iterdir())}
+    assert {path for path, row in found.items() if row["kind"] == "folder"} == empty
+    assert found.keys() == files.keys() | empty
+    for name, path in files.items():
+        row, stat = found[name], path.stat()
+        assert (row["name"], row["length"], row["mtimeMs"]) == (path.name, stat.st_size, stat.st_mtime_ns // 1_000_000)
+        kind, *queue = name.split("/")[:-1] or [name]
+        assert row["kind"] == kind
+        if kind in {"commitlog", "consumequeue"}:
+            assert row["fromOffset"] == int(path.name)
+        if kind == "consumequeue":
+            assert [row["topic"], str(row["queueId"])] == queue
 
 
 def test_the_broker_row_knows_the_last_message(imported: tuple[Path, Lake]) -> None:

@@ -1,0 +1,186 @@
+"""Delta tables -> store directory: for a store that start does not change the bytes that were imported, else those after the start.
+
+Files get their full length first; then records, entries and all other bytes are written where they belong, by many tasks side by side;
+then the files get their times. All that happens in a folder beside the store, which takes the store's name as the last step.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.lake import Lake, LakeError
+from pipeline.log_records import RECORD_COLUMNS, write_records
+from pipeline.other_files import FOLDER
+from pipeline.output_file import OutputError
+from pipeline.store_files import is_uri, local_path
+from pipeline.store_folder import OpenFiles, StoreFolder
+from store_format.errors import StoreError
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.mapped_files import offset_to_file_name
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
+
+Progress = Callable[[str], None]
+Batches = Iterator[pa.RecordBatch]
+_COUNT = pa.schema({"count": pa.int64(), "bytes": pa.int64()})
+_COUNT_DDL = "count BIGINT, bytes BIGINT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What an export wrote."""
+
+    store: str
+    broker: str
+    files: int
+    messages: int
+    bytes: int
+
+
+def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: Progress) -> Exported:
+    """Write the store of one broker.
+
+    Args:
+        lake: where it is.
+        broker: name in the lake.
+        store: local directory to be made; an empty one may be there.
+        run_id: of this run, part of the name of the folder beside it.
+        progress: told of each step.
+
+    Raises:
+        OutputError: there cannot be such a directory.
+        LakeError: the lake was filled by an earlier pullsim that did not keep all files.
+        StoreError: the tables do not give the bytes that were imported, or a file cannot be written.
+        Whatever is raised, there is no directory that looks like the store.
+    """
+    row = lake.table(t.BROKER).where(F.col("brokerName") == broker).first()
+    if row is None or "path" not in lake.table(t.STORE_FILE).columns:
+        raise LakeError(f"{lake.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
+    with _folder_beside(store, lake, run_id) as folder:
+        progress("making the files")
+        files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length", "wrote", "mtimeMs")
+        made, _ = _written(files, partial(_create, folder))
+        progress(f"writing {made:,} files")
+        log_size = row["mappedFileSizeCommitLog"]
+        messages, size = _write_all(lake, broker, folder, log_size)
+        progress("setting the times of the files")
+        _written(files.where(F.col("mtimeMs") > 0).where(F.col("kind") != FOLDER), partial(_set_times, folder))
+    return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
+
+
+def of_broker(lake: Lake, table: t.Table, broker: str, *columns: str) -> DataFrame:
+    """Columns of the rows of one broker."""
+    return lake.table(table).where(F.col("brokerName") == broker).select(*columns)
+
+
+@contextmanager
+def _folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
+    """A new folder that gets the name of the store if all goes well, and is removed else."""
+    if is_uri(store):
+        raise OutputError(f"{store}: expected a local directory, found a URI; a store is written to a local or a shared file system")
+    target = os.path.realpath(local_path(store))
+    root = lake.root if is_uri(lake.root) else os.path.realpath(lake.root)
+    if target == root or target.startswith(f"{root}/"):
+        raise OutputError(f"{store}: expected a directory outside the lake, found one in {lake.root}")
+    if os.path.lexists(target) and (not os.path.isdir(target) or os.listdir(target)):
+        what = "one that is not empty" if os.path.isdir(target) else "a file"
+        raise OutputError(f"{store}: expected a name for a new directory, or an empty one, found {what}")
+    folder = os.path.join(os.path.dirname(target), f".pullsim-{run_id}.part")
+    try:
+        os.makedirs(folder)
+    except OSError as error:
+        raise OutputError(f"{store}: expected a directory that can be made, found {error}") from error
+    try:
+        yield StoreFolder(folder)
+        try:
+            os.rename(folder, target)
+        except OSError as error:
+            raise OutputError(f"{store}: expected a name that is free, found {error}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_all(lake: Lake, broker: str, folder: StoreFolder, log_size: int) -> tuple[int, int]:
+    """Number of records, and bytes in all."""
+    segment = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
+    steps = (
+        (of_broker(lake, t.COMMIT_LOG, broker, *RECORD_COLUMNS), partial(_write_records, folder, log_size)),
+        (of_broker(lake, t.CONSUME_QUEUE_SEGMENT, broker, *segment), partial(_write_entries, folder)),
+        (of_broker(lake, t.STORE_FILE_RANGE, broker, "path", "position", "bytes"), partial(_write_ranges, folder)),
+    )
+    with ThreadPoolExecutor(len(steps)) as pool:
+        jobs = [pool.submit(_written, frame, write) for frame, write in steps]
+        try:
+            found = [job.result() for job in jobs]
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return found[0][0], sum(size for _, size in found)
+
+
+def _written(frame: DataFrame, write: Callable[[pa.RecordBatch], tuple[int, int]]) -> tuple[int, int]:
+    """Have tasks write the rows of a frame; rows and bytes written."""
+
+    def run(batches: Batches) -> Batches:
+        counts = [write(batch) for batch in batches]
+        rows, size = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+        yield pa.RecordBatch.from_pylist([{"count": rows, "bytes": size}], schema=_COUNT)
+
+    zero = F.lit(0)
+    total = frame.mapInArrow(run, _COUNT_DDL).agg(F.coalesce(F.sum("count"), zero), F.coalesce(F.sum("bytes"), zero)).first()
+    return (0, 0) if total is None else (total[0], total[1])
+
+
+# what tasks do: rows of a batch, and how many of them and bytes were written ----------------------------------------------------------
+
+
+def _create(folder: StoreFolder, files: pa.RecordBatch) -> tuple[int, int]:
+    made = 0
+    for row in files.to_pylist():
+        if row["kind"] == FOLDER:
+            folder.create_folder(row["path"])
+        else:
+            folder.create(row["path"], row["length"], (row["wrote"] or 0) if row["kind"] == COMMIT_LOG else 0)
+            made += 1
+    return made, 0
+
+
+def _set_times(folder: StoreFolder, files: pa.RecordBatch) -> tuple[int, int]:
+    for row in files.to_pylist():
+        folder.set_time(row["path"], row["mtimeMs"])
+    return len(files), 0
+
+
+def _write_records(folder: StoreFolder, log_size: int, rows: pa.RecordBatch) -> tuple[int, int]:
+    with OpenFiles(folder) as files:
+        return len(rows), write_records(rows, log_size, lambda start: (files.log_file(offset_to_file_name(start), log_size), start))
+
+
+def _write_entries(folder: StoreFolder, segments: pa.RecordBatch) -> tuple[int, int]:
+    with OpenFiles(folder) as files:
+        return len(segments), sum(files.write(*entries_of(row)) for row in segments.to_pylist())
+
+
+def entries_of(segment: Mapping[str, Any]) -> tuple[str, int, bytes]:
+    """Path, position and bytes of a row of consume_queue_segment."""
+    first, file_first, count, entries = (segment[name] for name in ("firstQueueOffset", "fileFirstOffset", "entryCount", "entries"))
+    topic, queue_id = segment["topic"], segment["queueId"]
+    path = f"{CONSUME_QUEUE}/{topic}/{queue_id}/{offset_to_file_name(file_first * CQ_STORE_UNIT_SIZE)}"
+    if len(entries) < count * CQ_STORE_UNIT_SIZE:
+        raise StoreError("consume_queue_segment", f"{count} entries at offset {first} of {path}", f"{len(entries)} bytes")
+    return path, (first - file_first) * CQ_STORE_UNIT_SIZE, entries[: count * CQ_STORE_UNIT_SIZE]
+
+
+def _write_ranges(folder: StoreFolder, ranges: pa.RecordBatch) -> tuple[int, int]:
+    with OpenFiles(folder) as files:
+        return len(ranges), sum(files.write(row["path"], row["position"], row["bytes"]) for row in ranges.to_pylist())

@@ -1,0 +1,186 @@
+"""Rows of commit_log back to records of the commit log: the way of `log_batches`, walked the other way.
+
+Nothing in a row is trusted: what a row says must give a record of the length and of the CRC-32 that it says, inside one file.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from store_format.append import MessageColumns, encode
+from store_format.commit_log import Bytes
+from store_format.crc32 import crc32_of_ranges
+from store_format.errors import StoreError
+from store_format.layout import BORNHOST_V6_FLAG, IPV4_HOST, IPV6_HOST, STOREHOSTADDRESS_V6_FLAG
+from store_format.record_columns import Slices
+
+Longs = NDArray[np.int64]
+# offset of the first byte of a log file -> bytes of that file to be written to, and the offset in the log of the first of them
+OpenFile = Callable[[int], tuple[Bytes, int]]
+
+_MAX_TOPIC, _MAX_PROPERTIES = 127, 32767
+# the columns of commit_log that a record is made of, and those that it is held against
+RECORD_COLUMNS = (
+    "bodyCrc",
+    "queueId",
+    "flag",
+    "sysFlag",
+    "bornTimestamp",
+    "storeTimestamp",
+    "reconsumeTimes",
+    "preparedTransactionOffset",
+    "queueOffset",
+    "physicOffset",
+    "bornHost",
+    "bornPort",
+    "storeHost",
+    "storePort",
+    "body",
+    "topic",
+    "propertiesRaw",
+    "storeSize",
+    "recordCrc32",
+)
+
+
+def _bytes_of(column: pa.Array) -> tuple[Longs, Bytes]:
+    """Offsets (n + 1) and bytes of a binary or text column."""
+    _, offsets, data = column.buffers()
+    width = np.int64 if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type) else np.int32
+    at = np.frombuffer(offsets, width)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    first, last = int(at[0]), int(at[-1])
+    return at - first, np.frombuffer(data, np.uint8)[first:last] if last > first else np.empty(0, np.uint8)
+
+
+def _hosts(addresses: pa.Array, ports: pa.Array) -> tuple[Longs, Bytes]:
+    """Length of each host, and the hosts' bytes, twenty for each; few different addresses are expected."""
+    known = addresses.dictionary_encode()
+    packed = [ipaddress.ip_address(text).packed for text in known.dictionary.to_pylist()]
+    table = np.frombuffer(b"".join(raw.ljust(16, b"\0") for raw in packed), np.uint8).reshape(-1, 16)
+    widths = np.array([len(raw) for raw in packed], np.int64)
+    rows = known.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    port = ports.to_numpy().astype(">i4").view(np.uint8).reshape(-1, 4)
+    lengths = widths[rows] + 4
+    hosts = np.zeros((len(rows), IPV6_HOST), np.uint8)
+    hosts[:, :16] = table[rows]
+    is_v4 = lengths == IPV4_HOST
+    hosts[is_v4, 4:8] = port[is_v4]
+    hosts[~is_v4, 16:20] = port[~is_v4]
+    return lengths, hosts.ravel()
+
+
+def _messages(rows: pa.RecordBatch) -> MessageColumns:
+    """Rows as columns of messages, all their bytes in one buffer."""
+    count = len(rows)
+    buffers: list[Bytes] = []
+    base = 0
+
+    def placed(starts: Longs, lengths: Longs, data: Bytes) -> Slices:
+        nonlocal base
+        found = Slices(starts + base, lengths)
+        buffers.append(data)
+        base += len(data)
+        return found
+
+    def hosts(address: str, port: str) -> Slices:
+        lengths, data = _hosts(rows.column(address), rows.column(port))
+        return placed(np.arange(count) * IPV6_HOST, lengths, data)
+
+    def raw(name: str) -> Slices:
+        at, data = _bytes_of(rows.column(name))
+        return placed(at[:-1], np.diff(at), data)
+
+    born_host, store_host = hosts("bornHost", "bornPort"), hosts("storeHost", "storePort")
+    body, topic, properties = raw("body"), raw("topic"), raw("propertiesRaw")
+    none = np.full(count, -1, np.int64)
+    return MessageColumns(
+        buffer=np.concatenate(buffers),
+        queue=none,
+        batch=none,
+        body_crc=_long(rows, "bodyCrc"),
+        queue_id=_long(rows, "queueId"),
+        flag=_long(rows, "flag"),
+        sys_flag=_long(rows, "sysFlag"),
+        born_timestamp=_long(rows, "bornTimestamp"),
+        store_timestamp=_long(rows, "storeTimestamp"),
+        reconsume_times=_long(rows, "reconsumeTimes"),
+        prepared_transaction_offset=_long(rows, "preparedTransactionOffset"),
+        born_host=born_host,
+        store_host=store_host,
+        body=body,
+        topic=topic,
+        properties=properties,
+    )
+
+
+def _long(rows: pa.RecordBatch, name: str) -> Longs:
+    values: Longs = rows.column(name).to_numpy().astype(np.int64)
+    return values
+
+
+def _check(rows: pa.RecordBatch, messages: MessageColumns, file_size: int) -> None:
+    """Refuse rows that no record can be made of, before a byte is written."""
+    offsets, sizes = _long(rows, "physicOffset"), _long(rows, "storeSize")
+    faults = {
+        "storeSize that goes with the row": messages.record_sizes() != sizes,
+        "hosts as sysFlag says": ((messages.born_host.lengths == IPV6_HOST) != (messages.sys_flag & BORNHOST_V6_FLAG != 0))
+        | ((messages.store_host.lengths == IPV6_HOST) != (messages.sys_flag & STOREHOSTADDRESS_V6_FLAG != 0)),
+        "a topic of 1 to 127 bytes": (messages.topic.lengths < 1) | (messages.topic.lengths > _MAX_TOPIC),
+        "32767 bytes of properties at most": messages.properties.lengths > _MAX_PROPERTIES,
+        f"a record inside one file of {file_size} bytes": (offsets < 0) | (offsets % file_size + sizes > file_size),
+    }
+    for expected, is_bad in faults.items():
+        if is_bad.any():
+            raise _bad_row(rows, int(is_bad.argmax()), expected)
+
+
+def _bad_row(rows: pa.RecordBatch, row: int, expected: str) -> StoreError:
+    names = ("topic", "queueId", "queueOffset", "physicOffset", "storeSize", "sysFlag")
+    found = ", ".join(f"{name} {rows.column(name)[row].as_py()!r}" for name in names)
+    return StoreError("commit_log", expected, f"a row with {found}", hint="import the store again")
+
+
+def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile) -> int:
+    """Write the records that rows of commit_log stand for, each at its physicOffset.
+
+    Args:
+        rows: with RECORD_COLUMNS at least.
+        file_size: length of the commit log's files.
+        open_file: asked once for each file that the rows lie in.
+
+    Returns:
+        Bytes written.
+
+    Raises:
+        StoreError: a row gives no record, or another one than was imported.
+    """
+    if not len(rows):
+        return 0
+    for name in RECORD_COLUMNS:
+        if rows.column(name).null_count:
+            missing = pc.is_null(rows.column(name)).to_numpy(zero_copy_only=False)
+            raise _bad_row(rows, int(missing.argmax()), f"a value of {name}")
+    offsets = _long(rows, "physicOffset")
+    order = np.argsort(offsets, kind="stable")
+    rows = rows.take(pa.array(order)) if (np.diff(offsets) < 0).any() else rows
+    try:
+        messages = _messages(rows)
+    except ValueError as error:
+        raise _bad_row(rows, 0, f"addresses of hosts ({error}) in a batch that begins here") from error
+    _check(rows, messages, file_size)
+    offsets, sizes, crcs, queue_offsets = (_long(rows, name) for name in ("physicOffset", "storeSize", "recordCrc32", "queueOffset"))
+    files, firsts = np.unique(offsets // file_size, return_index=True)
+    for number, first, after in zip(files.tolist(), firsts.tolist(), [*firsts.tolist()[1:], len(rows)], strict=True):
+        part = slice(first, after)
+        content, start = open_file(number * file_size)
+        positions = encode(messages, part, offsets, queue_offsets, content, start)
+        differs = crc32_of_ranges(content, positions, sizes[part]).astype(np.int64) != crcs[part]
+        if differs.any():
+            raise _bad_row(rows, first + int(differs.argmax()), "the record whose recordCrc32 the row says")
+    return int(sizes.sum())

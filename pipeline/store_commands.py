@@ -1,0 +1,76 @@
+"""The commands that write a store back and that check one."""
+
+from __future__ import annotations
+
+import click
+
+from pipeline.cli import Engine, ExampleCommand, cli, engine_options, lake_option, run_id, settings_options
+from pipeline.console import progress_to_stderr, say
+from pipeline.settings import BrokerSettings
+
+
+@cli.command("export", cls=ExampleCommand, example="pullsim export --lake lake /data/exported/store")
+@click.argument("store")
+@lake_option
+@click.option("--broker", metavar="NAME", help="Broker in the lake; needed where it holds more than one.")
+@engine_options
+def export_command(store: str, lake: str, broker: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+    """Write the tables of a broker as a STORE directory, to the byte and with the files' times.
+
+    It is the store that was imported, or what the broker's start made of it. STORE is a local directory that is not there yet, or empty;
+    it appears when all is written.
+    """
+    from pipeline.export_store import export_store
+    from pipeline.lake import Lake
+
+    with Engine(master, conf, verbose).session() as spark:
+        opened = Lake(spark, lake).require()
+        done = export_store(opened, opened.broker(broker), store, run_id=run_id(), progress=progress_to_stderr)
+    say(f"{done.store}: {done.files:,} files of broker {done.broker!r}, with {done.messages:,} messages; {done.bytes:,} bytes written")
+
+
+@cli.command("verify", cls=ExampleCommand, example="pullsim verify /data/rocketmq/store --lake lake")
+@click.argument("store")
+@click.option("--lake", metavar="DIR", help="Hold the tables of a lake that the store was imported into against it, too.")
+@click.option("--broker", metavar="NAME", help="Broker in the lake; needed where it holds more than one.")
+@settings_options
+@engine_options
+def verify_command(
+    store: str,
+    lake: str | None,
+    broker: str | None,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Read every file of a STORE directory, write it again, compare the bytes, and hold the files against each other.
+
+    A line a file: path, kind, bytes and result, with tabs between; then a line a finding: its code, the path, and what is wrong. The exit
+    code is 1 where there is a finding. STORE is only read.
+    """
+    from pipeline.lake import Lake
+    from pipeline.verify_lake import verify_lake
+    from pipeline.verify_store import verify_store
+
+    broker_settings = BrokerSettings.from_sources(properties=properties, options=settings)
+    with Engine(master, conf, verbose).session() as spark:
+        opened = None if lake is None else Lake(spark, lake).require()
+        name = "" if opened is None else opened.broker(broker)
+        verified = verify_store(spark, store, broker_settings, progress_to_stderr)
+        files = 0
+        for row in verified.files.toLocalIterator():
+            files += 1
+            say("\t".join(map(str, row)))
+        frames = [verified.findings]
+        if opened is not None:
+            stored = BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings)
+            frames.append(verify_lake(opened, name, store, stored, progress_to_stderr))
+        findings = 0
+        for row in (row for frame in frames for row in frame.toLocalIterator()):
+            findings += 1
+            say(f"{row['code']} {row['path']}: {row['text']}")
+    say(f"{files:,} files, {findings:,} findings")
+    if findings:
+        raise SystemExit(1)

@@ -1,0 +1,140 @@
+"""A store directory that is being written: files of full length, to which many tasks write at once, each byte by one of them.
+
+Records go through a mapping of their file, for there are many, and each stands somewhere else; the place for them is reserved first, so
+that a full disk is an error and not the death of the process that finds out.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+
+from store_format.commit_log import Bytes
+from store_format.errors import StoreError
+from store_format.store_paths import COMMIT_LOG
+
+T = TypeVar("T")
+
+_OPEN_AT_ONCE = 64
+
+
+class StoreFolder:
+    """The directory `root`, seen by driver and workers; can be sent to Spark's workers."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def path_of(self, path: str) -> str:
+        """Where a file is, by its path below the store; one that leads out of it is refused."""
+        if any(part in {"", ".", ".."} for part in path.split("/")) or "\0" in path:
+            raise StoreError("store_file", "a path below the store", repr(path))
+        return f"{self.root}/{path}"
+
+    def create_folder(self, path: str) -> None:
+        """Make a folder and those above it."""
+        with _told(self.path_of(path)):
+            self._check_root()
+            os.makedirs(self.path_of(path), exist_ok=True)
+
+    def create(self, path: str, length: int, used: int) -> None:
+        """Make a file of zeros, in which there is place for the first `used` bytes at least."""
+        place = self.path_of(path)
+        with _told(place):
+            self._check_root()
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            file = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                os.ftruncate(file, length)
+                if used:
+                    _reserve(file, used)
+            finally:
+                os.close(file)
+
+    def set_time(self, path: str, mtime_ms: int) -> None:
+        """Set a file's time of last modification."""
+        with _told(self.path_of(path)):
+            os.utime(self.path_of(path), ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+
+    def _check_root(self) -> None:
+        if not os.path.isdir(self.root):
+            raise StoreError(self.root, "a directory that every executor sees", "none", hint="export to a local or a shared file system")
+
+
+@contextmanager
+def _told(place: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(place, "a file that can be written", str(error.strerror or error)) from error
+
+
+def _last_used(known: OrderedDict[str, T], key: str, make: Callable[[], T], close: Callable[[T], None]) -> T:
+    """What `known` has for a key, made where it has nothing; the one not used for longest gives way."""
+    if key not in known:
+        if len(known) >= _OPEN_AT_ONCE:
+            close(known.popitem(last=False)[1])
+        known[key] = make()
+    known.move_to_end(key)
+    return known[key]
+
+
+def _reserve(file: int, length: int) -> None:
+    try:
+        os.posix_fallocate(file, 0, length)
+    except OSError as error:
+        if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL}:  # a file system that cannot
+            raise
+
+
+class OpenFiles:
+    """Files of a StoreFolder that one task writes to, those last used open."""
+
+    def __init__(self, folder: StoreFolder) -> None:
+        self.folder = folder
+        self._files: OrderedDict[str, int] = OrderedDict()
+        self._mapped: OrderedDict[str, Bytes] = OrderedDict()
+
+    def __enter__(self) -> OpenFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+        self._mapped.clear()
+
+    def write(self, path: str, position: int, data: bytes) -> int:
+        """Put bytes at a position of a file that was created, and is long enough; gives their number."""
+        place = self.folder.path_of(path)
+        file = _last_used(self._files, path, lambda: self._open(place), os.close)
+        length = os.fstat(file).st_size
+        if position < 0 or position + len(data) > length:
+            raise StoreError(place, f"bytes inside the file's {length}", f"{len(data)} bytes", position=position)
+        left = memoryview(data)
+        with _told(place):
+            while left:
+                done = os.pwrite(file, left, position)
+                left, position = left[done:], position + done
+        return len(data)
+
+    def log_file(self, name: str, length: int) -> Bytes:
+        """A file of the commit log, mapped."""
+        return _last_used(self._mapped, name, lambda: self._map(f"{COMMIT_LOG}/{name}", length), lambda _: None)
+
+    def _open(self, place: str) -> int:
+        with _told(place):
+            return os.open(place, os.O_RDWR)
+
+    def _map(self, path: str, length: int) -> Bytes:
+        place = self.folder.path_of(path)
+        with _told(place):
+            found = os.path.getsize(place)
+            if found != length:
+                raise StoreError(place, f"a file of {length} bytes in store_file", f"{found} bytes")
+            return np.memmap(place, np.uint8, mode="r+").view(np.ndarray)

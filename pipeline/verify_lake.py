@@ -1,0 +1,199 @@
+"""The tables of a broker held against its store: every file, and every byte.
+
+A byte of the store that is not zero must come from exactly one row. So rows are made into bytes again and compared with those at their
+place, and the bytes that are not zero are counted by file on both sides.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.config_tables import config_rows
+from pipeline.export_store import entries_of, of_broker
+from pipeline.import_store import rows_of_files, spark_parallelism
+from pipeline.lake import Lake, LakeError
+from pipeline.load_store import LoadedStore, load_store
+from pipeline.log_records import RECORD_COLUMNS, write_records
+from pipeline.other_files import FOLDER, pieces_of
+from pipeline.queue_batches import unpack
+from pipeline.settings import BrokerSettings
+from pipeline.store_files import StoreFiles
+from store_format.commit_log import Bytes, Positions
+from store_format.errors import StoreError
+from store_format.mapped_files import offset_to_file_name
+from store_format.record_check import first_difference, used_bytes
+from store_format.store_paths import COMMIT_LOG
+
+# used bytes of a file that the rows of a batch give, or what is wrong with one of them
+_DDL = "path STRING, used BIGINT, text STRING"
+_ROWS = pa.schema({"path": pa.string(), "used": pa.int64(), "text": pa.string()})
+Compare = Callable[[pa.RecordBatch], Iterator[tuple[str, int, str | None]]]
+
+
+def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, progress: Callable[[str], None]) -> DataFrame:
+    """Findings (code, path, text) about the tables of a broker that was imported from this store.
+
+    Raises:
+        StoreError: the broker would not load or start the store, so that it cannot have been imported.
+        LakeError: the lake does not hold all of the broker's files.
+    """
+    if "path" not in lake.table(t.STORE_FILE).columns:
+        raise LakeError(f"{lake.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
+    progress("loading the store as an import does")
+    loaded = load_store(lake.spark, StoreFiles(path), broker, settings)
+    progress("holding the tables against the store")
+    expected = rows_of_files(loaded, broker, lake.spark).select(*t.STORE_FILE.names).localCheckpoint()
+    compared = _compared_rows(lake, broker, loaded).localCheckpoint()
+    findings = [_files(lake, broker, expected), _bytes(compared, expected, loaded.store), _queues(lake, broker)]
+    findings += [_config(lake, broker, table, rows) for table, rows in config_rows(lake.spark, loaded.store, broker).tables.items()]
+    found = findings[0]
+    for more in findings[1:]:
+        found = found.unionByName(more)
+    return found.orderBy("path", "code")
+
+
+def _finding(code: str, path: str, text: Column) -> tuple[Column, Column, Column]:
+    return F.lit(code).alias("code"), F.col(path).alias("path"), text
+
+
+def _files(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
+    """Files that only one side has, or of which they say different things."""
+    told = [name for name in t.STORE_FILE.names if name not in {"brokerName", "path"}]
+    ours = lake.table(t.STORE_FILE).where(F.col("brokerName") == broker).select("path", F.struct(*told).alias("ours"))
+    both = expected.select("path", F.struct(*told).alias("theirs")).join(ours, "path", "full_outer")
+    text = (
+        F.when(F.isnull("ours"), "a file of the store that is not in store_file")
+        .when(F.isnull("theirs"), "a row of store_file for which the store has no file")
+        .otherwise(F.concat(F.lit("store_file says "), F.to_json("ours"), F.lit(", the store "), F.to_json("theirs")))
+    )
+    return both.where(~F.col("ours").eqNullSafe(F.col("theirs"))).select(*_finding("TABLE_FILE", "path", text.alias("text")))
+
+
+def _bytes(compared: DataFrame, expected: DataFrame, store: StoreFiles) -> DataFrame:
+    """Rows that give other bytes, and files of which some bytes are in no row, or in two."""
+    wrong = compared.where("text IS NOT NULL").groupBy("path").agg(F.first("text").alias("text"))
+    pieces = pieces_of(expected.where(F.col("kind") != FOLDER), F.lit(0).cast("BIGINT"))
+    stored = pieces.repartition(spark_parallelism(expected.sparkSession)).mapInArrow(partial(_count_used, store), _DDL)
+    counted = [frame.groupBy("path").agg(F.sum("used").alias(name)) for frame, name in ((stored, "stored"), (compared, "given"))]
+    both = counted[0].join(counted[1], "path", "full_outer").na.fill(0).where("stored <> given").join(wrong, "path", "left_anti")
+    text = F.format_string("%,d bytes that are not zero, rows for %,d of them", "stored", "given").alias("text")
+    told = wrong.select(*_finding("TABLE_DIFFERS", "path", F.col("text")))
+    return told.unionByName(both.select(*_finding("TABLE_BYTES", "path", text)))
+
+
+def _compared_rows(lake: Lake, broker: str, loaded: LoadedStore) -> DataFrame:
+    segment = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
+    store, log_size = loaded.store, loaded.sizes.commit_log
+    steps: tuple[tuple[DataFrame, Compare], ...] = (
+        (of_broker(lake, t.COMMIT_LOG, broker, *RECORD_COLUMNS), partial(_compare_records, store, log_size)),
+        (of_broker(lake, t.CONSUME_QUEUE_SEGMENT, broker, *segment), partial(_compare_entries, store)),
+        (of_broker(lake, t.STORE_FILE_RANGE, broker, "path", "position", "bytes"), partial(_compare_ranges, store)),
+    )
+    one, *others = (frame.mapInArrow(partial(_run, compare), _DDL) for frame, compare in steps)
+    for other in others:
+        one = one.unionByName(other)
+    return one
+
+
+def _queues(lake: Lake, broker: str) -> DataFrame:
+    """Queues whose rows in consume_queue are not the entries of their segments."""
+    columns = [name for name in t.CONSUME_QUEUE.names if name != "brokerName"]
+    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
+    unpacked = segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema)
+    rows = lake.table(t.CONSUME_QUEUE).where(F.col("brokerName") == broker)
+    sums = [
+        frame.groupBy("topic", "queueId").agg(F.struct(F.count("*"), F.bit_xor(F.xxhash64(*columns))).alias(name))
+        for frame, name in ((unpacked, "packed"), (rows, "rows"))
+    ]
+    both = sums[0].join(sums[1], ["topic", "queueId"], "full_outer").where("NOT (packed <=> rows)")
+    path = F.concat_ws("/", F.lit(t.CONSUME_QUEUE.name), "topic", F.col("queueId").cast("STRING"))
+    text = F.lit("the rows are not the entries of consume_queue_segment").alias("text")
+    return both.withColumn("path", path).select(*_finding("TABLE_DIFFERS", "path", text))
+
+
+def _config(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:
+    rows = lake.table(table).where(F.col("brokerName") == broker).select(*table.names)
+    differing = rows.exceptAll(expected.select(*table.names)).unionByName(expected.select(*table.names).exceptAll(rows))
+    text = F.format_string("%,d rows that only the table or only the store has", "rows").alias("text")
+    counted = differing.agg(F.count("*").alias("rows")).where("rows > 0").withColumn("path", F.lit(table.name))
+    return counted.select(*_finding("TABLE_DIFFERS", "path", text))
+
+
+# what tasks do ------------------------------------------------------------------------------------------------------------------------
+
+
+def _run(compare: Compare, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = [dict(zip(_ROWS.names, found, strict=True)) for found in compare(batch)]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
+
+
+def _count_used(store: StoreFiles, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in pieces:
+        for row in batch.to_pylist():
+            path = tuple(row["path"].split("/"))
+            used = sum(int(np.count_nonzero(store.part(*stretch, *path))) for stretch in store.written(row["start"], row["end"], *path))
+            yield pa.RecordBatch.from_pylist([{"path": row["path"], "used": used}], schema=_ROWS)
+
+
+def _compare_records(store: StoreFiles, log_size: int, rows: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:
+    made: dict[int, Bytes] = {}
+
+    def nowhere(start: int) -> tuple[Bytes, int]:
+        # memory is taken by the pages that are written to
+        return made.setdefault(start, np.frombuffer(mmap.mmap(-1, log_size), np.uint8)), start
+
+    try:
+        write_records(rows, log_size, nowhere)
+    except StoreError as error:
+        yield COMMIT_LOG, 0, str(error)
+        return
+    offsets, sizes = (rows.column(name).to_numpy().astype(np.int64) for name in ("physicOffset", "storeSize"))
+    for start, content in made.items():
+        name = offset_to_file_name(start)
+        inside = offsets // log_size * log_size == start
+        positions, lengths = offsets[inside] - start, sizes[inside]
+        yield from _held_against(store, f"{COMMIT_LOG}/{name}", content, positions, lengths)
+
+
+def _held_against(
+    store: StoreFiles, path: str, content: Bytes, positions: Positions, lengths: Positions
+) -> Iterator[tuple[str, int, str | None]]:
+    try:
+        stored = store.content(*path.split("/"))
+    except StoreError:
+        yield path, 0, "rows for a file that the store does not have"
+        return
+    if len(stored) < int((positions + lengths).max()):
+        yield path, 0, f"rows for bytes behind the file's {len(stored):,}"
+        return
+    differs = first_difference(content, stored, positions, lengths)
+    yield path, used_bytes(content, positions, lengths), None if differs < 0 else f"byte {differs}: other bytes than the rows give"
+
+
+def _compare_entries(store: StoreFiles, segments: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:
+    for row in segments.to_pylist():
+        yield _compare(store, *entries_of(row))
+
+
+def _compare_ranges(store: StoreFiles, ranges: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:
+    for row in ranges.to_pylist():
+        yield _compare(store, row["path"], row["position"], row["bytes"])
+
+
+def _compare(store: StoreFiles, path: str, position: int, data: bytes) -> tuple[str, int, str | None]:
+    used = len(data) - data.count(0)
+    try:
+        stored = store.part(position, position + len(data), *path.split("/")).tobytes()
+    except StoreError:
+        return path, 0, "rows for a file that the store does not have"
+    return path, used, None if stored == data else f"bytes from {position} on: others than the row gives"

@@ -1,0 +1,214 @@
+"""Export: for a store that start does not change the very files that were imported, else those that the broker's start makes of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from golden import needs_golden, recovery, shared_dir
+from in_session import pullsim_in
+from lakes import import_as, tiny_store
+from replaying import BROKER, lake_of
+from sampling import sampled
+
+from pipeline.lake import Lake
+
+if TYPE_CHECKING:
+    from in_session import Pullsim
+    from pyspark.sql import SparkSession
+
+# stores of a clean shutdown; `ext` has a queue extension, which import refuses
+CLEAN = ("basic", "cleaned", "holes", "preblank0", "preblank1", "small", "window")
+# stores that load or start changes: files cut, made and deleted, with and without an abort file
+TORN = (
+    "torn-bad-magic",
+    "torn-commitlog-missing",
+    "torn-cq-behind",
+    "torn-cq-topic-missing-abort",
+    "torn-half-message",
+    "torn-index-missing-abort",
+    "torn-last-file-zeroed",
+    "torn-tail-garbage",
+)
+
+# path below the store -> time in ms and bytes, None for an empty folder
+Tree = dict[str, tuple[int, bytes] | None]
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+def tree(store: Path) -> Tree:
+    found: Tree = {}
+    for path in store.rglob("*"):
+        if path.is_file():
+            found[str(path.relative_to(store))] = (path.stat().st_mtime_ns // 1_000_000, path.read_bytes())
+        elif not any(path.iterdir()):
+            found[str(path.relative_to(store))] = None
+    return found
+
+
+def differing(found: Mapping[str, object], expected: Mapping[str, object]) -> list[str]:
+    """Names rather than bytes, for the message."""
+    return sorted(name for name in found.keys() | expected.keys() if found.get(name, "none") != expected.get(name, "none"))
+
+
+def exported(lake: Lake, store: Path) -> Tree:
+    from pipeline.export_store import export_store
+
+    export_store(lake, BROKER, str(store), run_id="export", progress=lambda _: None)
+    assert sorted(path.name for path in store.parent.iterdir()) == [store.name]
+    return tree(store)
+
+
+def test_the_store_beside_the_tests_comes_back_to_the_byte(
+    spark: SparkSession, small_store: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = lake_of(spark, small_store, tmp_path_factory)
+    assert differing(exported(lake, tmp_path / "store"), tree(small_store)) == []
+
+
+@needs_golden
+@pytest.mark.parametrize("name", sampled(CLEAN, 2))
+def test_a_clean_store_comes_back_to_the_byte(
+    spark: SparkSession, stores: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    lake = lake_of(spark, stores / name, tmp_path_factory)
+    assert differing(exported(lake, tmp_path / "store"), tree(stores / name)) == []
+
+
+def started(store: Path, options: list[str]) -> Tree:
+    """The files of a store after the broker's load and start."""
+    from pipeline.message_store import MessageStore
+    from pipeline.recover import store_settings
+    from pipeline.settings import BrokerSettings
+    from pipeline.store_files import StoreFiles
+
+    files = StoreFiles(str(store))
+    message_store = MessageStore(files=files, settings=store_settings(files, BrokerSettings.from_sources(options=options)))
+    assert message_store.load()
+    assert message_store.start() == "ok"
+    changed = message_store.changed
+    after: Tree = {name: found for name, found in tree(store).items() if tuple(name.split("/")) not in changed.deleted}
+    for path in changed.changes:
+        former = after.get("/".join(path))
+        after["/".join(path)] = (former[0] if former else -1, changed.content(path).tobytes())
+    return after
+
+
+def files_only(found: Tree, *, like: Tree) -> Tree:
+    """Without empty folders, and without the times of files that start made."""
+    files = {name: file for name, file in found.items() if file is not None}
+    return {name: (-1 if (like.get(name) or (0,))[0] == -1 else file[0], file[1]) for name, file in files.items()}
+
+
+@needs_golden
+@pytest.mark.parametrize("name", sampled(TORN, 2))
+def test_a_store_that_start_changes_comes_back_as_start_leaves_it(spark: SparkSession, stores: Path, tmp_path: Path, name: str) -> None:
+    options = [f"{setting}={value}" for setting, value in recovery(name)["config"].items() if setting in {"brokerRole", "brokerId"}]
+    import_as(spark, tmp_path / "lake", stores / name, BROKER)
+    found = exported(Lake(spark, str(tmp_path / "lake")), tmp_path / "out" / "store")
+    expected = started(stores / name, options)
+    assert differing(files_only(found, like=expected), files_only(expected, like=expected)) == []
+
+
+def test_every_kind_of_file_and_every_empty_folder_comes_back(spark: SparkSession, tmp_path: Path) -> None:
+    store = tiny_store(tmp_path / "store", [("T", 0), ("%RETRY%g", 3)])
+    contents = {
+        "config/topics.json.bak": b"{}",
+        "config/empty": b"",
+        "lock": b"lock",
+        "checkpoint": bytes(4096),
+        "a file.txt": bytes(range(256)) * 20_000 + bytes(100_000) + b"end" + bytes(10),
+        "consumequeue/stray": b"x",
+        "consumequeue/T/notes": b"y",
+        "consumequeue/T/not a queue/ü": b"z",
+        "unknown/deep/er/file": bytes(5_000) + b"1",
+    }
+    for name, content in contents.items():
+        (store / name).parent.mkdir(parents=True, exist_ok=True)
+        (store / name).write_bytes(content)
+    for folder in ("consumequeue/Empty", "consumequeue/U/7", "index", "unknown/none", "consumequeue_ext/T"):
+        (store / folder).mkdir(parents=True)
+    # bytes behind the last entry of a queue, as a kill may leave them, and behind the log's end
+    queue_file = store / "consumequeue/T/0/00000000000000000000"
+    queue_file.write_bytes(queue_file.read_bytes()[:-7] + b"garbage")
+    import_as(spark, tmp_path / "lake", store, BROKER)
+    found = exported(Lake(spark, str(tmp_path / "lake")), tmp_path / "out" / "store")
+    assert differing(found, tree(store)) == []
+
+
+@pytest.mark.parametrize("there", ["file", "folder with a file"])
+def test_what_is_there_is_never_written_over(
+    spark: SparkSession, small_store: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, pullsim: Pullsim, there: str
+) -> None:
+    lake = lake_of(spark, small_store, tmp_path_factory)
+    store = tmp_path / "store"
+    kept = store if there == "file" else store / "kept"
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_bytes(b"kept")
+    code, _, err = pullsim("export", "--lake", lake.root, store)
+    assert (code, kept.read_bytes()) == (2, b"kept")
+    assert "expected a name for a new directory, or an empty one" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [("s3://bucket/store", "found a URI"), ("{lake}/store", "outside the lake"), ("{lake}", "outside the lake")],
+)
+def test_places_where_no_store_can_be_written_are_refused(
+    spark: SparkSession, small_store: Path, tmp_path_factory: pytest.TempPathFactory, pullsim: Pullsim, store: str, message: str
+) -> None:
+    lake = lake_of(spark, small_store, tmp_path_factory)
+    code, _, err = pullsim("export", "--lake", lake.root, store.format(lake=lake.root))
+    assert code == 2, err
+    assert message in err
+
+
+def test_a_row_that_gives_another_record_ends_the_export_and_leaves_nothing(spark: SparkSession, tmp_path: Path, pullsim: Pullsim) -> None:
+    from pipeline.tables import COMMIT_LOG
+
+    lake = tmp_path / "lake"
+    import_as(spark, lake, tiny_store(tmp_path / "store", [("T", 0)]))
+    version = Lake(spark, str(lake)).at
+    table = f"delta.`{lake / COMMIT_LOG.name}`"
+    spark.sql(f"UPDATE {table} SET body = CAST(reverse(CAST(body AS STRING)) AS BINARY) WHERE queueOffset = 1")  # noqa: S608
+    newest = spark.sql(f"DESCRIBE HISTORY {table} LIMIT 1").first()
+    assert newest is not None
+    tables = {**version.tables, COMMIT_LOG.name: newest["version"]}
+    broken = Lake(spark, str(lake))
+    broken.at = type(version)(version.version, tables)
+    from pipeline.export_store import export_store
+
+    with pytest.raises(Exception, match="expected the record whose recordCrc32 the row says, found a row with topic 'T', queueId 0"):
+        export_store(broken, "b", str(tmp_path / "out"), run_id="export", progress=lambda _: None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "store"]
+
+
+@pytest.mark.parametrize("layout", sampled(["partitioned", "clustered"], 1))
+def test_a_broker_of_several_is_exported_by_its_name(spark: SparkSession, tmp_path: Path, pullsim: Pullsim, layout: str) -> None:
+    first, second = (tiny_store(tmp_path / name, [(name, 0)]) for name in ("one", "two"))
+    lake = tmp_path / "lake"
+    for store in (first, second):
+        code, _, err = pullsim("import", store, "--lake", lake, "--layout", layout)
+        assert code == 0, err
+    assert pullsim("export", "--lake", lake, tmp_path / "out")[0] == 2
+    code, out, err = pullsim("export", "--lake", lake, tmp_path / "out", "--broker", "two")
+    assert code == 0, err
+    assert "3 messages" in out
+    assert differing(tree(tmp_path / "out"), tree(second)) == []
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    assert pullsim("export", "--lake", lake, tmp_path / "out", "--broker", "one")[0] == 0
+    assert differing(tree(tmp_path / "out"), tree(first)) == []
+
+
+def test_the_golden_stores_are_named_rightly() -> None:
+    if (shared := shared_dir()) is not None:
+        assert all((shared / "golden" / "store" / "recover" / f"{name}.json").exists() for name in (*CLEAN, *TORN))
