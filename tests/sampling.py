@@ -7,9 +7,12 @@ import random
 from collections.abc import Iterable
 from typing import TypeVar
 
+import pytest
+
 Case = TypeVar("Case")
 SEED = 20261
 ALL = bool(os.environ.get("PULLSIM_LONG"))
+slow_proof = pytest.mark.skipif(not ALL, reason="a slow proof: ./run long has it")
 
 
 def sampled(cases: Iterable[Case], count: int) -> list[Case]:

@@ -15,7 +15,7 @@ from dying_runs import FORMER, check_dying_runs, kill_import
 from lakes import MESSAGES, clustering, contents, file_rows, import_as, live_files, metadata, put_together, rows, tiny_store
 from pyspark.sql import functions as F
 from replaying import BROKER, answers_of
-from sampling import sampled
+from sampling import sampled, slow_proof
 
 from pipeline import import_store as import_module
 from pipeline import tables as t
@@ -180,6 +180,7 @@ def test_any_topic_survives_import_reads_and_replay(
     assert [[message["physicOffset"] for message in line["response"]["messages"]] for line in answers] == offsets
 
 
+@slow_proof
 def test_a_topic_that_a_partition_reads_back_as_null_is_clustered(spark: SparkSession, tmp_path: Path) -> None:
     queued = tiny_store(tmp_path / "queued", [(NULL_PARTITION, 0)])
     deleted = tiny_store(tmp_path / "deleted", [("T", 0)], without_queue=[NULL_PARTITION.encode()])
@@ -192,6 +193,7 @@ def test_a_topic_that_a_partition_reads_back_as_null_is_clustered(spark: SparkSe
         assert NULL_PARTITION in {row["topic"] for row in rows(spark, lake, t.COMMIT_LOG)}
 
 
+@slow_proof
 def test_a_broker_with_odd_topics_joins_one_with_plain_ones(spark: SparkSession, one: Path, tmp_path: Path) -> None:
     odd = tiny_store(tmp_path / "odd", [("%" * 127, 0), ("名前", 0)])
     import_as(spark, tmp_path / "lake", one, "plain")
@@ -204,6 +206,7 @@ def test_a_broker_with_odd_topics_joins_one_with_plain_ones(spark: SparkSession,
         assert Counter(row["topic"] for row in found) == Counter({"%" * 127: MESSAGES, "名前": MESSAGES})
 
 
+@slow_proof
 def test_a_broker_of_any_name_is_added_and_replaced(spark: SparkSession, one: Path, other: Path, tmp_path: Path) -> None:
     name = "it's \"x\" \\ back\\\\ `tick` \n %25 \\' OR 'a' = 'a"
     import_as(spark, tmp_path, one, "x")
@@ -241,7 +244,7 @@ DEADLY = (t.COMMIT_LOG, t.CONSUME_QUEUE_SEGMENT, t.CONSUME_QUEUE, None)
 def test_runs_that_die_are_invisible_and_the_next_one_succeeds(
     spark: SparkSession, one: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, former: str
 ) -> None:
-    check_dying_runs(spark, one, other, tmp_path, monkeypatch, FORMER[former], tuple(sampled(DEADLY, 2)))
+    check_dying_runs(spark, one, other, tmp_path, monkeypatch, FORMER[former], tuple(sampled(DEADLY, 1)))
 
 
 def test_a_lake_whose_first_commit_never_came_is_empty(spark: SparkSession, one: Path, tmp_path: Path) -> None:
@@ -275,6 +278,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, name: str, between: Callable[[], 
     monkeypatch.setattr(LakeWriter, name, interrupted)
 
 
+@slow_proof
 @pytest.mark.parametrize(
     ("former", "moment"),
     sampled(product(["the first import", "one of two brokers"], ["before the commit", "in the middle"]), 1),
@@ -307,6 +311,7 @@ def test_of_two_runs_at_once_the_second_to_commit_fails(
     assert contents(tmp_path, after.tables, "faster") == contents(tmp_path, seen[0][0].tables, "faster")
 
 
+@slow_proof
 def test_rows_that_slip_in_under_a_write_stop_the_run(
     spark: SparkSession, one: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +331,7 @@ def test_rows_that_slip_in_under_a_write_stop_the_run(
     assert 99 not in {row["maxOffset"] for row in rows(spark, tmp_path, t.QUEUE)}
 
 
+@slow_proof
 def test_a_process_that_is_killed_leaves_reads_as_they_were(spark: SparkSession, one: Path, small_store: Path, tmp_path: Path) -> None:
     import_as(spark, tmp_path, one)
     before = Lake(spark, str(tmp_path)).at
