@@ -11,6 +11,7 @@ import pytest
 from golden import golden, needs_golden
 from made_store import MadeStore, Record, make_store
 from replaying import DEMO_TRACE, Line, all_lines, answers_of, demo_data, differences, is_answered, lake_of, with_raw_messages
+from sampling import sampled
 from slow_broker import Bounds, SlowBroker
 from test_slow_broker import bounds_of
 
@@ -95,7 +96,7 @@ def raw(lines: list[Line]) -> list[Line]:
     return [line | {"response": with_raw_messages(line["response"])} for line in lines]
 
 
-@pytest.mark.parametrize("layout", ["partitioned", "clustered"])
+@pytest.mark.parametrize("layout", sampled(["partitioned", "clustered"], 1))
 def test_a_pull_sees_its_queue_as_of_its_time(
     made: MadeStore, layout: Layout, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -150,7 +151,7 @@ def test_a_cleaned_store_is_seen_as_of_a_time(spark: SparkSession, tmp_path: Pat
 
 
 @needs_golden
-@pytest.mark.parametrize("name", ["holes", "preblank0", "preblank1"])
+@pytest.mark.parametrize("name", sampled(["holes", "preblank0", "preblank1"], 1))
 def test_holes_and_blanks_are_seen_as_of_a_time(
     name: str, stores: Path, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -74,7 +74,7 @@ def test_the_store_beside_the_tests_comes_back_to_the_byte(
 
 
 @needs_golden
-@pytest.mark.parametrize("name", sampled(CLEAN, 2))
+@pytest.mark.parametrize("name", sampled(CLEAN, 1))
 def test_a_clean_store_comes_back_to_the_byte(
     spark: SparkSession, stores: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str
 ) -> None:
@@ -108,7 +108,7 @@ def files_only(found: Tree, *, like: Tree) -> Tree:
 
 
 @needs_golden
-@pytest.mark.parametrize("name", sampled(TORN, 2))
+@pytest.mark.parametrize("name", sampled(TORN, 1))
 def test_a_store_that_start_changes_comes_back_as_start_leaves_it(spark: SparkSession, stores: Path, tmp_path: Path, name: str) -> None:
     options = [f"{setting}={value}" for setting, value in recovery(name)["config"].items() if setting in {"brokerRole", "brokerId"}]
     import_as(spark, tmp_path / "lake", stores / name, BROKER)

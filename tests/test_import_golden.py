@@ -11,6 +11,7 @@ import pytest
 from golden import golden_lines, names, needs_golden, recovery
 from lakes import put_together
 from replaying import lake_of
+from sampling import sampled
 
 from pipeline import tables as t
 
@@ -26,7 +27,7 @@ PRE_BLANK_SIZE = 2147483647
 pytestmark = needs_golden
 
 
-@pytest.fixture(scope="module", params=CLEAN)
+@pytest.fixture(scope="module", params=sampled(CLEAN, 2))
 def imported(
     request: pytest.FixtureRequest, spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Lake]:
