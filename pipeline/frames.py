@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from pipeline.request_file import RequestError
 from pipeline.store_files import local_path
+from pipeline.whole_file import whole_file
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_frame
 
@@ -43,18 +43,10 @@ def run_frames(path: str, out: str) -> FramesDone:
     if os.path.isdir(target):
         raise RequestError(out, 1, "a file", "a folder")
     try:
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".pullsim-")
+        with whole_file(target) as written:
+            return _write(path, written)
     except OSError as error:
         raise RequestError(out, 1, "a file in a folder that can be written", error.strerror or str(error)) from error
-    try:
-        with os.fdopen(handle, "wb") as written:
-            done = _write(path, written)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return done
 
 
 def _write(path: str, out: BinaryIO) -> FramesDone:

@@ -7,7 +7,6 @@ Surprise: a queue file that start would write to is as young as the look-up, wha
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from pipeline.message_store import MessageStore
 from pipeline.recover import store_settings
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles, is_uri, local_path
+from pipeline.whole_file import whole_file
 from store_format.changed_files import FilePath
 from store_format.commit_log import Bytes
 from store_format.errors import CorruptStoreError, NotAStoreError, StoreError
@@ -273,15 +273,9 @@ def run_lookup(
 
 def write_lines(lines: Iterator[dict[str, Any]], out: str) -> None:
     """Write JSON lines to a file that appears when all of them are there."""
-    path = local_path(out)
-    part = f"{path}.part"
     try:
-        with open(part, "w", encoding="utf-8", newline="\n") as file:
+        with whole_file(local_path(out)) as file:
             for line in lines:
-                file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
-        os.replace(part, path)
+                file.write((json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
     except OSError as error:
         raise StoreError(out, "a file that can be written", str(error.strerror or error)) from error
-    finally:
-        if os.path.exists(part):
-            os.remove(part)

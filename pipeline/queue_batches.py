@@ -14,6 +14,7 @@ from pipeline.arrow_types import arrow_schema
 from pipeline.log_batches import constant
 from pipeline.store_files import StoreFiles
 from pipeline.tables import CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, ODD_ENTRY
+from store_format import store_paths as paths
 from store_format.commit_log import Bytes
 from store_format.consume_queue import Units, units_of
 from store_format.entry_lookup import NO_TIMESTAMP, LookedUp, look_up
@@ -53,11 +54,11 @@ class QueueReader:
 
     def _log_content(self, file: MappedFile) -> Bytes:
         if self._open is None or self._open[0] != file.name:
-            self._open = (file.name, self.store.content("commitlog", file.name))
+            self._open = (file.name, self.store.content(paths.COMMIT_LOG, file.name))
         return self._open[1]
 
     def _units(self, queue_file: QueueFile) -> Units:
-        content = self.store.content("consumequeue", queue_file.topic, str(queue_file.queue_id), queue_file.file.name)
+        content = self.store.content(paths.CONSUME_QUEUE, queue_file.topic, str(queue_file.queue_id), queue_file.file.name)
         return units_of(content[: queue_file.file.wrote])
 
     def look_up(self, units: Units) -> LookedUp:

@@ -141,7 +141,7 @@ class StoreFiles:
 
     @staticmethod
     def _remote_folder(path: str) -> Iterator[Entry]:
-        filesystem, inside = pafs.FileSystem.from_uri(path)
+        filesystem, inside = filesystem_of(path)
         for info in filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True)):
             mtime = int(info.mtime_ns // 1_000_000) if info.mtime_ns else 0
             yield Entry(info.base_name, info.type == pafs.FileType.Directory, info.size or 0, mtime)
@@ -160,7 +160,7 @@ class StoreFiles:
                 if os.path.getsize(path) == 0:
                     return np.frombuffer(b"", np.uint8)
                 return np.memmap(path, np.uint8, mode="r").view(np.ndarray)
-            filesystem, inside = pafs.FileSystem.from_uri(path)
+            filesystem, inside = filesystem_of(path)
             with filesystem.open_input_file(inside) as file:
                 return np.frombuffer(file.read_buffer(), np.uint8)
         except OSError as error:
@@ -176,7 +176,7 @@ class StoreFiles:
             return self._stored(*parts)[start:stop]
         path = self.path_of(*parts)
         try:
-            filesystem, inside = pafs.FileSystem.from_uri(path)
+            filesystem, inside = filesystem_of(path)
             with filesystem.open_input_file(inside) as file:
                 return np.frombuffer(file.read_at(stop - start, start), np.uint8)
         except OSError as error:
@@ -208,7 +208,7 @@ class StoreFiles:
         """Refuse a root that is no folder."""
         if is_uri(self.root):
             try:
-                filesystem, inside = pafs.FileSystem.from_uri(self.root)
+                filesystem, inside = filesystem_of(self.root)
                 exists = filesystem.get_file_info(inside).type == pafs.FileType.Directory
             except (OSError, pa.ArrowInvalid) as error:
                 raise NotAStoreError(self.root, "a URI that can be opened", str(error)) from error

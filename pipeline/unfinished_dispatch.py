@@ -14,6 +14,7 @@ from store_format import record_columns as rc
 from store_format.commit_log import WALK_BATCH, walk
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.mapped_files import MappedFile
+from store_format.store_paths import COMMIT_LOG
 
 
 def undispatched_records(spark: SparkSession, store: StoreFiles, files: tuple[MappedFile, ...], reput_from: int) -> int:
@@ -30,7 +31,7 @@ def undispatched_records(spark: SparkSession, store: StoreFiles, files: tuple[Ma
 def _count(store: StoreFiles, reput_from: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            content = store.content("commitlog", row["name"])
+            content = store.content(COMMIT_LOG, row["name"])
             at, found = max(reput_from - row["fromOffset"], 0), 0
             while True:
                 part = walk(content, at, row["wrote"], WALK_BATCH)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from store_format.commit_log import Bytes
+from store_format.commit_log import Bytes, put_int32, put_int64
 from store_format.compiled import compiled
 from store_format.crc32 import crc32_of_ranges
 from store_format.layout import (
@@ -192,22 +192,6 @@ def number(messages: MessageColumns, offsets: Longs, topic_queue_table: Longs) -
     out = np.empty(len(messages), np.int64)
     _number(messages.queue, messages.sys_flag, offsets, topic_queue_table, out)
     return out
-
-
-@compiled
-def put_int32(out, at, value):  # type: ignore[no-untyped-def]
-    """Write a big endian number of 32 bits."""
-    out[at] = np.uint8((value >> 24) & 0xFF)
-    out[at + 1] = np.uint8((value >> 16) & 0xFF)
-    out[at + 2] = np.uint8((value >> 8) & 0xFF)
-    out[at + 3] = np.uint8(value & 0xFF)
-
-
-@compiled
-def put_int64(out, at, value):  # type: ignore[no-untyped-def]
-    """Write a big endian number of 64 bits."""
-    put_int32(out, at, value >> 32)
-    put_int32(out, at + 4, value)
 
 
 @compiled

@@ -58,6 +58,22 @@ def int16_at(buffer, at):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def put_int32(out, at, value):  # type: ignore[no-untyped-def]
+    """Write a big endian number of 32 bits."""
+    out[at] = np.uint8((value >> 24) & 0xFF)
+    out[at + 1] = np.uint8((value >> 16) & 0xFF)
+    out[at + 2] = np.uint8((value >> 8) & 0xFF)
+    out[at + 3] = np.uint8(value & 0xFF)
+
+
+@compiled
+def put_int64(out, at, value):  # type: ignore[no-untyped-def]
+    """Write a big endian number of 64 bits."""
+    put_int32(out, at, value >> 32)
+    put_int32(out, at + 4, value)
+
+
+@compiled
 def body_length_position(buffer, start):  # type: ignore[no-untyped-def]
     """Where the length of the body stands, by the widths of the two hosts."""
     sys_flag = int32_at(buffer, start + 36)

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from store_format.commit_log import Bytes, int32_at, int64_at
+from store_format.commit_log import Bytes, int32_at, int64_at, put_int32, put_int64
 from store_format.compiled import compiled
 from store_format.layout import TRANSACTION_ROLLBACK_TYPE
 
@@ -169,18 +169,6 @@ def key_hashes(keys: Sequence[str]) -> NDArray[np.int32]:
 
 
 @compiled
-def _put_int32(buffer, at, value):  # type: ignore[no-untyped-def]
-    for byte in range(4):
-        buffer[at + byte] = np.uint8((np.int64(value) >> (24 - 8 * byte)) & 0xFF)
-
-
-@compiled
-def _put_int64(buffer, at, value):  # type: ignore[no-untyped-def]
-    for byte in range(8):
-        buffer[at + byte] = np.uint8((np.int64(value) >> (56 - 8 * byte)) & 0xFF)
-
-
-@compiled
 def _put_key(content, slots, key_hash, phy_offset, stamp):  # type: ignore[no-untyped-def]
     count = max(int32_at(content, INDEX_COUNT_AT), np.int64(1))
     slot_at = _HEADER_LENGTH + key_hash % slots * 4
@@ -191,19 +179,19 @@ def _put_key(content, slots, key_hash, phy_offset, stamp):  # type: ignore[no-un
     diff = np.int64(np.uint64(stamp) - np.uint64(begin))  # Java's longs wrap
     diff = min(diff // 1000, np.int64(_INT_MAX)) if begin > 0 and diff > 0 else np.int64(0)
     at = _HEADER_LENGTH + slots * 4 + count * _ENTRY_LENGTH
-    _put_int32(content, at, key_hash)
-    _put_int64(content, at + 4, phy_offset)
-    _put_int32(content, at + 12, diff)
-    _put_int32(content, at + 16, previous)
-    _put_int32(content, slot_at, count)
+    put_int32(content, at, key_hash)
+    put_int64(content, at + 4, phy_offset)
+    put_int32(content, at + 12, diff)
+    put_int32(content, at + 16, previous)
+    put_int32(content, slot_at, count)
     if count <= 1:
-        _put_int64(content, _BEGIN_OFFSET, phy_offset)
-        _put_int64(content, BEGIN_TIMESTAMP_AT, stamp)
+        put_int64(content, _BEGIN_OFFSET, phy_offset)
+        put_int64(content, BEGIN_TIMESTAMP_AT, stamp)
     if previous == 0:
-        _put_int32(content, _SLOT_COUNT, int32_at(content, _SLOT_COUNT) + 1)
-    _put_int32(content, INDEX_COUNT_AT, count + 1)
-    _put_int64(content, _END_OFFSET, phy_offset)
-    _put_int64(content, _END_TIMESTAMP, stamp)
+        put_int32(content, _SLOT_COUNT, int32_at(content, _SLOT_COUNT) + 1)
+    put_int32(content, INDEX_COUNT_AT, count + 1)
+    put_int64(content, _END_OFFSET, phy_offset)
+    put_int64(content, _END_TIMESTAMP, stamp)
 
 
 @compiled

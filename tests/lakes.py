@@ -11,11 +11,11 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+from records import message_of
 from replaying import NOON
 
 from store_format.mapped_files import offset_to_file_name
@@ -167,27 +167,6 @@ def rows(spark: SparkSession, lake: Path, table: Table, where: str = "true") -> 
     from pipeline.lake import Lake
 
     return [row.asDict(recursive=True) for row in Lake(spark, str(lake)).table(table).where(where).collect()]
-
-
-def message_of(row: Mapping[str, Any]) -> Message:
-    """The record that a row of commit_log stands for."""
-    return Message(
-        body_crc=row["bodyCrc"],
-        queue_id=row["queueId"],
-        flag=row["flag"],
-        queue_offset=row["queueOffset"],
-        physic_offset=row["physicOffset"],
-        sys_flag=row["sysFlag"],
-        born_timestamp=row["bornTimestamp"],
-        born_host=Host(address=ip_address(row["bornHost"]).packed, port=row["bornPort"]),
-        store_timestamp=row["storeTimestamp"],
-        store_host=Host(address=ip_address(row["storeHost"]).packed, port=row["storePort"]),
-        reconsume_times=row["reconsumeTimes"],
-        prepared_transaction_offset=row["preparedTransactionOffset"],
-        body=bytes(row["body"]),
-        topic=row["topic"].encode(),
-        properties=bytes(row["propertiesRaw"]),
-    )
 
 
 def put_together(store: Path, log_rows: Iterable[Mapping[str, Any]], ranges: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import ip_address
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -67,3 +70,25 @@ def placed(found: list[Message], from_offset: int) -> list[Message]:
 def blank(rest: int) -> bytes:
     """What ends a file that has `rest` bytes left."""
     return rest.to_bytes(4, "big") + BLANK_MAGIC
+
+
+def message_of(row: Mapping[str, Any]) -> Message:
+    """The record that a row of commit_log stands for."""
+    return Message(
+        store_size=row["storeSize"],
+        body_crc=row["bodyCrc"],
+        queue_id=row["queueId"],
+        flag=row["flag"],
+        queue_offset=row["queueOffset"],
+        physic_offset=row["physicOffset"],
+        sys_flag=row["sysFlag"],
+        born_timestamp=row["bornTimestamp"],
+        born_host=Host(address=ip_address(row["bornHost"]).packed, port=row["bornPort"]),
+        store_timestamp=row["storeTimestamp"],
+        store_host=Host(address=ip_address(row["storeHost"]).packed, port=row["storePort"]),
+        reconsume_times=row["reconsumeTimes"],
+        prepared_transaction_offset=row["preparedTransactionOffset"],
+        body=bytes(row["body"]),
+        topic=row["topic"].encode(),
+        properties=bytes(row["propertiesRaw"]),
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from ipaddress import ip_address
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from records import blank, messages, placed
+from records import blank, message_of, messages, placed
 
 from pipeline import log_batches as lb
 from store_format.commit_log import walk
@@ -30,28 +29,6 @@ def file_of(content: bytes, from_offset: int, wrote: int | None = None) -> Mappe
 
 def rows_of(batches: Any) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
-
-
-def message_of(row: dict[str, Any]) -> Message:
-    """The record that a row of commit_log stands for."""
-    return Message(
-        store_size=row["storeSize"],
-        body_crc=row["bodyCrc"],
-        queue_id=row["queueId"],
-        flag=row["flag"],
-        queue_offset=row["queueOffset"],
-        physic_offset=row["physicOffset"],
-        sys_flag=row["sysFlag"],
-        born_timestamp=row["bornTimestamp"],
-        born_host=Host(address=ip_address(row["bornHost"]).packed, port=row["bornPort"]),
-        store_timestamp=row["storeTimestamp"],
-        store_host=Host(address=ip_address(row["storeHost"]).packed, port=row["storePort"]),
-        reconsume_times=row["reconsumeTimes"],
-        prepared_transaction_offset=row["preparedTransactionOffset"],
-        body=row["body"],
-        topic=row["topic"].encode(),
-        properties=row["propertiesRaw"],
-    )
 
 
 @given(st.lists(messages(text_properties=True), max_size=5), st.sampled_from([0, 1 << 30, 7 << 40]))

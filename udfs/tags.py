@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.compiled import compiled
+from store_format.string_hash import string_hash
 from udfs.java_numbers import to_int
 from udfs.sql_definition import SqlFunction
 
@@ -45,11 +46,7 @@ class SubscriptionParseError(ValueError):
 
 def tags_code(tag: str | None) -> int:
     """The tagsCode of a message with this tag: its String.hashCode, from -2**31 to 2**31 - 1; 0 without a tag."""
-    units = np.frombuffer((tag or "").encode("utf-16-be", "surrogatepass"), ">u2")
-    code = 0
-    for unit in units.tolist():
-        code = (code * 31 + unit) & 0xFFFFFFFF
-    return int(to_int(code))
+    return string_hash(tag or "")
 
 
 def parse_subscription(subscription: str | None) -> frozenset[int] | None:
