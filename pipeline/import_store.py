@@ -22,8 +22,9 @@ from pipeline import tables as t
 from pipeline.config_tables import config_rows
 from pipeline.delta_sql import Placement
 from pipeline.lake import Lake, LakeError, LakeWriter
-from pipeline.load_store import LoadedStore, load_store
+from pipeline.load_store import LoadedStore, load_store, with_extension
 from pipeline.other_files import FOLDER, file_ranges, other_files
+from pipeline.property_batches import read_properties
 from pipeline.queue_batches import QueueReader, read_odd_entries, read_segments, unpack
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles, is_uri
@@ -88,6 +89,7 @@ def import_store(
     """
     store = StoreFiles(store_path)
     _refuse_lake_inside(store, lake)
+    settings = with_extension(settings, store)
     progress("recovering the commit log and the queues as the broker's load does")
     loaded = load_store(lake.spark, store, broker, settings)
     config = config_rows(lake.spark, store, broker)
@@ -182,9 +184,10 @@ def _rows_of_queues(loaded: LoadedStore, broker: str, spark: SparkSession) -> di
     files = loaded.queues.where("name IS NOT NULL")
     queue = ("topic", "queueId", "fromOffset")
     placed = files.where("wrote > 0").repartitionByRange(spark_parallelism(spark), *queue).sortWithinPartitions(*queue)
-    read = partial(read_segments, QueueReader(loaded.store, broker, loaded.log_index))
+    reader = QueueReader(loaded.store, broker, loaded.log_index)
     return {
-        t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(read, t.CONSUME_QUEUE_SEGMENT.schema),
+        t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(partial(read_segments, reader), t.CONSUME_QUEUE_SEGMENT.schema),
+        t.CONSUME_QUEUE_PROPERTIES: placed.mapInArrow(partial(read_properties, reader), t.CONSUME_QUEUE_PROPERTIES.schema),
         t.QUEUE: loaded.queues.select(*t.QUEUE.names).distinct(),
     }
 
