@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from golden import golden, golden_lines, names, needs_golden
-from replaying import DEMO_TRACE, all_lines, demo_data, differences, import_into, is_answered, lake_of, read_lines, run
+from replaying import DEMO_TRACE, all_lines, demo_data, differences, import_into, lake_of, read_lines, run
 from sampling import sampled
 
 if TYPE_CHECKING:
@@ -16,16 +16,13 @@ if TYPE_CHECKING:
 
     from pipeline.lake import Lake
 
-# queue extensions, and filters for retry topics, cannot be answered yet
-LATER = ("ext-", "torn-ext-")
 DAMAGED = "torn-"
 
 
 def traces_by_store() -> dict[str, list[str]]:
     found = defaultdict(list)
     for name in names("traces", "*.jsonl"):
-        if not name.startswith(LATER) and not name.endswith("-retryfilter"):
-            found[next(golden_lines("store", "traces", f"{name}.jsonl"))["store"]].append(name)
+        found[next(golden_lines("store", "traces", f"{name}.jsonl"))["store"]].append(name)
     return dict(found)
 
 
@@ -33,13 +30,10 @@ def check_trace(lake: Lake, trace: Path, out: Path) -> None:
     done = run(lake, trace, out=str(out), compare=True)
     recorded, ours = read_lines(trace), read_lines(out)
     assert len(recorded) == len(ours) == done.requests
-    can = [(line, our) for line, our in zip(recorded, ours, strict=True) if is_answered(line)]
-    assert differences([line for line, _ in can], [our for _, our in can]) == []
-    rest = [our["response"] for line, our in zip(recorded, ours, strict=True) if not is_answered(line)]
-    assert {response["error"] for response in rest} <= {"UNSUPPORTED"}
+    assert differences(recorded, ours) == []
     assert done.comparison is not None
-    assert (done.comparison.compared, done.comparison.differ) == (len(can), 0)
-    assert done.unanswered == ({"UNSUPPORTED": len(rest)} if rest else {})
+    assert (done.comparison.compared, done.comparison.differ) == (len(recorded), 0)
+    assert done.unanswered == {}
 
 
 CLEAN = [store for store in traces_by_store() if not store.startswith(DAMAGED)]
