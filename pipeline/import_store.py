@@ -89,7 +89,7 @@ def import_store(
     """
     store = StoreFiles(store_path)
     _refuse_lake_inside(store, lake)
-    settings = with_extension(settings, store)
+    given, settings = settings, with_extension(settings, store)
     progress("recovering the commit log and the queues as the broker's load does")
     loaded = load_store(lake.spark, store, broker, settings)
     config = config_rows(lake.spark, store, broker)
@@ -113,8 +113,14 @@ def import_store(
         messages=loaded.messages,
         entries=loaded.entry_count,
         queues=loaded.queue_count,
-        notes=(*loaded.notes, *config.notes),
+        notes=(*loaded.notes, *config.notes, *_inferred(given, settings)),
     )
+
+
+def _inferred(given: BrokerSettings, settings: BrokerSettings) -> list[str]:
+    """Settings that only the files say."""
+    names = settings.given.keys() - given.given.keys()
+    return [f"{name}={str(settings.value(name)).lower()}, as the store has files for it; --set says otherwise" for name in sorted(names)]
 
 
 def _refuse_lake_inside(store: StoreFiles, lake: Lake) -> None:
@@ -181,14 +187,18 @@ def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[
 
 
 def _rows_of_queues(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
-    files = loaded.queues.where("name IS NOT NULL")
+    return rows_of_queue_files(loaded, broker, spark) | {t.QUEUE: loaded.queues.select(*t.QUEUE.names).distinct()}
+
+
+def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
+    """Rows of the tables that are packed out of each queue file."""
     queue = ("topic", "queueId", "fromOffset")
-    placed = files.where("wrote > 0").repartitionByRange(spark_parallelism(spark), *queue).sortWithinPartitions(*queue)
+    files = loaded.queues.where("name IS NOT NULL AND wrote > 0")
+    placed = files.repartitionByRange(spark_parallelism(spark), *queue).sortWithinPartitions(*queue)
     reader = QueueReader(loaded.store, broker, loaded.log_index)
     return {
         t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(partial(read_segments, reader), t.CONSUME_QUEUE_SEGMENT.schema),
         t.CONSUME_QUEUE_PROPERTIES: placed.mapInArrow(partial(read_properties, reader), t.CONSUME_QUEUE_PROPERTIES.schema),
-        t.QUEUE: loaded.queues.select(*t.QUEUE.names).distinct(),
     }
 
 

@@ -19,7 +19,7 @@ pytestmark = needs_oracle()
 def test_the_replay_answers_as_the_broker_does_now(spark: SparkSession, tmp_path: Path) -> None:
     store = generate(tmp_path / "store", "lmq", 20, "mappedFileSizeConsumeQueue=1999")
     first = ask(store, tmp_path / "first.jsonl", {})
-    asked = thought_up(first, meta_of(store)["tags"], random.Random(20), 300)
+    asked = thought_up(first, meta_of(store), random.Random(20), 300)
     settings = {"memory": 300_000, "maxTransferCountOnMessageInDisk": 3, "maxLmqConsumeQueueNum": 6}
     trace = ask(store, tmp_path / "trace.jsonl", settings, requests=asked)
     lake = import_into(spark, tmp_path / "lake", store)

@@ -27,8 +27,6 @@ from udfs import tags
 from udfs.bloom_filter import BitsArray, BloomFilter, BloomFilterError
 from udfs.consumer_filter_manager import TAG, ConsumerFilterManager, compiled, is_tag_type
 from udfs.sql92 import matches
-from udfs.sql92_columns import Columns
-from udfs.sql92_values import TRUE
 
 RETRY_GROUP_TOPIC_PREFIX: Final = "%RETRY%"
 PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
@@ -186,13 +184,6 @@ class ExpressionMessageFilter:
         if self.subscription is None or self._passes_all or is_tag_type(self.subscription.expression_type):
             return True
         return is_true(self.filter_data, properties)
-
-    def are_matched_by_commit_log(self, columns: Columns, count: int) -> NDArray[np.bool_]:
-        """`is_matched_by_commit_log` of many messages; the arguments are those of `Compiled.matches_many`."""
-        expression = None if self.filter_data is None else compiled(self.filter_data)
-        if self.subscription is None or self._passes_all or is_tag_type(self.subscription.expression_type) or expression is None:
-            return np.ones(count, np.bool_)
-        return np.equal(expression.matches_many(columns, count), TRUE)
 
 
 @dataclass(frozen=True, slots=True)

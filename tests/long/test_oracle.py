@@ -52,9 +52,9 @@ def test_the_replay_answers_as_the_broker_does(profile: str, seed: int, spark: S
         pytest.skip(str(error))
     plain = ask(store, tmp_path / "plain.jsonl", {}, seed=seed)
     check(lake, plain)
-    tags, log_end = meta_of(store)["tags"], all_lines(plain)[0]["maxPhyOffset"]
+    meta, log_end = meta_of(store), all_lines(plain)[0]["maxPhyOffset"]
     for number in range(1, TRACES):
-        asked = thought_up(plain, tags, digits, 500)
+        asked = thought_up(plain, meta, digits, 500)
         check(lake, ask(store, tmp_path / f"{number}.jsonl", trace_config(digits, log_end), requests=asked, seed=seed + number))
 
 
