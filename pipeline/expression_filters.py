@@ -7,6 +7,7 @@ that pulls with it start in, out of the packed properties of consume_queue_prope
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
@@ -140,15 +141,20 @@ def with_verdicts(lake: Lake, broker: str, placed: DataFrame, rules: FilterRules
 
 
 def judge(rules: FilterRules, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Verdicts of each condition on the entries of a row of consume_queue_properties."""
+    """Verdicts of the conditions of each row of consume_queue_properties on its entries; a batch a condition."""
     for batch in batches:
+        asked: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
         for row in batch.to_pylist():
-            lengths, properties = np.frombuffer(row["lengths"], "<i4"), np.frombuffer(row["properties"], np.uint8)
             for text in row["conditions"]:
-                condition = Condition(expression=text if text != _OF_RETRY_TOPIC else None)
-                verdicts = rules.verdicts(row["topic"], condition, lengths, properties)
-                found = {name: row[name] for name in ("topic", "queueId", "wide", "key", "firstQueueOffset")}
-                yield pa.RecordBatch.from_pylist([found | {"condition": text, "verdicts": verdicts.tobytes()}], schema=_JUDGED_ARROW)
+                asked[row["topic"] if text == _OF_RETRY_TOPIC else "", text].append(row)
+        for (topic, text), rows in asked.items():
+            condition = Condition(expression=None if text == _OF_RETRY_TOPIC else text)
+            lengths = [np.frombuffer(row["lengths"], "<i4") for row in rows]
+            properties = np.concatenate([np.frombuffer(row["properties"], np.uint8) for row in rows])
+            verdicts = rules.verdicts(topic, condition, np.concatenate(lengths), properties)
+            parts = np.split(verdicts, np.cumsum([len(one) for one in lengths])[:-1])
+            judged = [row | {"condition": text, "verdicts": part.tobytes()} for row, part in zip(rows, parts, strict=True)]
+            yield pa.RecordBatch.from_pylist(judged, schema=_JUDGED_ARROW)
 
 
 def verdicts_of(row: dict[str, Any], first_offset: int, count: int) -> Verdicts | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from golden import golden, golden_lines, names, needs_golden
 from replaying import Line, all_lines
+from test_golden_traces import started_with
 from without_spark import Row, Tables, answers, tables_of
 
 NUMBERS = (
@@ -52,11 +53,12 @@ def tables(store: Path) -> Tables:
     return tables_of(store)
 
 
-CLEAN = [name for name in names("traces", "*.jsonl") if not name.startswith("torn-") or name == "torn-ext-missing"]
+ALL = names("traces", "*.jsonl")
+TORN = [name for name in ALL if name.startswith("torn-") and name != "torn-ext-missing"]
 
 
 @needs_golden
-@pytest.mark.parametrize("trace", CLEAN)
+@pytest.mark.parametrize("trace", [name for name in ALL if name not in TORN])
 def test_recorded_pulls_of_every_filter_are_answered_alike(trace: str, stores: Path) -> None:
     header, *lines = all_lines(golden("store", "traces", f"{trace}.jsonl"))
     rows = answers(tables(stores / header["store"]), lines, header["config"])
@@ -64,9 +66,17 @@ def test_recorded_pulls_of_every_filter_are_answered_alike(trace: str, stores: P
 
 
 @needs_golden
+@pytest.mark.parametrize("trace", TORN)
+def test_pulls_on_a_store_that_load_or_start_changed_are_answered_alike(trace: str, stores: Path) -> None:
+    header, *lines = all_lines(golden("store", "traces", f"{trace}.jsonl"))
+    rows = answers(tables_of(stores / header["store"], started_with(trace)), lines, header["config"])
+    assert unequal(lines, rows) == []
+
+
+@needs_golden
 def test_the_traces_ask_for_filters_of_every_kind() -> None:
     seen = set()
-    for name in CLEAN:
+    for name in ALL:
         for line in list(golden_lines("store", "traces", f"{name}.jsonl"))[1:]:
             asked = line["request"]["filter"] or {"type": None}
             thrown = (line["response"] or {}).get("exception")

@@ -1,9 +1,10 @@
-"""Import and replay of a clean store without Spark: the functions that tasks call, with the joins between them done by dictionaries."""
+"""Import and replay of a store without Spark: the functions that tasks call, with the joins between them done by dictionaries."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,19 +19,24 @@ from pipeline import loaded_store as ls
 from pipeline import queue_batches as qb
 from pipeline import replay as rp
 from pipeline.answering import Answering, answer_batches
+from pipeline.load_store import with_extension
 from pipeline.loaded_extension import recover_extension
 from pipeline.packing import pack
 from pipeline.property_batches import property_batches
 from pipeline.recover import ext_size
 from pipeline.settings import BrokerSettings
+from pipeline.start_store import bounds, start_store
 from pipeline.store_files import StoreFiles
 from store_format.config_files import decode_consumer_filters
+from store_format.mapped_files import MappedFile
 from udfs.bloom_filter import BloomFilter
 from udfs.consumer_filter_manager import ConsumerFilterManager
 from udfs.get_message import LogFiles
 from udfs.pull_filter import FilterRules
 
 Row = dict[str, Any]
+# topic, queueId, (min, max) offset, files, files of the extension
+Queue = tuple[str, int, tuple[int, int], tuple[MappedFile, ...], tuple[MappedFile, ...]]
 REQUESTS = pa.schema(
     {
         "seq": pa.int64(),
@@ -66,40 +72,54 @@ class Tables:
     manager: ConsumerFilterManager
 
 
-def tables_of(path: Path) -> Tables:
-    """Read a store that was shut down cleanly; its extension too, where it has one."""
+def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
+    """Read a store that was shut down cleanly, its extension too, where it has one; with `options` as load and start leave it."""
     store = StoreFiles(str(path))
-    sizes = replace(ls.file_sizes(store, {}), extension=ext_size(store, BrokerSettings({})))
-    log = ls.recover_log(store, ls.load_log(store, sizes), check_crc=True)
-    reader = qb.QueueReader(store, "b", qb.LogIndex(files=log.files, walked=tuple(file.wrote for file in log.files)))
-    log_bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=True)
-    bounds, segments, properties = {}, {}, defaultdict(list)
-    for topic in ls.topics(store):
-        for queue_id in ls.queue_ids(store, topic):
-            queue = ls.recover_queue(store, topic, queue_id, sizes, log_bounds)
-            bounds[topic, queue_id] = queue.min_offset, queue.max_offset
-            extension = recover_extension(store, topic, queue_id, sizes, log_bounds).files
-            for file in queue.files:
-                queue_file = qb.QueueFile(topic=topic, queue_id=queue_id, file=file, extension=extension)
-                segments.update({(topic, queue_id, row["segment"]): row for row in rows_of(reader.segments(queue_file))})
-                for row in rows_of(property_batches(reader, queue_file)):
-                    properties[topic, queue_id, row["segment"]].append(row)
+    settings = with_extension(BrokerSettings.from_sources(options=options or ()), store)
+    sizes = ls.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    if options is None:
+        log = ls.recover_log(store, ls.load_log(store, sizes), check_crc=True).files
+        queues = _loaded(store, replace(sizes, extension=ext_size(store, settings)), log)
+    else:
+        started = start_store(store, settings)
+        store, log = started.store, started.log_files
+        queues = [
+            (queue.topic, queue.queue_id, bounds(queue), queue.files, queue.extension.files if queue.extension else ())
+            for queue in started.queues
+        ]
+    reader = qb.QueueReader(store, "b", qb.LogIndex(files=log, walked=tuple(file.wrote for file in log)))
+    segments, properties = {}, defaultdict(list)
+    for topic, queue_id, _, files, extension in queues:
+        for file in files:
+            queue_file = qb.QueueFile(topic=topic, queue_id=queue_id, file=file, extension=extension)
+            segments.update({(topic, queue_id, row["segment"]): row for row in rows_of(reader.segments(queue_file))})
+            for row in rows_of(property_batches(reader, queue_file)):
+                properties[topic, queue_id, row["segment"]].append(row)
+    starts, wrote = (np.array([getattr(file, name) for file in log], np.int64) for name in ("from_offset", "wrote"))
+    broker_store = rp.BrokerStore(
+        broker="b",
+        log_end=log[-1].from_offset + log[-1].wrote if log else 0,
+        entries_a_file=sizes.consume_queue // 20,
+        log=LogFiles(starts, wrote, sizes.commit_log),
+    )
     return Tables(
-        store=rp.BrokerStore(
-            broker="b",
-            log_end=log.max_offset,
-            entries_a_file=sizes.consume_queue // 20,
-            log=LogFiles(
-                np.array([file.from_offset for file in log.files], np.int64),
-                np.array([file.wrote for file in log.files], np.int64),
-                sizes.commit_log,
-            ),
-        ),
-        bounds=bounds,
+        store=broker_store,
+        bounds={(topic, queue_id): both for topic, queue_id, both, _, _ in queues},
         segments=segments,
         properties=properties,
         manager=manager_of(path),
     )
+
+
+def _loaded(store: StoreFiles, sizes: ls.FileSizes, log: tuple[MappedFile, ...]) -> list[Queue]:
+    log_bounds = ls.LogBounds(min_offset=log[0].from_offset, max_offset=log[-1].from_offset + log[-1].wrote, truncates_queues=True)
+    found = []
+    for topic in ls.topics(store):
+        for queue_id in ls.queue_ids(store, topic):
+            queue = ls.recover_queue(store, topic, queue_id, sizes, log_bounds)
+            extension = recover_extension(store, topic, queue_id, sizes, log_bounds).files
+            found.append((topic, queue_id, (queue.min_offset, queue.max_offset), queue.files, extension))
+    return found
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
@@ -148,8 +168,6 @@ def request_row(seq: int, request: Row) -> Row:
 
 
 def filter_text(request: Row) -> str:
-    import json
-
     asked = request["filter"]
     fields = {"filterType": asked["type"], "expression": asked["expression"]}
     return json.dumps(fields | ({"registeredBy": request["group"]} if asked.get("registered") else {}))
