@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.lake import Lake, LakeError
 from pipeline.packing import ARROW_SCHEMA, SCHEMA, Col, Packed, Repacker
-from pipeline.settings import PullSettings
+from pipeline.settings import PullSettings, SettingsError
 from store_format.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
-from udfs.bloom_filter import BloomFilter
+from udfs.bloom_filter import BloomFilter, BloomFilterError
 from udfs.consumer_filter_manager import TAG, ConsumerFilterManager
 from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX, Condition
 from udfs.pull_filter import FilterRules, PullFilter, PullFilterError, Verdicts
@@ -73,14 +73,22 @@ def filter_of(text: str) -> PullFilter:
 
 
 def filter_rules(lake: Lake, broker: str, settings: PullSettings) -> FilterRules:
-    """The rules of a broker, with what groups registered with it."""
+    """The rules of a broker, with what groups registered with it.
+
+    Raises:
+        SettingsError: there is no such bloom filter, so that no broker starts.
+    """
     rows = lake.table(t.CONSUMER_FILTER).where(F.col("brokerName") == broker).orderBy("topic", "consumerGroup").collect()
     topics = [
         FilterDataMapByTopic(topic, tuple(_filter_data(row.asDict()) for row in of_topic))
         for topic, of_topic in groupby(rows, key=lambda row: str(row["topic"]))
     ]
-    bloom_filter = BloomFilter.create_by_fn(settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter)
-    manager = ConsumerFilterManager(bloom_filter)
+    rate, consumers = settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
+    try:
+        manager = ConsumerFilterManager(BloomFilter.create_by_fn(rate, consumers))
+    except BloomFilterError as error:
+        names = "maxErrorRateOfBloomFilter and expectConsumerNumUseFilter"
+        raise SettingsError("the broker's settings", names, "1 to 99 and at least 1", f"{rate} and {consumers}") from error
     manager.load(ConsumerFilters(tuple(topics)), 0)
     return FilterRules(manager=manager, support_retry=settings.filter_support_retry)
 
