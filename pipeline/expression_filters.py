@@ -130,11 +130,12 @@ def _split(rules: FilterRules, row: dict[str, Any]) -> list[dict[str, Any]]:
 # verdicts -----------------------------------------------------------------------------------------------------------------------------
 
 
-def with_verdicts(lake: Lake, broker: str, placed: DataFrame, rules: FilterRules, segments_a_file: int) -> DataFrame:
-    """Rows of `split_by_condition` with a column `verdicts`: those on the entries that their requests may scan."""
+def with_verdicts(lake: Lake, broker: str, placed: DataFrame, rules: FilterRules, segments: Column) -> DataFrame:
+    """Rows of `split_by_condition` with a column `verdicts`: those on the entries that their requests may scan.
+
+    `segments` says of a row which runs of entries these are.
+    """
     conditions = placed.where("condition IS NOT NULL AND key >= 0").select(*_KEY).distinct()
-    last = F.col("key") + (segments_a_file - 1)
-    segments = F.when(F.col("wide"), F.sequence("key", last)).otherwise(F.array("key"))
     by_segment = conditions.withColumn("segment", F.explode(segments)).groupBy("topic", "queueId", "segment", "wide", "key")
     wanted = by_segment.agg(F.collect_list("condition").alias("conditions")).localCheckpoint()
     properties = lake.table(t.CONSUME_QUEUE_PROPERTIES).where(F.col("brokerName") == broker).drop("brokerName")

@@ -8,10 +8,10 @@ Requests whose filter looks into messages go the same way beside the others, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from pipeline.settings import PullSettings
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.get_message import LogFiles
 
+ReadPacked = Callable[[dict[str, Any]], Packed]
 At = Literal["snapshot", "request-time", "recorded-max"]
 
 # what a request must have to be packed
@@ -121,14 +122,17 @@ def replay(
     segments = _of_topics_asked_for(segments, requests, store)
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     by_tag = requests.where(~looks_into_messages(settings)) if into_messages else requests
-    blocks = _blocks(segments, _placed(lake, store, by_tag, at), store)
+    blocks = _blocks(segments, _placed(lake, store, by_tag, at), _far(by_tag, store))
     answers = blocks.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA)
     if not into_messages:
         return answers
     rules = filter_rules(lake, broker, settings)
-    others = _placed(lake, store, with_filter_text(requests.where(looks_into_messages(settings))), at)
-    split = others.mapInArrow(partial(split_by_condition, rules), SPLIT_SCHEMA)
-    blocks = _blocks(segments, with_verdicts(lake, broker, split, rules, store.segments_a_file), store)
+    others = with_filter_text(requests.where(looks_into_messages(settings)))
+    split = _placed(lake, store, others, at).mapInArrow(partial(split_by_condition, rules), SPLIT_SCHEMA)
+    first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
+    of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
+    judged = with_verdicts(lake, broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
+    blocks = _blocks(segments, judged, _far(others, store))
     return answers.unionByName(blocks.mapInArrow(partial(answer_batches, replace(answering, rules=rules)), ANSWER_SCHEMA))
 
 
@@ -136,10 +140,12 @@ def _placed(lake: Lake, store: BrokerStore, requests: DataFrame, at: At) -> Data
     """Requests packed, with the bounds that they see, by the segment that they start in."""
     packed = requests.select(*REQUEST_COLUMNS).mapInArrow(pack, SCHEMA)
     bounds = lake.table(t.QUEUE).where(F.col("brokerName") == store.broker).select("topic", "queueId", "minOffset", "maxOffset")
-    bounded = packed.join(bounds, ["topic", "queueId"], "left").mapInArrow(partial(with_bounds, store.log_end), SCHEMA)
+    bounded = packed.join(bounds, ["topic", "queueId"], "left")
+    read: ReadPacked = partial(read_bounded, store.log_end)
     if at == "request-time":
-        bounded = with_bounds_as_of(lake, store.broker, store.log_end - store.log_bytes, bounded)
-    return bounded.mapInArrow(partial(by_segment, store, at == "recorded-max"), SCHEMA + ", wide BOOLEAN")
+        bounded = bounded.mapInArrow(partial(_with_bounds, read), SCHEMA)
+        bounded, read = with_bounds_as_of(lake, store.broker, store.log_end - store.log_bytes, bounded), Packed.of
+    return bounded.mapInArrow(partial(by_segment, store, read, at == "recorded-max"), SCHEMA + ", wide BOOLEAN")
 
 
 def _of_topics_asked_for(segments: DataFrame, requests: DataFrame, store: BrokerStore) -> DataFrame:
@@ -150,27 +156,33 @@ def _of_topics_asked_for(segments: DataFrame, requests: DataFrame, store: Broker
     return segments.where(F.col("topic").isin(topics)) if len(topics) <= _FEW_TOPICS else segments
 
 
-def with_bounds(log_end: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the queue's bounds into the matrix; a queue without files has 0 and 0 (findConsumeQueue creates it)."""
+def read_bounded(log_end: int, row: dict[str, Any]) -> Packed:
+    """A packed row with the queue's bounds in its matrix; a queue without files has 0 and 0 (findConsumeQueue creates it)."""
+    packed = Packed.of(row)
+    packed.matrix[:, Col.MIN_OFFSET] = row["minOffset"] or 0
+    packed.matrix[:, Col.MAX_OFFSET] = row["maxOffset"] or 0
+    packed.matrix[:, Col.LOG_END] = log_end
+    return packed
+
+
+def _with_bounds(read: ReadPacked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Packed rows that have their queue's bounds beside them, with the bounds inside."""
     repacked = Repacker()
     for batch in batches:
         for row in batch.to_pylist():
-            packed = Packed.of(row)
-            packed.matrix[:, Col.MIN_OFFSET] = row["minOffset"] or 0
-            packed.matrix[:, Col.MAX_OFFSET] = row["maxOffset"] or 0
-            packed.matrix[:, Col.LOG_END] = log_end
+            packed = read(row)
             repacked.add(packed, np.zeros(len(packed.matrix), np.int64))
             if repacked.full():
                 yield from repacked.take()
     yield from repacked.take()
 
 
-def by_segment(store: BrokerStore, cut_at_recorded: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def by_segment(store: BrokerStore, read: ReadPacked, cut_at_recorded: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Split packed rows by the segment that each request starts in, those that scan past a segment's reach apart (`wide`)."""
     narrow, wide = Repacker(), Repacker()
     for batch in batches:
         for row in batch.to_pylist():
-            packed = Packed.of(row)
+            packed = read(row)
             matrix = packed.matrix
             if cut_at_recorded:
                 recorded = matrix[:, Col.RECORDED_MAX]
@@ -181,7 +193,7 @@ def by_segment(store: BrokerStore, cut_at_recorded: bool, batches: Iterator[pa.R
             offsets = matrix[:, Col.OFFSET]
             inside = (offsets >= matrix[:, Col.MIN_OFFSET]) & (offsets < matrix[:, Col.MAX_OFFSET])
             segments = np.where(inside, store.segment_of(offsets), -1)
-            files = np.where(inside, segments // store.segments_a_file * store.segments_a_file, -1)
+            files = np.where(inside, offsets // store.entries_a_file * store.entries_a_file, -1)
             for repacker, rows, keys in ((narrow, ~far, segments), (wide, far, files)):
                 if rows.any():
                     repacker.add(Packed(packed.topic, packed.queue_id, matrix[rows], packed.groups, packed.filters), keys[rows])
@@ -199,17 +211,20 @@ def _flagged(narrow: Repacker, wide: Repacker) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(pa.scalar(flag), len(batch))], schema=_FLAGGED)
 
 
-def _blocks(segments: DataFrame, placed: DataFrame, store: BrokerStore) -> DataFrame:
-    """Packed rows with the entries they need: one segment, or all segments of a queue file for a wide row."""
+def _blocks(segments: DataFrame, placed: DataFrame, far: DataFrame) -> DataFrame:
+    """Packed rows with the entries they need: one segment, or for a wide row all segments of the queue file, one of those in `far`."""
     block = F.struct("firstQueueOffset", "entryCount", "entries", "extUnits").cast(_BLOCK)
-    keyed = segments.select("topic", "queueId", F.col("segment").alias("key"), F.array(block).alias("blocks"))
-    narrow = placed.where("NOT wide").join(keyed, ["topic", "queueId", "key"], "left")
-    wide = placed.where("wide")
-    a_file = F.lit(store.segments_a_file)
-    file = (F.floor(F.col("segment") / a_file) * a_file).cast("BIGINT")
-    touched = wide.select("topic", "queueId", "key").distinct()
-    in_files = segments.select("topic", "queueId", file.alias("key"), block.alias("block")).join(
-        touched, ["topic", "queueId", "key"], "left_semi"
+    narrow = segments.select(
+        "topic", "queueId", F.col("segment").alias("key"), F.expr("FALSE").alias("wide"), F.array(block).alias("blocks")
     )
-    files = in_files.groupBy("topic", "queueId", "key").agg(F.sort_array(F.collect_list("block")).alias("blocks"))
-    return narrow.unionByName(wide.join(files, ["topic", "queueId", "key"], "left"))
+    in_files = segments.join(F.broadcast(far), ["topic", "queueId", "fileFirstOffset"], "left_semi")
+    wide = in_files.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide")).agg(
+        F.sort_array(F.collect_list(block)).alias("blocks")
+    )
+    return placed.join(narrow.unionByName(wide), ["topic", "queueId", "key", "wide"], "left")
+
+
+def _far(requests: DataFrame, store: BrokerStore) -> DataFrame:
+    """The queue files, by their first offset, that requests start in which may scan past a segment's reach."""
+    first = F.expr(f"queueOffset DIV {store.entries_a_file} * {store.entries_a_file}").alias("fileFirstOffset")
+    return requests.where((F.col("maxMsgNums") > SCAN_ENTRIES) & (F.col("queueOffset") >= 0)).select("topic", "queueId", first).distinct()

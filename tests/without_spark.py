@@ -177,13 +177,15 @@ def placed(tables: Tables, requests: list[Row]) -> list[Row]:
     packed = rows_of(pack(iter([pa.RecordBatch.from_pylist(requests, schema=REQUESTS)])))
     for row in packed:
         row["minOffset"], row["maxOffset"] = tables.bounds.get((row["topic"], row["queueId"]), (None, None))
-    bounded = partial(rp.with_bounds, tables.store.log_end)(batch_of(packed))
-    return rows_of(rp.by_segment(tables.store, False, bounded))
+    return rows_of(rp.by_segment(tables.store, partial(rp.read_bounded, tables.store.log_end), False, batch_of(packed)))
 
 
 def segment_keys(tables: Tables, row: Row) -> list[tuple[str, int, int]]:
-    count = tables.store.segments_a_file if row["wide"] and row["key"] >= 0 else 1
-    return [(row["topic"], row["queueId"], row["key"] + number) for number in range(count)]
+    queue, store = (row["topic"], row["queueId"]), tables.store
+    if not row["wide"] or row["key"] < 0:
+        return [(*queue, row["key"])]
+    first = row["key"] // store.entries_a_file * store.segments_a_file
+    return [(*queue, first + number) for number in range(store.segments_a_file)]
 
 
 def verdicts(tables: Tables, rules: FilterRules, row: Row) -> list[Row] | None:
