@@ -35,7 +35,7 @@ from udfs.pull_filter import (
 )
 from udfs.tags import SubscriptionParseError, code_array, parse_subscription
 
-_KERNEL_COLUMNS = [Col.OFFSET, Col.MAX_MSG_NUMS, Col.MIN_OFFSET, Col.MAX_OFFSET, Col.LOG_END, Col.FILTER]
+KERNEL_COLUMNS = [Col.OFFSET, Col.MAX_MSG_NUMS, Col.MIN_OFFSET, Col.MAX_OFFSET, Col.LOG_END, Col.FILTER]
 _STATUS_NAMES = pa.array([status.name for status in sorted(GetMessageStatus)])
 _EXCEPTION_CODES = np.array(list(gm.EXCEPTIONS), np.int64)
 _EXCEPTION_NAMES = pa.array(list(gm.EXCEPTIONS.values()))
@@ -153,7 +153,8 @@ class Part:
     error: str = SUBSCRIPTION_PARSE_FAILED
 
 
-def _parts(answering: Answering, row: dict[str, Any]) -> Iterator[Part]:
+def parts_of(answering: Answering, row: dict[str, Any]) -> Iterator[Part]:
+    """The parts of a packed row with its `blocks`, the filter of each request in its matrix being the number that the kernel takes."""
     packed = Packed.of(row)
     block, units = _block(row["blocks"], with_extension=answering.with_extension)
     if answering.rules is None:
@@ -189,9 +190,9 @@ def _filtered(
 
 def _answer_row(answering: Answering, row: dict[str, Any]) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Answers of a packed row, each batch with the number of its entries: as many requests at once as a batch has room for."""
-    for part in _parts(answering, row):
+    for part in parts_of(answering, row):
         packed, block = part.packed, part.block
-        requests = np.ascontiguousarray(packed.matrix[:, _KERNEL_COLUMNS])
+        requests = np.ascontiguousarray(packed.matrix[:, KERNEL_COLUMNS])
         ends = np.cumsum(gm.entries_at_most(requests, answering.caps, block))
         start = 0
         while start < len(requests):
@@ -199,11 +200,12 @@ def _answer_row(answering: Answering, row: dict[str, Any]) -> Iterator[tuple[pa.
             end = max(int(np.searchsorted(ends, limit, side="right")), start + 1)
             found = gm.get_message(requests[start:end], answering.caps, block, part.codes, answering.log)
             some = replace(part, packed=replace(packed, matrix=packed.matrix[start:end]), refused=part.refused[start:end])
-            yield _batch(answering, some, found), len(found.taken)
+            yield answer_rows(answering, some, found), len(found.taken)
             start = end
 
 
-def _batch(answering: Answering, part: Part, found: gm.Answers) -> pa.RecordBatch:
+def answer_rows(answering: Answering, part: Part, found: gm.Answers) -> pa.RecordBatch:
+    """Answers of a part as rows of ANSWER_SCHEMA, out of what the kernel found."""
     packed, broken = part.packed, part.refused
     matrix, answers = packed.matrix, found.columns
     status = answers[:, gm.STATUS]
@@ -231,6 +233,7 @@ def _batch(answering: Answering, part: Part, found: gm.Answers) -> pa.RecordBatc
         "bufferTotalSize": number(answers[:, gm.BYTES], pa.int32()),
         "suggestPullingFromSlave": pa.array(scanned & (fall_behind > answering.caps[gm.MEMORY]), mask=none),
         "msgCount4Commercial": number(answers[:, gm.COMMERCIAL], pa.int32()),
+        "messagesOnDisk": number(answers[:, gm.COUNT_ON_DISK], pa.int32()),
         "diskFallBehind": number(fall_behind, pa.int64(), none | ~scanned | (not answering.disk_fall_recorded)),
         "exception": _exceptions(status, broken | (not answering.readable)),
         "error": error,

@@ -78,6 +78,27 @@ def format_option(command: Callable[P, R]) -> Callable[P, R]:
     )
 
 
+def at_option(command: Callable[P, R]) -> Callable[P, R]:
+    """What of the store a request sees."""
+    moments = click.Choice(["snapshot", "request-time", "recorded-max"])
+    return click.option("--at", type=moments, default="snapshot", show_default=True, help="What of the store a request sees.")(command)
+
+
+def _filters(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    kinds = frozenset(value.split(","))
+    if unknown := kinds - {"null", "TAG", "SQL92"}:
+        raise click.BadParameter(f"expected null, TAG or SQL92 with commas between, found {', '.join(sorted(map(repr, unknown)))}")
+    return kinds
+
+
+def filters_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Which requests are answered."""
+    text = "Answer only requests with these filters: null,TAG,SQL92."
+    return click.option("--filters", callback=_filters, metavar="KINDS", help=text)(command)
+
+
 class ExampleCommand(click.Command):
     """A command whose help ends with an example."""
 
@@ -154,15 +175,6 @@ def import_command(
     )
 
 
-def _filters(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str] | None:
-    if value is None:
-        return None
-    kinds = frozenset(value.split(","))
-    if unknown := kinds - {"null", "TAG", "SQL92"}:
-        raise click.BadParameter(f"expected null, TAG or SQL92 with commas between, found {', '.join(sorted(map(repr, unknown)))}")
-    return kinds
-
-
 @cli.command(
     "replay",
     cls=ExampleCommand,
@@ -171,14 +183,8 @@ def _filters(_context: click.Context, _parameter: click.Parameter, value: str | 
 @lake_option
 @click.option("--requests", required=True, metavar="FILE", help="Pull requests, a JSON object a line.")
 @click.option("--out", metavar="FILE", help="File for the answers; without it they go to the table pull_response.")
-@click.option(
-    "--at",
-    type=click.Choice(["snapshot", "request-time", "recorded-max"]),
-    default="snapshot",
-    show_default=True,
-    help="What of the store a request sees.",
-)
-@click.option("--filters", callback=_filters, metavar="KINDS", help="Answer only requests with these filters: null,TAG,SQL92.")
+@at_option
+@filters_option
 @click.option("--no-messages", is_flag=True, help="Leave the messages out of the answers.")
 @click.option("--compare", is_flag=True, help="Hold the answers against the recorded ones; exit code 1 if any differs.")
 @click.option("--broker", metavar="NAME", help="Broker that answers; needed where the lake holds more than one.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -47,7 +47,7 @@ REQUEST_COLUMNS = [
 ANSWER_SCHEMA = (
     "seq BIGINT, topic STRING, queueId INT, consumerGroup STRING, queueOffset BIGINT, maxMsgNums INT, status STRING, "
     "nextBeginOffset BIGINT, minOffset BIGINT, maxOffset BIGINT, messageCount INT, bufferTotalSize INT, suggestPullingFromSlave BOOLEAN, "
-    f"msgCount4Commercial INT, diskFallBehind BIGINT, exception STRING, error STRING, entries {t.ENTRIES_TYPE}"
+    f"msgCount4Commercial INT, messagesOnDisk INT, diskFallBehind BIGINT, exception STRING, error STRING, entries {t.ENTRIES_TYPE}"
 )
 # from so many bytes on it pays to look at the requests first, as long as they ask for so many topics
 _LARGE_LOG = 4 << 30
@@ -117,26 +117,45 @@ def replay(
     Returns:
         Rows of ANSWER_SCHEMA, one a request, in no order.
     """
+    parts = meet(lake, broker, requests, at=at, settings=settings, with_entries=with_entries, into_messages=into_messages)
+    answers = [rows.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA) for answering, rows in parts]
+    return reduce(DataFrame.unionByName, answers)
+
+
+def meet(
+    lake: Lake,
+    broker: str,
+    requests: DataFrame,
+    *,
+    at: At,
+    settings: PullSettings,
+    with_entries: bool,
+    into_messages: bool,
+    whole_files: bool = False,
+) -> list[tuple[Answering, DataFrame]]:
+    """Packed requests with the entries that they scan, as `answer_batches` takes them.
+
+    The arguments are those of `replay`; with `whole_files` each request meets all entries of the queue file that it starts in.
+    """
     store = broker_store(lake, broker)
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
     segments = _of_topics_asked_for(segments, requests, store)
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
+    placed = partial(_placed, lake, store, at, whole_files)
     by_tag = requests.where(~looks_into_messages(settings)) if into_messages else requests
-    blocks = _blocks(segments, _placed(lake, store, by_tag, at), _far(by_tag, store))
-    answers = blocks.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA)
-    if not into_messages:
-        return answers
-    rules = filter_rules(lake, broker, settings)
-    others = with_filter_text(requests.where(looks_into_messages(settings)))
-    split = _placed(lake, store, others, at).mapInArrow(partial(split_by_condition, rules), SPLIT_SCHEMA)
-    first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
-    of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
-    judged = with_verdicts(lake, broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
-    blocks = _blocks(segments, judged, _far(others, store))
-    return answers.unionByName(blocks.mapInArrow(partial(answer_batches, replace(answering, rules=rules)), ANSWER_SCHEMA))
+    met = [(answering, _blocks(segments, placed(by_tag), _far(by_tag, store, whole_files)))]
+    if into_messages:
+        rules = filter_rules(lake, broker, settings)
+        others = with_filter_text(requests.where(looks_into_messages(settings)))
+        split = placed(others).mapInArrow(partial(split_by_condition, rules), SPLIT_SCHEMA)
+        first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
+        of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
+        judged = with_verdicts(lake, broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
+        met.append((replace(answering, rules=rules), _blocks(segments, judged, _far(others, store, whole_files))))
+    return met
 
 
-def _placed(lake: Lake, store: BrokerStore, requests: DataFrame, at: At) -> DataFrame:
+def _placed(lake: Lake, store: BrokerStore, at: At, whole_files: bool, requests: DataFrame) -> DataFrame:
     """Requests packed, with the bounds that they see, by the segment that they start in."""
     packed = requests.select(*REQUEST_COLUMNS).mapInArrow(pack, SCHEMA)
     bounds = lake.table(t.QUEUE).where(F.col("brokerName") == store.broker).select("topic", "queueId", "minOffset", "maxOffset")
@@ -145,7 +164,7 @@ def _placed(lake: Lake, store: BrokerStore, requests: DataFrame, at: At) -> Data
     if at == "request-time":
         bounded = bounded.mapInArrow(partial(_with_bounds, read), SCHEMA)
         bounded, read = with_bounds_as_of(lake, store.broker, store.log_end - store.log_bytes, bounded), Packed.of
-    return bounded.mapInArrow(partial(by_segment, store, read, at == "recorded-max"), SCHEMA + ", wide BOOLEAN")
+    return bounded.mapInArrow(partial(by_segment, store, read, at == "recorded-max", whole_files=whole_files), SCHEMA + ", wide BOOLEAN")
 
 
 def _of_topics_asked_for(segments: DataFrame, requests: DataFrame, store: BrokerStore) -> DataFrame:
@@ -177,8 +196,10 @@ def _with_bounds(read: ReadPacked, batches: Iterator[pa.RecordBatch]) -> Iterato
     yield from repacked.take()
 
 
-def by_segment(store: BrokerStore, read: ReadPacked, cut_at_recorded: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Split packed rows by the segment that each request starts in, those that scan past a segment's reach apart (`wide`)."""
+def by_segment(
+    store: BrokerStore, read: ReadPacked, cut_at_recorded: bool, batches: Iterator[pa.RecordBatch], *, whole_files: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Split packed rows by the segment that each request starts in, those that need more of its file than that apart (`wide`)."""
     narrow, wide = Repacker(), Repacker()
     for batch in batches:
         for row in batch.to_pylist():
@@ -189,7 +210,7 @@ def by_segment(store: BrokerStore, read: ReadPacked, cut_at_recorded: bool, batc
                 matrix[:, Col.MAX_OFFSET] = np.where(
                     recorded == NONE, matrix[:, Col.MAX_OFFSET], np.minimum(recorded, matrix[:, Col.MAX_OFFSET])
                 )
-            far = matrix[:, Col.MAX_MSG_NUMS] > SCAN_ENTRIES
+            far = whole_files | (matrix[:, Col.MAX_MSG_NUMS] > SCAN_ENTRIES)
             offsets = matrix[:, Col.OFFSET]
             inside = (offsets >= matrix[:, Col.MIN_OFFSET]) & (offsets < matrix[:, Col.MAX_OFFSET])
             segments = np.where(inside, store.segment_of(offsets), -1)
@@ -224,7 +245,8 @@ def _blocks(segments: DataFrame, placed: DataFrame, far: DataFrame) -> DataFrame
     return placed.join(narrow.unionByName(wide), ["topic", "queueId", "key", "wide"], "left")
 
 
-def _far(requests: DataFrame, store: BrokerStore) -> DataFrame:
-    """The queue files, by their first offset, that requests start in which may scan past a segment's reach."""
+def _far(requests: DataFrame, store: BrokerStore, whole_files: bool) -> DataFrame:
+    """The queue files, by their first offset, that requests start in which need more of them than a segment; or those of all requests."""
     first = F.expr(f"queueOffset DIV {store.entries_a_file} * {store.entries_a_file}").alias("fileFirstOffset")
-    return requests.where((F.col("maxMsgNums") > SCAN_ENTRIES) & (F.col("queueOffset") >= 0)).select("topic", "queueId", first).distinct()
+    need_more = F.lit(True) if whole_files else F.col("maxMsgNums") > SCAN_ENTRIES
+    return requests.where(need_more & (F.col("queueOffset") >= 0)).select("topic", "queueId", first).distinct()

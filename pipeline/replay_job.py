@@ -120,7 +120,7 @@ def run_replay(
     settings = settings_of(file)
     with output_file(options.out) if options.out else nullcontext() as out:
         requests = read_requests(lake.spark, file)
-        _check_timestamps(requests, file, options)
+        check_timestamps(requests, file, options)
         progress("answering")
         pull = settings.pull_settings()
         answers = answer(lake, broker, requests, options=options, settings=pull, into_messages=file.has_other_filters)
@@ -153,7 +153,12 @@ def _chosen(requests: DataFrame, options: ReplayOptions) -> DataFrame:
     return requests if options.filters is None else requests.where(_filter_kind().isin(sorted(options.filters)))
 
 
-def _check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> None:
+def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> None:
+    """Whether each request has the time that the options need.
+
+    Raises:
+        RequestError: the first that has none.
+    """
     if options.at == "request-time":
         first = _chosen(requests, options).where("timestamp IS NULL").select(F.min("seq")).first()
         if first is not None and first[0] is not None:

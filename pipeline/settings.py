@@ -235,7 +235,7 @@ class BrokerSettings:
 
     def pull_settings(self) -> PullSettings:
         """What the pull path needs of these settings."""
-        return PullSettings(**{field.name: self.value(_camel_case(field.name)) for field in fields(PullSettings)})
+        return PullSettings(**{field.name: self.value(camel_case(field.name)) for field in fields(PullSettings)})
 
     def as_dict(self) -> dict[str, Value]:
         """What was given, sorted by name, fit for JSON; as a `header` it makes the same settings again."""
@@ -295,6 +295,7 @@ def _setting(name: str, where: str) -> Setting:
     return catalogue[name]
 
 
-def _camel_case(snake_case: str) -> str:
+def camel_case(snake_case: str) -> str:
+    """The broker's name of a field of PullSettings."""
     first, *others = snake_case.split("_")
     return first + "".join(word.capitalize() for word in others)

@@ -132,6 +132,13 @@ def batch_of(rows: list[Row]) -> Iterator[pa.RecordBatch]:
 
 def answers(tables: Tables, lines: list[Line], config: Mapping[str, Any]) -> list[Row]:
     """The rows that a replay gives for the requests, in their order."""
+    found = [row for answering, rows in blocks_of(tables, lines, config) for row in rows_of(answer_batches(answering, batches(rows)))]
+    assert sorted(row["seq"] for row in found) == list(range(len(lines)))
+    return sorted(found, key=lambda row: int(row["seq"]))
+
+
+def blocks_of(tables: Tables, lines: list[Line], config: Mapping[str, Any]) -> list[tuple[Answering, list[Row]]]:
+    """The requests packed, with the entries that they scan."""
     settings = BrokerSettings.from_sources(header=dict(config)).pull_settings()
     rules = FilterRules(manager=tables.manager, support_retry=settings.filter_support_retry)
     answering = Answering.of(settings, tables.store.entries_a_file, tables.store.log, with_entries=True)
@@ -146,13 +153,12 @@ def answers(tables: Tables, lines: list[Line], config: Mapping[str, Any]) -> lis
             others.append(row | {"expression": filter_text(line["request"])})
     found = []
     if by_tag:
-        found += rows_of(answer_batches(answering, with_blocks(tables, placed(tables, by_tag))))
+        found.append((answering, with_blocks(tables, placed(tables, by_tag))))
     if others:
         split = rows_of(ef.split_by_condition(rules, batch_of(placed(tables, others))))
         judged = [row | {"verdicts": verdicts(tables, rules, row)} for row in split]
-        found += rows_of(answer_batches(replace(answering, rules=rules), with_blocks(tables, judged)))
-    assert sorted(row["seq"] for row in found) == list(range(len(lines)))
-    return sorted(found, key=lambda row: int(row["seq"]))
+        found.append((replace(answering, rules=rules), with_blocks(tables, judged)))
+    return found
 
 
 def request_row(seq: int, request: Row) -> Row:
@@ -196,14 +202,19 @@ def verdicts(tables: Tables, rules: FilterRules, row: Row) -> list[Row] | None:
     return rows_of(ef.judge(rules, batch_of([one | more for one in stored]))) if stored else None
 
 
-def with_blocks(tables: Tables, rows: list[Row]) -> Iterator[pa.RecordBatch]:
+def with_blocks(tables: Tables, rows: list[Row]) -> list[Row]:
+    blocks = ([tables.segments[key] for key in segment_keys(tables, row) if key in tables.segments] for row in rows)
+    return [row | {"blocks": found or None} for row, found in zip(rows, blocks, strict=True)]
+
+
+def batches(rows: list[Row]) -> Iterator[Any]:
+    """A batch a row, for types that differ from row to row."""
     for row in rows:
-        blocks = [tables.segments[key] for key in segment_keys(tables, row) if key in tables.segments]
-        yield RowBatch([row | {"blocks": blocks or None}])
+        yield RowBatch([row])
 
 
 class RowBatch(list[Row]):
-    """Rows where a batch is expected, for types that differ from row to row."""
+    """Rows where a batch is expected."""
 
     def to_pylist(self) -> list[Row]:
         return list(self)

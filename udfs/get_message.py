@@ -64,8 +64,8 @@ _FIRST_ROOM = 1 << 22
 OFFSET, MAX_MSG_NUMS, MIN_OFFSET, MAX_OFFSET, LOG_END, FILTER = range(6)
 REQUEST_COLUMNS: Final = 6
 # columns of `answers`
-STATUS, NEXT, COUNT, BYTES, COMMERCIAL, LAST_PHYSIC, ENTRIES_READ = range(7)
-ANSWER_COLUMNS: Final = 7
+STATUS, NEXT, COUNT, BYTES, COMMERCIAL, LAST_PHYSIC, ENTRIES_READ, COUNT_ON_DISK = range(8)
+ANSWER_COLUMNS: Final = 8
 # positions in `caps`
 BYTES_MEMORY, COUNT_MEMORY, BYTES_DISK, COUNT_DISK, MEMORY, SLAVE_KEEPS, ENTRIES_A_FILE = range(7)
 
@@ -152,14 +152,14 @@ def _select(offset, size, log_end, starts, wrote, file_size):  # type: ignore[no
 
 
 @compiled
-def _roll_next_file(offset, file_size):  # type: ignore[no-untyped-def]
+def roll_next_file(offset, file_size):  # type: ignore[no-untyped-def]
     """CommitLog.rollNextFile; Java's remainder takes the sign of the offset."""
     remainder = offset % file_size if offset >= 0 else -((-offset) % file_size)
     return offset + file_size - remainder
 
 
 @compiled
-def _outcome(offset, size, tags_code, verdict, wanted, tag_starts, codes, log_end, starts, wrote, file_size):  # type: ignore[no-untyped-def]
+def outcome_of_entry(offset, size, tags_code, verdict, wanted, tag_starts, codes, log_end, starts, wrote, file_size):  # type: ignore[no-untyped-def]
     """What becomes of an entry for which the batch has room: the status it leaves, a negative one where the broker throws."""
     if verdict == UNIT_UNDERFLOWS:
         return BUFFER_UNDERFLOW
@@ -182,7 +182,7 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
     max_msg_nums = request[MAX_MSG_NUMS]
     begin = offset - first_offset
     end = min(len(physic), request[MAX_OFFSET] - first_offset, begin + scan_window_entries(max_msg_nums))
-    status, count, total, commercial = _NO_MATCHED_MESSAGE, 0, np.int64(0), np.int64(0)
+    status, count, total, commercial, on_disk = _NO_MATCHED_MESSAGE, 0, np.int64(0), np.int64(0), 0
     removed_until = np.int64(NO_REMOVED_FILE)
     last_physic = np.int64(0)
     judged = len(verdicts) > 0
@@ -207,7 +207,7 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
         ):
             break
         verdict = verdicts[i] if judged else np.uint8(MATCHES)
-        outcome = _outcome(offset_py, size_py, tags[i], verdict, wanted, tag_starts, codes, log_end, starts, wrote, file_size)
+        outcome = outcome_of_entry(offset_py, size_py, tags[i], verdict, wanted, tag_starts, codes, log_end, starts, wrote, file_size)
         if outcome < 0:
             answer[STATUS] = outcome
             return at
@@ -215,7 +215,7 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
             if total == 0:
                 status = outcome
             if outcome == _MESSAGE_WAS_REMOVING:
-                removed_until = _roll_next_file(offset_py, file_size)
+                removed_until = roll_next_file(offset_py, file_size)
             i += 1
             continue
         if at + count == len(taken):
@@ -224,6 +224,7 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
         count += 1
         total = np.int64(np.int32(total + size_py))
         commercial += commercial_count(size_py)
+        on_disk += in_disk
         status = _FOUND
         removed_until = np.int64(NO_REMOVED_FILE)
         i += 1
@@ -234,6 +235,7 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
     answer[COMMERCIAL] = commercial
     answer[LAST_PHYSIC] = last_physic
     answer[ENTRIES_READ] = min(i + 1, end) - begin
+    answer[COUNT_ON_DISK] = on_disk
     return at + count
 
 

@@ -49,8 +49,10 @@ def tags_code(tag: str | None) -> int:
     return string_hash(tag or "")
 
 
-def parse_subscription(subscription: str | None) -> frozenset[int] | None:
-    """The hash codes that a TAG subscription asks for, None where it asks for everything (None, "" and "*").
+def subscribed_tags(subscription: str | None) -> frozenset[str] | None:
+    """The tags that a TAG subscription asks for, None where it asks for everything (None, "" and "*").
+
+    The client drops what has none of them (PullAPIWrapper.processPullResult), where there are any.
 
     Raises:
         SubscriptionParseError: nothing but separators, which String.split makes no parts of.
@@ -61,7 +63,17 @@ def parse_subscription(subscription: str | None) -> frozenset[int] | None:
     if not any(parts):
         raise SubscriptionParseError(subscription)
     trimmed = (part.strip(_TRIMMED) for part in parts)
-    return frozenset(tags_code(tag) for tag in trimmed if tag)
+    return frozenset(tag for tag in trimmed if tag)
+
+
+def parse_subscription(subscription: str | None) -> frozenset[int] | None:
+    """The hash codes that a TAG subscription asks for, None where it asks for everything (None, "" and "*").
+
+    Raises:
+        SubscriptionParseError: nothing but separators, which String.split makes no parts of.
+    """
+    tags = subscribed_tags(subscription)
+    return None if tags is None else frozenset(map(tags_code, tags))
 
 
 def tag_matches(codes: frozenset[int] | None, code: int | None) -> bool:

@@ -1,0 +1,190 @@
+"""`pullsim explain`: what it tells of pulls that a real broker answered, and of messages that the broker sends and the client drops."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from in_session import Pullsim, pullsim_in
+from made_store import Record, make_store
+from replaying import DEMO_TRACE, Line, all_lines, demo_data, lake_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.lake import Lake
+
+RECORDED = (
+    "status",
+    "nextBeginOffset",
+    "minOffset",
+    "maxOffset",
+    "messageCount",
+    "bufferTotalSize",
+    "suggestPullingFromSlave",
+    "msgCount4Commercial",
+    "diskFallBehind",
+)
+T0 = 1_650_000_000_000
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
+    """Recorded pulls, the header with the configuration before them."""
+    return all_lines(demo_data(tmp_path_factory) / DEMO_TRACE)
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return lake_of(spark, demo_data(tmp_path_factory) / "cleaned", tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Twelve messages, a second apart; "Aa" and "BB" have the same hash code."""
+    records = [Record(tag=tag, stamp=T0 + 1000 * number) for number, tag in enumerate(["Aa", "BB", "c", None] * 3)]
+    store = make_store(tmp_path_factory.mktemp("made") / "collisions", records, log_file=1 << 16, queue_file=2000)
+    return lake_of(spark, store.path, tmp_path_factory)
+
+
+def asked(request: dict[str, Any], config: dict[str, Any]) -> list[str]:
+    """A recorded request and its configuration as options of the command."""
+    options = {"group": request["group"], "topic": request["topic"], "queue": request["queueId"], "offset": request["offset"]}
+    options["max-msg-nums"] = request["maxMsgNums"]
+    wanted = request["filter"] or {}
+    if wanted:
+        options |= {"filter-type": wanted["type"], "expression": wanted["expression"]}
+    given = [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in config.items() if name != "bloom"]
+    registered = ["--registered"] if wanted.get("registered") else []
+    return [*[f"--{name}={value}" for name, value in options.items()], *[f"--set={one}" for one in given], *registered]
+
+
+def one_of_each(lines: list[Line]) -> list[Line]:
+    """A recorded pull of each status and kind of filter."""
+    found: dict[tuple[Any, Any], Line] = {}
+    for line in lines:
+        kind = None if line["request"]["filter"] is None else line["request"]["filter"]["type"]
+        found.setdefault((line["response"].get("status", "exception"), kind), line)
+    statuses: dict[Any, Line] = {}
+    for (status, kind), line in found.items():
+        if kind is not None or status not in {"FOUND", "NO_MATCHED_MESSAGE"}:
+            statuses.setdefault((status, kind if status == "FOUND" else None), line)
+    return list(statuses.values())
+
+
+def test_recorded_pulls_are_explained_to_their_answers(pullsim: Pullsim, lake: Lake, lines: list[Line]) -> None:
+    header, *pulls = lines
+    chosen = one_of_each(pulls)
+    assert len(chosen) > 5
+    for line in chosen:
+        code, out, err = pullsim("explain", "--lake", lake.root, "--format", "json", *asked(line["request"], header["config"]))
+        assert code == 0, err
+        told, response = json.loads(out), line["response"]
+        if "exception" in response:
+            assert told["answer"] == {"exception": response["exception"]}
+            continue
+        assert told["answer"] == {name: response[name] for name in RECORDED}
+        taken = [entry for entry in told["entries"] if entry["outcome"] == "TAKEN"]
+        assert [entry["physicOffset"] for entry in taken] == [message["startOffset"] for message in response["messages"]]
+        assert [entry["message"]["msgId"] for entry in taken] == [message["msgId"] for message in response["messages"]]
+
+
+def test_messages_that_the_client_drops_are_told(pullsim: Pullsim, made: Lake) -> None:
+    pull = ("--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 0, "--expression", "Aa || x")
+    code, out, _ = pullsim("explain", *pull, "--format", "json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["droppedByClient"] == [1, 5, 9]
+    assert {entry["clientDrops"] for entry in told["entries"]} == {None, "hash collision"}
+    assert told["outcomes"] == {"TAKEN": 6, "NOT_BY_TAGS_CODE": 6}
+    assert (told["scan"]["end"], told["answer"]["nextBeginOffset"]) == ("END_OF_QUEUE", 12)
+    _, text, _ = pullsim("explain", *pull)
+    assert "dropped by the client: 3 of 6 messages given" in text
+    assert "tagsCode wanted        'Aa' = 2112, 'x' = 120" in text
+    assert "answer: FOUND, next offset 12" in text
+
+
+def test_long_runs_are_folded_unless_every_entry_is_asked_for(pullsim: Pullsim, made: Lake) -> None:
+    pull = ("--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 0, "--max-msg-nums", 8)
+    _, folded, _ = pullsim("explain", *pull)
+    assert "0..7" in folded
+    assert "8 x taken" in folded
+    assert "ended: batch full: maxMsgNums, before entry 8 was matched" in folded
+    _, every, _ = pullsim("explain", *pull, "--all")
+    assert [line.split()[0] for line in every.splitlines() if "memory  taken" in line] == [str(offset) for offset in range(8)]
+
+
+def test_caps_that_end_a_batch_are_named(pullsim: Pullsim, made: Lake) -> None:
+    pull = ("--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 0)
+    for option, cap in (
+        ("maxTransferCountOnMessageInMemory=2", "COUNT_IN_MEMORY"),
+        ("maxTransferBytesOnMessageInMemory=1", "BYTES_IN_MEMORY"),
+    ):
+        _, out, _ = pullsim("explain", *pull, "--format", "json", "--set", option)
+        assert json.loads(out)["entries"][-1]["outcome"] == cap
+
+
+def test_a_moment_of_the_past_is_seen_as_it_was(pullsim: Pullsim, made: Lake) -> None:
+    pull = ("--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 4)
+    _, out, _ = pullsim("explain", *pull, "--format", "json", "--at", T0 + 3000)
+    assert json.loads(out)["answer"]["status"] == "OFFSET_OVERFLOW_ONE"
+    _, text, _ = pullsim("explain", *pull, "--at", "2022-04-15T05:20:05")
+    assert "the store as of 2022-04-15 05:20:05.000 UTC" in text
+    assert "offset = maxOffset     no" in text
+    assert "ended: the queue ends, at 6" in text
+
+
+def test_what_the_store_does_not_have_is_explained(pullsim: Pullsim, made: Lake) -> None:
+    for topic, queue in (("Nothing", 0), ("T", 7)):
+        code, text, _ = pullsim("explain", "--lake", made.root, "--group", "g", "--topic", topic, "--queue", queue, "--offset", 5)
+        assert code == 0
+        assert "findConsumeQueue makes an empty one" in text
+        assert "TOPIC_NOT_EXIST before it asks the store" in text
+        assert "answer: NO_MESSAGE_IN_QUEUE, next offset 0" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (["--expression", "||"], "answer: SUBSCRIPTION_PARSE_FAILED, as the filter's expression does not parse"),
+        (["--filter-type", "SQL92"], "answer: SUBSCRIPTION_PARSE_FAILED"),
+        (["--registered", "--expression", "a > 1"], "answer: FILTER_DATA_NOT_EXIST"),
+        (["--set", "readable=false"], "answer: null"),
+        (["--max-msg-nums", "-1"], "answer: the store throws java.lang.IllegalArgumentException"),
+    ],
+)
+def test_what_is_no_answer_of_the_store_is_explained_too(options: list[str], answer: str, pullsim: Pullsim, made: Lake) -> None:
+    pull = ("--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 0)
+    code, text, _ = pullsim("explain", *pull, *options)
+    assert code == 0
+    assert answer in text
+
+
+def test_light_queues_past_their_limit_get_null(pullsim: Pullsim, made: Lake) -> None:
+    light = [f"--set={one}" for one in ("enableLmq=true", "enableMultiDispatch=true", "maxLmqConsumeQueueNum=-1")]
+    _, text, _ = pullsim("explain", "--lake", made.root, "--group", "g", "--topic", "%LMQ%a", "--queue", 0, "--offset", 0, *light)
+    assert "answer: null" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--set", "maxTransferCountOnMessageInMemroy=1"], "the nearest known name is maxTransferCountOnMessageInMemory"),
+        (["--at", "yesterday"], "expected ms since 1970 or a time such as"),
+        (["--max-msg-nums", "2147483648"], "--max-msg-nums"),
+        (["--broker", "broker-z"], "expected broker 'broker-z', found 'broker-a'"),
+        (["--topic", "\udcff"], "expected UTF-8"),
+    ],
+)
+def test_bad_options_end_with_2_and_say_why(options: list[str], told: str, pullsim: Pullsim, made: Lake, tmp_path: Path) -> None:
+    pull = ("--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 0)
+    code, out, err = pullsim("explain", *pull, *options)
+    assert (code, out) == (2, "")
+    assert told in err
