@@ -16,6 +16,7 @@ from pipeline.console import say, show_table
 from pipeline.explain import Entry, Explanation, Pull, entries_of
 from pipeline.settings import PullSettings, camel_case
 from udfs import get_message as gm
+from udfs.batch_caps import scan_window_entries
 from udfs.codes import BrokerRole, GetMessageStatus
 from udfs.offset_correction import slave_keeps_offset
 from udfs.pull_trace import End, Fate
@@ -121,9 +122,9 @@ def show(explanation: Explanation, *, every_entry: bool) -> None:
         for line in _checks(explanation):
             say(line)
         if entries:
-            say("\nscan")
+            say("")
             folded = [_row(run) for run in (([entry] for entry in entries) if every_entry else _runs(entries))]
-            show_table(_COLUMNS, [[f"  {row[0]}", *row[1:]] for row in folded])
+            show_table(_COLUMNS, folded)
         if trace.end is not End.NO_SCAN:
             say(f"\nended: {_end(explanation, entries)}")
     for line in _tail(explanation, entries):
@@ -176,16 +177,18 @@ def _corrected(settings: PullSettings, sent_to: str) -> str:
 def _window(explanation: Explanation) -> Iterator[str]:
     traced, pull, caps = explanation.traced, explanation.pull, explanation.caps
     assert traced.trace is not None
-    log_end, memory = int(traced.request[gm.LOG_END]), int(caps[gm.MEMORY])
-    window = traced.trace.window_end - pull.offset
-    yield f"\nwindow: entries {pull.offset} to {traced.trace.window_end - 1}, {window:,} of them at most"
+    log_end, memory, entries = int(traced.request[gm.LOG_END]), int(caps[gm.MEMORY]), int(caps[gm.ENTRIES_A_FILE])
+    end, window = traced.trace.window_end, int(scan_window_entries(pull.max_msg_nums))
+    file_end = pull.offset - pull.offset % entries + entries
+    yield f"\nwindow: entries {pull.offset} to {end - 1}, {end - pull.offset:,} of them at most"
+    yield f"  the queue ends at      {int(traced.request[gm.MAX_OFFSET])}, its file at {file_end} at the latest"
+    yield f"  the window ends at     {pull.offset + window}: {window:,} entries, as maxMsgNums is {pull.max_msg_nums}"
     if pull.tags is not None:
-        wanted = ", ".join(f"{tag!r} = {tags_code(tag)}" for tag in sorted(pull.tags)) or "none"
-        yield f"  tagsCode wanted        {wanted}"
-    yield f"  maxMsgNums             {pull.max_msg_nums}"
-    yield f"  caps in memory         {caps[gm.COUNT_MEMORY]} messages, {caps[gm.BYTES_MEMORY]:,} bytes"
-    yield f"  caps on disk           {caps[gm.COUNT_DISK]} messages, {caps[gm.BYTES_DISK]:,} bytes"
-    yield f"  on disk                what starts before {log_end - memory:,}: {memory:,} bytes from the log's end {log_end:,}"
+        yield f"  tagsCode wanted        {', '.join(f'{tag!r} = {tags_code(tag)}' for tag in sorted(pull.tags)) or 'none'}"
+    yield f"  batch in memory        {caps[gm.COUNT_MEMORY]} messages, {caps[gm.BYTES_MEMORY]:,} bytes at most"
+    yield f"  batch on disk          {caps[gm.COUNT_DISK]} messages, {caps[gm.BYTES_DISK]:,} bytes at most"
+    beyond = f"what starts before {log_end - memory}" if log_end > memory else "nothing"
+    yield f"  lies on disk           {beyond}: memory is {memory:,} bytes back from the log's end {log_end}"
 
 
 def _runs(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
@@ -224,7 +227,7 @@ def _end(explanation: Explanation, entries: Sequence[Entry]) -> str:
         last = entries[-1]
         return f"{last.fate.value}, before entry {last.queue_offset} was matched; it counts for the disk figures only"
     if trace.end in {End.THROWN, End.NOT_STARTED}:
-        return f"{trace.end.value} {answer['exception']}"
+        return f"{trace.end.value}: {answer['exception']}"
     if trace.end is End.NO_FILE:
         return str(trace.end.value)
     return f"{trace.end.value}, at {trace.window_end}"

@@ -137,8 +137,10 @@ def answers(tables: Tables, lines: list[Line], config: Mapping[str, Any]) -> lis
     return sorted(found, key=lambda row: int(row["seq"]))
 
 
-def blocks_of(tables: Tables, lines: list[Line], config: Mapping[str, Any]) -> list[tuple[Answering, list[Row]]]:
-    """The requests packed, with the entries that they scan."""
+def blocks_of(
+    tables: Tables, lines: list[Line], config: Mapping[str, Any], *, whole_files: bool = False
+) -> list[tuple[Answering, list[Row]]]:
+    """The requests packed, with the entries that they scan, or with those of their whole queue files."""
     settings = BrokerSettings.from_sources(header=dict(config)).pull_settings()
     rules = FilterRules(manager=tables.manager, support_retry=settings.filter_support_retry)
     answering = Answering.of(settings, tables.store.entries_a_file, tables.store.log, with_entries=True)
@@ -153,9 +155,9 @@ def blocks_of(tables: Tables, lines: list[Line], config: Mapping[str, Any]) -> l
             others.append(row | {"expression": filter_text(line["request"])})
     found = []
     if by_tag:
-        found.append((answering, with_blocks(tables, placed(tables, by_tag))))
+        found.append((answering, with_blocks(tables, placed(tables, by_tag, whole_files=whole_files))))
     if others:
-        split = rows_of(ef.split_by_condition(rules, batch_of(placed(tables, others))))
+        split = rows_of(ef.split_by_condition(rules, batch_of(placed(tables, others, whole_files=whole_files))))
         judged = [row | {"verdicts": verdicts(tables, rules, row)} for row in split]
         found.append((replace(answering, rules=rules), with_blocks(tables, judged)))
     return found
@@ -170,6 +172,7 @@ def request_row(seq: int, request: Row) -> Row:
         "queueOffset": request["offset"],
         "maxMsgNums": request["maxMsgNums"],
         "expression": None if request["filter"] is None else request["filter"]["expression"],
+        "recordedMaxOffset": request.get("end"),
     }
 
 
@@ -179,11 +182,12 @@ def filter_text(request: Row) -> str:
     return json.dumps(fields | ({"registeredBy": request["group"]} if asked.get("registered") else {}))
 
 
-def placed(tables: Tables, requests: list[Row]) -> list[Row]:
+def placed(tables: Tables, requests: list[Row], *, whole_files: bool) -> list[Row]:
     packed = rows_of(pack(iter([pa.RecordBatch.from_pylist(requests, schema=REQUESTS)])))
     for row in packed:
         row["minOffset"], row["maxOffset"] = tables.bounds.get((row["topic"], row["queueId"]), (None, None))
-    return rows_of(rp.by_segment(tables.store, partial(rp.read_bounded, tables.store.log_end), False, batch_of(packed)))
+    read = partial(rp.read_bounded, tables.store.log_end)
+    return rows_of(rp.by_segment(tables.store, read, False, batch_of(packed), whole_files=whole_files))
 
 
 def segment_keys(tables: Tables, row: Row) -> list[tuple[str, int, int]]:
