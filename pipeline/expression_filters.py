@@ -139,11 +139,13 @@ def with_verdicts(lake: Lake, broker: str, placed: DataFrame, rules: FilterRules
     by_segment = conditions.withColumn("segment", F.explode(segments)).groupBy("topic", "queueId", "segment", "wide", "key")
     wanted = by_segment.agg(F.collect_list("condition").alias("conditions")).localCheckpoint()
     properties = lake.table(t.CONSUME_QUEUE_PROPERTIES).where(F.col("brokerName") == broker).drop("brokerName")
-    topics = wanted.groupBy("topic").agg(F.count("*").alias("segments")).limit(_FEW_TOPICS + 1).collect()
-    if len(topics) <= _FEW_TOPICS:
-        properties = properties.where(F.col("topic").isin([row["topic"] for row in topics]))
-        if sum(row["segments"] for row in topics) <= _FEW_SEGMENTS:
-            wanted = F.broadcast(wanted)
+    ranges = (F.count("*").alias("segments"), F.min("segment").alias("first"), F.max("segment").alias("last"))
+    topics = wanted.groupBy("topic").agg(*ranges).limit(_FEW_TOPICS + 1).collect()
+    if 0 < len(topics) <= _FEW_TOPICS:
+        first, last = min(row["first"] for row in topics), max(row["last"] for row in topics)
+        properties = properties.where(F.col("topic").isin([row["topic"] for row in topics]) & F.col("segment").between(first, last))
+    if len(topics) <= _FEW_TOPICS and sum(row["segments"] for row in topics) <= _FEW_SEGMENTS:
+        wanted = F.broadcast(wanted)
     judged = properties.join(wanted, ["topic", "queueId", "segment"]).mapInArrow(partial(judge, rules), _JUDGED)
     verdicts = judged.groupBy(*_KEY).agg(F.collect_list(F.struct("firstQueueOffset", "verdicts")).alias("verdicts"))
     return placed.join(verdicts, list(_KEY), "left")

@@ -89,6 +89,7 @@ def import_store(
     """
     store = StoreFiles(store_path)
     _refuse_lake_inside(store, lake)
+    store.check_exists()
     given, settings = settings, with_extension(settings, store)
     progress("recovering the commit log and the queues as the broker's load does")
     loaded = load_store(lake.spark, store, broker, settings)

@@ -159,14 +159,8 @@ def roll_next_file(offset, file_size):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def outcome_of_entry(offset, size, tags_code, verdict, wanted, tag_starts, codes, log_end, starts, wrote, file_size):  # type: ignore[no-untyped-def]
-    """What becomes of an entry for which the batch has room: the status it leaves, a negative one where the broker throws."""
-    if verdict == UNIT_UNDERFLOWS:
-        return BUFFER_UNDERFLOW
-    tag_wanted = wanted == NO_FILTER or _tag_matches(tags_code, codes[tag_starts[wanted] : tag_starts[wanted + 1]])
-    if verdict == NOT_BY_CONSUME_QUEUE or not tag_wanted:
-        return _NO_MATCHED_MESSAGE
-    selected = _select(offset, size, log_end, starts, wrote, file_size)
+def _by_commit_log(verdict, selected):  # type: ignore[no-untyped-def]
+    """What becomes of an entry whose bytes were asked for: the status it leaves, a negative one where the broker throws."""
     if selected < 0:
         return ILLEGAL_ARGUMENT
     if selected == 0:
@@ -186,6 +180,7 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
     removed_until = np.int64(NO_REMOVED_FILE)
     last_physic = np.int64(0)
     judged = len(verdicts) > 0
+    wanted_codes = codes[tag_starts[wanted] : tag_starts[wanted + 1]] if wanted != NO_FILTER else codes[:0]
     i = begin
     while i < end:
         offset_py, size_py = physic[i], np.int64(sizes[i])
@@ -207,26 +202,27 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
         ):
             break
         verdict = verdicts[i] if judged else np.uint8(MATCHES)
-        outcome = outcome_of_entry(offset_py, size_py, tags[i], verdict, wanted, tag_starts, codes, log_end, starts, wrote, file_size)
+        outcome = np.int64(_NO_MATCHED_MESSAGE)
+        if verdict == UNIT_UNDERFLOWS:
+            outcome = np.int64(BUFFER_UNDERFLOW)
+        elif verdict != NOT_BY_CONSUME_QUEUE and (wanted == NO_FILTER or _tag_matches(tags[i], wanted_codes)):
+            outcome = _by_commit_log(verdict, _select(offset_py, size_py, log_end, starts, wrote, file_size))
         if outcome < 0:
             answer[STATUS] = outcome
             return at
-        if outcome != _FOUND:
-            if total == 0:
-                status = outcome
-            if outcome == _MESSAGE_WAS_REMOVING:
-                removed_until = roll_next_file(offset_py, file_size)
-            i += 1
-            continue
-        if at + count == len(taken):
-            return _NO_ROOM
-        taken[at + count] = i
-        count += 1
-        total = np.int64(np.int32(total + size_py))
-        commercial += commercial_count(size_py)
-        on_disk += in_disk
-        status = _FOUND
-        removed_until = np.int64(NO_REMOVED_FILE)
+        if outcome == _FOUND:
+            if at + count == len(taken):
+                return _NO_ROOM
+            taken[at + count] = i
+            count += 1
+            total = np.int64(np.int32(total + size_py))
+            commercial += commercial_count(size_py)
+            on_disk += in_disk
+            removed_until = np.int64(NO_REMOVED_FILE)
+        elif outcome == _MESSAGE_WAS_REMOVING:
+            removed_until = roll_next_file(offset_py, file_size)
+        if total == 0 or outcome == _FOUND:
+            status = outcome
         i += 1
     answer[STATUS] = status
     answer[NEXT] = offset + (i - begin)

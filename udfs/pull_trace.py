@@ -1,14 +1,15 @@
 """The way of one pull through the store, entry by entry: what each rule said of each entry, and why the scan ended.
 
 Broker source (4.9.3): DefaultMessageStore.getMessage.
-Rule: the rules are those of udfs.get_message, asked one at a time; the answer at the end is the kernel's own, and a trace that comes to
-another one is refused. Which rule of several spoke is found by asking again without the others.
+Rule: the kernel of udfs.get_message says what becomes of each entry, as the answer to a pull that sees no other; the rules between them are
+its own too. The answer at the end is the kernel's, and a trace that comes to another one is refused. Which rule of several spoke is found by
+asking again without the others.
 Surprise: an entry of a log file that is known to be removed is passed over unseen: neither filter nor fullness is looked at.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -149,12 +150,13 @@ class _Scan:
     def __init__(
         self, request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.LogFiles
     ) -> None:
-        self.max_msg_nums, self.log_end = int(request[gm.MAX_MSG_NUMS]), int(request[gm.LOG_END])
-        self.wanted = int(request[gm.FILTER])
+        self.request, self.max_msg_nums, self.log_end = request, int(request[gm.MAX_MSG_NUMS]), int(request[gm.LOG_END])
         self.caps, self.block, self.filters, self.log = caps, block, filters, log
         self.begin = int(request[gm.OFFSET]) - block.first_offset
         self.window = int(scan_window_entries(self.max_msg_nums))
         self.end = min(len(block.sizes), int(request[gm.MAX_OFFSET]) - block.first_offset, self.begin + self.window)
+        self.outcomes = self._alone(block)
+        self.by_tags_alone = self._alone(replace(block, verdicts=np.empty(0, np.uint8)))
         self.status = int(GetMessageStatus.NO_MATCHED_MESSAGE)
         self.count = self.total = self.commercial = 0
         self.removed_until: int | None = None
@@ -176,8 +178,7 @@ class _Scan:
         full = self._fullness(size, in_disk)
         if full is not None:
             return Step(position, in_disk, full)
-        verdict = int(self.block.verdicts[position]) if len(self.block.verdicts) else gm.MATCHES
-        outcome = self._outcome(position, verdict)
+        outcome = int(self.outcomes[position - self.begin])
         if outcome < 0:
             self.status = outcome
             return Step(position, in_disk, Fate.THROWN)
@@ -192,31 +193,20 @@ class _Scan:
         if outcome == _REMOVING:
             self.removed_until = int(gm.roll_next_file(offset, self.log.file_size))
             return Step(position, in_disk, Fate.REMOVED)
-        return Step(position, in_disk, self._not_matched(position, verdict))
+        return Step(position, in_disk, self._not_matched(position))
 
-    def _outcome(self, position: int, verdict: int, *, wanted: int | None = None) -> int:
-        block, filters, log = self.block, self.filters, self.log
-        return int(
-            gm.outcome_of_entry(
-                block.physic_offsets[position],
-                np.int64(block.sizes[position]),
-                block.tags_codes[position],
-                np.uint8(verdict),
-                self.wanted if wanted is None else wanted,
-                filters.starts,
-                filters.codes,
-                self.log_end,
-                log.starts,
-                log.wrote,
-                log.file_size,
-            )
-        )
+    def _alone(self, block: gm.Block) -> NDArray[np.int64]:
+        """What becomes of each entry of the scan for which the batch has room: the status of a pull that sees it alone."""
+        requests = np.repeat(self.request[None, :], self.end - self.begin, axis=0)
+        requests[:, gm.OFFSET] += np.arange(self.end - self.begin)
+        requests[:, gm.MAX_OFFSET] = requests[:, gm.OFFSET] + 1
+        return gm.get_message(requests, self.caps, block, self.filters, self.log).columns[:, gm.STATUS]
 
-    def _not_matched(self, position: int, verdict: int) -> Fate:
+    def _not_matched(self, position: int) -> Fate:
         """Which filter passed an entry over: the one without which it would not have been."""
-        if verdict == gm.NOT_BY_CONSUME_QUEUE:
+        if self.block.verdicts[position : position + 1].tolist() == [gm.NOT_BY_CONSUME_QUEUE]:
             return Fate.NOT_BY_BIT_MAP
-        not_by_tag = self._outcome(position, gm.MATCHES) == GetMessageStatus.NO_MATCHED_MESSAGE
+        not_by_tag = self.by_tags_alone[position - self.begin] == GetMessageStatus.NO_MATCHED_MESSAGE
         return Fate.NOT_BY_TAGS_CODE if not_by_tag else Fate.NOT_BY_COMMIT_LOG
 
     def _fullness(self, size: int, in_disk: bool) -> Fate | None:
