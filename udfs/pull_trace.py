@@ -1,9 +1,9 @@
 """The way of one pull through the store, entry by entry: what each rule said of each entry, and why the scan ended.
 
 Broker source (4.9.3): DefaultMessageStore.getMessage.
-Rule: the kernel of udfs.get_message says what becomes of each entry, as the answer to a pull that sees no other; the rules between them are
-its own too. The answer at the end is the kernel's, and a trace that comes to another one is refused. Which rule of several spoke is found by
-asking again without the others.
+Rule: the kernel of udfs.get_message says what becomes of each entry, as the answer to a pull that sees no other; the rules between entries
+are its own too. The answer at the end is the kernel's, and a trace that comes to another one is refused. Which rule of several spoke is
+found by asking again without the others.
 Surprise: an entry of a log file that is known to be removed is passed over unseen: neither filter nor fullness is looked at.
 """
 
