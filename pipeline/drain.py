@@ -79,11 +79,13 @@ def drain(
 def chains_of(requests: DataFrame, answers: DataFrame) -> DataFrame:
     """The first pull of each chain, in the columns that a replay takes; its end stands in `recordedMaxOffset`."""
     last = [F.element_at(F.when(F.size(given) > 0, F.col(given)), -1) for given in ("set.messages", "versus.messages")]
-    ends = answers.select("seq", (F.greatest(*last) + 1).alias("end"))
+    ends = answers.select("seq", (F.greatest(*last) + 1).alias("chainEnd"))
     pulls = requests.select("seq", *_KEY, "queueOffset").join(ends, "seq")
-    grouped = pulls.groupBy(*_KEY).agg(F.min("seq").alias("seq"), F.min("queueOffset").alias("queueOffset"), F.max("end").alias("end"))
-    return grouped.where("queueOffset < end").select(
-        "seq", *_KEY, "queueOffset", F.lit(None).cast("BIGINT").alias("timestamp"), F.col("end").alias("recordedMaxOffset")
+    grouped = pulls.groupBy(*_KEY).agg(
+        F.min("seq").alias("seq"), F.min("queueOffset").alias("queueOffset"), F.max("chainEnd").alias("chainEnd")
+    )
+    return grouped.where("queueOffset < chainEnd").select(
+        "seq", *_KEY, "queueOffset", F.lit(None).cast("BIGINT").alias("timestamp"), F.col("chainEnd").alias("recordedMaxOffset")
     )
 
 

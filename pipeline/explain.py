@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.answering import KERNEL_COLUMNS, Answering, Part, answer_rows, parts_of
 from pipeline.answers import delivered
-from pipeline.lake import Lake
+from pipeline.lake import Lake, LakeError
 from pipeline.lmq import beyond_lmq_limit
 from pipeline.replay import meet
 from pipeline.request_file import SCHEMA
@@ -118,7 +118,12 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         broker: whose store answers.
         pull: what is asked.
         settings: the broker's.
+
+    Raises:
+        LakeError: the filter that the group registered is asked for, but it registered none, and the pull brings no expression either.
     """
+    if pull.registered and pull.expression is None:
+        pull = _with_registered_filter(lake, broker, pull)
     row = (
         *(1, pull.group, pull.topic, pull.queue_id, pull.offset, pull.max_msg_nums),
         *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None),
@@ -150,6 +155,16 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         messages=_messages(lake, broker, traced),
         notes=_notes(lake, broker, pull),
     )
+
+
+def _with_registered_filter(lake: Lake, broker: str, pull: Pull) -> Pull:
+    of_group = (F.col("brokerName") == broker) & (F.col("topic") == pull.topic) & (F.col("consumerGroup") == pull.group)
+    row = lake.table(t.CONSUMER_FILTER).where(of_group).first()
+    if row is None:
+        raise LakeError(
+            f"consumerFilter.json: expected a filter of group {pull.group!r} for topic {pull.topic!r}, found none; give --expression"
+        )
+    return replace(pull, filter_type=row["expressionType"], expression=row["expression"])
 
 
 def _messages(lake: Lake, broker: str, traced: Traced) -> dict[tuple[int, int], Told]:

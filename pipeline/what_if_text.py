@@ -96,7 +96,7 @@ def show(result: WhatIf) -> None:
 def _compared(name: str, before: Any, after: Any) -> tuple[str, str, str, str]:
     change = ""
     if before is not None and after is not None and before != after:
-        change = f"{after - before:+,}" + (f" ({100 * (after - before) / before:+.1f} %)" if before else "")
+        change = f"{round(after - before, 3):+,}" + (f" ({100 * (after - before) / before:+.1f} %)" if before else "")
     return name, _number(before), _number(after), change
 
 

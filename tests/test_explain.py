@@ -167,6 +167,24 @@ def test_what_is_no_answer_of_the_store_is_explained_too(options: list[str], ans
     assert answer in text
 
 
+def test_a_registered_filter_is_taken_from_what_the_group_registered(
+    pullsim: Pullsim, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = demo_data(tmp_path_factory) / "broker-a"
+    registered = json.loads((store / "config" / "consumerFilter.json").read_text())["filterDataByTopic"]
+    topic, by_group = next((topic, data["groupFilterData"]) for topic, data in registered.items() if data["groupFilterData"])
+    group, data = next(iter(by_group.items()))
+    pull = ("--lake", lake_of(spark, store, tmp_path_factory).root, "--topic", topic, "--queue", 0, "--offset", 0, "--registered")
+    code, out, err = pullsim("explain", *pull, "--group", group, "--format", "json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["request"]["filter"] == {"type": "SQL92", "expression": data["expression"], "registered": True}
+    assert "status" in told["answer"]
+    code, _, err = pullsim("explain", *pull, "--group", "nobody")
+    assert code == 2
+    assert f"expected a filter of group 'nobody' for topic {topic!r}, found none" in err
+
+
 def test_light_queues_past_their_limit_get_null(pullsim: Pullsim, made: Lake) -> None:
     light = [f"--set={one}" for one in ("enableLmq=true", "enableMultiDispatch=true", "maxLmqConsumeQueueNum=-1")]
     _, text, _ = pullsim("explain", "--lake", made.root, "--group", "g", "--topic", "%LMQ%a", "--queue", 0, "--offset", 0, *light)
