@@ -121,7 +121,11 @@ def what_if(
     joined = answers[0].join(answers[1], "seq").withColumn("fields", _differing()).persist()
     try:
         told = joined.agg(F.count("*").alias("pulls"), F.count_if(_changed()).alias("changed"), *_measures()).collect()[0]
-        outcomes = joined.groupBy("set.outcome", "versus.outcome").agg(F.count("*"), F.count_if(_changed())).collect()
+        outcomes = (
+            joined.groupBy(F.col("set.outcome").alias("before"), F.col("versus.outcome").alias("after"))
+            .agg(F.count("*"), F.count_if(_changed()))
+            .collect()
+        )
         by_field = joined.select(F.explode("fields").alias("field")).groupBy("field").count().collect()
         first = _first(requests, joined)
         drained = None
