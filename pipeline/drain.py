@@ -91,7 +91,7 @@ def chains_of(requests: DataFrame, answers: DataFrame) -> DataFrame:
 
 def _follow(lake: Lake, broker: str, chains: DataFrame, settings: PullSettings, into_messages: bool) -> Drained:
     totals = dict.fromkeys(_COUNTED, 0)
-    count, stuck, going = chains.count(), 0, chains
+    ended, stuck, going = 0, 0, chains
     while True:
         parts = meet(
             lake, broker, going, at="snapshot", settings=settings, with_entries=False, into_messages=into_messages, whole_files=True
@@ -101,10 +101,11 @@ def _follow(lake: Lake, broker: str, chains: DataFrame, settings: PullSettings, 
         states = stepped.groupBy("state").agg(F.count("*").alias("chains"), *[F.sum(name).alias(name) for name in _COUNTED]).collect()
         for row in states:
             totals = {name: total + row[name] for name, total in totals.items()}
+            ended += row["chains"] if row["state"] != OPEN else 0
             stuck += row["chains"] if row["state"] == STUCK else 0
         if all(row["state"] != OPEN for row in states):
             return Drained(
-                chains=count,
+                chains=ended,
                 stuck=stuck,
                 pulls=totals["pulls"],
                 found=totals["found"],
