@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pipeline.scenario_store import Found, ScenarioStore
@@ -46,7 +47,6 @@ _BASE: Mapping[str, Value] = {
     "brokerIP1": "127.0.0.1",
     "mappedFileSizeCommitLog": 64 * 1024 * 1024,
 }
-_MOST_RUNS = 10_000_000  # an interval of 0 ms would never end
 
 
 @dataclass(slots=True, kw_only=True)
@@ -217,7 +217,7 @@ class ScenarioBroker:
         for topic, queue_id in list(self.held):
             if is_swept(topic):
                 max_offset = self.store.queue(topic, queue_id).max_offset
-                self._notify(topic, queue_id, lambda held, end=max_offset: notify_message_arriving(held, end, self.now))
+                self._notify(topic, queue_id, partial(notify_message_arriving, max_offset=max_offset, now=self.now))
 
     # messages -----------------------------------------------------------------------------------------------------------------------
 
@@ -250,9 +250,15 @@ class ScenarioBroker:
             bit_map=self._bit_map(topic, properties),
             properties=properties,
         )
-        queue_id, end = message.queue_id, message.queue_offset + 1
-        newest = lambda: self.store.queue(topic, queue_id).max_offset  # noqa: E731
-        self._notify(topic, queue_id, lambda held: notify_message_arriving(held, end, self.now, arrival=arrival, newest_offset=newest))
+        queue_id = message.queue_id
+        rule = partial(
+            notify_message_arriving,
+            max_offset=message.queue_offset + 1,
+            now=self.now,
+            arrival=arrival,
+            newest_offset=lambda: self.store.queue(topic, queue_id).max_offset,
+        )
+        self._notify(topic, queue_id, rule)
 
     def _note_message(self, message: Message, properties: Mapping[str, str]) -> None:
         row = {

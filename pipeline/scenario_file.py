@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pipeline.request_file import Chunk, RequestError, open_file
-from pipeline.settings import SettingsError, Setting, Value, load_catalogue
+from pipeline.settings import Setting, SettingsError, Value, load_catalogue
 from store_format.config_rows import SubscriptionGroupConfig
 
 Step = dict[str, Any]

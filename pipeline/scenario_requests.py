@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipeline.scenario_broker import PullCall, ScenarioBroker
+from pipeline.scenario_store import Found
 from store_format.lookup import NULL_POINTER, ThrownError
 from store_format.remoting.errors import FrameError
 from store_format.remoting.headers import RequestCode, java_number
@@ -77,8 +78,14 @@ def pull_answer(call: PullCall) -> Answer:
     }
     if response.code != ResponseCode.SUCCESS:
         return answer(response.code, response.remark, ext)
+    assert isinstance(result, Found)  # what a scenario's store gives
     messages = [
-        {"queueOffset": one.queue_offset, "tags": one.properties_map().get("TAGS"), "storeSize": size, "reconsumeTimes": one.reconsume_times}
+        {
+            "queueOffset": one.queue_offset,
+            "tags": one.properties_map().get("TAGS"),
+            "storeSize": size,
+            "reconsumeTimes": one.reconsume_times,
+        }
         for _, size, one in result.messages
     ]
     told = answer(response.code, response.remark, ext, body_length=sum(size for _, size, _ in result.messages))

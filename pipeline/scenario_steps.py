@@ -7,13 +7,12 @@ broker does takes none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.scenario_broker import BROKER_HOST, CLIENT_HOST, Note, PullCall, ScenarioBroker
 from pipeline.scenario_file import Scenario, Step
 from pipeline.scenario_requests import answer, heartbeat, pull_answer, request, thrown, unregister
-from store_format.append import NOT_APPENDED
 from store_format.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.lookup import ThrownError
 from store_format.message import Message

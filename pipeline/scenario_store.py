@@ -159,7 +159,7 @@ class ScenarioStore:
         return CommitLogLookup(MappedFiles(files, lambda file: np.frombuffer(contents[file.from_offset], np.uint8)))
 
     def _log_starts(self) -> NDArray[np.int64]:
-        return np.arange(self.log_start, self.log_end, self.commit_log_file_size, np.int64)
+        return np.arange(self.log_start, self.log_end, self.commit_log_file_size, dtype=np.int64)
 
     def _answering(self, settings: PullSettings) -> Answering:
         starts = self._log_starts()

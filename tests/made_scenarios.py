@@ -1,0 +1,371 @@
+"""Scenarios thought up to catch what recorded ones miss: every check and its order, registrations, offsets, filters, held pulls.
+
+Names are unique to a scenario, because the real broker runs many of them one after the other. Times stay away from the sweeps of held
+pulls, so that what the real broker needs for its work changes nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+Step = dict[str, Any]
+SUB_VERSION = 1_600_000_000_000
+BASES: dict[str, dict[str, Any]] = {
+    "A": {"brokerName": "broker-a", "brokerClusterName": "DefaultCluster"},
+    "B": {
+        "brokerName": "broker-a",
+        "brokerClusterName": "DefaultCluster",
+        "mappedFileSizeCommitLog": 131072,
+        "mappedFileSizeConsumeQueue": 400,
+        "cleanResourceInterval": 100000000,
+    },
+    "C": {
+        "brokerName": "broker-a",
+        "brokerClusterName": "DefaultCluster",
+        "enableCalcFilterBitMap": True,
+        "filterSupportRetry": True,
+        "enableConsumeQueueExt": True,
+    },
+    "D": {"brokerName": "broker-b", "brokerClusterName": "other", "autoCreateTopicEnable": False, "maxErrorRateOfBloomFilter": 7},
+}
+TAGS = ("TagA", "TagB", "Aa", "BB", "Ünï", " TagA", "TagA||TagB", "", None, None)
+EXPRESSIONS: tuple[tuple[str | None, str | None], ...] = (
+    ("*", "TAG"),
+    ("*", None),
+    ("TagA", "TAG"),
+    ("TagA || TagB", "TAG"),
+    ("Aa", None),
+    ("", "TAG"),
+    (None, "TAG"),
+    ("||", "TAG"),
+    (" || ", "TAG"),
+    ("nothing", "TAG"),
+    ("TagA", ""),
+    ("*", ""),
+    ("a > 5", "SQL92"),
+    ("a > ", "SQL92"),
+    ("a IS NULL OR TAGS = 'TagB'", "SQL92"),
+    ("region IN ('east', 'west') AND NOT (a = 1)", "SQL92"),
+    ("", "SQL92"),
+    (None, "SQL92"),
+    ("a LIKE 'x'", "SQL92"),
+    ("TagA", "XPATH"),
+    ("a > 5", "sql92"),
+)
+REGISTERED = (
+    ("*", "TAG"),
+    ("TagA", "TAG"),
+    ("TagA||TagB", "TAG"),
+    ("a > 5", "SQL92"),
+    ("a < 12", "SQL92"),
+    ("a > ", "SQL92"),
+    ("", "SQL92"),
+    ("TagB", "TAG"),
+)
+
+
+def chance(digits: random.Random, probability: float) -> bool:
+    return digits.random() < probability
+
+
+def message(digits: random.Random) -> dict[str, Any]:
+    made: dict[str, Any] = {"tags": digits.choice(TAGS)}
+    if chance(digits, 0.6):
+        made["props"] = {"a": digits.choice(["1", "6", "10", "18", "x", ""])}
+        if chance(digits, 0.3):
+            made["props"]["region"] = digits.choice(["east", "west", "north"])
+    if chance(digits, 0.2):
+        made["keys"] = digits.choice(["k1", "k1 k2", ""])
+    if chance(digits, 0.5):
+        made["bodySize"] = digits.choice([0, 1, 20, 300, 20_000])
+    return made
+
+
+class Maker:
+    """One scenario in the making."""
+
+    def __init__(self, name: str, base: str, seed: int) -> None:
+        self.digits = random.Random(seed)
+        self.name, self.base = name, base
+        self.topics = [f"{name}T{i}" for i in range(2)]
+        self.groups = [f"{name}G{i}" for i in range(2)]
+        self.queues = 4
+        self.steps: list[Step] = []
+        self.parked = 0
+
+    def scenario(self) -> dict[str, Any]:
+        return {"name": self.name, "why": "made up", "broker": self.base, "brokerBase": BASES[self.base], "steps": self.steps}
+
+    def add(self, op: str, **fields: Any) -> None:
+        self.steps.append({"op": op, **fields})
+
+    def pick_topic(self) -> str:
+        return self.digits.choice([self.topics[0]] * 4 + [self.topics[1], f"%RETRY%{self.groups[0]}"])
+
+    def pick_group(self) -> str:
+        return self.digits.choice([self.groups[0]] * 5 + [self.groups[1]])
+
+    def begin(self) -> None:
+        for topic in self.topics[: self.digits.choice([1, 2, 2])]:
+            self.add("topic", topic=topic, perm=6, readQueueNums=self.queues, writeQueueNums=self.queues)
+        if chance(self.digits, 0.7):
+            self.group_step()
+        self.send(0, self.digits.choice([0, 1, 3, 12, 40]))
+        if chance(self.digits, 0.6):
+            self.add("brokerConfig", set={"enablePropertyFilter": True})
+        if chance(self.digits, 0.6):
+            self.heartbeat()
+
+    def group_step(self) -> None:
+        digits = self.digits
+        config: dict[str, Any] = {}
+        if chance(digits, 0.15):
+            config["consumeEnable"] = False
+        if chance(digits, 0.25):
+            config["consumeBroadcastEnable"] = False
+        if chance(digits, 0.4):
+            config |= {"brokerId": digits.choice([0, 2, 3]), "whichBrokerWhenConsumeSlowly": digits.choice([1, 5, -1])}
+        if chance(digits, 0.2):
+            config["notifyConsumerIdsChangedEnable"] = False
+        if chance(digits, 0.2):
+            config["retryQueueNums"] = digits.choice([0, 1, 3])
+        self.add("group", group=self.pick_group(), config=config)
+
+    def send(self, queue_id: int | None = None, count: int | None = None) -> None:
+        digits = self.digits
+        queue_id = digits.choice([0, 0, 0, 1, 2]) if queue_id is None else queue_id
+        count = digits.choice([1, 1, 2, 5]) if count is None else count
+        topic = self.topics[0] if self.base == "C" or chance(digits, 0.8) else self.topics[-1]
+        if count:
+            self.add("send", topic=topic, queueId=queue_id, messages=[message(digits) for _ in range(count)])
+
+    def heartbeat(self) -> None:
+        digits, client = self.digits, self.digits.choice(["c1", "c2"])
+        subscribed = digits.choice([self.topics[:1], self.topics[:1], self.topics, self.topics[1:], []])
+        subscriptions = []
+        for topic in subscribed:
+            text, kind = digits.choice(REGISTERED)
+            version = SUB_VERSION + digits.choice([-1, 0, 0, 1, 2, 5])
+            one = {"topic": topic, "subString": text, "expressionType": kind, "subVersion": version}
+            if chance(digits, 0.1):
+                one["classFilterMode"] = True
+            if chance(digits, 0.1) and kind == "TAG":
+                one["codeSetOverride"] = [2598920]
+            subscriptions.append(one)
+        fields: dict[str, Any] = {"messageModel": "BROADCASTING"} if chance(digits, 0.3) else {}
+        client_id = f"{client}@{digits.choice('xxy')}"
+        self.add("heartbeat", client=client, clientId=client_id, group=self.pick_group(), subscriptions=subscriptions, **fields)
+
+    def ext(self, flags: int | None = None) -> dict[str, Any]:
+        digits = self.digits
+        text, kind = digits.choice(EXPRESSIONS)
+        ext: dict[str, Any] = {
+            "consumerGroup": self.pick_group(),
+            "topic": self.pick_topic(),
+            "queueId": digits.choice([0] * 8 + [1, 2, 3, 4, -1]),
+            "queueOffset": digits.choice([0, 0, 1, 2, 5, 12, 13, 40, 41, 500, -1, 2**62]),
+            "maxMsgNums": digits.choice([32, 32, 1, 2, 8, 0, 33]),
+            "sysFlag": digits.choice([4, 4, 5, 0, 1, 12, 16, 20, 64]) if flags is None else flags,
+            "commitOffset": digits.choice([0, 3, 7, -2, 10**12]),
+            "suspendTimeoutMillis": 15000,
+            "subscription": text,
+            "subVersion": SUB_VERSION + digits.choice([0, 0, 0, 1, -1]),
+            "expressionType": kind,
+        }
+        if chance(digits, 0.12):
+            ext.pop(digits.choice(sorted(ext)))
+        if chance(digits, 0.05):
+            ext[digits.choice(["queueId", "queueOffset", "maxMsgNums", "sysFlag", "subVersion"])] = digits.choice(["x", " 1", "+1", "1.5"])
+        return ext
+
+    def pull(self) -> None:
+        self.add("pull", client=self.digits.choice(["c1", "c1", "c3"]), ext=self.ext())
+
+    def negative_pull(self) -> None:
+        self.add("pull", client="c1", ext=self.ext(4) | {"maxMsgNums": -1})
+
+    def drain(self) -> None:
+        ext = self.ext(4) | {"queueOffset": self.digits.choice([0, 1, 5, 39]), "queueId": 0}
+        self.add("drain", client="c1", ext=ext)
+
+    def look(self) -> None:
+        digits, topic, group = self.digits, self.pick_topic(), self.pick_group()
+        kind = digits.choice(["consumerOffset", "queueRange", "filterState", "groupState", "groupConfig", "topicConfig", "pushedRequests"])
+        fields: dict[str, dict[str, Any]] = {
+            "consumerOffset": {"group": group, "topic": topic, "queueId": 0},
+            "queueRange": {"topic": topic, "queueId": digits.choice([0, 1])},
+            "filterState": {"group": group, "topic": self.topics[0]},
+            "groupState": {"group": group},
+            "groupConfig": {"group": group},
+            "topicConfig": {"topic": topic},
+            "pushedRequests": {"client": digits.choice(["c1", "c2"])},
+        }
+        self.add(kind, **fields[kind])
+
+    def ask(self) -> None:
+        digits, group, topic = self.digits, self.pick_group(), self.pick_topic()
+        queue = {"topic": topic, "queueId": digits.choice([0, 1])}
+        code, ext = digits.choice(
+            [
+                (14, {"consumerGroup": group, **queue}),
+                (14, {"consumerGroup": group, **queue}),
+                (15, {"consumerGroup": group, **queue, "commitOffset": digits.choice([0, 4, -3, 99])}),
+                (30, queue),
+                (31, queue),
+                (29, queue | {"timestamp": digits.choice([0, 9_999_999_999_999])}),
+                (38, {"consumerGroup": group}),
+                (361, {}),
+            ]
+        )
+        if chance(digits, 0.1) and ext:
+            ext.pop(digits.choice(sorted(ext)))
+        self.add("request", client="c1", code=code, ext=ext)
+
+    def broker_config(self) -> None:
+        digits = self.digits
+        name, values = digits.choice(
+            [
+                ("enablePropertyFilter", [True, True, False]),
+                ("slaveReadEnable", [True, False]),
+                ("autoCreateSubscriptionGroup", [True, False]),
+                ("brokerPermission", [6, 6, 2, 4]),
+                ("transferMsgByHeap", [True, False]),
+                ("filterSupportRetry", [True, False]),
+                ("notifyConsumerIdsChangedEnable", [True, False]),
+            ]
+        )
+        self.add("brokerConfig", set={name: digits.choice(values)})
+
+    def store_config(self) -> None:
+        digits = self.digits
+        name, values = digits.choice(
+            [
+                ("brokerRole", ["SLAVE", "SYNC_MASTER", "ASYNC_MASTER", "ASYNC_MASTER"]),
+                ("offsetCheckInSlave", [True, False]),
+                ("accessMessageInMemoryMaxRatio", [0, 40]),
+                ("maxTransferCountOnMessageInMemory", [0, 1, 3, 32]),
+                ("maxTransferBytesOnMessageInMemory", [100, 2000, 262144]),
+                ("maxTransferCountOnMessageInDisk", [2, 8]),
+            ]
+        )
+        self.add("storeConfig", set={name: digits.choice(values)})
+
+    def topic_step(self) -> None:
+        digits = self.digits
+        perm, queues = digits.choice([6, 6, 4, 2, 0]), digits.choice([4, 4, 1, 0, 8])
+        self.add("topic", topic=self.topics[0], perm=perm, readQueueNums=queues, writeQueueNums=4)
+
+    def leave(self) -> None:
+        client = self.digits.choice(["c1", "c2"])
+        group = self.pick_group()
+        self.add("unregister", client=client, clientId=f"{client}@x", group=group)
+
+    def min_offset(self) -> None:
+        self.add("minOffset", topic=self.topics[0], queueId=0, offset=self.digits.choice([0, 1, 3, 5]))
+
+    def readable(self) -> None:
+        self.add("storeReadable", value=self.digits.choice([True, True, False]))
+
+    def one_way(self) -> None:
+        self.add("pull", client="c1", ext=self.ext(), oneway=True, noResponseMs=60)
+
+    def lose_queue_file(self) -> None:
+        if self.base == "B":
+            self.add("send", topic=self.topics[0], queueId=3, count=45, template={"tags": "TagA", "bodySize": 16})
+            self.add("deleteConsumeQueueHead", topic=self.topics[0], queueId=3)
+            for offset in (0, 19, 20, 44, 45):
+                self.add("pull", client="c1", ext=self.ext(4) | {"queueId": 3, "queueOffset": offset, "topic": self.topics[0]})
+
+
+def checks(name: str, base: str, seed: int, length: int = 22) -> dict[str, Any]:
+    """A scenario without held pulls."""
+    maker = Maker(name, base, seed)
+    maker.begin()
+    choices: list[tuple[Callable[[], None], int]] = [
+        (maker.pull, 16),
+        (maker.drain, 2),
+        (maker.look, 5),
+        (maker.ask, 4),
+        (maker.send, 3),
+        (maker.heartbeat, 4),
+        (maker.broker_config, 3),
+        (maker.store_config, 2),
+        (maker.topic_step, 1),
+        (maker.group_step, 1),
+        (maker.leave, 1),
+        (maker.min_offset, 1),
+        (maker.readable, 1),
+        (maker.negative_pull, 1),
+        (maker.one_way, 1),
+        (maker.lose_queue_file, 1),
+    ]
+    actions, weights = zip(*choices, strict=True)
+    for action in maker.digits.choices(actions, weights, k=length):
+        action()
+    return maker.scenario()
+
+
+def holds(name: str, base: str, seed: int) -> dict[str, Any]:
+    """A scenario of held pulls: what wakes them, and when."""
+    maker = Maker(name, base, seed)
+    digits = maker.digits
+    maker.add("topic", topic=maker.topics[0], perm=6, readQueueNums=4, writeQueueNums=4)
+    maker.add("brokerConfig", set={"enablePropertyFilter": True})
+    if chance(digits, 0.5):
+        maker.heartbeat()
+    if chance(digits, 0.4):
+        maker.add("send", topic=maker.topics[0], queueId=0, messages=[message(digits) for _ in range(2)])
+    short = chance(digits, 0.15)
+    if short:
+        maker.add("brokerConfig", set={"longPollingEnable": False, "shortPollingTimeMills": 2000})
+    maker.add("syncHoldTick")
+    ids = [f"p{i}" for i in range(digits.choice([1, 2, 3, 5]))]
+    for one in ids:
+        kind = digits.choice([6, 6, 6, 7, 2, 3])
+        ext = maker.ext(kind) | {"topic": maker.topics[0], "queueId": digits.choice([0, 0, 0, 1]), "maxMsgNums": 32}
+        ext |= {"queueOffset": digits.choice([0, 0, 2, 2, 3]), "suspendTimeoutMillis": digits.choice([0, 100, 7000, 7000, 15000])}
+        maker.add("pull", client=digits.choice(["c1", "c3"]), ext=ext, id=one)
+        maker.add("sleep", ms=40)  # nobody waits for the pull to come in
+    budget = 1200 if short else 3600
+    for _ in range(digits.choice([1, 2, 3, 4])):
+        action = digits.choice(["send", "send", "send", "config", "group", "heartbeat", "topic", "role", "leave", "count"])
+        if action == "send":
+            maker.add("send", topic=maker.topics[0], queueId=digits.choice([0, 0, 1]), messages=[message(digits)])
+        elif action == "config":
+            maker.add(
+                "brokerConfig", set=digits.choice([{"brokerPermission": 2}, {"enablePropertyFilter": False}, {"slaveReadEnable": True}])
+            )
+        elif action == "group":
+            maker.group_step()
+        elif action == "heartbeat":
+            maker.heartbeat()
+        elif action == "topic":
+            maker.add("topic", topic=maker.topics[0], perm=digits.choice([6, 2]), readQueueNums=digits.choice([4, 1, 0]), writeQueueNums=4)
+        elif action == "role":
+            maker.add("storeConfig", set={"brokerRole": digits.choice(["SLAVE", "ASYNC_MASTER"])})
+        elif action == "leave":
+            maker.leave()
+        else:
+            maker.add("holdCount", topic=maker.topics[0], queueId=0)
+        pause = digits.choice([150, 300, 600]) if budget > 600 else 60
+        budget -= pause
+        maker.add("sleep", ms=pause)
+        maker.add("expectNoResponse", id=digits.choice(ids), ms=20)
+        maker.add("holdCount", topic=maker.topics[0], queueId=0)
+    for one in ids:
+        maker.add("await", id=one)
+    for group in maker.groups:
+        maker.add("consumerOffset", group=group, topic=maker.topics[0], queueId=0)
+    return maker.scenario()
+
+
+def answered(scenario: dict[str, Any], steps: list[Step]) -> dict[str, Any]:
+    """The scenario without waiting for pulls that, as `steps` with results say, nobody answers; nothing answers them on the real one."""
+    kept = [
+        old
+        for old, new in zip(scenario["steps"], steps, strict=True)
+        if "noResponse" not in (new.get("result") or {}) or old["op"] != "await"
+    ]
+    return scenario | {"steps": kept}
