@@ -1,8 +1,9 @@
 """`pullsim answer`: scenarios of a file -> the same lines with results, and the tables of what happened when.
 
-A scenario is a line, and has a broker of its own; a task takes some lines and holds one of them at a time. One job answers them all, however
-many steps they have. Only a scenario that looks at places in the commit log needs to know where that stood before: scenarios that begin
-with the same settings share a log, in the order of the file. It is found from what the others wrote, and such scenarios are answered anew.
+A scenario is a line, and has a broker of its own; a task takes some lines and holds one of them at a time. One job answers them all,
+however many steps they have. Only a scenario that looks at places in the commit log needs to know where that stood before: scenarios that
+begin with the same settings share a log, in the order of the file. It is found from what the others wrote, and such scenarios are answered
+anew.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from pipeline.broker_configs import pull_broker_config, send_broker_config, system_topics
 from pipeline.scenario_store import Found, ScenarioStore
 from pipeline.settings import BrokerSettings, PullSettings, Value
 from store_format.append import NOT_APPENDED
@@ -27,13 +28,13 @@ from udfs.consumer_manager import ConsumerManager
 from udfs.consumer_offset_manager import ConsumerOffsetManager
 from udfs.message_filter import ExpressionMessageFilter, is_true
 from udfs.offset_moved_event import OffsetMovedEvent
-from udfs.pull_message_processor import PullBrokerConfig, PullMessageProcessor, PullResponse
+from udfs.pull_message_processor import PullMessageProcessor, PullResponse
 from udfs.pull_request_hold import Arrival, Notified, PullRequest, is_swept, notify_message_arriving, sweep_interval
 from udfs.rebalance_lock import RebalanceLockManager
 from udfs.schedule import parse_delay_level
-from udfs.send_message import SendBrokerConfig, SendMessageProcessor, message_timeup
+from udfs.send_message import SendMessageProcessor, message_timeup
 from udfs.subscription_group import SubscriptionGroupManager
-from udfs.topic_config import SystemTopics, TopicConfigManager
+from udfs.topic_config import TopicConfigManager
 
 # when a scenario begins, ms: far from the ends of what people ask for as times
 EPOCH_MS = 1_600_000_000_000
@@ -119,26 +120,13 @@ class ScenarioBroker:
         self.filters = ConsumerFilterManager(bloom)
         self.groups = SubscriptionGroupManager(updated=self._note_group)
         self.topics = TopicConfigManager(updated=self._note_topic)
-        self.topics.start(self._system_topics())
+        self.topics.start(system_topics(self.settings))
         self.consumers = ConsumerManager(
             filters=self.filters,
             notify=lambda client, group: self.pushed.setdefault(client, []).append(group),
             notify_consumer_ids_changed_enable=lambda: bool(self.settings.value("notifyConsumerIdsChangedEnable")),
         )
         self._next_sweep = self.now + self._interval()
-
-    def _system_topics(self) -> SystemTopics:
-        value = self.settings.value
-        return SystemTopics(
-            broker_name=value("brokerName"),
-            broker_cluster_name=value("brokerClusterName"),
-            default_topic_queue_nums=value("defaultTopicQueueNums"),
-            auto_create_topic_enable=value("autoCreateTopicEnable"),
-            cluster_topic_enable=value("clusterTopicEnable"),
-            broker_topic_enable=value("brokerTopicEnable"),
-            trace_topic_enable=value("traceTopicEnable"),
-            msg_trace_topic_name=value("msgTraceTopicName"),
-        )
 
     # what changes -------------------------------------------------------------------------------------------------------------------
 
@@ -163,33 +151,9 @@ class ScenarioBroker:
         """The settings of the scan."""
         return self.settings.pull_settings()
 
-    def _pull_config(self) -> PullBrokerConfig:
-        value = self.settings.value
-        return PullBrokerConfig(
-            broker_name=value("brokerName"),
-            broker_ip1=value("brokerIP1"),
-            broker_role=self.role,
-            broker_permission=value("brokerPermission"),
-            auto_create_subscription_group=value("autoCreateSubscriptionGroup"),
-            enable_property_filter=value("enablePropertyFilter"),
-            filter_support_retry=value("filterSupportRetry"),
-            slave_read_enable=value("slaveReadEnable"),
-            offset_check_in_slave=value("offsetCheckInSlave"),
-            long_polling_enable=value("longPollingEnable"),
-            short_polling_time_mills=value("shortPollingTimeMills"),
-        )
-
     def sending(self) -> SendMessageProcessor:
         """The processor of messages, with the settings as they are."""
-        value = self.settings.value
-        config = SendBrokerConfig(
-            broker_cluster_name=value("brokerClusterName"),
-            broker_ip1=value("brokerIP1"),
-            broker_permission=value("brokerPermission"),
-            auto_create_topic_enable=value("autoCreateTopicEnable"),
-            auto_create_subscription_group=value("autoCreateSubscriptionGroup"),
-        )
-        return SendMessageProcessor(config=config, topics=self.topics, groups=self.groups)
+        return SendMessageProcessor(config=send_broker_config(self.settings), topics=self.topics, groups=self.groups)
 
     # time ---------------------------------------------------------------------------------------------------------------------------
 
@@ -297,7 +261,7 @@ class ScenarioBroker:
 
     def _process(self, call: PullCall, *, first_pass: bool) -> None:
         processor = PullMessageProcessor(
-            config=self._pull_config(),
+            config=pull_broker_config(self.settings),
             now=self.now,
             groups=self.groups,
             topics=self.topics,

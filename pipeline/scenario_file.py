@@ -6,7 +6,7 @@ A line that is no scenario, or a step that lacks what it needs, is named before 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -143,18 +143,22 @@ def _check_step(line: _Line, at: int, step: Any, ids: set[str]) -> None:
         line.refuse(f'"id" of step {at}, {op}, to be that of a pull before it', step["id"])
     if not isinstance(step.get("ext"), dict | None):
         line.refuse(f'an object or null in "ext" of step {at}, {op}', step["ext"])
-    if op == "drain" and not _is(step["ext"].get("queueOffset"), int):
+    if op in _CHECKS:
+        _CHECKS[op](line, at, step)
+
+
+def _check_drain(line: _Line, at: int, step: Step) -> None:
+    if not _is(step["ext"].get("queueOffset"), int):
         line.refuse(f'a whole number in "queueOffset" of the ext of step {at}, drain', step["ext"].get("queueOffset"))
-    if op in {"brokerConfig", "storeConfig"}:
-        step["set"] = values_of(line, f"step {at}, {op}", step["set"])
-    if op == "group":
-        _check_group(line, at, step)
-    if op == "send":
-        _check_messages(line, at, step)
-    if op == "heartbeat":
-        _check_subscriptions(line, at, step)
-    if op == "sendBack" and not (_is(step.get("queueOffset"), int) or _is(step.get("physicalOffset"), int)):
+
+
+def _check_send_back(line: _Line, at: int, step: Step) -> None:
+    if not (_is(step.get("queueOffset"), int) or _is(step.get("physicalOffset"), int)):
         line.refuse(f'a whole number in "queueOffset" of step {at}, sendBack', step.get("queueOffset"))
+
+
+def _check_settings(line: _Line, at: int, step: Step) -> None:
+    values_of(line, f"step {at}, {step['op']}", step["set"])
 
 
 def _is(value: object, kind: type) -> bool:
@@ -195,6 +199,11 @@ def _check_subscriptions(line: _Line, at: int, step: Step) -> None:
             line.refuse(f'a "topic" and a "subVersion" in each subscription of step {at}, heartbeat', one)
 
 
+def typed_settings(given: Mapping[str, Any]) -> dict[str, Value]:
+    """The settings of a step that was checked."""
+    return values_of(_Line("", 0), "", given)
+
+
 def values_of(line: _Line, where: str, given: Mapping[str, Any]) -> dict[str, Value]:
     """Settings by the broker's names, typed."""
     catalogue = load_catalogue()
@@ -213,3 +222,14 @@ def _value(line: _Line, setting: Setting, where: str, value: Any) -> Value:
         return setting.checked(value, where)
     except SettingsError as error:
         line.refuse(f"{where}, {setting.name}: {error.expected}", value)
+
+
+_CHECKS: Mapping[str, Callable[[_Line, int, Step], None]] = {
+    "brokerConfig": _check_settings,
+    "storeConfig": _check_settings,
+    "group": _check_group,
+    "send": _check_messages,
+    "heartbeat": _check_subscriptions,
+    "drain": _check_drain,
+    "sendBack": _check_send_back,
+}

@@ -307,6 +307,28 @@ def checks(name: str, base: str, seed: int, length: int = 22) -> dict[str, Any]:
     return maker.scenario()
 
 
+def meddle(maker: Maker, ids: list[str], budget: int) -> None:
+    """What happens while pulls are held, for up to `budget` ms."""
+    digits, topic = maker.digits, maker.topics[0]
+    settings = [{"brokerPermission": 2}, {"enablePropertyFilter": False}, {"slaveReadEnable": True}]
+    actions: list[Callable[[], None]] = [
+        *[lambda: maker.add("send", topic=topic, queueId=digits.choice([0, 0, 1]), messages=[message(digits)])] * 4,
+        lambda: maker.add("brokerConfig", set=digits.choice(settings)),
+        maker.group_step,
+        maker.heartbeat,
+        lambda: maker.add("topic", topic=topic, perm=digits.choice([6, 2]), readQueueNums=digits.choice([4, 1, 0]), writeQueueNums=4),
+        lambda: maker.add("storeConfig", set={"brokerRole": digits.choice(["SLAVE", "ASYNC_MASTER"])}),
+        maker.leave,
+    ]
+    for _ in range(digits.choice([1, 2, 3, 4])):
+        digits.choice(actions)()
+        pause = digits.choice([150, 300, 600]) if budget > 600 else 60
+        budget -= pause
+        maker.add("sleep", ms=pause)
+        maker.add("expectNoResponse", id=digits.choice(ids), ms=20)
+        maker.add("holdCount", topic=topic, queueId=0)
+
+
 def holds(name: str, base: str, seed: int) -> dict[str, Any]:
     """A scenario of held pulls: what wakes them, and when."""
     maker = Maker(name, base, seed)
@@ -328,32 +350,7 @@ def holds(name: str, base: str, seed: int) -> dict[str, Any]:
         ext |= {"queueOffset": digits.choice([0, 0, 2, 2, 3]), "suspendTimeoutMillis": digits.choice([0, 100, 7000, 7000, 15000])}
         maker.add("pull", client=digits.choice(["c1", "c3"]), ext=ext, id=one)
         maker.add("sleep", ms=40)  # nobody waits for the pull to come in
-    budget = 1200 if short else 3600
-    for _ in range(digits.choice([1, 2, 3, 4])):
-        action = digits.choice(["send", "send", "send", "config", "group", "heartbeat", "topic", "role", "leave", "count"])
-        if action == "send":
-            maker.add("send", topic=maker.topics[0], queueId=digits.choice([0, 0, 1]), messages=[message(digits)])
-        elif action == "config":
-            maker.add(
-                "brokerConfig", set=digits.choice([{"brokerPermission": 2}, {"enablePropertyFilter": False}, {"slaveReadEnable": True}])
-            )
-        elif action == "group":
-            maker.group_step()
-        elif action == "heartbeat":
-            maker.heartbeat()
-        elif action == "topic":
-            maker.add("topic", topic=maker.topics[0], perm=digits.choice([6, 2]), readQueueNums=digits.choice([4, 1, 0]), writeQueueNums=4)
-        elif action == "role":
-            maker.add("storeConfig", set={"brokerRole": digits.choice(["SLAVE", "ASYNC_MASTER"])})
-        elif action == "leave":
-            maker.leave()
-        else:
-            maker.add("holdCount", topic=maker.topics[0], queueId=0)
-        pause = digits.choice([150, 300, 600]) if budget > 600 else 60
-        budget -= pause
-        maker.add("sleep", ms=pause)
-        maker.add("expectNoResponse", id=digits.choice(ids), ms=20)
-        maker.add("holdCount", topic=maker.topics[0], queueId=0)
+    meddle(maker, ids, 1200 if short else 3600)
     for one in ids:
         maker.add("await", id=one)
     for group in maker.groups:

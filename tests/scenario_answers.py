@@ -1,0 +1,42 @@
+"""Scenarios through the broker without Spark, and how their results are held against recorded ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pipeline.scenario_file import scenario_of
+from pipeline.scenario_steps import take_steps
+
+Case = dict[str, Any]
+# texts for people: the broker's hold ports, and class names of its Java
+INFORMATIVE = {"remark"}
+
+
+def answered(case: Case) -> Case:
+    """A recorded scenario, answered anew."""
+    scenario = scenario_of("scenarios", 1, json.dumps(case))
+    for _ in take_steps(scenario, lambda *_: None):
+        pass
+    return scenario.content
+
+
+def compared(recorded: Case, ours: Case, ignored: Iterable[str] = ()) -> list[tuple[int, Any, Any]]:
+    """The steps whose results differ: number, recorded, ours."""
+    found = []
+    names = INFORMATIVE | set(ignored)
+    for number, (old, new) in enumerate(zip(recorded["steps"], ours["steps"], strict=True), 1):
+        if "volatileHint" not in old and _shown(old, names) != _shown(new, names):
+            found.append((number, old.get("result"), new.get("result")))
+    return found
+
+
+def _shown(step: Case, names: set[str]) -> Any:
+    return {name: _without(value, names) for name, value in step.items()}
+
+
+def _without(value: Any, names: set[str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _without(one, names) for name, one in value.items() if name not in names}
+    return [_without(one, names) for one in value] if isinstance(value, list) else value
