@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from pipeline.scenario_broker import EPOCH_MS, ScenarioBroker
 from pipeline.scenario_file import Scenario, read_chunk, scenario_of
 from pipeline.scenario_steps import take_steps
 from pipeline.scenario_tables import ANSWERED_SCENARIOS, BROKER_HISTORY, OFFSET_MOVED_EVENT, SCENARIO_STEP
+from pipeline.settings import Value
 from store_format.append import NO_BATCH, place
 
 _LINES = "line BIGINT, text STRING, logStart BIGINT"
@@ -156,19 +157,23 @@ def _anew(events: DataFrame, lines: DataFrame, path: str) -> DataFrame:
 
 def _log_starts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Where the log stands before each scenario that looks at it, of scenarios in the order of their brokers."""
-    base, file_size, log_end = None, 1, 0
+    base, log_end = None, 0
     for batch in batches:
         found = []
         for row in batch.to_pylist():
             if row["base"] != base:
                 base, log_end = row["base"], 0
-                broker = ScenarioBroker(base=json.loads(row["base"]), note=_note_nothing)
-                file_size = broker.store.commit_log_file_size
             if row["looksAtLog"]:
                 found.append({"line": row["line"], "logStart": log_end})
-            sizes = np.array(row["appended"], np.int64)
-            log_end = place(sizes, np.full(len(sizes), NO_BATCH, np.int64), file_size, log_end).log_end
+            log_end = log_end_behind(json.loads(row["base"]), row["appended"], log_end)
         yield pa.RecordBatch.from_pylist(found, schema=pa.schema({"line": pa.int64(), "logStart": pa.int64()}))
+
+
+def log_end_behind(base: Mapping[str, Value], appended: Sequence[int], log_end: int) -> int:
+    """Where the log of a broker with these settings ends behind records of so many bytes each, where it stood at `log_end` before."""
+    file_size = ScenarioBroker(base=base, note=_note_nothing).store.commit_log_file_size
+    sizes = np.array(appended, np.int64)
+    return place(sizes, np.full(len(sizes), NO_BATCH, np.int64), file_size, log_end).log_end
 
 
 def _note_nothing(_at: int, _kind: str, _row: dict[str, Any]) -> None:

@@ -366,3 +366,111 @@ def answered(scenario: dict[str, Any], steps: list[Step]) -> dict[str, Any]:
         if "noResponse" not in (new.get("result") or {}) or old["op"] != "await"
     ]
     return scenario | {"steps": kept}
+
+
+class Rarer(Maker):
+    """What is rarer: messages that are sent back or late, locks, lost files, connections that close, odd requests."""
+
+    def __init__(self, name: str, base: str, seed: int) -> None:
+        super().__init__(name, base, seed)
+        self.topic, self.group = self.topics[0], self.groups[0]
+        self.retry, self.dead = f"%RETRY%{self.group}", f"%DLQ%{self.group}"
+        ext = {"queueOffset": 0, "maxMsgNums": 32, "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*"}
+        self.asked = ext | {"subVersion": 1, "expressionType": "TAG", "consumerGroup": self.group}
+
+    def pulls(self, of: str, queues: int = 1) -> None:
+        for queue_id in range(queues):
+            self.add("pull", client="c1", ext=self.asked | {"topic": of, "queueId": queue_id})
+
+    def sent_back(self) -> None:
+        digits = self.digits
+        level, most = digits.choice([-1, -1, 0, 1]), digits.choice([16, 0, None])
+        back = {"originTopic": self.topic, "queueId": 0, "queueOffset": digits.choice([0, 1, 3, 77]), "delayLevel": level}
+        self.add("sendBack", client="c2", group=self.group, maxReconsumeTimes=most, version=digits.choice([395, 100]), **back)
+        self.pulls(self.dead)
+        if level == 1:
+            self.add("sleep", ms=1400)
+        self.pulls(self.retry)
+
+    def late(self) -> None:
+        messages = [{"tags": "TagA", "props": {"DELAY": self.digits.choice(["1", "0"])}}]
+        self.add("send", topic=self.topic, queueId=1, delayed=True, messages=messages)
+        self.add("sleep", ms=1400)
+        self.pulls(self.topic, 2)
+
+    def to_retry(self) -> None:
+        tried = {"tags": "TagA", "reconsumeTimes": self.digits.choice([0, 3, 16]), "maxReconsumeTimes": self.digits.choice([3, None])}
+        self.add("send", topic=self.retry, queueId=0, messages=[tried | {"props": {"RETRY_TOPIC": self.topic}}])
+        self.pulls(self.retry)
+        self.pulls(self.dead)
+
+    def unknown_topic(self) -> None:
+        topic = self.digits.choice([f"{self.name}New", "a b", "SCHEDULE_TOPIC_XXXX"])
+        self.add("send", topic=topic, queueId=self.digits.choice([0, 3, 9]), messages=[{}])
+        self.add("topicConfig", topic=f"{self.name}New")
+
+    def lock(self) -> None:
+        code, client = self.digits.choice([41, 41, 42]), self.digits.choice("AB")
+        queue = f'{{"brokerName":"b","queueId":0,"topic":"{self.topic}"}}'
+        body = f'{{"clientId":"{client}","consumerGroup":"{self.group}","mqSet":[{queue}]}}'
+        self.add("request", client="c1", code=code, body=body)
+
+    def check_config(self) -> None:
+        text, kind = self.digits.choice([one for one in EXPRESSIONS if one[0] is not None and one[1] is not None])
+        body = f'{{"clientId":"c","group":"g","subscriptionData":{{"topic":"t","subString":"{text}","expressionType":"{kind}"}}}}'
+        self.add("request", client="c1", code=46, body=body)
+
+    def close(self) -> None:
+        client = self.digits.choice(["c1", "c2"])
+        self.heartbeat()
+        self.add("request", client=client, code=38, ext={"consumerGroup": self.group})
+        self.add("disconnect", client=client)
+        self.add("groupState", group=self.group)
+
+    def replicate(self) -> None:
+        self.add("storeConfig", set={"brokerRole": "SLAVE"})
+        self.add("replicate", topic=self.topic, queueId=0)
+        self.pulls(self.topic)
+        self.add("storeConfig", set={"brokerRole": "ASYNC_MASTER"})
+
+    def moved(self) -> None:
+        self.add("pull", client="c1", ext=self.asked | {"topic": self.topic, "queueId": 0, "queueOffset": 999})
+        self.add("readStored", topic="OFFSET_MOVED_EVENT", queueId=0, last=1)
+
+    def lose_log(self) -> None:
+        if self.base != "B":
+            return
+        self.add("send", topic=self.topic, queueId=2, count=30, template={"tags": "TagA", "bodySize": self.digits.choice([9000, 20_000])})
+        self.add("deleteCommitLogHead")
+        for expression, kind in (("*", "TAG"), ("TagB", "TAG"), ("a > 1", "SQL92")):
+            for offset in (0, 19, 29):
+                where = {"topic": self.topic, "queueId": 2, "queueOffset": offset, "subscription": expression, "expressionType": kind}
+                self.add("pull", client="c1", ext=self.asked | where)
+
+    def stored(self) -> None:
+        self.add("readStored", topic=self.topic, queueId=0, last=2)
+        self.add("findLast", topics=[self.topic, self.retry], body=f"{self.name} 1")
+
+    def odd_request(self) -> None:
+        ext = self.asked | {"topic": self.topic, "queueId": 0}
+        forms: list[dict[str, Any]] = [
+            {"code": 11, "serializeType": "ROCKETMQ", "ext": ext},
+            {"code": 11, "language": "PYTHON", "version": 0, "ext": ext},
+            {"code": 11, "body": "ignored", "ext": ext},
+            {"code": self.digits.choice([361, 4711, 1])},
+        ]
+        self.add("request", client="c1", **self.digits.choice(forms))
+
+
+def others(name: str, base: str, seed: int) -> dict[str, Any]:
+    """A scenario of what is rarer."""
+    maker = Rarer(name, base, seed)
+    maker.begin()
+    maker.add("topic", topic=maker.topic, perm=6, readQueueNums=4, writeQueueNums=4)
+    messages = [message(maker.digits) | {"body": f"{name} {i}"} for i in range(4)]
+    maker.add("send", topic=maker.topic, queueId=0, messages=messages)
+    actions = [maker.sent_back, maker.late, maker.to_retry, maker.unknown_topic, maker.lock, maker.check_config, maker.close]
+    actions += [maker.replicate, maker.moved, maker.lose_log, maker.stored, maker.odd_request, maker.lock]
+    for action in maker.digits.sample(actions, 8):
+        action()
+    return maker.scenario()

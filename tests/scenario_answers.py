@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from pipeline.answer_job import log_end_behind
 from pipeline.scenario_file import scenario_of
 from pipeline.scenario_steps import take_steps
 
@@ -16,10 +17,26 @@ INFORMATIVE = {"remark"}
 
 def answered(case: Case) -> Case:
     """A recorded scenario, answered anew."""
-    scenario = scenario_of("scenarios", 1, json.dumps(case))
-    for _ in take_steps(scenario, lambda *_: None):
-        pass
-    return scenario.content
+    return answered_together([case])[0]
+
+
+def answered_together(cases: Iterable[Case]) -> list[Case]:
+    """Recorded scenarios, answered anew; those with the same settings at the start share a log, as on the recording broker."""
+    log_ends: dict[str, int] = {}
+    told = []
+    for case in cases:
+        scenario, appended = scenario_of("scenarios", 1, json.dumps(case)), list[int]()
+
+        def note(_at: int, kind: str, row: dict[str, Any], appended: list[int] = appended) -> None:
+            if kind == "message":
+                appended.append(row["storeSize"])
+
+        base = json.dumps(scenario.base, sort_keys=True)
+        for _ in take_steps(scenario, note, log_start=log_ends.get(base, 0)):
+            pass
+        log_ends[base] = log_end_behind(scenario.base, appended, log_ends.get(base, 0))
+        told.append(scenario.content)
+    return told
 
 
 def compared(recorded: Case, ours: Case, ignored: Iterable[str] = ()) -> list[tuple[int, Any, Any]]:

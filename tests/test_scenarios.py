@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import shared_dir
-from scenario_answers import answered, compared
+from golden import golden_lines, needs_golden
+from scenario_answers import answered, answered_together, compared
 
 from pipeline.request_file import RequestError
 from pipeline.scenario_file import FIELDS, scenario_of
@@ -17,15 +17,6 @@ from pipeline.scenario_steps import take_steps
 BESIDE = [json.loads(line) for line in (Path(__file__).parent / "data" / "scenarios" / "recorded.jsonl").read_text("utf-8").splitlines()]
 TOPIC = {"op": "topic", "topic": "T", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}
 PULL = {"op": "pull", "ext": {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 4}}
-
-
-def recorded() -> list[dict[str, Any]]:
-    """All recorded scenarios but those that look at the log they share with others: these are answered by the command."""
-    shared = shared_dir()
-    if shared is None:
-        return []
-    cases = map(json.loads, (shared / "golden" / "broker" / "pull_codes.jsonl").read_text("utf-8").splitlines())
-    return [case for case in cases if not any(step["op"] == "deleteCommitLogHead" for step in case["steps"])]
 
 
 def results(*steps: dict[str, Any]) -> list[Any]:
@@ -38,11 +29,10 @@ def test_a_scenario_is_answered_as_the_broker_did(case: dict[str, Any]) -> None:
     assert compared(case, answered(case)) == []
 
 
+@needs_golden
 def test_all_recorded_scenarios_are_answered_as_the_broker_did() -> None:
-    cases = recorded()
-    if not cases:
-        pytest.skip("the shared golden data is not here")
-    differing = {case["name"]: found for case in cases if (found := compared(case, answered(case)))}
+    cases = list(golden_lines("broker", "pull_codes.jsonl"))
+    differing = {old["name"]: found for old, new in zip(cases, answered_together(cases), strict=True) if (found := compared(old, new))}
     assert differing == {}
     assert len(cases) > 200
 

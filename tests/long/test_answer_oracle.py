@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from golden import shared_dir
 from made_scenarios import answered as without_the_unanswered
-from made_scenarios import checks, holds
+from made_scenarios import checks, holds, others
 from oracle import needs_oracle
-from scenario_answers import answered, compared
+from scenario_answers import answered, answered_together, compared
 
 pytestmark = needs_oracle()
 ROUNDS = int(os.environ.get("PULLSIM_ORACLE_ROUNDS", "1"))
@@ -36,7 +36,8 @@ def ask_the_broker(cases: list[dict[str, Any]], folder: Path) -> list[dict[str, 
 
 def check(cases: list[dict[str, Any]], folder: Path) -> None:
     recorded = ask_the_broker(cases, folder)
-    differing = {case["name"]: found for case in recorded if (found := compared(case, answered(case), TIMES))}
+    told = answered_together(recorded)
+    differing = {old["name"]: found for old, new in zip(recorded, told, strict=True) if (found := compared(old, new, TIMES))}
     assert differing == {}
 
 
@@ -50,3 +51,8 @@ def test_scenarios_without_waits(base: str, tmp_path: Path) -> None:
 def test_scenarios_of_held_pulls(base: str, tmp_path: Path) -> None:
     made = [holds(f"H{seed}{base}x", base, seed) for seed in range(FIRST_SEED, FIRST_SEED + 20 * ROUNDS)]
     check([without_the_unanswered(case, answered(case)["steps"]) for case in made], tmp_path)
+
+
+@pytest.mark.parametrize("base", "ABCD")
+def test_scenarios_of_what_is_rarer(base: str, tmp_path: Path) -> None:
+    check([others(f"O{seed}{base}x", base, seed) for seed in range(FIRST_SEED, FIRST_SEED + 20 * ROUNDS)], tmp_path)
