@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -27,12 +26,12 @@ from pipeline.request_file import Chunk, RequestFile, scan_file
 from pipeline.scenario_broker import EPOCH_MS, ScenarioBroker
 from pipeline.scenario_file import Scenario, read_chunk, scenario_of
 from pipeline.scenario_steps import take_steps
+from pipeline.scenario_store import LogBounds
 from pipeline.scenario_tables import ANSWERED_SCENARIOS, BROKER_HISTORY, OFFSET_MOVED_EVENT, SCENARIO_STEP
 from pipeline.settings import Value
-from store_format.append import NO_BATCH, place
 
-_LINES = "line BIGINT, text STRING, logStart BIGINT"
-_LINES_ARROW = pa.schema({"line": pa.int64(), "text": pa.string(), "logStart": pa.int64()})
+_LINES = "line BIGINT, text STRING, logStart BIGINT, logEnd BIGINT"
+_LINES_ARROW = pa.schema({"line": pa.int64(), "text": pa.string(), "logStart": pa.int64(), "logEnd": pa.int64()})
 # a row of kind "line" is the scenario with its results, one of kind "step" a step, each other one what changed in a step
 _EVENTS = (
     "line BIGINT, scenario STRING, brokerName STRING, step INT, at BIGINT, kind STRING, row STRING, base STRING, looksAtLog BOOLEAN, "
@@ -102,7 +101,7 @@ def _read(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
     for batch in batches:
         for row in batch.to_pylist():
             chunk = Chunk(start=row["start"], end=row["end"], first_line=row["firstLine"])
-            lines = [{"line": number, "text": text, "logStart": 0} for number, text in read_chunk(path, chunk)]
+            lines = [{"line": number, "text": text, "logStart": 0, "logEnd": 0} for number, text in read_chunk(path, chunk)]
             yield pa.RecordBatch.from_pylist(lines, schema=_LINES_ARROW)
 
 
@@ -113,31 +112,35 @@ def _answered(lines: DataFrame, path: str) -> DataFrame:
 def _answer_lines(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            events = _events_of(scenario_of(path, row["line"], row["text"]), row["logStart"])
+            events = _events_of(scenario_of(path, row["line"], row["text"]), LogBounds(row["logStart"], row["logEnd"]))
             for first in range(0, len(events), _BATCH_ROWS):
                 yield pa.RecordBatch.from_pylist(events[first : first + _BATCH_ROWS], schema=_EVENTS_ARROW)
 
 
-def _events_of(scenario: Scenario, log_start: int) -> list[dict[str, Any]]:
+def _events_of(scenario: Scenario, log: LogBounds) -> list[dict[str, Any]]:
     """All that happened in a scenario, in order, and at last its line with the results."""
     base = json.dumps(scenario.base, sort_keys=True)
     whose = {"line": scenario.line, "scenario": scenario.name, "brokerName": str(scenario.base.get("brokerName", "broker-a"))}
     events: list[dict[str, Any]] = []
     appended: list[int] = []
-    taken = 0
+    number = 0
 
     def note(at: int, kind: str, row: dict[str, Any]) -> None:
-        if kind == "message":
+        if kind in {"message", "commit_log_head"}:
             appended.append(row["storeSize"])
-        events.append({**whose, "step": taken + 1, "at": at, "kind": kind, "row": json.dumps(row)})
+        events.append({**whose, "step": number, "at": at, "kind": kind, "row": json.dumps(row)})
 
-    at = EPOCH_MS
-    for at, step in take_steps(scenario, note, log_start=log_start):
-        taken += 1
-        events.append({**whose, "step": taken, "at": at, "kind": "step", "row": json.dumps(step)})
+    steps = take_steps(scenario, note, log)
+    at, number = EPOCH_MS, 1
+    for at, step in steps:
+        asked = {name: value for name, value in step.items() if name != "result"}
+        result = json.dumps(step["result"]) if "result" in step else None
+        row = {"op": step["op"], "asked": json.dumps(asked), "result": result}
+        events.append({**whose, "step": number, "at": at, "kind": "step", "row": json.dumps(row)})
+        number += 1
     looks = any(step["op"] in _LOOK_AT_LOG for step in scenario.steps)
     line = {"kind": "line", "row": json.dumps(scenario.content), "base": base, "looksAtLog": looks, "appended": appended}
-    return [*events, {**whose, "step": taken, "at": at, **line}]
+    return [*events, {**whose, "step": number, "at": at, **line}]
 
 
 # where a scenario's log begins --------------------------------------------------------------------------------------------------------
@@ -150,30 +153,29 @@ def _anew(events: DataFrame, lines: DataFrame, path: str) -> DataFrame:
         return events
     written = events.where("kind = 'line'").select("base", "line", "looksAtLog", "appended").join(F.broadcast(looking), "base")
     in_order = written.repartition("base").sortWithinPartitions("base", "line")
-    starts = in_order.mapInArrow(_log_starts, "line BIGINT, logStart BIGINT")
-    again = _answered(lines.drop("logStart").join(F.broadcast(starts), "line").select("line", "text", "logStart"), path)
-    return events.join(F.broadcast(starts.select("line")), "line", "left_anti").unionByName(again)
+    logs = in_order.mapInArrow(_logs, "line BIGINT, logStart BIGINT, logEnd BIGINT")
+    anew = lines.select("line", "text").join(F.broadcast(logs), "line").select("line", "text", "logStart", "logEnd")
+    others = events.join(F.broadcast(logs.select("line")), "line", "left_anti")
+    return others.unionByName(_answered(anew, path))
 
 
-def _log_starts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Where the log stands before each scenario that looks at it, of scenarios in the order of their brokers."""
-    base, log_end = None, 0
+def _logs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The log before each scenario that looks at it, of scenarios in the order of their brokers."""
+    base, log = None, LogBounds()
     for batch in batches:
         found = []
         for row in batch.to_pylist():
             if row["base"] != base:
-                base, log_end = row["base"], 0
+                base, log = row["base"], LogBounds()
             if row["looksAtLog"]:
-                found.append({"line": row["line"], "logStart": log_end})
-            log_end = log_end_behind(json.loads(row["base"]), row["appended"], log_end)
-        yield pa.RecordBatch.from_pylist(found, schema=pa.schema({"line": pa.int64(), "logStart": pa.int64()}))
+                found.append({"line": row["line"], "logStart": log.start, "logEnd": log.end})
+            log = log_behind(json.loads(row["base"]), row["appended"], log)
+        yield pa.RecordBatch.from_pylist(found, schema=pa.schema({"line": pa.int64(), "logStart": pa.int64(), "logEnd": pa.int64()}))
 
 
-def log_end_behind(base: Mapping[str, Value], appended: Sequence[int], log_end: int) -> int:
-    """Where the log of a broker with these settings ends behind records of so many bytes each, where it stood at `log_end` before."""
-    file_size = ScenarioBroker(base=base, note=_note_nothing).store.commit_log_file_size
-    sizes = np.array(appended, np.int64)
-    return place(sizes, np.full(len(sizes), NO_BATCH, np.int64), file_size, log_end).log_end
+def log_behind(base: Mapping[str, Value], appended: Sequence[int], log: LogBounds) -> LogBounds:
+    """What a scenario leaves of the log of a broker with these settings: see LogBounds.behind."""
+    return log.behind(appended, ScenarioBroker(base=base, note=_note_nothing).store.commit_log_file_size)
 
 
 def _note_nothing(_at: int, _kind: str, _row: dict[str, Any]) -> None:
@@ -194,9 +196,8 @@ def _to_tables(lake: Lake, events: DataFrame, run_id: str, now: Callable[[], dt.
     for table in ANSWERED_SCENARIOS:
         writer.prepare(table, "clustered")
     rows = events.withColumn("runId", F.lit(run_id))
-    step = F.from_json("row", "op STRING, result STRING")
-    steps = rows.where("kind = 'step'").withColumns({"op": step["op"], "asked": F.col("row"), "result": step["result"]})
-    writer.append(SCENARIO_STEP, steps)
+    steps = rows.where("kind = 'step'").withColumn("told", F.from_json("row", "op STRING, asked STRING, result STRING"))
+    writer.append(SCENARIO_STEP, steps.select("*", "told.*"))
     moved = rows.where("kind = 'offset_moved_event'")
     fields = "consumerGroup STRING, topic STRING, queueId INT, offsetRequest BIGINT, offsetNew BIGINT"
     writer.append(OFFSET_MOVED_EVENT, moved.withColumn("event", F.from_json("row", fields)).select("*", "event.*"))

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any
 
 from pipeline.broker_configs import pull_broker_config, send_broker_config, system_topics
-from pipeline.scenario_store import Found, ScenarioStore
+from pipeline.scenario_store import EMPTY_LOG, HEAD_DELETED, Found, LogBounds, ScenarioStore
 from pipeline.settings import BrokerSettings, PullSettings, Value
 from store_format.append import NOT_APPENDED
 from store_format.config_rows import SubscriptionGroupConfig, TopicConfig
+from store_format.layout import BLANK_SIZE, CQ_STORE_UNIT_SIZE
 from store_format.lookup import ThrownError
 from store_format.message import Host, Message
 from store_format.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
@@ -86,13 +87,16 @@ class ScenarioBroker:
     Attributes:
         base: settings at its start.
         note: told of each change: time in ms, kind, fields.
-        log_start: where its commit log goes on, bytes.
+        log: the commit log it goes on with.
         now: ms of the virtual clock.
+
+    Raises:
+        ValueError: settings with which no broker starts.
     """
 
     base: Mapping[str, Value]
     note: Note
-    log_start: int = 0
+    log: LogBounds = EMPTY_LOG
     now: int = EPOCH_MS
     settings: BrokerSettings = field(init=False)
     store: ScenarioStore = field(init=False)
@@ -110,11 +114,14 @@ class ScenarioBroker:
     def __post_init__(self) -> None:
         self.settings = BrokerSettings({**_BASE, **self.base})
         value = self.settings.value
+        if value("mappedFileSizeCommitLog") <= BLANK_SIZE or value("mappedFileSizeConsumeQueue") < CQ_STORE_UNIT_SIZE:
+            message = "files of the commit log with room for a BLANK, of a queue with room for an entry"
+            raise ValueError(message)
         self.store = ScenarioStore(
             commit_log_file_size=value("mappedFileSizeCommitLog"),
             consume_queue_file_size=value("mappedFileSizeConsumeQueue"),
             delays=parse_delay_level(value("messageDelayLevel")),
-            log_end=self.log_start,
+            log=self.log,
         )
         bloom = BloomFilter.create_by_fn(value("maxErrorRateOfBloomFilter"), value("expectConsumerNumUseFilter"))
         self.filters = ConsumerFilterManager(bloom)
@@ -165,6 +172,7 @@ class ScenarioBroker:
     def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
         """Let time go on to `until`, or to the moment at which `stop` holds, whichever comes first."""
         while not stop():
+            self._pass_idle_sweeps(until)
             moment = min(self._next_sweep, self._delayed[0][0] if self._delayed else self._next_sweep)
             if moment > until:
                 self.now = max(self.now, until)
@@ -174,6 +182,12 @@ class ScenarioBroker:
                 self._deliver(heapq.heappop(self._delayed)[2])
             else:
                 self.sweep()
+
+    def _pass_idle_sweeps(self, until: int) -> None:
+        """Pass over sweeps that find nobody, up to the last one before `until` or before a delayed message is due."""
+        if not self.held:
+            interval, end = self._interval(), min(until, self._delayed[0][0] if self._delayed else until)
+            self._next_sweep += max((end - self._next_sweep) // interval, 0) * interval
 
     def sweep(self) -> None:
         """PullRequestHoldService.checkHoldRequest, and wait for the next one from now on."""
@@ -199,11 +213,11 @@ class ScenarioBroker:
 
     def dispatch(self, message: Message) -> None:
         """ReputMessageService: queue entry, bit map, and whoever waits for the message."""
+        topic, properties = message.topic.decode(), message.properties_map()
+        self._note_message(message, properties)
         if message.physic_offset == NOT_APPENDED:
             return
         code = self.store.dispatch(message, self.now)
-        topic, properties = message.topic.decode(), message.properties_map()
-        self._note_message(message, properties)
         if topic == SCHEDULE_TOPIC:
             heapq.heappush(self._delayed, (max(code, self.now), message.physic_offset, message))
         if self.role == BrokerRole.SLAVE or not self.settings.value("longPollingEnable"):
@@ -223,6 +237,11 @@ class ScenarioBroker:
             newest_offset=lambda: self.store.queue(topic, queue_id).max_offset,
         )
         self._notify(topic, queue_id, rule)
+
+    def delete_log_head(self) -> int:
+        """Lose the first files of the commit log; gives how many."""
+        self.note(self.now, "commit_log_head", {"storeSize": HEAD_DELETED})
+        return self.store.delete_log_head()
 
     def _note_message(self, message: Message, properties: Mapping[str, str]) -> None:
         row = {

@@ -152,8 +152,8 @@ def find_last(run: Run, step: Step) -> None:
 
 def delete_log_head(run: Run, step: Step) -> None:
     """The step `deleteCommitLogHead`."""
-    deleted = run.broker.store.delete_log_head()
-    step["result"] = {"filesDeleted": deleted, "commitLogMinOffset": run.broker.store.log_start}
+    deleted = run.broker.delete_log_head()
+    step["result"] = {"filesDeleted": deleted, "commitLogMinOffset": run.broker.store.log.start}
 
 
 def delete_queue_head(run: Run, step: Step) -> None:

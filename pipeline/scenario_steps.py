@@ -6,12 +6,13 @@ broker does takes none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pipeline import scenario_clients, scenario_messages, scenario_pulls
 from pipeline.scenario_broker import Note, ScenarioBroker
 from pipeline.scenario_file import Scenario, Step, typed_settings
 from pipeline.scenario_run import Run
+from pipeline.scenario_store import EMPTY_LOG, LogBounds
 from store_format.config_rows import SubscriptionGroupConfig, TopicConfig
 
 _CONFIG_TICK_MS = 50
@@ -28,16 +29,19 @@ _GROUP_SHOWN = (
 _TOPIC_SHOWN = ("perm", "readQueueNums", "writeQueueNums", "topicSysFlag", "order")
 
 
-def take_steps(scenario: Scenario, note: Note, *, log_start: int = 0) -> Iterator[tuple[int, Step]]:
+def take_steps(scenario: Scenario, note: Note, log: LogBounds = EMPTY_LOG) -> Iterator[tuple[int, Step]]:
     """The steps of a scenario with their results, each with the time (ms) at which it ended.
 
     Args:
         scenario: whose steps are changed in place.
         note: told of each change of what a pull depends on.
-        log_start: where the commit log goes on; scenarios of one broker share its log.
+        log: the commit log that the broker goes on with; scenarios of one broker share it.
     """
-    run = Run(ScenarioBroker(base=scenario.base, note=note, log_start=log_start))
-    for step in scenario.steps:
+    return _taken(Run(ScenarioBroker(base=scenario.base, note=note, log=log)), scenario.steps)
+
+
+def _taken(run: Run, steps: Sequence[Step]) -> Iterator[tuple[int, Step]]:
+    for step in steps:
         step.pop("result", None)
         _OPS[step["op"]](run, step)
         yield run.broker.now, step

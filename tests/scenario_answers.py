@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from pipeline.answer_job import log_end_behind
+from pipeline.answer_job import log_behind
 from pipeline.scenario_file import scenario_of
 from pipeline.scenario_steps import take_steps
+from pipeline.scenario_store import LogBounds
 
 Case = dict[str, Any]
 # texts for people: the broker's hold ports, and class names of its Java
@@ -22,19 +23,19 @@ def answered(case: Case) -> Case:
 
 def answered_together(cases: Iterable[Case]) -> list[Case]:
     """Recorded scenarios, answered anew; those with the same settings at the start share a log, as on the recording broker."""
-    log_ends: dict[str, int] = {}
+    logs: dict[str, LogBounds] = {}
     told = []
     for case in cases:
         scenario, appended = scenario_of("scenarios", 1, json.dumps(case)), list[int]()
 
         def note(_at: int, kind: str, row: dict[str, Any], appended: list[int] = appended) -> None:
-            if kind == "message":
+            if kind in {"message", "commit_log_head"}:
                 appended.append(row["storeSize"])
 
         base = json.dumps(scenario.base, sort_keys=True)
-        for _ in take_steps(scenario, note, log_start=log_ends.get(base, 0)):
+        for _ in take_steps(scenario, note, logs.get(base, LogBounds())):
             pass
-        log_ends[base] = log_end_behind(scenario.base, appended, log_ends.get(base, 0))
+        logs[base] = log_behind(scenario.base, appended, logs.get(base, LogBounds()))
         told.append(scenario.content)
     return told
 
