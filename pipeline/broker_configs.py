@@ -24,6 +24,7 @@ def pull_broker_config(settings: BrokerSettings) -> PullBrokerConfig:
         offset_check_in_slave=value("offsetCheckInSlave"),
         long_polling_enable=value("longPollingEnable"),
         short_polling_time_mills=value("shortPollingTimeMills"),
+        transfer_msg_by_heap=value("transferMsgByHeap"),
     )
 
 

@@ -23,7 +23,7 @@ from store_format.message import Host, Message
 from store_format.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
 from store_format.remoting.headers import PullMessageRequestHeader
 from udfs.bloom_filter import BitsArray, BloomFilter
-from udfs.codes import BrokerRole, ResponseCode
+from udfs.codes import BrokerRole
 from udfs.consumer_filter_manager import ConsumerFilterManager
 from udfs.consumer_manager import ConsumerManager
 from udfs.consumer_offset_manager import ConsumerOffsetManager
@@ -291,13 +291,11 @@ class ScenarioBroker:
             suspend=lambda topic, queue_id, held: self._hold(topic, queue_id, replace(held, request=call)),  # type: ignore[arg-type]
             offset_moved=self._offset_moved,
             committed=lambda: self._note_offset(call.header),
+            write=lambda response: call.answer(response, None, self.now),
         )
-        # of messages that go by zero copy the processor writes the answer itself, whether the client waits or not
-        by_heap = self.settings.value("transferMsgByHeap")
 
         def answer(response: PullResponse) -> None:
-            written = response.code == ResponseCode.SUCCESS and not by_heap
-            if written or not (call.oneway and first_pass):
+            if not (call.oneway and first_pass):
                 call.answer(response, None, self.now)
 
         processor.process_request(call.header, CLIENT, broker_allow_suspend=first_pass, answer=answer)

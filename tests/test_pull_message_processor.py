@@ -90,6 +90,7 @@ class World:
             suspend=lambda _topic, _queue_id, held: self.held.append(held),
             offset_moved=self.events.append,
             committed=lambda: None,
+            write=self.answers.append,
         )
         try:
             processor.process_request(header, "client", broker_allow_suspend=first, answer=self.answers.append)
@@ -245,6 +246,14 @@ def test_what_was_done_before_the_broker_throws_stays_done() -> None:
     world.result = Result(status=GetMessageStatus.OFFSET_TOO_SMALL)
     assert world.ask(replace(PULL, sysFlag=4 + 1, commitOffset=None)) == NULL_POINTER
     assert len(world.events) == 1
+
+
+def test_messages_by_zero_copy_leave_before_the_commit_throws() -> None:
+    header = replace(PULL, sysFlag=4 + 1, commitOffset=None)
+    for by_heap, answers in ((True, 0), (False, 1)):
+        world = ready(transfer_msg_by_heap=by_heap)
+        world.result = Result(status=GetMessageStatus.FOUND)
+        assert (world.ask(header), len(world.answers)) == (NULL_POINTER, answers)
 
 
 def test_the_fields_of_the_scan_are_needed_before_it() -> None:

@@ -20,6 +20,7 @@ from store_format.put_message import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
+    SCHEDULE_TOPIC,
     InnerMessage,
     PutMessageStatus,
     properties_to_string,
@@ -29,7 +30,6 @@ from udfs.message_filter import PROPERTY_RETRY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
 from udfs.subscription_group import SubscriptionGroupManager
 from udfs.topic_config import (
     DLQ_GROUP_TOPIC_PREFIX,
-    RMQ_SYS_SCHEDULE_TOPIC,
     TopicConfigManager,
     is_writeable,
     topic_fault,
@@ -119,7 +119,7 @@ class SendMessageProcessor:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] sending message is forbidden")
         if fault := topic_fault(name):
             raise SendRefused(ResponseCode.SYSTEM_ERROR, fault)
-        if name == RMQ_SYS_SCHEDULE_TOPIC:
+        if name == SCHEDULE_TOPIC:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
         topic = self.topics.create_topic_in_send_message(
             name,
