@@ -401,6 +401,7 @@ class Rarer(Maker):
     def to_retry(self) -> None:
         tried = {"tags": "TagA", "reconsumeTimes": self.digits.choice([0, 3, 16]), "maxReconsumeTimes": self.digits.choice([3, None])}
         self.add("send", topic=self.retry, queueId=0, messages=[tried | {"props": {"RETRY_TOPIC": self.topic}}])
+        self.add("sleep", ms=30)  # the harness waits for the queue of the retry topic only
         self.pulls(self.retry)
         self.pulls(self.dead)
 
