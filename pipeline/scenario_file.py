@@ -57,8 +57,35 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     "sendBack": {"group": _TEXT, "originTopic": _TEXT, "queueId": _INT, "delayLevel": _INT},
     "findLast": {"topics": _LIST, "body": _TEXT},
 }
+# what any step may have
+_OPTIONAL: Mapping[str, type] = {
+    "client": _TEXT,
+    "id": _TEXT,
+    "oneway": _BOOL,
+    "noResponseMs": _INT,
+    "body": _TEXT,
+    "last": _INT,
+    "version": _INT,
+    "maxReconsumeTimes": _INT,
+    "physicalOffset": _INT,
+    "queueOffset": _INT,
+    "consumeType": _TEXT,
+    "messageModel": _TEXT,
+    "consumeFromWhere": _TEXT,
+}
 _NAMES = {_TEXT: "a text", _INT: "a whole number", _BOOL: "true or false", _OBJECT: "an object", _LIST: "a list"}
-_MESSAGE = {"tags": _TEXT, "keys": _TEXT, "body": _TEXT, "bodySize": _INT, "props": _OBJECT}
+_MESSAGE = {
+    "tags": _TEXT,
+    "keys": _TEXT,
+    "body": _TEXT,
+    "bodySize": _INT,
+    "props": _OBJECT,
+    "flag": _INT,
+    "reconsumeTimes": _INT,
+    "maxReconsumeTimes": _INT,
+}
+# numbers that are longs to the broker; the others are ints
+_LONGS = {"offset", "queueOffset", "physicalOffset", "ms", "noResponseMs", "brokerId", "whichBrokerWhenConsumeSlowly"}
 # what would take for ever
 _MOST = {"ms": 7 * 86_400_000, "noResponseMs": 86_400_000, "count": 10_000_000, "readQueueNums": 2**31 - 1, "writeQueueNums": 2**31 - 1}
 _GROUP_FIELDS = frozenset(SubscriptionGroupConfig.__dataclass_fields__) - {"groupName", "extra"}
@@ -147,12 +174,15 @@ def scenario_of(path: str, number: int, text: str) -> Scenario:
 
 
 def _check_step(line: _Line, at: int, step: Any, ids: set[str]) -> None:
-    if not isinstance(step, dict) or step.get("op") not in FIELDS:
+    if not isinstance(step, dict) or not isinstance(step.get("op"), str) or step["op"] not in FIELDS:
         line.refuse(f'step {at} to be an object with a known "op"', step)
     op = step["op"]
     for name, kind in FIELDS[op].items():
-        if not _is(step.get(name), kind):
+        if not _is(step.get(name), kind, _bits(name)):
             line.refuse(f'{_NAMES[kind]} in "{name}" of step {at}, {op}', step.get(name))
+    for name, kind in _OPTIONAL.items():
+        if step.get(name) is not None and not _is(step[name], kind, _bits(name)):
+            line.refuse(f'{_NAMES[kind]} in "{name}" of step {at}, {op}', step[name])
     for name, most in _MOST.items():
         if _is(step.get(name), int) and not 0 <= step[name] <= most:
             line.refuse(f'0 to {most} in "{name}" of step {at}, {op}', step[name])
@@ -180,8 +210,14 @@ def _check_settings(line: _Line, at: int, step: Step) -> None:
     values_of(line, f"step {at}, {step['op']}", step["set"])
 
 
-def _is(value: object, kind: type) -> bool:
-    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+def _is(value: object, kind: type, bits: int = 64) -> bool:
+    if kind is not int:
+        return isinstance(value, kind)
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits - 1) <= value < 1 << bits - 1
+
+
+def _bits(name: str) -> int:
+    return 64 if name in _LONGS else 32
 
 
 def _check_group(line: _Line, at: int, step: Step) -> None:
@@ -190,7 +226,7 @@ def _check_group(line: _Line, at: int, step: Step) -> None:
         line.refuse(f'an object in "config" of step {at}, group, with fields of {sorted(_GROUP_FIELDS)}', config)
     for name, value in config.items():
         kind = type(SubscriptionGroupConfig.__dataclass_fields__[name].default)
-        if not _is(value, kind):
+        if not _is(value, kind, _bits(name)):
             line.refuse(f'{_NAMES[kind]} in "{name}" of step {at}, group', value)
 
 
@@ -208,7 +244,7 @@ def _check_messages(line: _Line, at: int, step: Step) -> None:
         if not isinstance(message, dict):
             line.refuse(f"objects as the messages of step {at}, send", message)
         for name, kind in _MESSAGE.items():
-            if message.get(name) is not None and not _is(message[name], kind):
+            if message.get(name) is not None and not _is(message[name], kind, 32):
                 line.refuse(f'{_NAMES[kind]} in "{name}" of a message of step {at}, send', message[name])
         if not all(isinstance(value, str) for value in (message.get("props") or {}).values()):
             line.refuse(f'texts in "props" of a message of step {at}, send', message["props"])
@@ -221,7 +257,7 @@ def _check_subscriptions(line: _Line, at: int, step: Step) -> None:
         text, kind, codes = one.get("subString"), one.get("expressionType"), one.get("codeSetOverride")
         if not isinstance(text, str | None) or not isinstance(kind, str | None):
             line.refuse(f'texts in "subString" and "expressionType" of a subscription of step {at}, heartbeat', one)
-        if codes is not None and not (isinstance(codes, list) and all(_is(code, int) for code in codes)):
+        if codes is not None and not (isinstance(codes, list) and all(_is(code, int, 32) for code in codes)):
             line.refuse(f'whole numbers in "codeSetOverride" of a subscription of step {at}, heartbeat', codes)
         try:
             if (text, kind) != ("", SQL92):  # no client sends that, but the recording harness does

@@ -105,7 +105,7 @@ def send_message_back(run: Run, step: Step) -> None:
 def replicate(run: Run, step: Step) -> None:
     """The step `replicate`."""
     store, queue = run.broker.store, run.broker.store.queue(step["topic"], step["queueId"])
-    (last,) = store.last_messages(step["topic"], step["queueId"], 1)
+    last = next(store.last_messages(step["topic"], step["queueId"], 1), None)
     if last is not None:
         run.broker.dispatch(store.append(last, queue.max_offset))
     step["result"] = {"queueOffset": queue.max_offset - 1}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +100,33 @@ def test_a_line_that_is_no_scenario_is_named(line: str, expected: str) -> None:
 def test_a_step_without_its_fields_is_refused(op: str) -> None:
     with pytest.raises(RequestError):
         scenario_of("cases.jsonl", 1, json.dumps({"steps": [{"op": op}]}))
+
+
+VALUES = [None, True, -1, 1, 2**31, 2**63, 10**30, 1.5, "", "x", "a@b", "*", "TAG", "SQL92", "\x00", "ü", "\ud800", [], {}, [1], {"a": 1}]
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something stands in a JSON value."""
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (*at, key)
+        yield from places(one, (*at, key))
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_a_scenario_with_odd_values_is_refused_or_answered(seed: int) -> None:
+    digits = random.Random(seed)
+    case = json.loads(json.dumps(digits.choice(BESIDE)))
+    where = digits.choice([at for at in places(case) if "result" not in at])
+    *above, last = where
+    holder = case
+    for key in above:
+        holder = holder[key]
+    if digits.random() < 0.2 and isinstance(holder, dict):
+        del holder[last]
+    else:
+        holder[last] = digits.choice(VALUES)
+    try:
+        scenario = scenario_of("cases.jsonl", 1, json.dumps(case))
+    except RequestError:
+        return
+    assert len(list(take_steps(scenario, lambda *_: None))) == len(case["steps"])
