@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from scenario_answers import compared
 from pipeline.answer_job import run_answer
 from pipeline.lake import Lake
 from pipeline.main import judged
+from pipeline.views import create_views
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +56,10 @@ def test_the_answers_are_the_lines_with_results_and_tables_of_what_happened(spar
     assert tables["offset_moved_event"].join(pulls, ["line", "step", "at"]).count() == pulls.count() == tables["offset_moved_event"].count()
     offsets = tables["broker_history"].where("kind = 'consumer_offset' AND scenario = 'query_consumer_offset'").orderBy("step")
     assert [row["queueOffset"] for row in offsets.collect()] == [4, 1]
+    # the example of the docs: what a pull saw of its group
+    (example,) = re.findall(r"```sql\n(.*?)```", (Path(__file__).parents[1] / "docs" / "scenarios.md").read_text("utf-8"), re.DOTALL)
+    groups = {row["scenario"]: json.loads(row["groupAsOfThePull"]) for row in create_views(lake).sql(example).collect()}
+    assert (groups["slave_offset_moved_no_check"]["brokerId"], groups["no_flag_broadcast_disabled"]["consumeBroadcastEnable"]) == (4, False)
     kinds = {row["kind"] for row in tables["broker_history"].select("kind").distinct().collect()}
     assert kinds == {"setting", "topic_config", "subscription_group", "registration", "unregistration", "consumer_offset", "message"}
 
