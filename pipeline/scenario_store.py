@@ -25,14 +25,13 @@ from store_format.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageSta
 from udfs import get_message as gm
 from udfs.batch_caps import check_in_disk, scan_window_entries
 from udfs.codes import GetMessageStatus
-from udfs.consumer_filter_manager import is_tag_type
-from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX, ExpressionForRetryMessageFilter, ExpressionMessageFilter, RetryTopicMissingError
+from udfs.message_filter import ExpressionMessageFilter, RetryTopicMissingError
+from udfs.pull_filter import tag_codes
 from udfs.schedule import deliver_timestamp
-from udfs.tags import SUB_ALL, code_array, tags_code
+from udfs.tags import tags_code
 
 DELETE_FILES_BATCH_MAX = 10  # MappedFileQueue
 HEAD_DELETED = -1
-_MATCHES = 1  # what the kernel takes for the tag of an entry that a filter lets pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +207,8 @@ class ScenarioStore:
         queue, answering = self.queue(topic, queue_id), self._answering(settings)
         bounds = queue.min_offset, queue.max_offset
         block = queue.block(offset)
-        filters, block, throws_at = self._filtered(message_filter, block, offset, max_msg_nums)
+        block = self._judged(message_filter, block, offset, max_msg_nums)
+        filters = tag_codes(message_filter)
         number = gm.NO_FILTER if filters is None else 0
         request = np.array([[offset, max_msg_nums, *bounds, self.log.end, number]], np.int64)
         codes = np.empty(0, np.int32) if filters is None else filters
@@ -216,8 +216,6 @@ class ScenarioStore:
         row, taken = answers.columns[0], answers.taken.tolist()
         if int(row[gm.STATUS]) in gm.EXCEPTIONS:
             raise ThrownError(gm.EXCEPTIONS[int(row[gm.STATUS])])
-        if throws_at in taken:
-            raise ThrownError(NULL_POINTER)
         behind = self.log.end - int(row[gm.LAST_PHYSIC])
         return Found(
             status=GetMessageStatus(int(row[gm.STATUS])),
@@ -233,32 +231,18 @@ class ScenarioStore:
         assert message is not None  # the scan took it
         return block.first_offset + i, int(block.sizes[i]), message
 
-    def _filtered(
-        self, message_filter: ExpressionMessageFilter, block: gm.Block, offset: int, max_msg_nums: int
-    ) -> tuple[NDArray[np.int32] | None, gm.Block, int | None]:
-        """The tag codes that the scan lets pass (None: all), the block with such codes, and the entry on which the filter throws.
-
-        What is judged by properties is judged before the scan: an entry that has its bytes and does not match is passed over as one whose
-        tag does not match. One on which the filter throws is let pass, and throws if the scan comes to take it.
-        """
-        subscription = message_filter.subscription
-        if subscription is None or subscription.class_filter_mode:
-            return None, block, None
-        retry = isinstance(message_filter, ExpressionForRetryMessageFilter) and subscription.topic.startswith(RETRY_GROUP_TOPIC_PREFIX)
-        if is_tag_type(subscription.expression_type) and not retry:
-            all_pass = subscription.sub_string == SUB_ALL
-            return (None if all_pass else code_array(subscription.code_set)), block, None
-        marks = np.zeros(len(block.sizes), np.int64)
+    def _judged(self, wanted: ExpressionMessageFilter, block: gm.Block, offset: int, max_msg_nums: int) -> gm.Block:
+        """The block with verdicts by the messages' properties, where the filter asks for them, on the entries that a scan may come to."""
+        if wanted.commit_log_condition() is None:
+            return block
+        verdicts = np.full(len(block.sizes), gm.MATCHES, np.uint8)
         begin = max(offset - block.first_offset, 0)
-        end = min(begin + int(scan_window_entries(max(max_msg_nums, 0))), len(marks))
+        end = min(begin + int(scan_window_entries(max(max_msg_nums, 0))), len(verdicts))
         for i in range(begin, end):
             message = self.message_at(int(block.physic_offsets[i]))
             try:
-                matches = message_filter.is_matched_by_consume_queue(int(block.tags_codes[i]), None)
-                if matches and message is not None:
-                    matches = message_filter.is_matched_by_commit_log(message.properties_map())
+                if message is not None and not wanted.is_matched_by_commit_log(message.properties_map()):
+                    verdicts[i] = gm.NOT_BY_COMMIT_LOG
             except RetryTopicMissingError:
-                marks[i] = _MATCHES
-                return code_array([_MATCHES]), replace(block, tags_codes=marks), i
-            marks[i] = _MATCHES * matches
-        return code_array([_MATCHES]), replace(block, tags_codes=marks), None
+                verdicts[i] = -gm.NULL_POINTER
+        return replace(block, verdicts=verdicts)
