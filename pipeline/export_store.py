@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
@@ -67,25 +67,25 @@ def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: 
     row = lake.table(t.BROKER).where(F.col("brokerName") == broker).first()
     if row is None or "path" not in lake.table(t.STORE_FILE).columns:
         raise LakeError(f"{lake.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
-    with _folder_beside(store, lake, run_id) as folder:
+    with folder_beside(store, lake, run_id) as folder:
         progress("making the files")
         files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length", "wrote", "mtimeMs")
-        made, _ = _written(files, partial(_create, folder))
+        made, _ = written(files, partial(create_files, folder))
         progress(f"writing {made:,} files")
         log_size = row["mappedFileSizeCommitLog"]
         messages, size = _write_all(lake, broker, folder, log_size)
         progress("setting the times of the files")
-        _written(files.where(F.col("mtimeMs") > 0).where(F.col("kind") != FOLDER), partial(_set_times, folder))
+        written(files.where(F.col("mtimeMs") > 0).where(F.col("kind") != FOLDER), partial(set_times, folder))
     return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
 
 
-def of_broker(lake: Lake, table: t.Table, broker: str, *columns: str) -> DataFrame:
+def of_broker(lake: Lake, table: t.Table, broker: str, *columns: str | Column) -> DataFrame:
     """Columns of the rows of one broker."""
     return lake.table(table).where(F.col("brokerName") == broker).select(*columns)
 
 
 @contextmanager
-def _folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
+def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
     """A new folder that gets the name of the store if all goes well, and is removed else."""
     if is_uri(store):
         raise OutputError(f"{store}: expected a local directory, found a URI; a store is written to a local or a shared file system")
@@ -120,7 +120,7 @@ def _write_all(lake: Lake, broker: str, folder: StoreFolder, log_size: int) -> t
         (of_broker(lake, t.STORE_FILE_RANGE, broker, "path", "position", "bytes"), partial(_write_ranges, folder)),
     )
     with ThreadPoolExecutor(len(steps)) as pool:
-        jobs = [pool.submit(_written, frame, write) for frame, write in steps]
+        jobs = [pool.submit(written, frame, write) for frame, write in steps]
         try:
             found = [job.result() for job in jobs]
         finally:
@@ -128,7 +128,7 @@ def _write_all(lake: Lake, broker: str, folder: StoreFolder, log_size: int) -> t
     return found[0][0], sum(size for _, size in found)
 
 
-def _written(frame: DataFrame, write: Callable[[pa.RecordBatch], tuple[int, int]]) -> tuple[int, int]:
+def written(frame: DataFrame, write: Callable[[pa.RecordBatch], tuple[int, int]]) -> tuple[int, int]:
     """Have tasks write the rows of a frame; rows and bytes written."""
 
     def run(batches: Batches) -> Batches:
@@ -144,7 +144,8 @@ def _written(frame: DataFrame, write: Callable[[pa.RecordBatch], tuple[int, int]
 # what tasks do: rows of a batch, and how many of them and bytes were written ----------------------------------------------------------
 
 
-def _create(folder: StoreFolder, files: pa.RecordBatch) -> tuple[int, int]:
+def create_files(folder: StoreFolder, files: pa.RecordBatch) -> tuple[int, int]:
+    """Make the files of rows of store_file, with all zeros."""
     made = 0
     for row in files.to_pylist():
         if row["kind"] == FOLDER:
@@ -155,7 +156,8 @@ def _create(folder: StoreFolder, files: pa.RecordBatch) -> tuple[int, int]:
     return made, 0
 
 
-def _set_times(folder: StoreFolder, files: pa.RecordBatch) -> tuple[int, int]:
+def set_times(folder: StoreFolder, files: pa.RecordBatch) -> tuple[int, int]:
+    """Give the files of rows of store_file their times."""
     for row in files.to_pylist():
         folder.set_time(row["path"], row["mtimeMs"])
     return len(files), 0

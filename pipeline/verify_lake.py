@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.config_tables import config_rows
 from pipeline.export_store import entries_of, of_broker
-from pipeline.import_store import rows_of_files, spark_parallelism
+from pipeline.import_store import rows_of_store, spark_parallelism
+from pipeline.index_tables import index_rows
 from pipeline.lake import Lake, LakeError
-from pipeline.load_store import LoadedStore, load_store
+from pipeline.load_store import LoadedStore
 from pipeline.log_records import RECORD_COLUMNS, write_records
 from pipeline.other_files import FOLDER, pieces_of
 from pipeline.queue_batches import unpack
@@ -48,12 +49,16 @@ def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, pr
     if "path" not in lake.table(t.STORE_FILE).columns:
         raise LakeError(f"{lake.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
     progress("loading the store as an import does")
-    loaded = load_store(lake.spark, StoreFiles(path), broker, settings)
+    as_found = lake.is_as_found(broker)
+    loaded, files = rows_of_store(lake.spark, StoreFiles(path), broker, settings, as_found=as_found)
     progress("holding the tables against the store")
-    expected = rows_of_files(loaded, broker, lake.spark).select(*t.STORE_FILE.names).localCheckpoint()
+    expected = files.select(*t.STORE_FILE.names).localCheckpoint()
     compared = _compared_rows(lake, broker, loaded).localCheckpoint()
     findings = [_files(lake, broker, expected), _bytes(compared, expected, loaded.store), _queues(lake, broker)]
-    findings += [_config(lake, broker, table, rows) for table, rows in config_rows(lake.spark, loaded.store, broker).tables.items()]
+    config = config_rows(lake.spark, loaded.store, broker, as_found=as_found)
+    findings += [_config(lake, broker, table, rows) for table, rows in config.tables.items()]
+    index = index_rows(lake.spark, loaded.store, broker, settings).tables
+    findings += [_config(lake, broker, t.CHECKPOINT, index[t.CHECKPOINT]), _index(lake, broker, index[t.INDEX_ENTRY])]
     found = findings[0]
     for more in findings[1:]:
         found = found.unionByName(more)
@@ -109,14 +114,28 @@ def _queues(lake: Lake, broker: str) -> DataFrame:
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
     unpacked = segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema)
     rows = lake.table(t.CONSUME_QUEUE).where(F.col("brokerName") == broker)
-    sums = [
-        frame.groupBy("topic", "queueId").agg(F.struct(F.count("*"), F.bit_xor(F.xxhash64(*columns))).alias(name))
-        for frame, name in ((unpacked, "packed"), (rows, "rows"))
-    ]
-    both = sums[0].join(sums[1], ["topic", "queueId"], "full_outer").where("NOT (packed <=> rows)")
     path = F.concat_ws("/", F.lit(t.CONSUME_QUEUE.name), "topic", F.col("queueId").cast("STRING"))
-    text = F.lit("the rows are not the entries of consume_queue_segment").alias("text")
-    return both.withColumn("path", path).select(*_finding("TABLE_DIFFERS", "path", text))
+    text = "the rows are not the entries of consume_queue_segment"
+    return _other_rows(unpacked, rows, ["topic", "queueId"], columns, path, text)
+
+
+def _index(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
+    """Index files whose rows in index_entry are not their entries."""
+    columns = [name for name in t.INDEX_ENTRY.names if name != "brokerName"]
+    rows = lake.table(t.INDEX_ENTRY).where(F.col("brokerName") == broker)
+    return _other_rows(
+        expected, rows, ["file"], columns, F.concat_ws("/", F.lit(t.INDEX_ENTRY.name), "file"), "the rows are not its entries"
+    )
+
+
+def _other_rows(expected: DataFrame, rows: DataFrame, by: list[str], columns: list[str], path: Column, text: str) -> DataFrame:
+    """Groups of rows that differ in number or in the hash of all columns."""
+    sums = [
+        frame.groupBy(*by).agg(F.struct(F.count("*"), F.bit_xor(F.xxhash64(*columns))).alias(name))
+        for frame, name in ((expected, "expected"), (rows, "rows"))
+    ]
+    both = sums[0].join(sums[1], by, "full_outer").where("NOT (expected <=> rows)")
+    return both.withColumn("path", path).select(*_finding("TABLE_DIFFERS", "path", F.lit(text).alias("text")))
 
 
 def _config(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from pipeline import loaded_store as ls
 from pipeline.log_batches import walks
 from pipeline.other_files import beside_mapped_files, beside_queues
-from pipeline.recover import store_settings
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import Entry, StoreFiles
+from pipeline.store_settings import store_settings
 from pipeline.verify_files import NOT_CHECKED, OtherFiles
 from pipeline.verify_log import Checked, LogFiles, verify_log_file, verify_queue_file
 from store_format import record_columns as rc
