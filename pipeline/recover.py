@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.filter_bit_maps import bit_map_of, bloom_size
+from pipeline.filter_bit_maps import bit_map_of, bloom_filter
 from pipeline.message_store import MessageStore, changed_files
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import Entry, StoreFiles, local_path
@@ -116,17 +116,17 @@ def write_recovery(told: dict[str, Any], out: str) -> None:
 
 
 def _config(settings: BrokerSettings, used: StoreSettings) -> dict[str, Any]:
-    k, m = bloom_size(settings)
+    bloom = bloom_filter(settings)
     rate, consumers = settings.value("maxErrorRateOfBloomFilter"), settings.value("expectConsumerNumUseFilter")
     return {
         **{name: settings.value(name) for name in _CONFIG_NAMES},
         "mappedFileSizeCommitLog": used.commit_log_size,
         "mappedFileSizeConsumeQueue": used.consume_queue_size,
         "mappedFileSizeConsumeQueueExt": used.ext_size,
-        "bitMapLengthConsumeQueueExt": settings.explicit("bitMapLengthConsumeQueueExt") or m,
+        "bitMapLengthConsumeQueueExt": settings.explicit("bitMapLengthConsumeQueueExt") or bloom.m,
         "maxHashSlotNum": used.index_sizes.hash_slot_num,
         "maxIndexNum": used.index_sizes.index_num,
-        "bloom": {"errorRate": rate, "expectConsumers": consumers, "k": k, "m": m},
+        "bloom": {"errorRate": rate, "expectConsumers": consumers, "k": bloom.k, "m": bloom.m},
     }
 
 

@@ -30,8 +30,7 @@ from store_format.mapped_files import FILE_NAME_DIGITS, MappedFile
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
 
 Progress = Callable[[str], None]
-_TASKS_OF_TOPICS = 64
-_TOPICS_A_TASK = 8
+_TASKS_OF_TOPICS = 32
 _FILES_A_TASK = 64
 _ROWS = pa.schema(
     {
@@ -65,12 +64,24 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """Queues of some topics: every `shares`-th one of each, from the one at `number` on."""
+
+    names: tuple[str, ...]
+    number: int = 0
+    shares: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What tasks check: `log_files` a task each, then groups of topics, then groups of other files; `odd` needs no look inside."""
+    """What tasks check: groups of other files, then shares of topics, then `log_files` a task each; `odd` needs no look inside.
+
+    The greatest come first, so that none of them is left when the others are done.
+    """
 
     log: LogFiles
     log_files: tuple[MappedFile, ...]
-    topics: tuple[tuple[str, ...], ...]
+    topics: tuple[Topics, ...]
     queue_size: int
     others: tuple[tuple[tuple[FilePath, Entry], ...], ...]
     checks: OtherFiles
@@ -83,27 +94,27 @@ class Plan:
 
     def run(self, task: int) -> Iterator[Checked]:
         """Check the files of one task."""
-        if task < len(self.log_files):
-            file = self.log_files[task]
-            yield verify_log_file(self.log.store, file, is_last=task >= len(self.log.files) - 1)
+        if task < len(self.others):
+            for path, entry in self.others[task]:
+                yield self.checks.verify(path, entry)
             return
-        task -= len(self.log_files)
+        task -= len(self.others)
         if task < len(self.topics):
-            for topic in self.topics[task]:
-                yield from self._topic(topic)
+            for topic in self.topics[task].names:
+                yield from self._topic(topic, self.topics[task])
             return
-        for path, entry in self.others[task - len(self.topics)]:
-            yield self.checks.verify(path, entry)
+        task -= len(self.topics)
+        yield verify_log_file(self.log.store, self.log_files[task], is_last=task >= len(self.log.files) - 1)
 
-    def _topic(self, topic: str) -> Iterator[Checked]:
+    def _topic(self, topic: str, share: Topics) -> Iterator[Checked]:
         store = self.log.store
-        for queue_id in ls.queue_ids(store, topic):
+        for queue_id in ls.queue_ids(store, topic)[share.number :: share.shares]:
             folder = (CONSUME_QUEUE, topic, str(queue_id))
             files, odd = _mapped(store, folder, self.queue_size)
             yield from odd
             for index, file in enumerate(files):
                 yield verify_queue_file(self.log, (topic, queue_id), file, is_last=index == len(files) - 1)
-        for path, entry in beside_queues(store, topic):
+        for path, entry in beside_queues(store, topic) if share.number == 0 else ():
             if entry is not None:
                 yield Checked("/".join(path), CONSUME_QUEUE, entry.length, NOT_CHECKED)
 
@@ -146,19 +157,26 @@ def plan_of(store: StoreFiles, settings: BrokerSettings) -> Plan:
     filled, newest = _filled(store, log_files)
     log = LogFiles(store=store, files=filled)
     names = ls.topics(store)
-    count = min(_TASKS_OF_TOPICS, -(-len(names) // _TOPICS_A_TASK))
     beside = [(path, entry) for path, entry in beside_mapped_files(store, has_log=True) if entry is not None]
     large = [(one,) for one in beside if one[0][0] == INDEX]
     small = [one for one in beside if one[0][0] != INDEX]
     return Plan(
         log=log,
         log_files=log_files,
-        topics=tuple(tuple(names[start::count]) for start in range(count)),
+        topics=tuple(_shared(names)),
         queue_size=sizes.consume_queue,
         others=(*large, *(tuple(small[start : start + _FILES_A_TASK]) for start in range(0, len(small), _FILES_A_TASK))),
         checks=OtherFiles(log, sizes.consume_queue, _index_sizes(store, settings), newest),
         odd=tuple(odd),
     )
+
+
+def _shared(names: Sequence[str]) -> Iterator[Topics]:
+    """Topics for tasks: several of them a task, or several tasks a topic."""
+    count = min(_TASKS_OF_TOPICS, len(names))
+    shares = _TASKS_OF_TOPICS // max(count, 1)
+    for start in range(count):
+        yield from (Topics(names=tuple(names[start::count]), number=number, shares=shares) for number in range(shares))
 
 
 def _index_sizes(store: StoreFiles, settings: BrokerSettings) -> IndexSizes | None:

@@ -1,8 +1,8 @@
 """Bytes of every kind for every parser: files and frames of the real broker, damaged by a seeded hand.
 
 A parser may refuse what it is given, by one of REFUSALS; anything else that it raises is a fault, and so is a value that its own encoder
-does not bring back. Run as a program it fuzzes one target for a while, with the compiled code checking its bounds and memory limited; what
-it works on lies in a file, for a process that dies cannot tell.
+does not bring back. Run as a program it fuzzes one group of them for a while, its
+memory limited; what it works on lies in a file, for a process that dies cannot tell.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ import fuzz_targets as ft
 
 # bytes that a process may take beyond what it has after its first rounds
 MEMORY = 1 << 30
-# s that one input may take
+# s of work that one input may take
 SLOW = 5.0
 SEED = 20264
+# inputs after which everything is compiled
+_WARM_UP = 400
 _NUMBERS = (0, 1, -1, 7, 8, 20, 91, 127, 128, 255, 32767, -32768, 65535, 2**31 - 1, -(2**31), 2**31 - 8, 2**63 - 1, -(2**63))
 
 
@@ -72,34 +74,35 @@ def _damage(digits: random.Random, raw: bytearray, seeds: Sequence[bytes], words
     del raw[ft.LONGEST :]
 
 
-def fault_of(target: str, raw: bytes) -> Fault | None:
-    """What a target makes of an input, where it must not."""
-    started = time.monotonic()
+def fault_of(target: str, raw: bytes, *, longest: float = float("inf")) -> Fault | None:
+    """What a target makes of an input, where it must not; `longest` is the time it may take, s."""
+    started = time.process_time()
     try:
         ft.TARGETS[target].use(raw)
     except ft.REFUSALS:
         pass
     except Exception:
         return Fault(target, raw, traceback.format_exc(limit=-6))
-    took = time.monotonic() - started
-    return Fault(target, raw, f"took {took:.1f} s") if took > SLOW else None
+    took = time.process_time() - started
+    return Fault(target, raw, f"took {took:.1f} s") if took > longest else None
 
 
-def rounds(target: str, seed: int, going_on: Callable[[int], bool], working_on: Path | None = None) -> tuple[int, list[Fault]]:
-    """Fuzz a target; how many inputs it got, and the faults, of each kind the first."""
-    digits = random.Random(f"{target} {seed}")
-    seeds, words = ft.TARGETS[target].seeds(), ft.TARGETS[target].words
+def rounds(targets: Sequence[str], seed: int, going_on: Callable[[int], bool], working_on: Path | None = None) -> tuple[int, list[Fault]]:
+    """Fuzz some targets in turn; how many inputs they got, and the faults, of each kind the first."""
+    digits = random.Random(f"{targets[0]} {seed}")
     faults: dict[str, Fault] = {}
     count = 0
     while going_on(count):
-        raw = damaged(digits, seeds, words)
+        target = targets[count % len(targets)]
+        raw = damaged(digits, ft.TARGETS[target].seeds(), ft.TARGETS[target].words)
         if working_on is not None:
-            working_on.write_bytes(raw)
-        fault = fault_of(target, raw)
+            working_on.write_bytes(target.encode() + b"\n" + raw)
+        # the first inputs compile what they need
+        fault = fault_of(target, raw, longest=SLOW if count > _WARM_UP else float("inf"))
         if fault is not None:
             faults.setdefault(fault.what[-300:], fault)
         count += 1
-        if working_on is not None and count == 200:
+        if working_on is not None and count == _WARM_UP:
             _limit_memory()
     return count, list(faults.values())
 
@@ -109,11 +112,11 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, resource.RLIM_INFINITY))
 
 
-def main(target: str, seconds: str, seed: str, working_on: str) -> None:
+def main(group: str, seconds: str, seed: str, working_on: str) -> None:
     """Print what was found as a JSON line."""
     end = time.monotonic() + float(seconds)
-    count, faults = rounds(target, int(seed), lambda _: time.monotonic() < end, Path(working_on))
-    told = [{"raw": lzma.compress(fault.raw).hex(), "what": fault.what} for fault in faults]
+    count, faults = rounds(ft.GROUPS[group], int(seed), lambda _: time.monotonic() < end, Path(working_on))
+    told = [{"target": fault.target, "raw": lzma.compress(fault.raw).hex(), "what": fault.what} for fault in faults]
     print(json.dumps({"inputs": count, "faults": told}))
 
 

@@ -184,7 +184,9 @@ def test_a_store_whose_log_was_cut_keeps_the_entries_of_what_is_left(log: Log, s
         if killed:
             changes["abort",] = FileChange(length=0, is_new=True)
         cut = files.changed(changes, frozenset())
-        broker = MessageStore(files=cut, settings=store_settings(cut, BrokerSettings.from_sources(options=["maxHashSlotNum=100"])))
+        broker = MessageStore(
+            files=cut, settings=store_settings(cut, BrokerSettings.from_sources(options=["maxHashSlotNum=100", "maxIndexNum=600"]))
+        )
         assert broker.load()
         end = log.longest_prefix(at)
         assert max_offset(broker.log_files) == end
