@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import shutil
 import struct
 import tempfile
 import zlib
@@ -22,6 +23,11 @@ from golden import unpack_small
 
 from pipeline.log_batches import commit_log_batches, range_batches
 from pipeline.log_records import write_records
+from pipeline.message_store import MessageStore
+from pipeline.settings import BrokerSettings
+from pipeline.store_files import StoreFiles
+from pipeline.store_settings import store_settings
+from pipeline.verify_store import plan_of
 from store_format import config_files as cf
 from store_format import consume_queue as cq
 from store_format import consume_queue_ext as ext
@@ -52,7 +58,7 @@ from store_format.remoting.heartbeat import decode_heartbeat
 from store_format.remoting.message_list import client_form, decode_batch, decode_messages
 
 DATA = Path(__file__).parent / "data"
-LONGEST = 1 << 16
+LONGEST = (1 << 16) + 1
 REFUSALS = (StoreError, ext.UnitUnderflowError, DispatchError)
 
 
@@ -392,6 +398,48 @@ def use_batch(raw: bytes) -> None:
     assert sum(len(message.body) + len(message.properties) + 22 for message in decode_batch(raw)) <= len(raw)
 
 
+# whole stores -------------------------------------------------------------------------------------------------------------------------
+
+STORE_SIZES = BrokerSettings.from_sources(options=["maxHashSlotNum=100", "maxIndexNum=600"])
+
+
+@cache
+def store_files() -> list[Path]:
+    """Files of a store to be damaged one at a time; log files are too long for that, but for the first one."""
+    store = small_store()
+    shutil.copytree(store, store.with_name("damaged"))
+    files = sorted(path for path in store.with_name("damaged").rglob("*") if path.is_file())
+    return [path for path in files if path.parent.name != "commitlog" or path.name == f"{0:020d}"]
+
+
+def store_seeds() -> list[bytes]:
+    """Number of the file, and its bytes."""
+    return [bytes([number]) + path.read_bytes() for number, path in enumerate(store_files())]
+
+
+def use_store(raw: bytes) -> None:
+    """A broker's load, start and shutdown, and the check of every file, with one file damaged."""
+    if not raw:
+        return
+    path = store_files()[raw[0] % len(store_files())]
+    former = path.read_bytes()
+    path.write_bytes(raw[1:].ljust(len(former), b"\0")[: len(former)] if raw[-1] % 2 else raw[1:])
+    try:
+        _use_damaged(small_store().with_name("damaged"))
+    finally:
+        path.write_bytes(former)
+
+
+def _use_damaged(store: Path) -> None:
+    files = StoreFiles(str(store))
+    plan = plan_of(files, STORE_SIZES)
+    for task in range(plan.tasks):
+        list(plan.run(task))
+    broker = MessageStore(files=files, settings=store_settings(files, STORE_SIZES))
+    if broker.load() and broker.start() == "ok":
+        broker.shutdown()
+
+
 TARGETS: dict[str, Target] = {
     "commit log": Target(log_seeds, use_commit_log),
     "rows": Target(log_seeds, use_rows),
@@ -406,6 +454,7 @@ TARGETS: dict[str, Target] = {
     "heartbeat": Target(heartbeat_seeds, use_heartbeat, JSON_WORDS),
     "message list": Target(log_seeds, use_message_list),
     "batch": Target(batch_seeds, use_batch),
+    "store": Target(store_seeds, use_store),
 }
 
 # what is fuzzed together, for the same time
@@ -415,5 +464,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "index": ("index",),
     "config": (*(f"config {name}" for name in CONFIG), "fastjson"),
     "frames": ("frame", "heartbeat", "message list", "batch"),
+    "store": ("store",),
 }
 assert sorted(name for names in GROUPS.values() for name in names) == sorted(TARGETS)
