@@ -68,7 +68,7 @@ def export_part(lake: Lake, broker: str, store: str, *, part: Part, run_id: str,
         size += _write_queues(folder, queued, sizes)
         progress("writing index, checkpoint and config")
         made += _write_others(lake, broker, folder, part, plan, moved, sizes)
-        written(files, partial(set_times, folder))
+        written(files.where(F.col("mtimeMs") > 0), partial(set_times, folder))
     return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
 
 

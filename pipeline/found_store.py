@@ -65,8 +65,8 @@ def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     store.check_exists()
     if {entry.name for entry in store.folder()}.isdisjoint(STORE_FOLDERS):
         raise NotAStoreError(store.root, "a store with a folder commitlog", "none", hint="give the directory that storePathRootDir names")
-    topics = [entry.name for entry in store.folder(CONSUME_QUEUE) if entry.is_folder]
-    odd: list[FilePath] = [(CONSUME_QUEUE, topic, name) for topic in topics for name in _odd_queues(store, topic)]
+    topics = ls.topics(store)
+    odd = odd_queues(store, topics)
     visible = store.changed({}, frozenset(odd))
     sizes = ls.file_sizes(visible, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     queues = [(topic, queue_id) for topic in topics for queue_id in ls.queue_ids(visible, topic)]
@@ -92,11 +92,14 @@ def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     )
 
 
-def _odd_queues(store: StoreFiles, topic: str) -> list[str]:
-    """Folders that the broker takes for queues under a name that it never gives, as 01."""
-    names = [entry.name for entry in store.folder(CONSUME_QUEUE, topic) if entry.is_folder]
-    digits = [name for name in names if name.removeprefix("+").removeprefix("-").isdecimal()]
-    return [name for name in digits if str(int(name)) != name]
+def odd_queues(store: StoreFiles, topics: Sequence[str]) -> list[FilePath]:
+    """Folders that the broker takes for queues under a number that it never writes so, as 01."""
+    found: list[FilePath] = []
+    for topic in topics:
+        names = [entry.name for entry in store.folder(CONSUME_QUEUE, topic) if entry.is_folder]
+        digits = [name for name in names if name.removeprefix("+").removeprefix("-").isdecimal()]
+        found += [(CONSUME_QUEUE, topic, name) for name in digits if str(int(name)) != name]
+    return found
 
 
 def _odd_files(store: StoreFiles, folder: FilePath, size: int) -> list[FilePath]:

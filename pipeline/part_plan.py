@@ -104,9 +104,9 @@ def entries_of_part(lake: Lake, broker: str, part: Part) -> DataFrame:
     ends = F.lit(True) if part.after is None else part.after.of_entry < part.after.value
     # what a queue begins with and the log no longer has is no loss
     first = F.min(F.when(begins & F.isnotnull("storeTimestamp"), F.col("queueOffset")))
-    spans = every.groupBy(*_QUEUE).agg(first.alias("first"), F.max(F.when(ends, F.col("queueOffset"))).alias("last"))
-    entries = every.join(spans.where("first <= last"), [*_QUEUE]).where("queueOffset BETWEEN first AND last").drop("first", "last")
-    entries = entries.localCheckpoint()
+    spans = every.groupBy(*_QUEUE).agg(first.alias("begin"), F.max(F.when(ends, F.col("queueOffset"))).alias("stop"))
+    inside = F.col("queueOffset").between(F.col("begin"), F.col("stop"))
+    entries = every.join(spans.where("begin <= stop"), [*_QUEUE]).where(inside).drop("begin", "stop").localCheckpoint()
     if entries.isEmpty():
         raise LakeError(f"{lake.root}: expected messages of broker {broker!r} to export, found none in that part")
     log = of_broker(lake, t.COMMIT_LOG, broker, "physicOffset", F.col("storeSize").alias("size"))

@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline import loaded_store as ls
+from pipeline.found_store import odd_queues
 from pipeline.log_batches import walks
 from pipeline.other_files import beside_mapped_files, beside_queues
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import Entry, StoreFiles
-from pipeline.store_settings import store_settings
+from pipeline.store_settings import index_sizes
 from pipeline.verify_files import NOT_CHECKED, OtherFiles
 from pipeline.verify_log import Checked, LogFiles, verify_log_file, verify_queue_file
 from store_format import record_columns as rc
@@ -108,13 +109,18 @@ class Plan:
 
     def _topic(self, topic: str, share: Topics) -> Iterator[Checked]:
         store = self.log.store
+        odd_names = odd_queues(store, [topic])
+        store = store.changed({}, frozenset(odd_names))
         for queue_id in ls.queue_ids(store, topic)[share.number :: share.shares]:
             folder = (CONSUME_QUEUE, topic, str(queue_id))
             files, odd = _mapped(store, folder, self.queue_size)
             yield from odd
             for index, file in enumerate(files):
                 yield verify_queue_file(self.log, (topic, queue_id), file, is_last=index == len(files) - 1)
-        for path, entry in beside_queues(store, topic) if share.number == 0 else ():
+        if share.number:
+            return
+        yield from map(_odd_queue, odd_names)
+        for path, entry in beside_queues(store, topic):
             if entry is not None:
                 yield Checked("/".join(path), CONSUME_QUEUE, entry.length, NOT_CHECKED)
 
@@ -152,7 +158,8 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
 
 def plan_of(store: StoreFiles, settings: BrokerSettings) -> Plan:
     """Share the files of a store out to tasks; reads its last commit log file."""
-    sizes = ls.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    sampled = store.changed({}, frozenset(odd_queues(store, ls.topics(store)[: ls.SAMPLED_TOPICS])))
+    sizes = ls.file_sizes(sampled, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     log_files, odd = _mapped(store, (COMMIT_LOG,), sizes.commit_log)
     filled, newest = _filled(store, log_files)
     log = LogFiles(store=store, files=filled)
@@ -171,6 +178,12 @@ def plan_of(store: StoreFiles, settings: BrokerSettings) -> Plan:
     )
 
 
+def _odd_queue(path: FilePath) -> Checked:
+    checked = Checked("/".join(path), CONSUME_QUEUE, 0)
+    checked.find("QUEUE_NAME", f"expected a queue's number as the broker writes it, found {path[-1]!r}; what is in it is not checked")
+    return checked
+
+
 def _shared(names: Sequence[str]) -> Iterator[Topics]:
     """Topics for tasks: several of them a task, or several tasks a topic."""
     count = min(_TASKS_OF_TOPICS, len(names))
@@ -181,7 +194,7 @@ def _shared(names: Sequence[str]) -> Iterator[Topics]:
 
 def _index_sizes(store: StoreFiles, settings: BrokerSettings) -> IndexSizes | None:
     try:
-        return store_settings(store, settings).index_sizes
+        return index_sizes(store, settings)
     except CorruptStoreError:
         return None
 

@@ -97,6 +97,7 @@ def test_what_no_broker_takes_comes_back_too_and_verify_tells_the_tables_right(
     code, out, err = pullsim("verify", store, "--lake", tmp_path / "lake")
     assert code == 1, err
     assert "MAPPED_FILE commitlog/notes.txt" in out
+    assert "QUEUE_NAME consumequeue/T/007" in out
     assert [line for line in out.splitlines() if line.startswith("TABLE_")] == []
 
 
