@@ -28,6 +28,7 @@ from pipeline.part_plan import Part, Plan, entries_of_part, moved_messages
 from pipeline.store_files import local_path
 from pipeline.store_folder import OpenFiles, StoreFolder
 from store_format.append import encode_blank
+from store_format.commit_log import Bytes
 from store_format.errors import StoreError
 from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT, PRE_BLANK
 from store_format.mapped_files import FILE_NAME_DIGITS, offset_to_file_name
@@ -63,12 +64,12 @@ def export_part(lake: Lake, broker: str, store: str, *, part: Part, run_id: str,
         progress(f"writing {plan.end - plan.file_size:,} bytes of commit log, and the queues")
         queued = entries.join(moved.select("physicOffset", "newOffset"), "physicOffset")
         files = _log_files(moved, plan).unionByName(_queue_files(entries, sizes["mappedFileSizeConsumeQueue"])).localCheckpoint()
-        made, _ = written(files, partial(_create, folder))
+        made, _ = written(files, folder, _create)
         messages, size = _write_log(lake, broker, folder, moved, plan)
         size += _write_queues(folder, queued, sizes)
         progress("writing index, checkpoint and config")
         made += _write_others(lake, broker, folder, part, plan, moved, sizes)
-        written(files.where(F.col("mtimeMs") > 0), partial(set_times, folder))
+        written(files.where(F.col("mtimeMs") > 0), folder, set_times)
     return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
 
 
@@ -103,7 +104,7 @@ def _file_name(offset: Column) -> Column:
 def _write_log(lake: Lake, broker: str, folder: StoreFolder, moved: DataFrame, plan: Plan) -> tuple[int, int]:
     """Number of messages, and their bytes."""
     rows = of_broker(lake, t.COMMIT_LOG, broker, *RECORD_COLUMNS).join(moved.select("physicOffset", "newOffset"), "physicOffset")
-    count, size = written(rows.sortWithinPartitions("newOffset"), partial(_write_records, folder, plan.file_size))
+    count, size = written(rows.sortWithinPartitions("newOffset"), folder, partial(_write_records, plan.file_size))
     expected = moved.count()
     if count != expected:
         raise StoreError("commit_log", f"a row for each of {expected} messages", f"{count} rows", hint="import the store again")
@@ -118,7 +119,7 @@ def _write_queues(folder: StoreFolder, queued: DataFrame, sizes: Row) -> int:
     queue_size = sizes["mappedFileSizeConsumeQueue"]
     file = F.floor(F.col("queueOffset") * CQ_STORE_UNIT_SIZE / queue_size)
     placed = queued.repartition("topic", "queueId", file).sortWithinPartitions("topic", "queueId", "queueOffset")
-    return written(placed, partial(_write_units, folder, queue_size))[1]
+    return written(placed, folder, partial(_write_units, queue_size))[1]
 
 
 def _write_others(lake: Lake, broker: str, folder: StoreFolder, part: Part, plan: Plan, moved: DataFrame, sizes: Row) -> int:
@@ -130,24 +131,22 @@ def _write_others(lake: Lake, broker: str, folder: StoreFolder, part: Part, plan
     return count + 2 + write_config(lake, broker, folder, part.topics)
 
 
-# what tasks do: rows of a batch, and how many of them and bytes were written ----------------------------------------------------------
+# what tasks do ----------------------------------------------------------
 
 
-def _create(folder: StoreFolder, files: pa.RecordBatch) -> tuple[int, int]:
-    made = create_files(folder, files)
-    with OpenFiles(folder) as opened:
-        size = sum(opened.write(row["path"], 0, _PRE_BLANK * row["blanks"]) for row in files.to_pylist() if row["blanks"])
-    return made[0], size
+def _create(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
+    made, _ = create_files(opened, files)
+    return made, sum(opened.write(row["path"], 0, _PRE_BLANK * row["blanks"]) for row in files.to_pylist() if row["blanks"])
 
 
-def _write_records(folder: StoreFolder, log_size: int, rows: pa.RecordBatch) -> tuple[int, int]:
-    with OpenFiles(folder) as files:
-        return len(rows), write_records(
-            rows, log_size, lambda start: (files.log_file(offset_to_file_name(start), log_size), start), "newOffset"
-        )
+def _write_records(log_size: int, files: OpenFiles, rows: pa.RecordBatch) -> tuple[int, int]:
+    def opened(start: int) -> tuple[Bytes, int]:
+        return files.log_file(offset_to_file_name(start), log_size), start
+
+    return len(rows), write_records(rows, log_size, opened, at="newOffset")
 
 
-def _write_units(folder: StoreFolder, queue_size: int, rows: pa.RecordBatch) -> tuple[int, int]:
+def _write_units(queue_size: int, files: OpenFiles, rows: pa.RecordBatch) -> tuple[int, int]:
     """Write runs of entries of one queue file that follow each other."""
     topics = rows.column("topic").dictionary_encode()
     codes = topics.indices.to_numpy(zero_copy_only=False)
@@ -159,10 +158,9 @@ def _write_units(folder: StoreFolder, queue_size: int, rows: pa.RecordBatch) -> 
     breaks = (np.diff(codes) != 0) | (np.diff(queue_ids) != 0) | (np.diff(offsets) != 1) | (np.diff(offsets // a_file) != 0)
     starts = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(rows)]
     size = 0
-    with OpenFiles(folder) as files:
-        for start, stop in pairwise(starts):
-            file, position = divmod(int(offsets[start]), a_file)
-            name = offset_to_file_name(file * queue_size)
-            path = f"{CONSUME_QUEUE}/{topics.dictionary[int(codes[start])].as_py()}/{queue_ids[start]}/{name}"
-            size += files.write(path, position * CQ_STORE_UNIT_SIZE, units[start:stop].tobytes())
+    for start, stop in pairwise(starts):
+        file, position = divmod(int(offsets[start]), a_file)
+        topic = topics.dictionary[int(codes[start])].as_py()
+        path = f"{CONSUME_QUEUE}/{topic}/{queue_ids[start]}/{offset_to_file_name(file * queue_size)}"
+        size += files.write(path, position * CQ_STORE_UNIT_SIZE, units[start:stop].tobytes())
     return len(rows), size

@@ -179,16 +179,19 @@ def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile, at:
     names = (at, "physicOffset", "storeSize", "recordCrc32", "queueOffset")
     offsets, imported_offsets, sizes, crcs, queue_offsets = (_long(rows, name) for name in names)
     _check(rows, messages, offsets, file_size)
+    moves = at != "physicOffset"
     files, firsts = np.unique(offsets // file_size, return_index=True)
     for number, first, after in zip(files.tolist(), firsts.tolist(), [*firsts.tolist()[1:], len(rows)], strict=True):
         part = slice(first, after)
         content, start = open_file(number * file_size)
         positions = encode(messages, part, offsets, queue_offsets, content, start)
-        _put_physic_offsets(content, positions, imported_offsets[part])  # those that recordCrc32 is of
+        if moves:
+            _put_physic_offsets(content, positions, imported_offsets[part])  # those that recordCrc32 is of
         differs = crc32_of_ranges(content, positions, sizes[part]).astype(np.int64) != crcs[part]
         if differs.any():
             raise _bad_row(rows, first + int(differs.argmax()), "the record whose recordCrc32 the row says")
-        _put_physic_offsets(content, positions, offsets[part])
+        if moves:
+            _put_physic_offsets(content, positions, offsets[part])
     return int(sizes.sum())
 
 
