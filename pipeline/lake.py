@@ -112,7 +112,9 @@ class Lake:
     def require_started(self, broker: str) -> None:
         """Refuse a broker whose files were taken as they were found: what it would answer, only a start tells."""
         if self.is_as_found(broker):
-            raise LakeError(f"{self.root}: expected broker {broker!r} as a start leaves it, found --as-found; import it without")
+            raise LakeError(
+                f"{self.root}: expected a store as its start leaves it, found {broker!r} as found; import it without --as-found"
+            )
 
     def create_view(self, table: Table) -> None:
         """The table as a temporary view of its own name."""
