@@ -96,8 +96,9 @@ def entries_of_part(lake: Lake, broker: str, part: Part) -> DataFrame:
         StoreError: an entry whose message is not in the commit log.
     """
     _require_topics(lake, broker, part.topics)
-    columns = ("queueOffset", "physicOffset", "size", "tagsCode", "storeTimestamp")
-    every = of_broker(lake, t.CONSUME_QUEUE, broker, *_QUEUE, *columns)
+    # without an extension the entry itself has the tag's hash code
+    code = F.coalesce(F.col("extUnit.tagsCode"), F.col("tagsCode")).alias("tagsCode")
+    every = of_broker(lake, t.CONSUME_QUEUE, broker, *_QUEUE, "queueOffset", "physicOffset", "size", code, "storeTimestamp")
     if part.topics:
         every = every.where(F.col("topic").isin(list(part.topics)))
     begins = F.lit(True) if part.first is None else part.first.of_entry >= part.first.value

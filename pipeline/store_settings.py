@@ -59,7 +59,7 @@ def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings
     return StoreSettings(
         commit_log_size=sizes.commit_log,
         consume_queue_size=sizes.consume_queue,
-        ext_size=settings.explicit("mappedFileSizeConsumeQueueExt") or _ext_size(files),
+        ext_size=ext_size(files, settings),
         index_sizes=index_sizes(files, settings),
         delays=delays,
         is_slave=value("brokerRole") == _SLAVE,
@@ -74,12 +74,14 @@ def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings
     )
 
 
-def _ext_size(files: StoreFiles) -> int:
+def ext_size(files: StoreFiles, settings: BrokerSettings) -> int:
+    """Length of the extensions' files: from the settings, else the commonest one, else 4.9.3's default."""
+    given: int | None = settings.explicit("mappedFileSizeConsumeQueueExt")
     folders: list[FilePath] = [(CONSUME_QUEUE_EXT,)]
     for _ in ("topic", "queueId"):
         folders = [(*folder, entry.name) for folder in folders for entry in files.folder(*folder)]
     lengths = (entry.length for folder in folders for entry in files.folder(*folder) if entry.length and not entry.is_folder)
-    return file_size_of(lengths, DEFAULT_EXT_FILE_SIZE)
+    return given or file_size_of(lengths, DEFAULT_EXT_FILE_SIZE)
 
 
 def index_sizes(files: StoreFiles, settings: BrokerSettings) -> IndexSizes:

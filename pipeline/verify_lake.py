@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.config_tables import config_rows
 from pipeline.export_store import entries_of, of_broker
-from pipeline.import_store import rows_of_store, spark_parallelism
+from pipeline.import_store import rows_of_queue_files, rows_of_store, spark_parallelism
 from pipeline.index_tables import index_rows
 from pipeline.lake import Lake, LakeError
 from pipeline.load_store import LoadedStore
@@ -55,6 +55,7 @@ def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, pr
     expected = files.select(*t.STORE_FILE.names).localCheckpoint()
     compared = _compared_rows(lake, broker, loaded).localCheckpoint()
     findings = [_files(lake, broker, expected), _bytes(compared, expected, loaded.store), _queues(lake, broker)]
+    findings += [_packed(lake, broker, table, rows) for table, rows in rows_of_queue_files(loaded, broker, lake.spark).items()]
     config = config_rows(lake.spark, loaded.store, broker, as_found=as_found)
     findings += [_config(lake, broker, table, rows) for table, rows in config.tables.items()]
     index = index_rows(lake.spark, loaded.store, broker, settings).tables
@@ -110,31 +111,31 @@ def _compared_rows(lake: Lake, broker: str, loaded: LoadedStore) -> DataFrame:
 
 def _queues(lake: Lake, broker: str) -> DataFrame:
     """Queues whose rows in consume_queue are not the entries of their segments."""
-    columns = [name for name in t.CONSUME_QUEUE.names if name != "brokerName"]
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
-    unpacked = segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema)
-    rows = lake.table(t.CONSUME_QUEUE).where(F.col("brokerName") == broker)
-    path = F.concat_ws("/", F.lit(t.CONSUME_QUEUE.name), "topic", F.col("queueId").cast("STRING"))
     text = "the rows are not the entries of consume_queue_segment"
-    return _other_rows(unpacked, rows, ["topic", "queueId"], columns, path, text)
+    return _other_rows(lake, broker, t.CONSUME_QUEUE, segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema), ["topic", "queueId"], text)
+
+
+def _packed(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:
+    """Queues whose packed rows are not those that their files give."""
+    return _other_rows(lake, broker, table, expected, ["topic", "queueId"], "the rows are not those that the queue's files give")
 
 
 def _index(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
     """Index files whose rows in index_entry are not their entries."""
-    columns = [name for name in t.INDEX_ENTRY.names if name != "brokerName"]
-    rows = lake.table(t.INDEX_ENTRY).where(F.col("brokerName") == broker)
-    return _other_rows(
-        expected, rows, ["file"], columns, F.concat_ws("/", F.lit(t.INDEX_ENTRY.name), "file"), "the rows are not its entries"
-    )
+    return _other_rows(lake, broker, t.INDEX_ENTRY, expected, ["file"], "the rows are not the entries of the file")
 
 
-def _other_rows(expected: DataFrame, rows: DataFrame, by: list[str], columns: list[str], path: Column, text: str) -> DataFrame:
-    """Groups of rows that differ in number or in the hash of all columns."""
+def _other_rows(lake: Lake, broker: str, table: t.Table, expected: DataFrame, by: list[str], text: str) -> DataFrame:
+    """Groups of rows that differ from the expected ones in number or in the hash of all columns."""
+    columns = [name for name in table.names if name != "brokerName"]
+    rows = lake.table(table).where(F.col("brokerName") == broker)
     sums = [
         frame.groupBy(*by).agg(F.struct(F.count("*"), F.bit_xor(F.xxhash64(*columns))).alias(name))
         for frame, name in ((expected, "expected"), (rows, "rows"))
     ]
     both = sums[0].join(sums[1], by, "full_outer").where("NOT (expected <=> rows)")
+    path = F.concat_ws("/", F.lit(table.name), *[F.col(name).cast("STRING") for name in by])
     return both.withColumn("path", path).select(*_finding("TABLE_DIFFERS", "path", F.lit(text).alias("text")))
 
 

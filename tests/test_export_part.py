@@ -43,9 +43,21 @@ class Files:
             units = enumerate(struct.iter_unpack(">qiq", path.read_bytes()), int(path.name) // 20)
             found = self.queues.setdefault((path.parts[-3], int(path.parts[-2])), {})
             found.update({offset: unit for offset, unit in units if unit[1] > 0})
+        extensions = sorted((store / "consumequeue_ext").glob("*/*/*"))
+        self.units = {(path.parts[-3], int(path.parts[-2]), int(path.name)): path.read_bytes() for path in extensions}
 
     def record(self, offset: int, size: int) -> bytes:
         return self.log[offset // self.log_size * self.log_size][offset % self.log_size :][:size]
+
+    def tags_code(self, queue: Queue, code: int) -> int:
+        """That of an entry, or of the unit in the extension that it is the address of."""
+        if code > -(2**31) - 1:
+            return code
+        offset = code + 2**63
+        for (*of, start), raw in self.units.items():
+            if (*of,) == queue and start <= offset < start + len(raw):
+                return int(struct.unpack_from(">hq", raw, offset - start)[1])
+        return code
 
     def messages(self) -> dict[Queue, dict[int, tuple[Message, int]]]:
         """Message and tagsCode of each entry that is no pre-blank."""
@@ -56,7 +68,7 @@ class Files:
                     message = decode(self.record(*unit[:2]), uncompress_body=False)
                     assert message is not None
                     assert message.physic_offset == unit[0]
-                    found.setdefault(queue, {})[offset] = (message, unit[2])
+                    found.setdefault(queue, {})[offset] = (message, self.tags_code(queue, unit[2]))
         return found
 
 
@@ -135,7 +147,7 @@ def test_a_part_of_the_small_store_has_the_messages_asked_for(
 
 
 @needs_golden
-@pytest.mark.parametrize("name", sampled(["basic", "cleaned", "preblank0", "preblank1", "window"], 1))
+@pytest.mark.parametrize("name", sampled(["basic", "cleaned", "ext", "preblank0", "preblank1", "window"], 1))
 def test_a_part_of_a_golden_store_has_the_messages_asked_for(
     spark: SparkSession, stores: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str
 ) -> None:
