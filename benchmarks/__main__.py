@@ -18,6 +18,7 @@ from benchmarks import measures as m
 from benchmarks.frame_measures import measure_frames
 from benchmarks.generating import MESSAGES as GENERATED
 from benchmarks.generating import measure_generate
+from benchmarks.store_measures import measure_export, measure_verify
 from benchmarks.synthetic_store import Shape, write_store
 from pipeline.session import build_session
 
@@ -57,6 +58,10 @@ def main(quick: bool, only: str | None, out: str | None) -> None:
         by_tag = next((figure for figure in figures if figure.name == SAME_BY_TAG), None)
         if by_tag is not None:
             figures += m.measure_expressions(spark, lake, shape, count, expression=SQL92, by_tag=by_tag)
+        if only is None or only == "verify":
+            figures += measure_verify(spark, store, shape)
+        if only is None or only == "export":
+            figures += measure_export(spark, store, lake, shape)
         spark.stop()
         if only is None or "frames".startswith(only):
             figures += measure_frames(400 // scale)

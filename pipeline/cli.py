@@ -113,6 +113,7 @@ def cli() -> None:
     show_default=True,
     help="Layout by queue.",
 )
+@click.option("--as-found", is_flag=True, help="Take the files as they are, to verify or export a sick store; replay refuses it then.")
 @settings_options
 @engine_options
 def import_command(
@@ -120,13 +121,14 @@ def import_command(
     lake: str,
     broker_name: str | None,
     layout: str,
+    as_found: bool,
     settings: tuple[str, ...],
     properties: str | None,
     master: str | None,
     conf: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it.
+    """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it, or as it was found.
 
     STORE is only read. Importing a broker that the lake holds replaces it; another one is added.
     """
@@ -142,6 +144,7 @@ def import_command(
             broker=name,
             layout=None if layout == "auto" else layout,  # type: ignore[arg-type]
             settings=broker_settings,
+            as_found=as_found,
             run_id=run_id(),
             now=now,
             progress=progress_to_stderr,

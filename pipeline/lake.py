@@ -104,6 +104,18 @@ class Lake:
         row = self.table(BROKER).where(F.col("brokerName") == broker).select("properties").first()
         return {} if row is None else dict(row["properties"] or {})
 
+    def is_as_found(self, broker: str) -> bool:
+        """Whether the broker's files were taken as they were found, so that no broker may have them so."""
+        brokers = self.table(BROKER)
+        return "asFound" in brokers.columns and not brokers.where((F.col("brokerName") == broker) & F.col("asFound")).isEmpty()
+
+    def require_started(self, broker: str) -> None:
+        """Refuse a broker whose files were taken as they were found: what it would answer, only a start tells."""
+        if self.is_as_found(broker):
+            raise LakeError(
+                f"{self.root}: expected a store as its start leaves it, found {broker!r} as found; import it without --as-found"
+            )
+
     def create_view(self, table: Table) -> None:
         """The table as a temporary view of its own name."""
         self.table(table).createOrReplaceTempView(table.name)

@@ -17,7 +17,7 @@ from store_format.append import MessageColumns, encode
 from store_format.commit_log import Bytes
 from store_format.crc32 import crc32_of_ranges
 from store_format.errors import StoreError
-from store_format.layout import BORNHOST_V6_FLAG, IPV4_HOST, IPV6_HOST, STOREHOSTADDRESS_V6_FLAG
+from store_format.layout import BORNHOST_V6_FLAG, IPV4_HOST, IPV6_HOST, RECORD_PREFIX, STOREHOSTADDRESS_V6_FLAG
 from store_format.record_columns import Slices
 
 Longs = NDArray[np.int64]
@@ -25,6 +25,8 @@ Longs = NDArray[np.int64]
 OpenFile = Callable[[int], tuple[Bytes, int]]
 
 _MAX_TOPIC, _MAX_PROPERTIES = 127, 32767
+_PHYSIC_OFFSET = 28  # of a record
+assert RECORD_PREFIX.fields["physicOffset"][1] == _PHYSIC_OFFSET  # type: ignore[index]
 # the columns of commit_log that a record is made of, and those that it is held against
 RECORD_COLUMNS = (
     "bodyCrc",
@@ -124,9 +126,9 @@ def _long(rows: pa.RecordBatch, name: str) -> Longs:
     return values
 
 
-def _check(rows: pa.RecordBatch, messages: MessageColumns, file_size: int) -> None:
+def _check(rows: pa.RecordBatch, messages: MessageColumns, offsets: Longs, file_size: int) -> None:
     """Refuse rows that no record can be made of, before a byte is written."""
-    offsets, sizes = _long(rows, "physicOffset"), _long(rows, "storeSize")
+    sizes = _long(rows, "storeSize")
     faults = {
         "storeSize that goes with the row": messages.record_sizes() != sizes,
         "hosts as sysFlag says": ((messages.born_host.lengths == IPV6_HOST) != (messages.sys_flag & BORNHOST_V6_FLAG != 0))
@@ -146,13 +148,14 @@ def _bad_row(rows: pa.RecordBatch, row: int, expected: str) -> StoreError:
     return StoreError("commit_log", expected, f"a row with {found}", hint="import the store again")
 
 
-def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile) -> int:
+def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile, at: str = "physicOffset") -> int:
     """Write the records that rows of commit_log stand for, each at its physicOffset.
 
     Args:
         rows: with RECORD_COLUMNS at least.
         file_size: length of the commit log's files.
         open_file: asked once for each file that the rows lie in.
+        at: column of the offset at which a record is written instead, and which becomes its physicOffset.
 
     Returns:
         Bytes written.
@@ -162,25 +165,35 @@ def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile) -> 
     """
     if not len(rows):
         return 0
-    for name in RECORD_COLUMNS:
+    for name in {*RECORD_COLUMNS, at}:
         if rows.column(name).null_count:
             missing = pc.is_null(rows.column(name)).to_numpy(zero_copy_only=False)
             raise _bad_row(rows, int(missing.argmax()), f"a value of {name}")
-    offsets = _long(rows, "physicOffset")
+    offsets = _long(rows, at)
     order = np.argsort(offsets, kind="stable")
     rows = rows.take(pa.array(order)) if (np.diff(offsets) < 0).any() else rows
     try:
         messages = _messages(rows)
     except ValueError as error:
         raise _bad_row(rows, 0, f"addresses of hosts ({error}) in a batch that begins here") from error
-    _check(rows, messages, file_size)
-    offsets, sizes, crcs, queue_offsets = (_long(rows, name) for name in ("physicOffset", "storeSize", "recordCrc32", "queueOffset"))
+    names = (at, "physicOffset", "storeSize", "recordCrc32", "queueOffset")
+    offsets, imported_offsets, sizes, crcs, queue_offsets = (_long(rows, name) for name in names)
+    _check(rows, messages, offsets, file_size)
+    moves = at != "physicOffset"
     files, firsts = np.unique(offsets // file_size, return_index=True)
     for number, first, after in zip(files.tolist(), firsts.tolist(), [*firsts.tolist()[1:], len(rows)], strict=True):
         part = slice(first, after)
         content, start = open_file(number * file_size)
         positions = encode(messages, part, offsets, queue_offsets, content, start)
+        if moves:
+            _put_physic_offsets(content, positions, imported_offsets[part])  # those that recordCrc32 is of
         differs = crc32_of_ranges(content, positions, sizes[part]).astype(np.int64) != crcs[part]
         if differs.any():
             raise _bad_row(rows, first + int(differs.argmax()), "the record whose recordCrc32 the row says")
+        if moves:
+            _put_physic_offsets(content, positions, offsets[part])
     return int(sizes.sum())
+
+
+def _put_physic_offsets(content: Bytes, positions: Longs, offsets: Longs) -> None:
+    content[positions[:, None] + np.arange(_PHYSIC_OFFSET, _PHYSIC_OFFSET + 8)] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)

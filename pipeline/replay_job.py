@@ -113,8 +113,10 @@ def run_replay(
     Raises:
         RequestError: a line that is no request; nothing was written.
         OutputError: the file for the answers cannot be written.
+        LakeError: the store was imported as it was found.
     """
     started = now()
+    lake.require_started(broker)
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     settings = settings_of(file)

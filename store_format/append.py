@@ -32,7 +32,7 @@ from store_format.layout import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from store_format.message import Host, Message
-from store_format.record_columns import Slices
+from store_format.record_columns import Slices, copy_bytes
 
 Longs = NDArray[np.int64]
 
@@ -196,9 +196,9 @@ def number(messages: MessageColumns, offsets: Longs, topic_queue_table: Longs) -
 
 @compiled
 def put_bytes(out, at, buffer, start, length):  # type: ignore[no-untyped-def]
-    """Copy bytes; gives the position behind them."""
-    for k in range(length):
-        out[at + k] = buffer[start + k]
+    """Copy bytes, none where `length` is negative; gives the position behind them."""
+    if length > 0:
+        copy_bytes(out, np.uint64(at), buffer, np.uint64(start), np.uint64(length))
     return at + length
 
 
