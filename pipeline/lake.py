@@ -169,6 +169,12 @@ class LakeWriter:
             self._write(rows, table, "append").save(self.lake.path(table.name))
         self._note(table)
 
+    def replace_rows(self, table: Table, rows: DataFrame, where: str) -> None:
+        """Put `rows` in the place of those that a condition of SQL finds, in a table that was prepared."""
+        with self._alone():
+            self._write(rows, table, "overwrite").option("replaceWhere", where).save(self.lake.path(table.name))
+        self._note(table)
+
     def written(self, table: Table) -> DataFrame:
         """A table as this run wrote it."""
         return self.spark.read.format("delta").option("versionAsOf", self._versions[table.name]).load(self.lake.path(table.name))

@@ -6,49 +6,12 @@ queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from pipeline.capture_tables import CAPTURED
 
-Layout = Literal["partitioned", "clustered"]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: name, Spark SQL type, what it means."""
-
-    name: str
-    type: str
-    comment: str
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A Delta table of the lake.
-
-    Attributes:
-        columns: in order; one of every table is brokerName.
-        by_queue: laid out by queue: partitioned by (topic, queueId) or clustered by `cluster_by`.
-        cluster_by: clustering columns of the clustered layout.
-        stats: columns that get file statistics; empty for Delta's choice, the first 32.
-    """
-
-    name: str
-    comment: str
-    columns: tuple[Column, ...]
-    by_queue: bool = False
-    cluster_by: tuple[str, ...] = ()
-    stats: tuple[str, ...] = ()
-
-    @property
-    def schema(self) -> str:
-        """The columns as a DDL string for readers and mapInArrow."""
-        return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns, in order."""
-        return [column.name for column in self.columns]
-
+# other modules name these from here, beside the tables
+from pipeline.table import Column as Column  # noqa: PLC0414
+from pipeline.table import Layout as Layout  # noqa: PLC0414
+from pipeline.table import Table as Table  # noqa: PLC0414
 
 PARTITION_COLUMNS = ("topic", "queueId")
 # what prunes files; statistics of the other columns cost time at import and prune nothing
@@ -370,4 +333,4 @@ IMPORTED = (
     BROKER,
 )
 APPENDED = (REPLAY_RUN, PULL_RESPONSE)
-TABLES = {table.name: table for table in (*IMPORTED, *APPENDED)}
+TABLES = {table.name: table for table in (*IMPORTED, *CAPTURED, *APPENDED)}
