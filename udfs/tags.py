@@ -55,13 +55,23 @@ def parse_subscription(subscription: str | None) -> frozenset[int] | None:
     Raises:
         SubscriptionParseError: nothing but separators, which String.split makes no parts of.
     """
+    tags = split_tags(subscription)
+    return None if tags is None else frozenset(map(tags_code, tags))
+
+
+def split_tags(subscription: str | None) -> list[str] | None:
+    """The tags that a TAG subscription names, None where it asks for everything.
+
+    Raises:
+        SubscriptionParseError: as `parse_subscription` does.
+    """
     if subscription is None or subscription in ("", SUB_ALL):
         return None
     parts = subscription.split(_SEPARATOR)
     if not any(parts):
         raise SubscriptionParseError(subscription)
     trimmed = (part.strip(_TRIMMED) for part in parts)
-    return frozenset(tags_code(tag) for tag in trimmed if tag)
+    return [tag for tag in trimmed if tag]
 
 
 def tag_matches(codes: frozenset[int] | None, code: int | None) -> bool:
