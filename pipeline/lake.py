@@ -48,8 +48,8 @@ class Lake:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
         self.root = (root if is_uri(root) else local_path(root)).rstrip("/")
-        if not is_uri(self.root) and os.path.exists(self.root) and not os.path.isdir(self.root):
-            raise LakeError(f"{self.root}: expected a directory for the tables, found a file; give another --lake")
+        if not is_uri(self.root) and (file := _file_on_the_way(self.root)):
+            raise LakeError(f"{self.root}: expected a directory for the tables, found a file {file}; give another --lake")
         try:
             self.at = self.newest()
         except (OSError, pa.ArrowInvalid) as error:
@@ -107,6 +107,13 @@ class Lake:
     def create_view(self, table: Table) -> None:
         """The table as a temporary view of its own name."""
         self.table(table).createOrReplaceTempView(table.name)
+
+
+def _file_on_the_way(path: str) -> str | None:
+    """The path, or what it is under, if that is no directory."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return None if os.path.isdir(path) else path
 
 
 class LakeWriter:

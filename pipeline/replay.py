@@ -7,10 +7,10 @@ request's time). Nothing is sorted that is sorted on disk, and no step depends o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from pipeline.settings import PullSettings
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.get_message import LogFiles
 
+ReadPacked = Callable[[dict[str, Any]], Packed]
 At = Literal["snapshot", "request-time", "recorded-max"]
 
 # what a request must have to be packed
@@ -113,12 +114,14 @@ def replay(lake: Lake, broker: str, requests: DataFrame, *, at: At, settings: Pu
     store = broker_store(lake, broker)
     packed = requests.select(*REQUEST_COLUMNS).mapInArrow(pack, SCHEMA)
     bounds = lake.table(t.QUEUE).where(F.col("brokerName") == broker).select("topic", "queueId", "minOffset", "maxOffset")
-    bounded = packed.join(bounds, ["topic", "queueId"], "left").mapInArrow(partial(_with_bounds, store.log_end), SCHEMA)
+    bounded = packed.join(bounds, ["topic", "queueId"], "left")
+    read: ReadPacked = partial(_bounded, store.log_end)
     if at == "request-time":
-        bounded = with_bounds_as_of(lake, broker, store.log_end - store.log_bytes, bounded)
-    placed = bounded.mapInArrow(partial(_by_segment, store, at == "recorded-max"), SCHEMA + ", wide BOOLEAN")
+        bounded = bounded.mapInArrow(partial(_with_bounds, read), SCHEMA)
+        bounded, read = with_bounds_as_of(lake, broker, store.log_end - store.log_bytes, bounded), Packed.of
+    placed = bounded.mapInArrow(partial(_by_segment, store, read, at == "recorded-max"), SCHEMA + ", wide BOOLEAN")
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
-    blocks = _blocks(_of_topics_asked_for(segments, requests, store), placed, store)
+    blocks = _blocks(_of_topics_asked_for(segments, requests, store), placed, _far(requests, store))
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     return blocks.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA)
 
@@ -131,27 +134,33 @@ def _of_topics_asked_for(segments: DataFrame, requests: DataFrame, store: Broker
     return segments.where(F.col("topic").isin(topics)) if len(topics) <= _FEW_TOPICS else segments
 
 
-def _with_bounds(log_end: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the queue's bounds into the matrix; a queue without files has 0 and 0 (findConsumeQueue creates it)."""
+def _bounded(log_end: int, row: dict[str, Any]) -> Packed:
+    """A packed row with the queue's bounds in its matrix; a queue without files has 0 and 0 (findConsumeQueue creates it)."""
+    packed = Packed.of(row)
+    packed.matrix[:, Col.MIN_OFFSET] = row["minOffset"] or 0
+    packed.matrix[:, Col.MAX_OFFSET] = row["maxOffset"] or 0
+    packed.matrix[:, Col.LOG_END] = log_end
+    return packed
+
+
+def _with_bounds(read: ReadPacked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Packed rows that have their queue's bounds beside them, with the bounds inside."""
     repacked = Repacker()
     for batch in batches:
         for row in batch.to_pylist():
-            packed = Packed.of(row)
-            packed.matrix[:, Col.MIN_OFFSET] = row["minOffset"] or 0
-            packed.matrix[:, Col.MAX_OFFSET] = row["maxOffset"] or 0
-            packed.matrix[:, Col.LOG_END] = log_end
+            packed = read(row)
             repacked.add(packed, np.zeros(len(packed.matrix), np.int64))
             if repacked.full():
                 yield from repacked.take()
     yield from repacked.take()
 
 
-def _by_segment(store: BrokerStore, cut_at_recorded: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _by_segment(store: BrokerStore, read: ReadPacked, cut_at_recorded: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Split packed rows by the segment that each request starts in, those that scan past a segment's reach apart (`wide`)."""
     narrow, wide = Repacker(), Repacker()
     for batch in batches:
         for row in batch.to_pylist():
-            packed = Packed.of(row)
+            packed = read(row)
             matrix = packed.matrix
             if cut_at_recorded:
                 recorded = matrix[:, Col.RECORDED_MAX]
@@ -162,7 +171,7 @@ def _by_segment(store: BrokerStore, cut_at_recorded: bool, batches: Iterator[pa.
             offsets = matrix[:, Col.OFFSET]
             inside = (offsets >= matrix[:, Col.MIN_OFFSET]) & (offsets < matrix[:, Col.MAX_OFFSET])
             segments = np.where(inside, store.segment_of(offsets), -1)
-            files = np.where(inside, segments // store.segments_a_file * store.segments_a_file, -1)
+            files = np.where(inside, offsets // store.entries_a_file * store.entries_a_file, -1)
             for repacker, rows, keys in ((narrow, ~far, segments), (wide, far, files)):
                 if rows.any():
                     repacker.add(Packed(packed.topic, packed.queue_id, matrix[rows], packed.groups, packed.filters), keys[rows])
@@ -180,17 +189,20 @@ def _flagged(narrow: Repacker, wide: Repacker) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(pa.scalar(flag), len(batch))], schema=_FLAGGED)
 
 
-def _blocks(segments: DataFrame, placed: DataFrame, store: BrokerStore) -> DataFrame:
-    """Packed rows with the entries they need: one segment, or all segments of a queue file for a wide row."""
+def _blocks(segments: DataFrame, placed: DataFrame, far: DataFrame) -> DataFrame:
+    """Packed rows with the entries they need: one segment, or for a wide row all segments of the queue file, one of those in `far`."""
     block = F.struct("firstQueueOffset", "entryCount", "entries").cast(_BLOCK)
-    keyed = segments.select("topic", "queueId", F.col("segment").alias("key"), F.array(block).alias("blocks"))
-    narrow = placed.where("NOT wide").join(keyed, ["topic", "queueId", "key"], "left")
-    wide = placed.where("wide")
-    a_file = F.lit(store.segments_a_file)
-    file = (F.floor(F.col("segment") / a_file) * a_file).cast("BIGINT")
-    touched = wide.select("topic", "queueId", "key").distinct()
-    in_files = segments.select("topic", "queueId", file.alias("key"), block.alias("block")).join(
-        touched, ["topic", "queueId", "key"], "left_semi"
+    narrow = segments.select(
+        "topic", "queueId", F.col("segment").alias("key"), F.expr("FALSE").alias("wide"), F.array(block).alias("blocks")
     )
-    files = in_files.groupBy("topic", "queueId", "key").agg(F.sort_array(F.collect_list("block")).alias("blocks"))
-    return narrow.unionByName(wide.join(files, ["topic", "queueId", "key"], "left"))
+    in_files = segments.join(F.broadcast(far), ["topic", "queueId", "fileFirstOffset"], "left_semi")
+    wide = in_files.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide")).agg(
+        F.sort_array(F.collect_list(block)).alias("blocks")
+    )
+    return placed.join(narrow.unionByName(wide), ["topic", "queueId", "key", "wide"], "left")
+
+
+def _far(requests: DataFrame, store: BrokerStore) -> DataFrame:
+    """The queue files, by their first offset, that requests start in which may scan past a segment's reach."""
+    first = F.expr(f"queueOffset DIV {store.entries_a_file} * {store.entries_a_file}").alias("fileFirstOffset")
+    return requests.where((F.col("maxMsgNums") > SCAN_ENTRIES) & (F.col("queueOffset") >= 0)).select("topic", "queueId", first).distinct()

@@ -147,7 +147,8 @@ def test_the_store_is_never_written_to(store: Path, tmp_path: Path, pullsim: Pul
 
 def test_a_lake_that_cannot_be_one_is_refused(store: Path, tmp_path: Path, pullsim: Pullsim) -> None:
     (tmp_path / "file").write_bytes(b"x")
-    for lake, said in ((tmp_path / "file", "found a file"), ("foo://bar/baz", "a URI that can be opened")):
+    file = tmp_path / "file"
+    for lake, said in ((file, "found a file"), (file / "under" / "it", "found a file"), ("foo://bar/baz", "a URI that can be opened")):
         code, _, err = pullsim("import", store, "--lake", lake)
         assert code == 2, err
         assert said in err
