@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store_format.append import MessageColumns, encode
+from store_format.append import MessageColumns, encode, encode_at
 from store_format.commit_log import Bytes
 from store_format.crc32 import crc32_of_ranges
 from store_format.errors import StoreError
@@ -162,25 +162,60 @@ def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile) -> 
     """
     if not len(rows):
         return 0
-    for name in RECORD_COLUMNS:
-        if rows.column(name).null_count:
-            missing = pc.is_null(rows.column(name)).to_numpy(zero_copy_only=False)
-            raise _bad_row(rows, int(missing.argmax()), f"a value of {name}")
+    _check_nulls(rows)
     offsets = _long(rows, "physicOffset")
     order = np.argsort(offsets, kind="stable")
     rows = rows.take(pa.array(order)) if (np.diff(offsets) < 0).any() else rows
-    try:
-        messages = _messages(rows)
-    except ValueError as error:
-        raise _bad_row(rows, 0, f"addresses of hosts ({error}) in a batch that begins here") from error
-    _check(rows, messages, file_size)
+    messages = _checked(rows, file_size)
     offsets, sizes, crcs, queue_offsets = (_long(rows, name) for name in ("physicOffset", "storeSize", "recordCrc32", "queueOffset"))
     files, firsts = np.unique(offsets // file_size, return_index=True)
     for number, first, after in zip(files.tolist(), firsts.tolist(), [*firsts.tolist()[1:], len(rows)], strict=True):
         part = slice(first, after)
         content, start = open_file(number * file_size)
         positions = encode(messages, part, offsets, queue_offsets, content, start)
-        differs = crc32_of_ranges(content, positions, sizes[part]).astype(np.int64) != crcs[part]
-        if differs.any():
-            raise _bad_row(rows, first + int(differs.argmax()), "the record whose recordCrc32 the row says")
+        _check_crcs(rows, part, content, positions, sizes, crcs)
     return int(sizes.sum())
+
+
+def encoded_records(rows: pa.RecordBatch, file_size: int) -> tuple[Bytes, Longs]:
+    """The records that rows of commit_log stand for, one behind the other.
+
+    Args:
+        rows: as for write_records, which raises the same errors.
+        file_size: likewise.
+
+    Returns:
+        The bytes, and where each record begins in them, with the end of the last one.
+    """
+    _check_nulls(rows)
+    sizes, crcs = _long(rows, "storeSize"), _long(rows, "recordCrc32")
+    messages = _checked(rows, file_size)
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    content = np.empty(int(ends[-1]), np.uint8)
+    whole = slice(0, len(rows))
+    encode_at(messages, whole, ends[:-1], _long(rows, "physicOffset"), _long(rows, "queueOffset"), content)
+    _check_crcs(rows, whole, content, ends[:-1], sizes, crcs)
+    return content, ends
+
+
+def _checked(rows: pa.RecordBatch, file_size: int) -> MessageColumns:
+    """The rows, which have all values, as messages of which records can be made."""
+    try:
+        messages = _messages(rows)
+    except ValueError as error:
+        raise _bad_row(rows, 0, f"addresses of hosts ({error}) in a batch that begins here") from error
+    _check(rows, messages, file_size)
+    return messages
+
+
+def _check_nulls(rows: pa.RecordBatch) -> None:
+    for name in RECORD_COLUMNS:
+        if rows.column(name).null_count:
+            missing = pc.is_null(rows.column(name)).to_numpy(zero_copy_only=False)
+            raise _bad_row(rows, int(missing.argmax()), f"a value of {name}")
+
+
+def _check_crcs(rows: pa.RecordBatch, part: slice, content: Bytes, positions: Longs, sizes: Longs, crcs: Longs) -> None:
+    differs = crc32_of_ranges(content, positions, sizes[part]).astype(np.int64) != crcs[part]
+    if differs.any():
+        raise _bad_row(rows, part.start + int(differs.argmax()), "the record whose recordCrc32 the row says")

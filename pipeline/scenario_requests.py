@@ -78,7 +78,12 @@ def pull_answer(call: PullCall) -> Answer:
     if response.code != ResponseCode.SUCCESS:
         return answer(response.code, response.remark, ext)
     messages = [
-        {"queueOffset": one.queue_offset, "tags": one.properties_map().get("TAGS"), "storeSize": size, "reconsumeTimes": one.reconsume_times}
+        {
+            "queueOffset": one.queue_offset,
+            "tags": one.properties_map().get("TAGS"),
+            "storeSize": size,
+            "reconsumeTimes": one.reconsume_times,
+        }
         for _, size, one in result.messages
     ]
     told = answer(response.code, response.remark, ext, body_length=sum(size for _, size, _ in result.messages))

@@ -298,6 +298,8 @@ PULL_RESPONSE = Table(
         Column("diskFallBehind", "BIGINT", "bytes between the last entry read and the log's end; NULL where not recorded"),
         Column("exception", "STRING", "class that the store throws"),
         Column("error", "STRING", "why there is no answer"),
+        Column("bodySha256", "STRING", "SHA-256 of the records of its messages as the broker sends them; of captured pulls only"),
+        Column("wokenMillis", "BIGINT", "when a captured pull that was held was answered, ms; the store was asked as of then"),
         Column("entries", ENTRIES_TYPE, "entries given, in order"),
     ),
 )

@@ -33,8 +33,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.capture.packets import Bad, Packet, read_packets
-from pipeline.capture.segments import Col, PackedSegments, Segment, pack_segments, segment_of
-from pipeline.request_file import RequestError
+from pipeline.capture.segments import Col, PackedSegments, Segment, any_segment, pack_segments, plain_segment, segment_of
+from store_format.errors import StoreError
 
 PAYLOAD = b"a frame, or a part of one"
 
@@ -94,7 +94,7 @@ def test_a_packet_knows_its_number_and_where_its_record_stands() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"PK\x03\x04", b"\xd4\xc3\xb2\xa1", b'{"request": {}}\n' * 10, bytes(100)])
 def test_what_is_no_capture_is_refused_with_its_name(raw: bytes) -> None:
-    with pytest.raises(RequestError, match=r"traffic\.pcap.*pcap"):
+    with pytest.raises(StoreError, match=r"traffic\.pcap, byte 0.*pcap"):
         packets_of(raw)
 
 
@@ -204,6 +204,21 @@ def test_both_directions_of_a_connection_are_packed_in_the_order_of_the_file() -
     assert packed.matrix[:, Col.NUMBER].tolist() == list(range(9))
     assert packed.matrix[:, Col.DIRECTION].tolist() == [int(not one.from_client) for one in sent]
     assert packed.payload == b"".join(one.payload for one in sent)
+
+
+@given(st.binary(max_size=40), st.lists(st.tuples(st.integers(0, 90), st.integers(0, 255)), max_size=3), st.integers(0, 20), st.booleans())
+def test_the_quick_way_says_what_the_careful_one_says(payload: bytes, changes: list[tuple[int, int]], cut: int, longer: bool) -> None:
+    raw = bytearray(Sent(True, 7, payload, ack=9).packet() + bytes(6 * longer))
+    for at, value in changes:
+        raw[at % len(raw)] = value
+    packet = Packet(3, 24, START, ETHERNET, bytes(raw[: len(raw) - cut]))
+    quick = plain_segment(packet, {})
+    assert quick is None or quick == any_segment(packet, {})
+
+
+def test_the_usual_packet_goes_the_quick_way() -> None:
+    packet = Packet(3, 24, START, ETHERNET, Sent(True, 7, PAYLOAD).packet())
+    assert plain_segment(packet, {}) == any_segment(packet, {}) != None  # noqa: E711
 
 
 @given(st.binary(max_size=400), st.sampled_from([ETHERNET, NULL, RAW, COOKED, COOKED2, IPV4_LINK, IPV6_LINK, 147]))

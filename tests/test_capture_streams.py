@@ -7,11 +7,13 @@ import struct
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from captures import ACK, CLIENT, FIN, SERVER, START, SYN, Sent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.capture.capture_job import _arrow_schema
 from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import BAD, PULL, Row
 from pipeline.capture.packets import Packet
@@ -276,12 +278,9 @@ def test_an_answer_that_was_captured_before_its_request_is_found() -> None:
     assert {row["opaque"] for row in rows} == {1, 2}
 
 
-HEADS = [0, 1, 2, 3]
-
-
 @settings(max_examples=40)
 @given(
-    st.lists(st.tuples(st.sampled_from(HEADS), st.integers(0, 400)), min_size=1, max_size=10),
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 400)), min_size=1, max_size=10),
     st.lists(st.integers(0, 9000), max_size=40),
     st.sampled_from(ISNS),
     st.randoms(use_true_random=False),
@@ -289,12 +288,12 @@ HEADS = [0, 1, 2, 3]
 def test_a_conversation_is_the_same_however_its_segments_travel(
     said: list[tuple[int, int]], cuts: list[int], isn: int, chance: random.Random
 ) -> None:
-    kinds = [SerializeType(head & 1) for head, _ in said]
+    kinds = [SerializeType(head) for head, _ in said]
     asked = b"".join(pull(opaque, kind=kind) for opaque, kind in enumerate(kinds))
     told = b"".join(answer(opaque, bytes(said[opaque][1]), kind=kind) for opaque, kind in reversed(list(enumerate(kinds))))
     there, back = segmented(asked, cuts, isn=isn), segmented(told, cuts, isn=isn, from_client=False)
     for segments in (there, back):
-        segments += chance.sample(segments, chance.randrange(len(segments) + 1))
+        segments.extend(chance.sample(segments, chance.randrange(len(segments) + 1)))
         chance.shuffle(segments)
     hands = [Sent(True, isn, flags=SYN), Sent(False, isn, flags=SYN | ACK)]
     rows = pulls(connected([*hands, *there, *back], handshake=False))
@@ -337,3 +336,44 @@ def test_the_ends_have_their_names() -> None:
     (row,) = pulls(connected([Sent(True, 1, pull(1))]))
     assert row["client"] == f"{CLIENT[0]}:{CLIENT[1]}"
     assert row["connection"] == f"{CLIENT[0]}:{CLIENT[1]}-{SERVER[0]}:{SERVER[1]}"
+
+
+def test_every_text_can_be_stored_whatever_a_client_escaped() -> None:
+    header = b'{"code":11,"opaque":1,"extFields":{"topic":"a\\ud800","consumerGroup":"\\ud83d\\ude00"}}'
+    frame = struct.pack(">II", 4 + len(header), len(header)) + header
+    (row,) = pulls(connected([Sent(True, 1, frame)]))
+    assert (row["topic"], row["consumerGroup"], row["queueOffset"]) == ("a?", "\U0001f600", None)
+
+
+BODIES = st.sampled_from(
+    [b"", b"{}", b'{"clientID":"\\ud800","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{"topic":"t"}]}]}', b"[1]"]
+)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([11, 14, 15, 34, 35, 0, 40, -1, 310]),
+            st.integers(0, 3),
+            st.integers(0, 2),
+            st.dictionaries(
+                st.sampled_from(["topic", "queueId", "queueOffset", "sysFlag", "consumerGroup", "offset", "commitOffset"]),
+                st.text(max_size=4),
+            ),
+            BODIES,
+        ),
+        max_size=8,
+    ),
+    st.lists(st.integers(0, 900), max_size=8),
+)
+def test_whatever_is_said_becomes_rows_that_can_be_stored(said: list[tuple[int, int, int, dict[str, str], bytes]], cuts: list[int]) -> None:
+    frames: dict[bool, list[bytes]] = {True: [], False: []}
+    for code, flag, opaque, ext, body in said:
+        command = RemotingCommand(code=code, flag=flag, opaque=opaque, ext_fields=dict(ext), body=body or None)
+        frames[not flag & 1].append(encode_frame(command))
+    sent = [one for side in (True, False) for one in segmented(b"".join(frames[side]), cuts, from_client=side)]
+    found = connected(sent)
+    assert sum(kind == PULL for kind, _ in found) == sum(code == 11 and not flag & 1 for code, flag, *_ in said)
+    schema = _arrow_schema()
+    assert len(pa.RecordBatch.from_pylist([{"kind": kind, kind: row} for kind, row in found], schema=schema)) == len(found)

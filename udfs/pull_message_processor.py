@@ -286,9 +286,7 @@ class PullMessageProcessor:
         suggested = pull_result.suggest_which_broker_id(result.status, offset, result.suggest_pulling_from_slave, where)
         return PullResponse(code=code, remark=result.status.name, suggest_which_broker_id=suggested, result=result)
 
-    def _held(
-        self, header: PullMessageRequestHeader, message_filter: ExpressionMessageFilter
-    ) -> PullRequest[PullMessageRequestHeader]:
+    def _held(self, header: PullMessageRequestHeader, message_filter: ExpressionMessageFilter) -> PullRequest[PullMessageRequestHeader]:
         timeout = polling_time(
             _needed(header.suspendTimeoutMillis),
             long_polling_enable=self.config.long_polling_enable,

@@ -155,7 +155,13 @@ class Arrivals:
 
 
 def woken_at(
-    pull: PullRequest[Asked], arrivals: Arrivals, matches: Sequence[bool] | NDArray[np.bool_], *, first_sweep: int, interval: int, wakes: bool
+    pull: PullRequest[Asked],
+    arrivals: Arrivals,
+    matches: Sequence[bool] | NDArray[np.bool_],
+    *,
+    first_sweep: int,
+    interval: int,
+    wakes: bool,
 ) -> int:
     """When a held pull is asked again, from all arrivals at once: ms, NEVER where it is not.
 

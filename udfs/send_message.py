@@ -108,9 +108,7 @@ class SendMessageProcessor:
         properties = dict(message.properties) | {PROPERTY_CLUSTER: self.config.broker_cluster_name}
         stored = {name: value for name, value in properties.items() if name != PROPERTY_WAIT_STORE_MSG_OK}
         # a queue at random, of which the first is one
-        return replace(
-            message, queue_id=max(message.queue_id, 0), properties=properties, properties_string=properties_to_string(stored)
-        )
+        return replace(message, queue_id=max(message.queue_id, 0), properties=properties, properties_string=properties_to_string(stored))
 
     def _check(self, request: SendMessageRequest) -> None:
         """AbstractSendMessageProcessor.msgCheck."""

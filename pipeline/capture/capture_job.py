@@ -30,9 +30,9 @@ from pipeline.capture.registrations import with_registrations
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
 from pipeline.delta_sql import literal
 from pipeline.lake import Lake, LakeWriter
-from pipeline.request_file import RequestError
 from pipeline.store_files import filesystem_of
 from pipeline.table import Table
+from store_format.errors import StoreError
 
 BUFFER_BYTES = 1 << 20
 DEFAULT_BROKER = "broker"
@@ -86,14 +86,14 @@ def open_capture(path: str) -> Iterator[BinaryIO]:
     """A capture file, to be read from its start.
 
     Raises:
-        RequestError: there is no such file.
+        StoreError: there is no such file.
     """
     try:
         filesystem, inside = filesystem_of(path)
         with filesystem.open_input_stream(inside, buffer_size=BUFFER_BYTES) as stream:
             yield cast(BinaryIO, io.BufferedReader(stream, BUFFER_BYTES))
     except (OSError, pa.ArrowInvalid) as error:
-        raise RequestError(path, 1, "a capture file that every executor can open", str(error)) from error
+        raise StoreError(path, "a capture file that every executor can open", str(error)) from error
 
 
 def digest_of(path: str) -> str:
@@ -125,7 +125,7 @@ def run_capture(
         progress: told of each step.
 
     Raises:
-        RequestError: the file cannot be opened or is no capture; nothing was written then.
+        StoreError: the file cannot be opened or is no capture; nothing was written then.
         LakeError: another run writes to the lake.
     """
     progress(f"reading {path}")

@@ -21,7 +21,7 @@ Found = Iterator[tuple[str, Row]]
 @dataclass(slots=True)
 class _Direction:
     bytes: Reassembly = field(default_factory=Reassembly)
-    frames: FrameStream = field(default_factory=FrameStream)
+    frames: FrameStream = field(default_factory=lambda: FrameStream(searching=True))
     pieces: list[Piece] = field(default_factory=list)
 
 
@@ -42,7 +42,14 @@ class Connection:
         for numbers in packed.matrix.reshape(-1, COLUMNS).tolist():
             data = payload[at : at + numbers[Col.CAPTURED]]
             at += len(data)
-            yield from self._segment(numbers, data)
+            if self._directions is None or numbers[Col.FLAGS] & tcp.TH_SYN:
+                yield from self._begin(numbers)
+            assert self._directions is not None
+            self._segment(numbers, data, self._directions)
+            if numbers[Col.FLAGS] & (tcp.TH_FIN | tcp.TH_RST):
+                yield from self._decoded()
+                assert self._exchanges is not None
+                yield from self._exchanges.close(_packet(numbers))
         yield from self._decoded()
 
     def end(self) -> Found:
@@ -58,40 +65,29 @@ class Connection:
         yield from self._exchanges.end()
         self._directions = self._exchanges = None
 
-    def _segment(self, numbers: list[int], data: memoryview) -> Found:
-        direction, flags = numbers[Col.DIRECTION], numbers[Col.FLAGS]
-        packet = Captured(numbers[Col.NUMBER], numbers[Col.POSITION], numbers[Col.MICROS])
-        syn = flags & tcp.TH_SYN
-        if (
-            self._directions is not None
-            and syn
-            and not flags & tcp.TH_ACK
-            and self._directions[direction].bytes.is_new_connection(numbers[Col.SEQ])
-        ):
+    def _begin(self, numbers: list[int]) -> Found:
+        """The first segment of a connection, or a SYN, which may be that of another one."""
+        side, flags, seq = numbers[Col.DIRECTION], numbers[Col.FLAGS], numbers[Col.SEQ]
+        syn = bool(flags & tcp.TH_SYN)
+        if self._directions is not None and not flags & tcp.TH_ACK and self._directions[side].bytes.is_new_connection(seq):
             yield from self.end()
         if self._directions is None:
-            self._begin()
-        assert self._directions is not None
-        assert self._exchanges is not None
-        there, back = self._directions[direction], self._directions[1 - direction]
+            self._number += 1
+            name = "-".join(self.ends) + (f"#{self._number}" if self._number > 1 else "")
+            self._exchanges = Exchanges(name, self.ends, self.digest)
+            self._directions = (_Direction(), _Direction())
         if syn:
-            there.bytes.syn(numbers[Col.SEQ])
-            there.frames.searching = not there.bytes.from_start
-        if len(data):
-            there.pieces += there.bytes.add(numbers[Col.SEQ] + bool(syn), data, numbers[Col.LENGTH], packet)
-        if flags & tcp.TH_ACK and back.bytes.isn is not None:
-            back.pieces += back.bytes.acked(numbers[Col.ACK], packet.micros)
-        if flags & (tcp.TH_FIN | tcp.TH_RST):
-            yield from self._decoded()
-            yield from self._exchanges.close(packet)
+            self._directions[side].bytes.syn(seq)
+            self._directions[side].frames.searching = not self._directions[side].bytes.from_start
 
-    def _begin(self) -> None:
-        self._number += 1
-        name = "-".join(self.ends) + (f"#{self._number}" if self._number > 1 else "")
-        self._exchanges = Exchanges(name, self.ends, self.digest)
-        self._directions = (_Direction(), _Direction())
-        for direction in self._directions:
-            direction.frames.searching = True
+    def _segment(self, numbers: list[int], data: memoryview, directions: tuple[_Direction, _Direction]) -> None:
+        side, flags = numbers[Col.DIRECTION], numbers[Col.FLAGS]
+        there, back = directions[side], directions[1 - side]
+        if data:
+            seq = numbers[Col.SEQ] + bool(flags & tcp.TH_SYN)
+            there.pieces += there.bytes.add(seq, data, numbers[Col.LENGTH], _packet(numbers))
+        if back.bytes.has_hole and flags & tcp.TH_ACK:
+            back.pieces += back.bytes.acked(numbers[Col.ACK], numbers[Col.MICROS])
 
     def _decoded(self) -> Found:
         """The rows of the frames that are whole now, in the order in which they were."""
@@ -119,6 +115,10 @@ class Connection:
                 frame = Frame(found.columns, row, int(found.offsets[row]), found.packets[row])
                 place = f"connection {self._exchanges.connection}, sent by {self.ends[number]}, byte {frame.offset}"
                 yield BAD, bad_row(frame, f"{place}: {error}")
+
+
+def _packet(numbers: list[int]) -> Captured:
+    return Captured(numbers[Col.NUMBER], numbers[Col.POSITION], numbers[Col.MICROS])
 
 
 def _told_of(found: Frames) -> Iterator[Frame]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from pipeline.capture.packets import RAW_SHOWN
@@ -22,6 +22,7 @@ from store_format.remoting.frame import LENGTH_FIELD, decode_command
 from store_format.remoting.frame_columns import NO_OPAQUE, FrameColumns
 from store_format.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag, RequestCode, java_number
 from store_format.remoting.heartbeat import ConsumerData, decode_heartbeat
+from store_format.remoting.text import java_bytes
 from udfs.codes import ResponseCode
 
 Row = dict[str, Any]
@@ -75,11 +76,19 @@ class Frame:
 
     def fields(self, header: type[PullMessageRequestHeader | PullMessageResponseHeader]) -> Row:
         """The fields of a header class, by their names."""
-        return {name: _value(self.columns.text(self.row, name), header.NUMBERS.get(name)) for name in header.__dataclass_fields__}
+        return {one.name: _value(self.columns.text(self.row, one.name), header.NUMBERS.get(one.name)) for one in fields(header)}
 
 
 def _value(text: str | None, bits: int | None) -> Any:
-    return text if bits is None else java_number(text, bits)
+    return plain_text(text) if bits is None else java_number(text, bits)
+
+
+def plain_text(text: str | None) -> str | None:
+    """A text as Java writes it: JSON can escape half of a surrogate pair, which becomes a question mark."""
+    try:
+        return text if text is None or text.isascii() else text.encode().decode()
+    except UnicodeEncodeError:
+        return java_bytes(text or "").decode()
 
 
 @dataclass(slots=True)
@@ -181,8 +190,9 @@ class Exchanges:
             return self._heartbeat(frame, direction, common)
         fields = frame.fields(PullMessageRequestHeader)
         if code == RequestCode.UNREGISTER_CLIENT:
-            self._groups.pop(fields["consumerGroup"] or "", None)
-            return [common | _nothing(UNREGISTER_CLIENT, frame.packet, fields["consumerGroup"])]
+            group = fields["consumerGroup"]
+            self._groups.pop(group, None)
+            return [] if group is None else [common | _nothing(UNREGISTER_CLIENT, frame.packet, group)]  # none: a producer
         if code == RequestCode.PULL_MESSAGE:
             return [common | fields | {"opaque": None if opaque == NO_OPAQUE else opaque, "arrivalMicros": frame.packet.micros}]
         queue = {name: fields[name] for name in ("consumerGroup", "topic", "queueId")}
@@ -204,8 +214,10 @@ class Exchanges:
         heartbeat = decode_heartbeat(bytes(frame.body))
         rows = []
         for data in heartbeat.consumerDataSet:
-            self._groups[data.groupName or ""] = direction
-            told = common | {"event": HEART_BEAT, "micros": frame.packet.micros, "clientId": heartbeat.clientID}
+            if data.groupName is None:
+                continue
+            self._groups[plain_text(data.groupName) or ""] = direction
+            told = common | {"event": HEART_BEAT, "micros": frame.packet.micros, "clientId": plain_text(heartbeat.clientID)}
             rows += [told | one for one in _subscriptions(data)]
         return rows
 
@@ -230,15 +242,15 @@ def bad_row(frame: Frame, error: str) -> Row:
 
 def _subscriptions(data: ConsumerData) -> Iterator[Row]:
     """A heartbeat's group: a row a topic, one without for none."""
-    group = {"consumerGroup": data.groupName, "consumeType": data.consumeType, "messageModel": data.messageModel}
+    group = {"consumerGroup": plain_text(data.groupName), "consumeType": data.consumeType, "messageModel": data.messageModel}
     for one in data.subscriptionDataSet:
         yield group | {
-            "topic": one.topic,
-            "subString": one.subString,
-            "expressionType": one.expressionType,
+            "topic": plain_text(one.topic),
+            "subString": plain_text(one.subString),
+            "expressionType": plain_text(one.expressionType),
             "subVersion": one.subVersion,
             "classFilterMode": one.classFilterMode,
-            "tagsSet": sorted(one.tagsSet),
+            "tagsSet": sorted(plain_text(tag) or "" for tag in one.tagsSet),
             "codeSet": sorted(one.codeSet),
         }
     if not data.subscriptionDataSet:
@@ -260,7 +272,7 @@ def _answer_of(frame: Frame) -> _Answer:
     return _Answer(
         packet=frame.packet,
         code=int(columns.code[row]),
-        remark=columns.text(row, "remark"),
+        remark=plain_text(columns.text(row, "remark")),
         fields=fields,
         ext_offset=offset,
         body_length=len(body),
@@ -290,8 +302,7 @@ def _without_answer(pending: _Pending) -> Iterator[tuple[str, Row]]:
 
 
 def _recorded(answer: _Answer) -> Row:
-    names = {name: f"recorded{name[0].upper()}{name[1:]}" for name in PullMessageResponseHeader.__dataclass_fields__}
-    return {names[name]: value for name, value in answer.fields.items()} | {
+    return {f"recorded{name[0].upper()}{name[1:]}": value for name, value in answer.fields.items()} | {
         "recordedCode": answer.code,
         "recordedRemark": answer.remark,
         "recordedBodyLength": answer.body_length,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dpkt import UnpackError
 from dpkt import pcap as dpkt_pcap
 
 from pipeline.capture.pcapng import PCAPNG_MAGIC, Interfaces, byte_order_of
-from pipeline.request_file import RequestError
+from store_format.errors import StoreError
 
 PACKET_MAX = 1 << 20  # libpcap takes no more than 256 KiB; offloading cards hand up no packets above half a MiB
 RAW_SHOWN = 4096  # bytes of what is bad that are kept
@@ -36,8 +36,7 @@ class Source(Protocol):
         """The next bytes: as many as asked for, but at the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packet:
+class Packet(NamedTuple):
     """One packet.
 
     Attributes:
@@ -89,7 +88,7 @@ def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
     """The packets of a file, in its order, and what in it is none; no more than a packet is held.
 
     Raises:
-        RequestError: the file is neither pcap nor pcapng.
+        StoreError: the file is neither pcap nor pcapng.
     """
     reading = _Reading(source)
     head = reading.read(4)
@@ -100,7 +99,7 @@ def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
     head += reading.read(dpkt_pcap.FileHdr.__hdr_len__ - 4)
     magic = int.from_bytes(head[:4], "big")
     if len(head) < dpkt_pcap.FileHdr.__hdr_len__ or magic not in dpkt_pcap.MAGIC_TO_PKT_HDR:
-        raise RequestError(path, 1, "a capture: the header of a pcap or pcapng file", repr(head[:24]) if head else "an empty file")
+        raise StoreError(path, "the header of a pcap or pcapng file", repr(head) if head else "an empty file", position=0)
     yield from _pcap(reading, magic, head)
 
 

@@ -19,6 +19,7 @@ _SIMPLE_HEAD = 12
 _BASE_TWO = 0x80
 _MILLION = 1_000_000
 _MICROS = 6
+_MICROS_MAX = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,10 @@ class _Interface:
     offset_seconds: int
 
     def micros(self, high: int, low: int) -> int:
-        return (high << 32 | low) * _MILLION // self.ticks_a_second + self.offset_seconds * _MILLION
+        micros = (high << 32 | low) * _MILLION // self.ticks_a_second + self.offset_seconds * _MILLION
+        if not 0 <= micros < _MICROS_MAX:
+            raise ValueError(f"a time of {micros} microseconds")
+        return micros
 
 
 def byte_order_of(magic: bytes) -> str | None:

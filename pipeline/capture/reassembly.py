@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 WAITING_MAX = 8 << 20  # bytes behind a hole; no window of a broker's connection is larger
 ACKED_MICROS = 1_000_000
 _HALF, _WHOLE = 1 << 31, 1 << 32
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Captured:
+class Captured(NamedTuple):
     """The packet that brought bytes: its number in the file, its place there in bytes, its time."""
 
     number: int
@@ -25,8 +25,7 @@ class Captured:
     micros: int
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Bytes of the stream that can be read now.
 
     Attributes:
@@ -98,11 +97,16 @@ class Reassembly:
 
     def acked(self, ack: int, micros: int) -> list[Piece]:
         """The receiver acknowledged all before `ack`; gives what can be read, now that nobody will send it again."""
-        if not self._waiting or self._offset_of(ack) <= self.next:
+        if self._offset_of(ack) <= self.next:
             return []
         if self._acked_since is None:
             self._acked_since = micros
         return self._given_up() if micros - self._acked_since >= ACKED_MICROS else []
+
+    @property
+    def has_hole(self) -> bool:
+        """Whether bytes wait behind some that are missing."""
+        return bool(self._waiting)
 
     def end(self) -> list[Piece]:
         """No more segments follow; gives what waits behind holes."""

@@ -8,10 +8,11 @@ Surprise: a packet of a card that offloads segmentation may say that it has no l
 from __future__ import annotations
 
 import ipaddress
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dpkt import UnpackError, ip, ip6, tcp
@@ -39,6 +40,12 @@ _KNOWN = {*_LINKS, *_RAW_IP}
 _IP_TYPES = {0x0800, 0x86DD}
 _IPV6_FIRST = b"\x60"
 
+# Ethernet's type with IPv4's version, header length and service, total length, fragment, protocol, addresses, and TCP up to its flags
+_PLAIN = struct.Struct(">12xIHxxHxB2x4s4sHHIIBB6x")
+_PLAIN_IP, _PLAIN_TCP = 14, 34
+_IPV4_PLAIN = 0x0800_45  # no options
+_FRAGMENT = 0x3FFF
+
 ROW_BYTES = 1 << 20  # of one connection
 GATHERED_BYTES = 64 << 20  # of all connections together
 
@@ -60,8 +67,7 @@ class Col(IntEnum):
 COLUMNS = len(Col)
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """A TCP segment; `connection` is the two ends as `address:port`, sorted; `numbers` are those of Col."""
 
     connection: tuple[str, str]
@@ -76,6 +82,23 @@ def segment_of(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment |
         packet: one of the file.
         names: texts of ends that were seen, filled here.
     """
+    return plain_segment(packet, names) or any_segment(packet, names)
+
+
+def plain_segment(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment | None:
+    """What `any_segment` gives, several times as quickly; None for all but a whole TCP segment in plain IPv4 in plain Ethernet."""
+    data = packet.data
+    if packet.link_type != dpkt_pcap.DLT_EN10MB or len(data) < _PLAIN.size:
+        return None
+    kind, length, fragment, protocol, source, target, sport, dport, seq, ack, offset, flags = _PLAIN.unpack_from(data)
+    start, end = _PLAIN_TCP + (offset >> 4 << 2), _PLAIN_IP + length
+    if kind >> 8 != _IPV4_PLAIN or protocol != ip.IP_PROTO_TCP or fragment & _FRAGMENT or not _PLAIN.size <= start <= end <= len(data):
+        return None
+    return _segment(packet, _name(names, source, sport), _name(names, target, dport), (seq, ack, flags), data[start:end], end - start)
+
+
+def any_segment(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment | Bad | None:
+    """The same as segment_of for whatever dpkt can read."""
     layer, bad = _internet_layer(packet)
     if not isinstance(layer, ip.IP | ip6.IP6):
         return Bad(packet.position, bad, packet.data[:RAW_SHOWN]) if bad else None
@@ -85,12 +108,14 @@ def segment_of(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment |
     if not isinstance(inner, tcp.TCP):
         return Bad(packet.position, "expected a whole TCP header, found a part of it, or a fragment", packet.data[:RAW_SHOWN])
     source, target = _name(names, layer.src, inner.sport), _name(names, layer.dst, inner.dport)
-    first, second = (source, target) if source <= target else (target, source)
     payload = bytes(inner.data)
-    length = _claimed(layer, inner, len(payload))
-    flags = inner.flags
-    numbers = (packet.number, packet.position, packet.micros, int(source != first), inner.seq, inner.ack, flags, len(payload), length)
-    return Segment((first, second), numbers, payload)
+    return _segment(packet, source, target, (inner.seq, inner.ack, inner.flags & 0xFF), payload, _claimed(layer, inner, len(payload)))
+
+
+def _segment(packet: Packet, source: str, target: str, numbers: tuple[int, int, int], payload: bytes, length: int) -> Segment:
+    forth = source <= target
+    ends = (source, target) if forth else (target, source)
+    return Segment(ends, (packet.number, packet.position, packet.micros, int(not forth), *numbers, len(payload), length), payload)
 
 
 def _internet_layer(packet: Packet) -> tuple[Any, str]:
