@@ -167,20 +167,34 @@ def test_frames_are_found_however_they_are_cut_each_with_the_packet_that_complet
     assert bad == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=80)
 @given(streams, st.integers(0, 2**30), st.integers(1, 400))
-def test_after_a_hole_reading_goes_on_at_the_next_frame(frames: list[bytes], where: int, length: int) -> None:
+def test_a_hole_costs_the_frames_that_it_touches_and_no_other(frames: list[bytes], where: int, length: int) -> None:
     raw = b"".join(frames)
     start = where % len(raw)
     end = min(start + length, len(raw))
     pieces = [Piece(0, raw[:start], 0, Captured(0, 0, START))] if start else []
     pieces += [Piece(start, b"", end - start, Captured(1, 1, START))]
     pieces += [Piece(end, raw[end:], 0, Captured(1, 1, START))] if end < len(raw) else []
-    found, bad = fed(FrameStream(), pieces)
+    stream = FrameStream()
+    found, damaged, bad = [], {}, []
+    for piece in pieces:
+        for one in stream.feed([piece]):
+            if isinstance(one, BadStretch):
+                bad.append(one)
+                continue
+            rows = list(zip(one.offsets.tolist(), one.columns.lengths[: one.count].tolist(), strict=True))
+            found += [place for row, place in enumerate(rows) if row not in one.damaged]
+            damaged |= {rows[row][0]: header for row, header in one.damaged.items()}
+    bad += stream.end()
     ends = np.cumsum([len(frame) for frame in frames]).tolist()
-    whole = [(stop - len(frame), len(frame)) for frame, stop in zip(frames, ends, strict=True) if stop <= start or stop - len(frame) >= end]
-    assert [(offset, size) for offset, size, _ in found] == whole
-    assert len(bad) == 1
+    places = [(stop - len(frame), len(frame)) for frame, stop in zip(frames, ends, strict=True)]
+    assert found == [(at, size) for at, size in places if at + size <= start or at >= end]
+    (at, size) = next((at, size) for at, size in places if at <= start < at + size)
+    known = at + 4 <= start  # where the frame ends, from its length
+    header_end = at + 8 + int.from_bytes(raw[at + 5 : at + 8], "big")
+    assert damaged == ({at: start >= header_end} if known else {})
+    assert len(bad) == (1 + (end > at + size) if known else 1)
     assert bad[0].offset <= start
 
 
@@ -275,7 +289,7 @@ def test_a_syn_that_is_sent_again_changes_nothing() -> None:
 def test_an_answer_that_was_captured_before_its_request_is_found() -> None:
     sent = [Sent(True, 1 + len(pull(1)), pull(2)), Sent(False, 1, answer(1, b"late")), Sent(True, 1, pull(1))]
     rows = pulls(connected(sent))
-    assert {row["opaque"] for row in rows} == {1, 2}
+    assert {row["opaque"]: row.get("recordedCode") for row in rows} == {1: 0, 2: None}
 
 
 @settings(max_examples=40)
@@ -330,6 +344,26 @@ def test_a_heartbeat_that_is_no_json_is_bad() -> None:
     rows = connected([Sent(True, 1, beat + pull(2))])
     assert [kind for kind, _ in rows] == [BAD, PULL]
     assert not isinstance(rows[0], FrameError)
+
+
+def test_an_answer_without_a_part_of_its_body_has_its_offsets_and_no_digest() -> None:
+    told = answer(1, b"x" * 500)
+    cut = Sent(False, 1, told).packet()[:-300]
+    packets = [Packet(0, 24, START, 1, Sent(True, 1, pull(1) + pull(2)).packet()), Packet(1, 600, START, 1, cut)]
+    packets.append(Packet(2, 900, START, 1, Sent(False, 1 + len(told), answer(2, b"y")).packet()))
+    (one,) = pack_segments(packets)
+    assert isinstance(one, PackedSegments)
+    connection = Connection(one.connection, DIGEST)
+    rows = [*connection.feed(one), *connection.end()]
+    found = {row["opaque"]: row for kind, row in rows if kind == PULL}
+    assert (found[1]["recordedMaxOffset"], found[1]["recordedBodyLength"], found[1]["recordedBodySha256"]) == (9, 500, None)
+    assert found[2]["recordedBodySha256"] is not None
+    assert ["not captured" in row["error"] for kind, row in rows if kind == BAD] == [True]
+
+
+def test_a_syn_that_was_captured_late_begins_no_other_connection() -> None:
+    rows = pulls(connected([Sent(True, 1, pull(1)), Sent(True, 0, flags=SYN), Sent(False, 1, answer(1))], handshake=False))
+    assert [row["recordedCode"] for row in rows] == [0]
 
 
 def test_the_ends_have_their_names() -> None:

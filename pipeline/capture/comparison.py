@@ -90,10 +90,17 @@ def compare_captured(pulls: DataFrame, answered: DataFrame, *, at: At) -> Captur
     fields = [name for name in _FIELDS if name != "bodySha256"]
     # an answer of a check has no offsets
     ours = {name: F.when(F.col("refusedCode").isNull() | F.lit(name == "code"), F.col(name)) for name in _FIELDS}
-    recorded = pulls.select("seq", "held", *[_recorded(name).alias(f"theirs_{name}") for name in (*fields, "bodySha256")])
+    recorded = pulls.select(
+        "seq", "held", "recordedBodyLength", *[_recorded(name).alias(f"theirs_{name}") for name in (*fields, "bodySha256")]
+    )
     rows = answered.select("seq", "requestId", "error", *[ours[name].alias(name) for name in _FIELDS]).join(recorded, "seq")
+    # of a body that was not captured whole nothing can be said
+    known = {name: F.lit(True) for name in fields} | {
+        "bodySha256": F.col("theirs_bodySha256").isNotNull() | (F.coalesce("recordedBodyLength", F.lit(0)) == 0)
+    }
     differs = F.filter(
-        F.array(*[F.when(~F.col(name).eqNullSafe(F.col(f"theirs_{name}")), F.lit(name)) for name in _FIELDS]), lambda one: one.isNotNull()
+        F.array(*[F.when(known[name] & ~F.col(name).eqNullSafe(F.col(f"theirs_{name}")), F.lit(name)) for name in _FIELDS]),
+        lambda one: one.isNotNull(),
     )
     judged = rows.withColumn("fields", differs).withColumn(
         "kind",

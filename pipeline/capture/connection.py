@@ -110,7 +110,7 @@ class Connection:
 
     def _refused(self, found: Frames, number: int) -> Found:
         for row, error in found.columns.errors.items():
-            if row < found.count:
+            if row < found.count and row not in found.damaged:
                 assert self._exchanges is not None
                 frame = Frame(found.columns, row, int(found.offsets[row]), found.packets[row])
                 place = f"connection {self._exchanges.connection}, sent by {self.ends[number]}, byte {frame.offset}"
@@ -122,7 +122,7 @@ def _packet(numbers: list[int]) -> Captured:
 
 
 def _told_of(found: Frames) -> Iterator[Frame]:
-    """The frames that can be decoded."""
+    """The frames that have their headers, which can be decoded."""
     for row in range(found.count):
-        if row not in found.columns.errors:
-            yield Frame(found.columns, row, int(found.offsets[row]), found.packets[row])
+        if row not in found.columns.errors and found.damaged.get(row, True):
+            yield Frame(found.columns, row, int(found.offsets[row]), found.packets[row], whole=row not in found.damaged)

@@ -32,6 +32,7 @@ HEART_BEAT, UNREGISTER_CLIENT, CLOSED = "HEART_BEAT", "UNREGISTER_CLIENT", "CLOS
 # a broker holds some thousands of pulls of a connection at most; a capture must not fill the memory with unanswered ones
 PENDING_MAX: Final = 1 << 16
 ANSWERS_AHEAD_MAX: Final = 1 << 10
+_AHEAD_MICROS: Final = 1_000_000  # no capture mixes up packets that are further apart
 _FRAMES_A_PACKET: Final = 1 << 20
 _WAITED_MICROS: Final = 20_000  # an answer that took longer was held: workers are quicker, arrivals and sweeps are not
 _WANTED: Final = frozenset(
@@ -55,12 +56,13 @@ _NOT_COMMITTED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a batch of them: its row there, where it begins in the stream, with which packet it was whole."""
+    """One frame of a batch of them: its row there, where it begins in the stream, with which packet it was whole; or its body is not."""
 
     columns: FrameColumns
     row: int
     offset: int
     packet: Captured
+    whole: bool = True
 
     @property
     def content(self) -> memoryview:
@@ -151,7 +153,7 @@ class Exchanges:
             yield from _without_answer(older)
         pending = _Pending(code, frame.packet, rows)
         ahead = self._ahead[direction].pop(opaque, None)
-        if ahead is not None and ahead.packet.number >= frame.packet.number:
+        if ahead is not None and abs(ahead.packet.micros - frame.packet.micros) <= _AHEAD_MICROS:
             yield from _with_answer(pending, ahead)
         elif opaque == NO_OPAQUE or int(columns.flag[row]) & RPC_ONEWAY_FLAG:
             yield from _without_answer(pending)
@@ -187,7 +189,7 @@ class Exchanges:
         place = f"{direction}-{frame.offset}-{'' if opaque == NO_OPAQUE else opaque}"
         common = self._common(place, frame.packet, direction)
         if code == RequestCode.HEART_BEAT:
-            return self._heartbeat(frame, direction, common)
+            return [] if not frame.whole else self._heartbeat(frame, direction, common)
         fields = frame.fields(PullMessageRequestHeader)
         if code == RequestCode.UNREGISTER_CLIENT:
             group = fields["consumerGroup"]
@@ -268,7 +270,8 @@ def _answer_of(frame: Frame) -> _Answer:
     offset = None
     if not len(body) and fields["nextBeginOffset"] is None:  # what a QUERY_CONSUMER_OFFSET gets
         offset = java_number((decode_command(frame.content).ext_fields or {}).get("offset"), 64)
-    first = decode(body, uncompress_body=False) if len(body) and fields["nextBeginOffset"] is not None else None  # type: ignore[arg-type]
+    has_messages = frame.whole and len(body) and fields["nextBeginOffset"] is not None
+    first = decode(body, uncompress_body=False) if has_messages else None  # type: ignore[arg-type]
     return _Answer(
         packet=frame.packet,
         code=int(columns.code[row]),
@@ -276,7 +279,7 @@ def _answer_of(frame: Frame) -> _Answer:
         fields=fields,
         ext_offset=offset,
         body_length=len(body),
-        body_sha256=hashlib.sha256(body).hexdigest() if len(body) else None,
+        body_sha256=hashlib.sha256(body).hexdigest() if len(body) and frame.whole else None,
         stored_ms=None if first is None else first.store_timestamp,
     )
 

@@ -73,8 +73,11 @@ class Reassembly:
             self.from_start = True
 
     def is_new_connection(self, seq: int) -> bool:
-        """Whether a SYN with this number starts another connection than the one seen so far."""
-        return self.isn is not None and not (self.from_start and self.isn == (seq + 1) % _WHOLE)
+        """Whether a SYN with this number starts another connection than the one seen so far; its own may come late."""
+        if self.isn is None:
+            return False
+        before = (self.isn - seq - 1) % _WHOLE
+        return before != 0 if self.from_start else before > WAITING_MAX
 
     def add(self, seq: int, data: memoryview | bytes, length: int, packet: Captured) -> list[Piece]:
         """A segment's payload; gives what can be read with it.
