@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import struct
+import tracemalloc
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -411,3 +413,34 @@ def test_whatever_is_said_becomes_rows_that_can_be_stored(said: list[tuple[int, 
     assert sum(kind == PULL for kind, _ in found) == sum(code == 11 and not flag & 1 for code, flag, *_ in said)
     schema = _arrow_schema()
     assert len(pa.RecordBatch.from_pylist([{"kind": kind, kind: row} for kind, row in found], schema=schema)) == len(found)
+
+
+def talk(megabytes: int) -> Iterator[Packet]:
+    """Packets of one connection, made as they are asked for."""
+    asked, told = pull(1), answer(1, bytes(30_000))
+    segments = [(True, asked), *((False, told[start : start + 1448]) for start in range(0, len(told), 1448))]
+    places = {True: 1, False: 1}
+    for number in range(megabytes * 1_000_000 // 1448):
+        from_client, payload = segments[number % len(segments)]
+        yield Packet(number, 24 + number, START + number, 1, Sent(from_client, places[from_client], payload).packet())
+        places[from_client] += len(payload)
+
+
+def peak_of(megabytes: int) -> int:
+    tracemalloc.start()
+    try:
+        connection = None
+        found = 0
+        for one in pack_segments(talk(megabytes)):
+            assert isinstance(one, PackedSegments)
+            connection = connection or Connection(one.connection, DIGEST)
+            found += sum(kind == PULL for kind, _ in connection.feed(one))
+        assert found >= megabytes * 25
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_the_length_of_a_connection() -> None:
+    peak_of(2)  # compiles, and fills what is kept for good
+    assert peak_of(24) < 1.2 * peak_of(6)
