@@ -182,6 +182,14 @@ class StoreFiles:
         except OSError as error:
             raise StoreError(path, "a file that can be read", str(error.strerror or error)) from error
 
+    def stretch(self, start: int, stop: int, length: int, *parts: str) -> Bytes:
+        """A file of a known length of which only [start, stop) will be looked at: nothing else is fetched, or takes memory."""
+        if parts in self._changes or not is_uri(self.root):
+            return self.content(*parts)
+        content = np.zeros(length, np.uint8)
+        content[start:stop] = self.part(start, stop, *parts)
+        return content
+
     def written(self, start: int, stop: int, *parts: str) -> list[tuple[int, int]]:
         """The stretches of [start, stop) of a file that ever were written, by what the file system knows; the rest is zeros."""
         change = self._changes.get(parts)

@@ -176,10 +176,11 @@ class StoreReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition."""
         if isinstance(partition, LogFilePartition):
-            content = self.store.content("commitlog", partition.file.name)
             if self.table.name == COMMIT_LOG.name:
+                content = self.store.stretch(partition.start, partition.end, partition.file.length, "commitlog", partition.file.name)
                 yield from commit_log_batches(self.broker, partition.file, content, partition.start, partition.end)
             else:
+                content = self.store.content("commitlog", partition.file.name)
                 yield from _WHOLE_FILE_TABLES[self.table.name](self.broker, partition.file, content)
         elif isinstance(partition, QueueFilePartition):
             for segments in QueueReader(self.store, self.broker, partition.log).segments(partition.file):

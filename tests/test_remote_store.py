@@ -1,0 +1,71 @@
+"""A store that is no local folder: the reader of its files gives what it gives of the local ones, and fetches no more than it needs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pytest
+
+from pipeline import store_files
+from pipeline.loaded_store import FileSizes, LogBounds
+from pipeline.store_files import StoreFiles
+from pipeline.store_source import StoreReader
+from pipeline.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, STORE_FILE_RANGE, Table
+from store_format.commit_log import Bytes
+
+URI = "elsewhere://store"
+
+
+@pytest.fixture
+def remote_store(small_store: Path, monkeypatch: pytest.MonkeyPatch) -> StoreFiles:
+    """The store beside the tests under a URI of its own."""
+
+    def elsewhere(path: str) -> tuple[pafs.FileSystem, str]:
+        return pafs.SubTreeFileSystem(str(small_store), pafs.LocalFileSystem()), path.removeprefix(URI).lstrip("/")
+
+    monkeypatch.setattr(store_files, "filesystem_of", elsewhere)
+    return StoreFiles(URI)
+
+
+def sizes_of(store: StoreFiles) -> FileSizes:
+    topic = store.folder("consumequeue")[0].name
+    queue = store.folder("consumequeue", topic)[0].name
+    return FileSizes(commit_log=store.folder("commitlog")[0].length, consume_queue=store.folder("consumequeue", topic, queue)[0].length)
+
+
+def read(reader: StoreReader) -> pa.Table:
+    return pa.Table.from_batches(batch for piece in reader.partitions() for batch in reader.read(piece)).combine_chunks()
+
+
+@pytest.mark.parametrize("table", [COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE, CONSUME_QUEUE], ids=lambda table: table.name)
+def test_its_rows_are_those_of_the_local_files(table: Table, small_store: Path, remote_store: StoreFiles) -> None:
+    local = StoreFiles(str(small_store))
+    found = read(StoreReader(table, remote_store, "broker", sizes_of(remote_store)))
+    assert found.equals(read(StoreReader(table, local, "broker", sizes_of(local))))
+
+
+def test_a_task_fetches_no_more_of_a_log_file_than_its_part(
+    small_store: Path, remote_store: StoreFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = StoreFiles(str(small_store))
+    whole = read(StoreReader(COMMIT_LOG, local, "broker", sizes_of(local)))
+    file = local.folder("commitlog")[0]
+    first, *rest = whole["physicOffset"].to_pylist()
+    cuts = tuple(offset - int(file.name) for offset in rest if offset < int(file.name) + file.length)[4::5]
+    bounds = LogBounds(min_offset=first, max_offset=rest[-1] + whole["storeSize"][-1].as_py(), truncates_queues=False)
+    fetched: list[tuple[int, int]] = []
+    part = StoreFiles.part
+
+    def noted(store: StoreFiles, start: int, stop: int, *parts: str) -> Bytes:
+        fetched.append((start, stop))
+        return part(store, start, stop, *parts)
+
+    monkeypatch.setattr(StoreFiles, "part", noted)
+    monkeypatch.delattr(StoreFiles, "content")
+    reader = StoreReader(COMMIT_LOG, remote_store, "broker", sizes_of(remote_store), bounds, {file.name: cuts})
+    assert read(reader).equals(whole)
+    assert len(cuts) > 1
+    assert fetched[: len(cuts)] == list(pairwise((0, *cuts)))
