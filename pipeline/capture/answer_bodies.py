@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
@@ -32,11 +32,15 @@ def with_body_sha256(lake: Lake, broker: str, answers: DataFrame) -> DataFrame:
         "seq", "place", F.col("entry.physicOffset").alias("physicOffset"), F.col("entry.size").alias("size")
     )
     found = entries.join(_records(lake, broker, entries), ["physicOffset", "size"], "left")
-    ordered = F.transform(F.sort_array(F.collect_list(F.struct("place", "record"))), lambda one: one.record)
-    whole = F.aggregate(ordered, F.lit(b""), F.concat)
+    ordered = F.transform(F.sort_array(F.collect_list(F.struct("place", "record"))), lambda one: one["record"])
+    whole = F.aggregate(ordered, F.lit(b""), _joined)
     no_record = F.count(F.when(F.col("record").isNull(), True)) > 0
     bodies = found.groupBy("seq").agg(F.when(~no_record, F.sha2(whole, 256)).alias("bodySha256"))
     return answers.join(bodies, "seq", "left")
+
+
+def _joined(body: Column, record: Column) -> Column:
+    return F.concat(body, record)
 
 
 def _records(lake: Lake, broker: str, entries: DataFrame) -> DataFrame:

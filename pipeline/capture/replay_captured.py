@@ -126,11 +126,12 @@ def answered_captured(
         options: of these `at`, `filters` and `messages`.
         settings: of the broker.
     """
-    checks = checked(lake, broker, pulls, settings)
+    checks = checked(lake, broker, pulls, settings).persist()
+    chosen = checks
     if options.filters is not None:
-        checks = checks.where(F.coalesce("filterType", F.lit("null")).isin(sorted(options.filters)))
-    asked_at = F.floor(F.when(F.col("held"), F.coalesce("answerMicros", "arrivalMicros")).otherwise(F.col("arrivalMicros")) / 1000)
-    joined = pulls.withColumn("timestamp", asked_at.cast("BIGINT")).join(checks, "seq")
+        chosen = checks.where(F.coalesce("filterType", F.lit("null")).isin(sorted(options.filters)))
+    asked_at = F.expr("IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000")
+    joined = pulls.withColumn("timestamp", asked_at).join(chosen, "seq")
     passed = joined.where("refusedCode IS NULL AND checkError IS NULL")
     requests = passed.select(
         "seq",
@@ -157,6 +158,7 @@ def answered_captured(
     finally:
         answered.unpersist()
         given.unpersist()
+        checks.unpersist()
 
 
 def _with_codes(pulls: DataFrame, given: DataFrame, settings: BrokerSettings) -> DataFrame:
