@@ -27,7 +27,7 @@ def unpack(name: str, folder: Path, *, store: bool = False) -> Path:
     with tarfile.open(golden("capture", f"{name}.tar.xz")) as archive:
         for member in archive:
             path = member.name.partition("/")[2]
-            wanted = path in {"traffic.pcap", "exchange.jsonl", "analysis.json"} or path.startswith("store/config/")
+            wanted = path in {"traffic.pcap", "exchange.jsonl", "analysis.json", "broker.conf"} or path.startswith("store/config/")
             if wanted or (store and path.startswith("store/")):
                 archive.extract(member, folder, filter="data")
     return folder / name
@@ -54,6 +54,18 @@ def rows_of(pcap: Path) -> Iterator[tuple[str, Row]]:
 
 def consumer_offsets(folder: Path) -> dict[tuple[str, str, int], int]:
     """(topic, group, queueId) -> offset, from the broker's consumerOffset.json, whose keys are numbers without quotes."""
-    text = (folder / "store" / "config" / "consumerOffset.json").read_text("utf-8")
-    table = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', text))["offsetTable"]
+    table = config(folder, "consumerOffset.json")["offsetTable"]
     return {(*key.split("@"), int(queue)): offset for key, queues in table.items() for queue, offset in queues.items()}
+
+
+def config(folder: Path, name: str) -> dict[str, Any]:
+    """A file of the broker's configuration; it writes numbers as keys without quotes."""
+    text = (folder / "store" / "config" / name).read_text("utf-8")
+    tree: dict[str, Any] = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', text))
+    return tree
+
+
+def properties(folder: Path) -> dict[str, str]:
+    """The broker.conf of a capture."""
+    lines = (folder / "broker.conf").read_text("utf-8").splitlines()
+    return {name: value for name, _, value in (line.partition("=") for line in lines) if value}
