@@ -140,7 +140,6 @@ def run_capture(
             if kind == PULL:
                 subscriptions = found.where(F.col("kind") == SUBSCRIPTION).select(f"{SUBSCRIPTION}.*")
                 rows = with_registrations(rows, subscriptions)
-            writer.prepare(table)
             writer.replace_rows(table, rows, f"brokerName = {literal(broker)} AND sourceDigest = {literal(digest)}")
         answered = found.where(f"{PULL}.recordedCode IS NOT NULL").count()
         version = writer.commit(now())
