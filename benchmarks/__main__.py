@@ -32,6 +32,8 @@ REPLAYS = (
     ("replay TAG 1 in 10", "TagC", False),
     ("replay TAG none", "TagNone", False),
 )
+# the same messages by an expression
+SQL92, SAME_BY_TAG = "TAGS = 'TagC'", "replay TAG 1 in 10"
 
 
 @click.command(epilog="\b\nExample:\n  python -m benchmarks --quick --only replay --json figures.json")
@@ -54,6 +56,9 @@ def main(quick: bool, only: str | None, out: str | None) -> None:
         for name, expression, sequential in REPLAYS:
             if only is None or name.startswith(only):
                 figures += m.measure_replay(spark, lake, shape, count, name=name, expression=expression, sequential=sequential)
+        by_tag = next((figure for figure in figures if figure.name == SAME_BY_TAG), None)
+        if by_tag is not None:
+            figures += m.measure_expressions(spark, lake, shape, count, expression=SQL92, by_tag=by_tag)
         if only is None or only.startswith("capture"):
             figures += measure_capture(spark, folder, CAPTURED_MEGABYTES // scale)
         spark.stop()

@@ -1,4 +1,7 @@
-"""Packed requests that met their entries -> answers: the kernel between two Arrow batches."""
+"""Packed requests that met their entries -> answers: the kernel between two Arrow batches.
+
+A row is answered in parts: all requests at once where they have no filter or one by tags, else those of one filter after the other.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,27 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pipeline.expression_filters import filter_of, verdicts_of
 from pipeline.packing import Col, Packed
 from pipeline.settings import PullSettings
 from store_format.consume_queue import Units, units_of
 from store_format.layout import CQ_UNIT
+from store_format.packed_ext_units import UnitColumns, join_units
 from udfs import get_message as gm
 from udfs.batch_caps import memory_limit
 from udfs.codes import BrokerRole, GetMessageStatus
 from udfs.offset_correction import slave_keeps_offset
+from udfs.pull_filter import (
+    SUBSCRIPTION_PARSE_FAILED,
+    FilterRules,
+    PullFilterError,
+    Verdicts,
+    entry_verdicts,
+    tag_codes,
+    with_units,
+)
 from udfs.tags import SubscriptionParseError, code_array, parse_subscription
 
-SUBSCRIPTION_PARSE_FAILED = "SUBSCRIPTION_PARSE_FAILED"
 _KERNEL_COLUMNS = [Col.OFFSET, Col.MAX_MSG_NUMS, Col.MIN_OFFSET, Col.MAX_OFFSET, Col.LOG_END, Col.FILTER]
 _STATUS_NAMES = pa.array([status.name for status in sorted(GetMessageStatus)])
 _EXCEPTION_CODES = np.array(list(gm.EXCEPTIONS), np.int64)
@@ -42,7 +55,9 @@ class Answering:
     log: gm.LogFiles
     disk_fall_recorded: bool
     readable: bool
+    with_extension: bool
     with_entries: bool
+    rules: FilterRules | None = None  # only for rows with filters that tags do not decide
 
     @classmethod
     def of(cls, settings: PullSettings, entries_a_file: int, log: gm.LogFiles, *, with_entries: bool) -> Answering:
@@ -60,6 +75,7 @@ class Answering:
             log=log,
             disk_fall_recorded=settings.disk_fall_recorded,
             readable=settings.readable,
+            with_extension=settings.enable_consume_queue_ext,
             with_entries=with_entries,
         )
 
@@ -84,14 +100,18 @@ def _one(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
-def _block(blocks: list[dict[str, Any]] | None) -> gm.Block:
-    """The entries of one row; several segments of a file are put together, each without what it repeats of the next."""
+def _block(blocks: list[dict[str, Any]] | None, *, with_extension: bool) -> tuple[gm.Block, UnitColumns | None]:
+    """The entries of one row and their ext units; several segments of a file are put together, each without what it repeats of the next."""
     if not blocks:
-        return gm.Block(0, *_entries(np.empty(0, CQ_UNIT)))
+        return gm.Block(0, *_entries(np.empty(0, CQ_UNIT))), None
     parts = [units_of(np.frombuffer(block["entries"], np.uint8)) for block in blocks]
-    if len(parts) > 1:
-        parts = [part[: block["entryCount"]] for part, block in zip(parts, blocks, strict=True)]
-    return gm.Block(blocks[0]["firstQueueOffset"], *_entries(np.concatenate(parts) if len(parts) > 1 else parts[0]))
+    kept = [block["entryCount"] for block in blocks] if len(blocks) > 1 else [len(parts[0])]
+    units = None
+    if with_extension:
+        units = join_units([(block["extUnits"], len(part), count) for block, part, count in zip(blocks, parts, kept, strict=True)])
+    entries = _entries(np.concatenate([part[:count] for part, count in zip(parts, kept, strict=True)]) if len(parts) > 1 else parts[0])
+    block = gm.Block(blocks[0]["firstQueueOffset"], *entries)
+    return (block if units is None else replace(block, tags_codes=with_units(block.tags_codes, units))), units
 
 
 def _entries(units: Units) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
@@ -122,31 +142,76 @@ def _filters(packed: Packed) -> tuple[gm.TagCodes, NDArray[np.bool_]]:
     return gm.TagCodes(starts, np.concatenate([np.empty(0, np.int32), *kept])), broken[chosen]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Requests that the kernel answers at once; those of `refused` get the error instead."""
+
+    packed: Packed
+    block: gm.Block
+    codes: gm.TagCodes
+    refused: NDArray[np.bool_]
+    error: str = SUBSCRIPTION_PARSE_FAILED
+
+
+def _parts(answering: Answering, row: dict[str, Any]) -> Iterator[Part]:
+    packed = Packed.of(row)
+    block, units = _block(row["blocks"], with_extension=answering.with_extension)
+    if answering.rules is None:
+        codes, broken = _filters(packed)
+        judged = block if units is None else replace(block, verdicts=entry_verdicts(None, units, None))
+        yield Part(packed=packed, block=judged, codes=codes, refused=broken)
+        return
+    by_commit_log = verdicts_of(row, block.first_offset, len(block.sizes))
+    numbers = packed.matrix[:, Col.FILTER].copy()
+    for number in np.unique(numbers).tolist():
+        part = replace(packed, matrix=packed.matrix[numbers == number])
+        yield _filtered(answering.rules, part, packed.filters[number], block, units, by_commit_log)
+
+
+def _filtered(
+    rules: FilterRules, packed: Packed, asked: str, block: gm.Block, units: UnitColumns | None, by_commit_log: Verdicts | None
+) -> Part:
+    """Requests with one filter."""
+    everyone = np.ones(len(packed.matrix), np.bool_)
+    none = gm.TagCodes(np.zeros(1, np.int64), np.empty(0, np.int32))
+    packed.matrix[:, Col.FILTER] = gm.NO_FILTER
+    try:
+        wanted = rules.message_filter(packed.topic, filter_of(asked))
+    except PullFilterError as error:
+        return Part(packed=packed, block=block, codes=none, refused=everyone, error=error.code)
+    judged = replace(block, verdicts=entry_verdicts(wanted, units, by_commit_log))
+    found = tag_codes(wanted)
+    if found is None:
+        return Part(packed=packed, block=judged, codes=none, refused=~everyone)
+    packed.matrix[:, Col.FILTER] = 0
+    return Part(packed=packed, block=judged, codes=gm.TagCodes(np.array([0, len(found)]), found), refused=~everyone)
+
+
 def _answer_row(answering: Answering, row: dict[str, Any]) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Answers of a packed row, each batch with the number of its entries: as many requests at once as a batch has room for."""
-    packed = Packed.of(row)
-    block = _block(row["blocks"])
-    filters, broken = _filters(packed)
-    requests = np.ascontiguousarray(packed.matrix[:, _KERNEL_COLUMNS])
-    ends = np.cumsum(gm.entries_at_most(requests, answering.caps, block))
-    start = 0
-    while start < len(requests):
-        limit = (ends[start - 1] if start else 0) + _BATCH_ENTRIES
-        end = max(int(np.searchsorted(ends, limit, side="right")), start + 1)
-        found = gm.get_message(requests[start:end], answering.caps, block, filters, answering.log)
-        part = replace(packed, matrix=packed.matrix[start:end])
-        yield _batch(answering, part, block, found, broken[start:end]), len(found.taken)
-        start = end
+    for part in _parts(answering, row):
+        packed, block = part.packed, part.block
+        requests = np.ascontiguousarray(packed.matrix[:, _KERNEL_COLUMNS])
+        ends = np.cumsum(gm.entries_at_most(requests, answering.caps, block))
+        start = 0
+        while start < len(requests):
+            limit = (ends[start - 1] if start else 0) + _BATCH_ENTRIES
+            end = max(int(np.searchsorted(ends, limit, side="right")), start + 1)
+            found = gm.get_message(requests[start:end], answering.caps, block, part.codes, answering.log)
+            some = replace(part, packed=replace(packed, matrix=packed.matrix[start:end]), refused=part.refused[start:end])
+            yield _batch(answering, some, found), len(found.taken)
+            start = end
 
 
-def _batch(answering: Answering, packed: Packed, block: gm.Block, found: gm.Answers, broken: NDArray[np.bool_]) -> pa.RecordBatch:
+def _batch(answering: Answering, part: Part, found: gm.Answers) -> pa.RecordBatch:
+    packed, broken = part.packed, part.refused
     matrix, answers = packed.matrix, found.columns
     status = answers[:, gm.STATUS]
     none = broken | (not answering.readable) | (status < 0)  # no answer, null, or thrown
     fall_behind = matrix[:, Col.LOG_END] - answers[:, gm.LAST_PHYSIC]
     scanned = answers[:, gm.ENTRIES_READ] > 0
     groups = pa.array(packed.groups, pa.string())
-    error = pa.array(np.where(broken, SUBSCRIPTION_PARSE_FAILED, ""), pa.string(), mask=~broken)
+    error = pa.array(np.where(broken, part.error, ""), pa.string(), mask=~broken)
 
     def number(values: NDArray[np.int64], kind: pa.DataType, missing: NDArray[np.bool_] = none) -> pa.Array:
         return pa.array(values, kind, mask=missing)
@@ -169,7 +234,7 @@ def _batch(answering: Answering, packed: Packed, block: gm.Block, found: gm.Answ
         "diskFallBehind": number(fall_behind, pa.int64(), none | ~scanned | (not answering.disk_fall_recorded)),
         "exception": _exceptions(status, broken | (not answering.readable)),
         "error": error,
-        "entries": _taken(answering, block, found, none),
+        "entries": _taken(answering, part.block, found, none),
     }
     return pa.RecordBatch.from_pydict(columns)
 

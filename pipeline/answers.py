@@ -16,8 +16,8 @@ from pyspark.sql.types import StringType
 
 from pipeline import tables as t
 from pipeline.lake import Lake
+from udfs.pull_filter import FILTER_DATA_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED
 
-UNSUPPORTED = "UNSUPPORTED"
 _SHOWN_DIFFERENCES = 3
 _FIELDS = (
     "status",
@@ -31,8 +31,8 @@ _FIELDS = (
     "diskFallBehind",
 )
 _ERROR_TEXTS = {
-    UNSUPPORTED: "this filter cannot be answered yet",
-    "SUBSCRIPTION_PARSE_FAILED": "the filter's expression does not parse",
+    SUBSCRIPTION_PARSE_FAILED: "the filter's expression does not parse",
+    FILTER_DATA_NOT_EXIST: "the group has registered no filter for the topic, or the broker has forgotten it",
 }
 
 

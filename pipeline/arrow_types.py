@@ -6,7 +6,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from pipeline.tables import ENTRIES_TYPE, Table
+from pipeline.tables import ENTRIES_TYPE, EXT_FILES_TYPE, EXT_UNIT_TYPE, Table
 
 _ARROW = {
     "STRING": pa.string(),
@@ -20,6 +20,8 @@ _ARROW = {
     "ARRAY<BIGINT>": pa.list_(pa.int64()),
     "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
     ENTRIES_TYPE: pa.list_(pa.struct({"queueOffset": pa.int64(), "physicOffset": pa.int64(), "size": pa.int32()})),
+    EXT_UNIT_TYPE: pa.struct({"tagsCode": pa.int64(), "msgStoreTime": pa.int64(), "filterBitMap": pa.binary()}),
+    EXT_FILES_TYPE: pa.list_(pa.struct({"name": pa.string(), "fromOffset": pa.int64(), "length": pa.int64(), "wrote": pa.int64()})),
 }
 
 

@@ -22,8 +22,9 @@ from pipeline import tables as t
 from pipeline.config_tables import config_rows
 from pipeline.delta_sql import Placement
 from pipeline.lake import Lake, LakeError, LakeWriter
-from pipeline.load_store import LoadedStore, load_store
+from pipeline.load_store import LoadedStore, load_store, with_extension
 from pipeline.other_files import FOLDER, file_ranges, other_files
+from pipeline.property_batches import read_properties
 from pipeline.queue_batches import QueueReader, read_odd_entries, read_segments, unpack
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles, is_uri
@@ -88,6 +89,8 @@ def import_store(
     """
     store = StoreFiles(store_path)
     _refuse_lake_inside(store, lake)
+    store.check_exists()
+    given, settings = settings, with_extension(settings, store)
     progress("recovering the commit log and the queues as the broker's load does")
     loaded = load_store(lake.spark, store, broker, settings)
     config = config_rows(lake.spark, store, broker)
@@ -111,8 +114,14 @@ def import_store(
         messages=loaded.messages,
         entries=loaded.entry_count,
         queues=loaded.queue_count,
-        notes=(*loaded.notes, *config.notes),
+        notes=(*loaded.notes, *config.notes, *_inferred(given, settings)),
     )
+
+
+def _inferred(given: BrokerSettings, settings: BrokerSettings) -> list[str]:
+    """Settings that only the files say."""
+    names = settings.given.keys() - given.given.keys()
+    return [f"{name}={str(settings.value(name)).lower()}, as the store has files for it; --set says otherwise" for name in sorted(names)]
 
 
 def _refuse_lake_inside(store: StoreFiles, lake: Lake) -> None:
@@ -179,13 +188,18 @@ def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[
 
 
 def _rows_of_queues(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
-    files = loaded.queues.where("name IS NOT NULL")
+    return rows_of_queue_files(loaded, broker, spark) | {t.QUEUE: loaded.queues.select(*t.QUEUE.names).distinct()}
+
+
+def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
+    """Rows of the tables that are packed out of each queue file."""
     queue = ("topic", "queueId", "fromOffset")
-    placed = files.where("wrote > 0").repartitionByRange(spark_parallelism(spark), *queue).sortWithinPartitions(*queue)
-    read = partial(read_segments, QueueReader(loaded.store, broker, loaded.log_index))
+    files = loaded.queues.where("name IS NOT NULL AND wrote > 0")
+    placed = files.repartitionByRange(spark_parallelism(spark), *queue).sortWithinPartitions(*queue)
+    reader = QueueReader(loaded.store, broker, loaded.log_index)
     return {
-        t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(read, t.CONSUME_QUEUE_SEGMENT.schema),
-        t.QUEUE: loaded.queues.select(*t.QUEUE.names).distinct(),
+        t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(partial(read_segments, reader), t.CONSUME_QUEUE_SEGMENT.schema),
+        t.CONSUME_QUEUE_PROPERTIES: placed.mapInArrow(partial(read_properties, reader), t.CONSUME_QUEUE_PROPERTIES.schema),
     }
 
 

@@ -6,28 +6,31 @@ Broker source (4.9.3): DefaultMessageStore.load, recover and start.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline import loaded_store as ls
+from pipeline.loaded_extension import has_extension
 from pipeline.log_survey import FileSurvey, survey_log
 from pipeline.queue_batches import LogIndex
+from pipeline.recover import ext_size
 from pipeline.settings import BrokerSettings
 from pipeline.start_store import bounds, start_store
 from pipeline.store_files import StoreFiles
-from pipeline.store_source import LOADED_QUEUE, StoreReader, read_table
+from pipeline.store_source import LOADED_QUEUE, StoreReader, ext_file_row, read_table
 from pipeline.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.unfinished_dispatch import undispatched_records
 from store_format.changed_files import FileChange
 from store_format.commit_log import WalkEnd
-from store_format.errors import CorruptStoreError
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.mapped_files import MappedFile
 from store_format.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
-from store_format.store_paths import ABORT_FILE, COMMIT_LOG, CONSUME_QUEUE_EXT
+from store_format.store_paths import ABORT_FILE, COMMIT_LOG
+
+ENABLE_EXTENSION = "enableConsumeQueueExt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +100,12 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         settings: file sizes where they are given, and what recovery depends on.
 
     Raises:
-        StoreError: the broker would not load it, or never end to start it, or it has what cannot be imported yet.
+        StoreError: the broker would not load it, or never end to start it.
     """
     store.check_exists()
-    _refuse_unsupported(store)
     sizes = ls.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    if settings.value(ENABLE_EXTENSION):
+        sizes = replace(sizes, extension=ext_size(store, settings))
     files = ls.load_log(store, sizes)
     if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
         return _started(spark, store, broker, settings, sizes)
@@ -110,6 +114,8 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     log = recover_normally(files, walks[-len(files_to_walk(files)) :])
     queues, totals = _load_queues(spark, store, broker, sizes, log)
     reput_from = max(totals["maxPhysicOffset"], log.min_offset, 0)
+    if totals["deletedExtFiles"]:
+        return _started(spark, store, broker, settings, sizes)
     if reput_from < log.max_offset and undispatched_records(spark, store, log.files, reput_from):
         return _started(spark, store, broker, settings, sizes)
     kept = {file.name for file in log.files}
@@ -134,9 +140,11 @@ def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: Brok
     for queue in started.queues:
         least, most = bounds(queue)
         shared = (broker, queue.topic, queue.queue_id, least, most, None, queue.max_physic_offset, None, queue.has_folder)
-        rows += [(*shared, file.name, file.from_offset, file.length, file.wrote, file.mtime_ms) for file in queue.files]
+        extension = () if queue.extension is None else queue.extension.files
+        ext = [ext_file_row(file) for file in extension]
+        rows += [(*shared, file.name, file.from_offset, file.length, file.wrote, file.mtime_ms, ext, None) for file in queue.files]
         if not queue.files:
-            rows.append((*shared, None, None, None, None, None))
+            rows.append((*shared, None, None, None, None, None, ext, None))
     return LoadedStore(
         store=started.store,
         sizes=sizes,
@@ -160,20 +168,18 @@ def _load_queues(spark: SparkSession, store: StoreFiles, broker: str, sizes: ls.
             F.count_distinct("topic", "queueId").alias("queues"),
             F.coalesce(F.sum("wrote"), F.lit(0)).alias("wrote"),
             F.coalesce(F.sum("cutEntries"), F.lit(0)).alias("cutEntries"),
+            F.coalesce(F.sum("deletedExtFiles"), F.lit(0)).alias("deletedExtFiles"),
         ).collect()
         if totals["recoveredPhysicOffset"] >= log.max_offset:
             break
     return queues, totals
 
 
-def _refuse_unsupported(store: StoreFiles) -> None:
-    if any(store.folder(CONSUME_QUEUE_EXT, topic.name) for topic in store.folder(CONSUME_QUEUE_EXT)):
-        raise CorruptStoreError(
-            store.path_of(CONSUME_QUEUE_EXT),
-            "no consume queue extension",
-            "files of one",
-            hint="stores written with enableConsumeQueueExt=true cannot be imported yet",
-        )
+def with_extension(settings: BrokerSettings, store: StoreFiles) -> BrokerSettings:
+    """The settings; enableConsumeQueueExt, where nothing says it, is that of the broker that wrote the files."""
+    if settings.explicit(ENABLE_EXTENSION) is not None or not has_extension(store):
+        return settings
+    return BrokerSettings({**settings.given, ENABLE_EXTENSION: True})
 
 
 def _notes(store: StoreFiles, files: Sequence[MappedFile], log: RecoveredLog, cut_entries: int) -> tuple[str, ...]:

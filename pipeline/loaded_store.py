@@ -27,10 +27,11 @@ _SAMPLED_TOPICS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSizes:
-    """Lengths of the mapped files, bytes."""
+    """Lengths of the mapped files, bytes; that of the extensions' files is None where the broker reads none (enableConsumeQueueExt)."""
 
     commit_log: int
     consume_queue: int
+    extension: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +105,11 @@ def load_log(store: StoreFiles, sizes: FileSizes) -> tuple[MappedFile, ...]:
     return _load(store, entries, sizes.commit_log, COMMIT_LOG)
 
 
+def load_files(store: StoreFiles, size: int, *folder: str) -> tuple[MappedFile, ...]:
+    """The files of a folder after MappedFileQueue.load."""
+    return _load(store, store.folder(*folder), size, *folder)
+
+
 def _load(store: StoreFiles, entries: Sequence[Entry], size: int, *folder: str) -> tuple[MappedFile, ...]:
     files = load(store.path_of(*folder), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
     for file in files:
@@ -128,8 +134,7 @@ def recover_log(store: StoreFiles, files: tuple[MappedFile, ...], *, check_crc: 
 
 def load_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes) -> tuple[MappedFile, ...]:
     """A queue's files after MappedFileQueue.load."""
-    entries = store.folder(CONSUME_QUEUE, topic, str(queue_id))
-    return _load(store, entries, sizes.consume_queue, CONSUME_QUEUE, topic, str(queue_id))
+    return load_files(store, sizes.consume_queue, CONSUME_QUEUE, topic, str(queue_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.arrow_types import arrow_schema
@@ -21,6 +23,7 @@ from store_format.entry_lookup import NO_TIMESTAMP, LookedUp, look_up
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.mapped_files import MappedFile
 from store_format.message import Message, decode
+from store_format.packed_ext_units import UNIT, pack_units, unpack_units
 from udfs.batch_caps import scan_window_entries
 
 SEGMENT_ENTRIES = 8192
@@ -38,11 +41,18 @@ class LogIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFile:
-    """One file of a consume queue."""
+    """One file of a consume queue; `extension` are the files of the queue's extension."""
 
     topic: str
     queue_id: int
     file: MappedFile
+    extension: tuple[MappedFile, ...] = ()
+
+
+def first_segment(file: MappedFile) -> int:
+    """Number of the first segment of a queue file."""
+    entries = file.length // CQ_STORE_UNIT_SIZE
+    return file.from_offset // CQ_STORE_UNIT_SIZE // entries * -(-entries // SEGMENT_ENTRIES)
 
 
 class QueueReader:
@@ -52,32 +62,34 @@ class QueueReader:
         self.store, self.broker, self.log = store, broker, log
         self._open: tuple[str, Bytes] | None = None
 
-    def _log_content(self, file: MappedFile) -> Bytes:
+    def log_content(self, file: MappedFile) -> Bytes:
+        """The bytes of a file of the commit log."""
         if self._open is None or self._open[0] != file.name:
             self._open = (file.name, self.store.content(paths.COMMIT_LOG, file.name))
         return self._open[1]
 
-    def _units(self, queue_file: QueueFile) -> Units:
+    def units(self, queue_file: QueueFile) -> Units:
+        """The entries of a queue file that are in use."""
         content = self.store.content(paths.CONSUME_QUEUE, queue_file.topic, str(queue_file.queue_id), queue_file.file.name)
         return units_of(content[: queue_file.file.wrote])
 
     def look_up(self, units: Units) -> LookedUp:
         """What the commit log holds for the entries."""
         offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int32)
-        return look_up(self.log.files, self.log.walked, self._log_content, offsets, sizes)
+        return look_up(self.log.files, self.log.walked, self.log_content, offsets, sizes)
 
     def segments(self, queue_file: QueueFile) -> Iterator[pa.RecordBatch]:
         """The file's entries, SEGMENT_ENTRIES a row, each row with the entries behind it that a scan from its last one may reach."""
-        units = self._units(queue_file)
+        units = self.units(queue_file)
         if not len(units):
             return
         found = self.look_up(units)
         odd = (found.file >= 0) & ~found.is_record
-        sizes = units["size"].astype(np.int64)
+        sizes, tags_codes = units["size"].astype(np.int64), units["tagsCode"].astype(np.int64)
         file = queue_file.file
         first = file.from_offset // CQ_STORE_UNIT_SIZE
-        a_file = file.length // CQ_STORE_UNIT_SIZE
-        number = first // a_file * -(-a_file // SEGMENT_ENTRIES)
+        number = first_segment(file)
+        read_unit_file = self._extension_reader(queue_file)
         rows = []
         for index, start in enumerate(range(0, len(units), SEGMENT_ENTRIES)):
             end = min(start + SEGMENT_ENTRIES, len(units))
@@ -97,16 +109,21 @@ class QueueReader:
                     "entryBytes": int(sizes[start:end].sum()),
                     "bytesBehind": int(sizes[end:].sum()),
                     "oddEntries": np.flatnonzero(odd[start:end]).tolist(),
+                    "extUnits": pack_units(queue_file.extension, read_unit_file, tags_codes[start : end + SCAN_ENTRIES - 1]),
                 }
             )
         yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(CONSUME_QUEUE_SEGMENT))
+
+    def _extension_reader(self, queue_file: QueueFile) -> Callable[[MappedFile], Bytes]:
+        folder = (paths.CONSUME_QUEUE_EXT, queue_file.topic, str(queue_file.queue_id))
+        return lambda file: self.store.content(*folder, file.name)
 
     def odd_entries(self, units: Units) -> Iterator[dict[str, object]]:
         """Rows of odd_entry for entries whose bytes are no record."""
         found = self.look_up(units)
         for unit, index, position in zip(units, found.file.tolist(), found.positions.tolist(), strict=True):
             file = self.log.files[index]
-            raw = self._log_content(file)[position : position + int(unit["size"])]
+            raw = self.log_content(file)[position : position + int(unit["size"])]
             yield self._odd_entry(unit, file.from_offset + position, raw.tobytes())
 
     def _odd_entry(self, unit: np.void, start_offset: int, raw: bytes) -> dict[str, object]:
@@ -160,18 +177,42 @@ def unpack_segments(segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             pa.array(units["physicOffset"].astype(np.int64)),
             pa.array(sizes),
             pa.array(units["tagsCode"].astype(np.int64)),
+            _ext_units(row["extUnits"], len(row["entries"]) // CQ_STORE_UNIT_SIZE, len(units)),
             pa.array(stamps, mask=stamps == NO_TIMESTAMP),
             pa.array(sizes[::-1].astype(np.int64).cumsum()[::-1] + row["bytesBehind"]),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def _ext_units(packed: bytes | None, packed_count: int, count: int) -> pa.Array:
+    """The first `count` of packed units as the column extUnit."""
+    kind = arrow_schema(CONSUME_QUEUE).field("extUnit").type
+    if packed is None:
+        return pa.nulls(count, kind)
+    units = unpack_units(packed, packed_count)
+    offsets = np.append(units.bit_maps.starts, units.bit_maps.starts[-1:] + units.bit_maps.lengths[-1:])[: count + 1].astype(np.int32)
+    maps = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(units.buffer)])
+    no_map = pa.array(units.bit_maps.lengths[:count] == 0)
+    columns = [pa.array(units.tags_codes[:count]), pa.array(units.msg_store_times[:count]), pc.if_else(no_map, None, maps)]
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(units.states[:count] != UNIT))
+
+
 def read_segments(reader: QueueReader, files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of consume_queue_segment for rows of store_file: what mapInArrow calls."""
+    """Rows of consume_queue_segment for rows of loaded_queue: what mapInArrow calls."""
+    for queue_file in queue_files(files):
+        yield from reader.segments(queue_file)
+
+
+def queue_files(files: Iterator[pa.RecordBatch]) -> Iterator[QueueFile]:
+    """The files that rows of loaded_queue name."""
     for batch in files:
-        for row in batch.select(["topic", "queueId", "name", "fromOffset", "length", "wrote"]).to_pylist():
-            file = MappedFile(name=row["name"], from_offset=row["fromOffset"], length=row["length"], wrote=row["wrote"])
-            yield from reader.segments(QueueFile(topic=row["topic"], queue_id=row["queueId"], file=file))
+        for row in batch.select(["topic", "queueId", "name", "fromOffset", "length", "wrote", "extFiles"]).to_pylist():
+            extension = tuple(_mapped(one) for one in row["extFiles"] or ())
+            yield QueueFile(topic=row["topic"], queue_id=row["queueId"], file=_mapped(row), extension=extension)
+
+
+def _mapped(row: Mapping[str, Any]) -> MappedFile:
+    return MappedFile(name=row["name"], from_offset=row["fromOffset"], length=row["length"], wrote=row["wrote"])
 
 
 def read_odd_entries(reader: QueueReader, segments: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

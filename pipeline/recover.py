@@ -134,7 +134,7 @@ def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings
     return StoreSettings(
         commit_log_size=sizes.commit_log,
         consume_queue_size=sizes.consume_queue,
-        ext_size=settings.explicit("mappedFileSizeConsumeQueueExt") or _ext_size(files),
+        ext_size=ext_size(files, settings),
         index_sizes=_index_sizes(files, settings),
         delays=delays,
         is_slave=value("brokerRole") == _SLAVE,
@@ -149,9 +149,11 @@ def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings
     )
 
 
-def _ext_size(files: StoreFiles) -> int:
-    lengths = [length for _, length in _walk(files, (CONSUME_QUEUE_EXT,)) if length]
-    return file_size_of(lengths, DEFAULT_EXT_FILE_SIZE)
+def ext_size(files: StoreFiles, settings: BrokerSettings) -> int:
+    """Length of the extensions' files: from the settings, else the commonest one, else 4.9.3's default."""
+    given: int | None = settings.explicit("mappedFileSizeConsumeQueueExt")
+    lengths = (length for _, length in _walk(files, (CONSUME_QUEUE_EXT,)) if length)
+    return given or file_size_of(lengths, DEFAULT_EXT_FILE_SIZE)
 
 
 def _index_sizes(files: StoreFiles, settings: BrokerSettings) -> IndexSizes:

@@ -3,12 +3,13 @@
 Requests are packed by queue, get the bounds of their queue as they see it, are split by the segment of entries that they start in, meet
 that segment, and are answered by the kernel: two joins of few large rows (two more each for the queue's end and the log's end as of the
 request's time). Nothing is sorted that is sorted on disk, and no step depends on the size of the store but the reading of segments.
+Requests whose filter looks into messages go the same way beside the others, and meet the verdicts on their segment's entries as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.answering import Answering, answer_batches
 from pipeline.as_of import with_bounds_as_of
+from pipeline.expression_filters import SPLIT_SCHEMA, filter_rules, looks_into_messages, split_by_condition, with_filter_text, with_verdicts
 from pipeline.lake import Lake, LakeError
 from pipeline.packing import ARROW_SCHEMA, NONE, SCHEMA, Col, Packed, Repacker, pack
 from pipeline.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES
@@ -50,7 +52,7 @@ ANSWER_SCHEMA = (
 # from so many bytes on it pays to look at the requests first, as long as they ask for so many topics
 _LARGE_LOG = 4 << 30
 _FEW_TOPICS = 500
-_BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY>"
+_BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY, extUnits: BINARY>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,9 @@ def broker_store(lake: Lake, broker: str) -> BrokerStore:
     )
 
 
-def replay(lake: Lake, broker: str, requests: DataFrame, *, at: At, settings: PullSettings, with_entries: bool) -> DataFrame:
+def replay(
+    lake: Lake, broker: str, requests: DataFrame, *, at: At, settings: PullSettings, with_entries: bool, into_messages: bool = False
+) -> DataFrame:
     """Answer requests.
 
     Args:
@@ -107,23 +111,41 @@ def replay(lake: Lake, broker: str, requests: DataFrame, *, at: At, settings: Pu
         at: what of the store a request sees: all of it, what was there at its time, or up to the recorded maxOffset.
         settings: the broker's.
         with_entries: give the entries, not just their number and size.
+        into_messages: there may be filters that look into messages. The requests have `filterType` (NULL without a filter) and
+            `registered` then, and `expression` is of that type.
 
     Returns:
         Rows of ANSWER_SCHEMA, one a request, in no order.
     """
     store = broker_store(lake, broker)
+    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
+    segments = _of_topics_asked_for(segments, requests, store)
+    answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
+    by_tag = requests.where(~looks_into_messages(settings)) if into_messages else requests
+    blocks = _blocks(segments, _placed(lake, store, by_tag, at), _far(by_tag, store))
+    answers = blocks.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA)
+    if not into_messages:
+        return answers
+    rules = filter_rules(lake, broker, settings)
+    others = with_filter_text(requests.where(looks_into_messages(settings)))
+    split = _placed(lake, store, others, at).mapInArrow(partial(split_by_condition, rules), SPLIT_SCHEMA)
+    first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
+    of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
+    judged = with_verdicts(lake, broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
+    blocks = _blocks(segments, judged, _far(others, store))
+    return answers.unionByName(blocks.mapInArrow(partial(answer_batches, replace(answering, rules=rules)), ANSWER_SCHEMA))
+
+
+def _placed(lake: Lake, store: BrokerStore, requests: DataFrame, at: At) -> DataFrame:
+    """Requests packed, with the bounds that they see, by the segment that they start in."""
     packed = requests.select(*REQUEST_COLUMNS).mapInArrow(pack, SCHEMA)
-    bounds = lake.table(t.QUEUE).where(F.col("brokerName") == broker).select("topic", "queueId", "minOffset", "maxOffset")
+    bounds = lake.table(t.QUEUE).where(F.col("brokerName") == store.broker).select("topic", "queueId", "minOffset", "maxOffset")
     bounded = packed.join(bounds, ["topic", "queueId"], "left")
-    read: ReadPacked = partial(_bounded, store.log_end)
+    read: ReadPacked = partial(read_bounded, store.log_end)
     if at == "request-time":
         bounded = bounded.mapInArrow(partial(_with_bounds, read), SCHEMA)
-        bounded, read = with_bounds_as_of(lake, broker, store.log_end - store.log_bytes, bounded), Packed.of
-    placed = bounded.mapInArrow(partial(_by_segment, store, read, at == "recorded-max"), SCHEMA + ", wide BOOLEAN")
-    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
-    blocks = _blocks(_of_topics_asked_for(segments, requests, store), placed, _far(requests, store))
-    answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
-    return blocks.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA)
+        bounded, read = with_bounds_as_of(lake, store.broker, store.log_end - store.log_bytes, bounded), Packed.of
+    return bounded.mapInArrow(partial(by_segment, store, read, at == "recorded-max"), SCHEMA + ", wide BOOLEAN")
 
 
 def _of_topics_asked_for(segments: DataFrame, requests: DataFrame, store: BrokerStore) -> DataFrame:
@@ -134,7 +156,7 @@ def _of_topics_asked_for(segments: DataFrame, requests: DataFrame, store: Broker
     return segments.where(F.col("topic").isin(topics)) if len(topics) <= _FEW_TOPICS else segments
 
 
-def _bounded(log_end: int, row: dict[str, Any]) -> Packed:
+def read_bounded(log_end: int, row: dict[str, Any]) -> Packed:
     """A packed row with the queue's bounds in its matrix; a queue without files has 0 and 0 (findConsumeQueue creates it)."""
     packed = Packed.of(row)
     packed.matrix[:, Col.MIN_OFFSET] = row["minOffset"] or 0
@@ -155,7 +177,7 @@ def _with_bounds(read: ReadPacked, batches: Iterator[pa.RecordBatch]) -> Iterato
     yield from repacked.take()
 
 
-def _by_segment(store: BrokerStore, read: ReadPacked, cut_at_recorded: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def by_segment(store: BrokerStore, read: ReadPacked, cut_at_recorded: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Split packed rows by the segment that each request starts in, those that scan past a segment's reach apart (`wide`)."""
     narrow, wide = Repacker(), Repacker()
     for batch in batches:
@@ -191,7 +213,7 @@ def _flagged(narrow: Repacker, wide: Repacker) -> Iterator[pa.RecordBatch]:
 
 def _blocks(segments: DataFrame, placed: DataFrame, far: DataFrame) -> DataFrame:
     """Packed rows with the entries they need: one segment, or for a wide row all segments of the queue file, one of those in `far`."""
-    block = F.struct("firstQueueOffset", "entryCount", "entries").cast(_BLOCK)
+    block = F.struct("firstQueueOffset", "entryCount", "entries", "extUnits").cast(_BLOCK)
     narrow = segments.select(
         "topic", "queueId", F.col("segment").alias("key"), F.expr("FALSE").alias("wide"), F.array(block).alias("blocks")
     )

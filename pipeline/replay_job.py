@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
-from pipeline.answers import UNSUPPORTED, Comparison, answered_lines, compare, output_lines, with_messages
+from pipeline.answers import Comparison, answered_lines, compare, output_lines, with_messages
 from pipeline.lake import Lake, LakeWriter
 from pipeline.lmq import beyond_lmq_limit
 from pipeline.output_file import OutputFile, output_file, write_lines
@@ -21,8 +21,6 @@ from pipeline.replay import At, replay
 from pipeline.request_file import RequestError, RequestFile, scan_file
 from pipeline.request_source import NAME, RequestSource
 from pipeline.settings import BrokerSettings, PullSettings
-
-RETRY_GROUP_TOPIC_PREFIX = "%RETRY%"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,34 +64,27 @@ def _filter_kind() -> Column:
     return F.coalesce("filterType", F.lit("null"))
 
 
-def _unsupported(settings: PullSettings) -> Column:
-    """Which requests cannot be answered yet."""
-    other = F.col("filterType").isNotNull() & (F.col("filterType") != "TAG")
-    retry = F.col("topic").startswith(RETRY_GROUP_TOPIC_PREFIX) & F.col("filterType").isNotNull()
-    return (other | retry) if settings.filter_support_retry else other
-
-
-def answer(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings) -> DataFrame:
+def answer(
+    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, into_messages: bool = True
+) -> DataFrame:
     """Answers of ANSWER_SCHEMA for requests of SCHEMA, one for each that the options choose.
 
-    The others were pulls too: what they did to the store, the chosen ones see.
+    The others were pulls too: what they did to the store, the chosen ones see. `into_messages` is whether any filter among the requests
+    may look into messages; where none does it saves time to know that.
     """
-    unsupported = _unsupported(settings)
     null_answers = beyond_lmq_limit(lake, broker, requests, settings)
-    requests = _chosen(requests, options)
-    answered = replay(lake, broker, requests.where(~unsupported), at=options.at, settings=settings, with_entries=options.messages)
-    if null_answers is not None:
-        answered = null_answers(answered)
-    refused = requests.where(unsupported).select(*[_of_request(name, answered) for name in answered.columns])
-    return answered.unionByName(refused)
-
-
-def _of_request(name: str, answered: DataFrame) -> Column:
-    if name == "error":
-        return F.lit(UNSUPPORTED).alias(name)
-    if name in {"seq", "topic", "queueId", "consumerGroup", "queueOffset", "maxMsgNums"}:
-        return F.col(name)
-    return F.lit(None).cast(answered.schema[name].dataType).alias(name)
+    chosen = _chosen(requests, options)
+    by_tags_only = not settings.filter_support_retry and options.filters is not None and "SQL92" not in options.filters
+    answered = replay(
+        lake,
+        broker,
+        chosen,
+        at=options.at,
+        settings=settings,
+        with_entries=options.messages,
+        into_messages=(into_messages and not by_tags_only) or settings.filter_support_retry,
+    )
+    return answered if null_answers is None else null_answers(answered)
 
 
 def run_replay(
@@ -131,7 +122,8 @@ def run_replay(
         requests = read_requests(lake.spark, file)
         _check_timestamps(requests, file, options)
         progress("answering")
-        answers = answer(lake, broker, requests, options=options, settings=settings.pull_settings())
+        pull = settings.pull_settings()
+        answers = answer(lake, broker, requests, options=options, settings=pull, into_messages=file.has_other_filters)
         told = options.compare or out is not None
         uses = told * (2 if options.messages else 1) + (out is None)
         answers = answers.persist() if uses > 1 else answers

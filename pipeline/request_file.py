@@ -50,6 +50,10 @@ _KEYS = tuple(b'"%s":' % name for name in (b"request", b"filter", b"group", b"to
 _DIGITS_MAX = 400
 _ODD_NUMBER = re.compile(rb"NaN|Infinity|[0-9]{%d}" % _DIGITS_MAX)
 
+# a type that is not TAG, or cut off before that is known, or written with escapes
+_OTHER_FILTER = re.compile(rb'"type"(?!\s*:\s*"TAG")|\\u00')
+_TAIL = 16
+
 _FILTER = pa.struct({"type": pa.string(), "expression": pa.string(), "registered": pa.bool_()})
 _REQUEST = pa.struct(
     {
@@ -95,12 +99,13 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFile:
-    """A request file: its digest, the configuration its first line carries, and where its lines are."""
+    """A request file: its digest, the configuration its first line carries, where its lines are, and whether a filter may be no TAG."""
 
     path: str
     sha256: str
     header: dict[str, Any] | None
     chunks: tuple[Chunk, ...]
+    has_other_filters: bool = True
 
 
 def open_file(path: str) -> pa.NativeFile:
@@ -118,6 +123,7 @@ def scan_file(path: str) -> RequestFile:
     digest = hashlib.sha256()
     chunks: list[Chunk] = []
     start, first_line, lines, at = 0, 1, 0, 0
+    has_other_filters, tail = False, b""
     path = path if is_uri(path) else local_path(path)  # an executor works in another folder
     try:
         file = open_file(path)
@@ -126,6 +132,7 @@ def scan_file(path: str) -> RequestFile:
     with file:
         while piece := file.read(CHUNK_BYTES):
             digest.update(piece)
+            has_other_filters, tail = has_other_filters or _has_other_filter(tail + piece), piece[-_TAIL:]
             cut = piece.rfind(b"\n") + 1
             if cut:
                 lines += piece.count(b"\n")
@@ -138,7 +145,19 @@ def scan_file(path: str) -> RequestFile:
             chunks.append(Chunk(start=start, end=at, first_line=first_line))
     if not chunks:
         raise RequestError(path, 1, "at least one request", "an empty file")
-    return RequestFile(path=path, sha256=digest.hexdigest(), header=_header(path, chunks[0]), chunks=tuple(chunks))
+    return RequestFile(
+        path=path,
+        sha256=digest.hexdigest(),
+        header=_header(path, chunks[0]),
+        chunks=tuple(chunks),
+        has_other_filters=has_other_filters or _OTHER_FILTER.search(tail) is not None,
+    )
+
+
+def _has_other_filter(raw: bytes) -> bool:
+    """Whether a type that is no TAG begins in these bytes, their last ones left aside."""
+    found = _OTHER_FILTER.search(raw)
+    return found is not None and found.start() < len(raw) - _TAIL
 
 
 def _header(path: str, chunk: Chunk) -> dict[str, Any] | None:

@@ -9,30 +9,33 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from pipeline.scenario_store import Found, ScenarioStore
+from pipeline.broker_configs import pull_broker_config, send_broker_config, system_topics
+from pipeline.scenario_store import EMPTY_LOG, HEAD_DELETED, Found, LogBounds, ScenarioStore
 from pipeline.settings import BrokerSettings, PullSettings, Value
 from store_format.append import NOT_APPENDED
 from store_format.config_rows import SubscriptionGroupConfig, TopicConfig
+from store_format.layout import BLANK_SIZE, CQ_STORE_UNIT_SIZE
 from store_format.lookup import ThrownError
 from store_format.message import Host, Message
 from store_format.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
 from store_format.remoting.headers import PullMessageRequestHeader
 from udfs.bloom_filter import BitsArray, BloomFilter
-from udfs.codes import BrokerRole, ResponseCode
+from udfs.codes import BrokerRole
 from udfs.consumer_filter_manager import ConsumerFilterManager
 from udfs.consumer_manager import ConsumerManager
 from udfs.consumer_offset_manager import ConsumerOffsetManager
 from udfs.message_filter import ExpressionMessageFilter, is_true
 from udfs.offset_moved_event import OffsetMovedEvent
-from udfs.pull_message_processor import PullBrokerConfig, PullMessageProcessor, PullResponse
+from udfs.pull_message_processor import PullMessageProcessor, PullResponse
 from udfs.pull_request_hold import Arrival, Notified, PullRequest, is_swept, notify_message_arriving, sweep_interval
 from udfs.rebalance_lock import RebalanceLockManager
 from udfs.schedule import parse_delay_level
-from udfs.send_message import SendBrokerConfig, SendMessageProcessor, message_timeup
+from udfs.send_message import SendMessageProcessor, message_timeup
 from udfs.subscription_group import SubscriptionGroupManager
-from udfs.topic_config import SystemTopics, TopicConfigManager
+from udfs.topic_config import TopicConfigManager
 
 # when a scenario begins, ms: far from the ends of what people ask for as times
 EPOCH_MS = 1_600_000_000_000
@@ -46,7 +49,6 @@ _BASE: Mapping[str, Value] = {
     "brokerIP1": "127.0.0.1",
     "mappedFileSizeCommitLog": 64 * 1024 * 1024,
 }
-_MOST_RUNS = 10_000_000  # an interval of 0 ms would never end
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,13 +87,16 @@ class ScenarioBroker:
     Attributes:
         base: settings at its start.
         note: told of each change: time in ms, kind, fields.
-        log_start: where its commit log goes on, bytes.
+        log: the commit log it goes on with.
         now: ms of the virtual clock.
+
+    Raises:
+        ValueError: settings with which no broker starts.
     """
 
     base: Mapping[str, Value]
     note: Note
-    log_start: int = 0
+    log: LogBounds = EMPTY_LOG
     now: int = EPOCH_MS
     settings: BrokerSettings = field(init=False)
     store: ScenarioStore = field(init=False)
@@ -109,36 +114,26 @@ class ScenarioBroker:
     def __post_init__(self) -> None:
         self.settings = BrokerSettings({**_BASE, **self.base})
         value = self.settings.value
+        if value("mappedFileSizeCommitLog") <= BLANK_SIZE or value("mappedFileSizeConsumeQueue") < CQ_STORE_UNIT_SIZE:
+            message = "files of the commit log with room for a BLANK, of a queue with room for an entry"
+            raise ValueError(message)
         self.store = ScenarioStore(
             commit_log_file_size=value("mappedFileSizeCommitLog"),
             consume_queue_file_size=value("mappedFileSizeConsumeQueue"),
             delays=parse_delay_level(value("messageDelayLevel")),
-            log_end=self.log_start,
+            log=self.log,
         )
         bloom = BloomFilter.create_by_fn(value("maxErrorRateOfBloomFilter"), value("expectConsumerNumUseFilter"))
         self.filters = ConsumerFilterManager(bloom)
         self.groups = SubscriptionGroupManager(updated=self._note_group)
         self.topics = TopicConfigManager(updated=self._note_topic)
-        self.topics.start(self._system_topics())
+        self.topics.start(system_topics(self.settings))
         self.consumers = ConsumerManager(
             filters=self.filters,
             notify=lambda client, group: self.pushed.setdefault(client, []).append(group),
             notify_consumer_ids_changed_enable=lambda: bool(self.settings.value("notifyConsumerIdsChangedEnable")),
         )
         self._next_sweep = self.now + self._interval()
-
-    def _system_topics(self) -> SystemTopics:
-        value = self.settings.value
-        return SystemTopics(
-            broker_name=value("brokerName"),
-            broker_cluster_name=value("brokerClusterName"),
-            default_topic_queue_nums=value("defaultTopicQueueNums"),
-            auto_create_topic_enable=value("autoCreateTopicEnable"),
-            cluster_topic_enable=value("clusterTopicEnable"),
-            broker_topic_enable=value("brokerTopicEnable"),
-            trace_topic_enable=value("traceTopicEnable"),
-            msg_trace_topic_name=value("msgTraceTopicName"),
-        )
 
     # what changes -------------------------------------------------------------------------------------------------------------------
 
@@ -163,33 +158,9 @@ class ScenarioBroker:
         """The settings of the scan."""
         return self.settings.pull_settings()
 
-    def _pull_config(self) -> PullBrokerConfig:
-        value = self.settings.value
-        return PullBrokerConfig(
-            broker_name=value("brokerName"),
-            broker_ip1=value("brokerIP1"),
-            broker_role=self.role,
-            broker_permission=value("brokerPermission"),
-            auto_create_subscription_group=value("autoCreateSubscriptionGroup"),
-            enable_property_filter=value("enablePropertyFilter"),
-            filter_support_retry=value("filterSupportRetry"),
-            slave_read_enable=value("slaveReadEnable"),
-            offset_check_in_slave=value("offsetCheckInSlave"),
-            long_polling_enable=value("longPollingEnable"),
-            short_polling_time_mills=value("shortPollingTimeMills"),
-        )
-
     def sending(self) -> SendMessageProcessor:
         """The processor of messages, with the settings as they are."""
-        value = self.settings.value
-        config = SendBrokerConfig(
-            broker_cluster_name=value("brokerClusterName"),
-            broker_ip1=value("brokerIP1"),
-            broker_permission=value("brokerPermission"),
-            auto_create_topic_enable=value("autoCreateTopicEnable"),
-            auto_create_subscription_group=value("autoCreateSubscriptionGroup"),
-        )
-        return SendMessageProcessor(config=config, topics=self.topics, groups=self.groups)
+        return SendMessageProcessor(config=send_broker_config(self.settings), topics=self.topics, groups=self.groups)
 
     # time ---------------------------------------------------------------------------------------------------------------------------
 
@@ -201,6 +172,7 @@ class ScenarioBroker:
     def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
         """Let time go on to `until`, or to the moment at which `stop` holds, whichever comes first."""
         while not stop():
+            self._pass_idle_sweeps(until)
             moment = min(self._next_sweep, self._delayed[0][0] if self._delayed else self._next_sweep)
             if moment > until:
                 self.now = max(self.now, until)
@@ -211,13 +183,19 @@ class ScenarioBroker:
             else:
                 self.sweep()
 
+    def _pass_idle_sweeps(self, until: int) -> None:
+        """Pass over sweeps that find nobody, up to the last one before `until` or before a delayed message is due."""
+        if not self.held:
+            interval, end = self._interval(), min(until, self._delayed[0][0] if self._delayed else until)
+            self._next_sweep += max((end - self._next_sweep) // interval, 0) * interval
+
     def sweep(self) -> None:
         """PullRequestHoldService.checkHoldRequest, and wait for the next one from now on."""
         self._next_sweep = self.now + self._interval()
         for topic, queue_id in list(self.held):
             if is_swept(topic):
                 max_offset = self.store.queue(topic, queue_id).max_offset
-                self._notify(topic, queue_id, lambda held, end=max_offset: notify_message_arriving(held, end, self.now))
+                self._notify(topic, queue_id, partial(notify_message_arriving, max_offset=max_offset, now=self.now))
 
     # messages -----------------------------------------------------------------------------------------------------------------------
 
@@ -235,11 +213,11 @@ class ScenarioBroker:
 
     def dispatch(self, message: Message) -> None:
         """ReputMessageService: queue entry, bit map, and whoever waits for the message."""
+        topic, properties = message.topic.decode(), message.properties_map()
+        self._note_message(message, properties)
         if message.physic_offset == NOT_APPENDED:
             return
         code = self.store.dispatch(message, self.now)
-        topic, properties = message.topic.decode(), message.properties_map()
-        self._note_message(message, properties)
         if topic == SCHEDULE_TOPIC:
             heapq.heappush(self._delayed, (max(code, self.now), message.physic_offset, message))
         if self.role == BrokerRole.SLAVE or not self.settings.value("longPollingEnable"):
@@ -250,9 +228,20 @@ class ScenarioBroker:
             bit_map=self._bit_map(topic, properties),
             properties=properties,
         )
-        queue_id, end = message.queue_id, message.queue_offset + 1
-        newest = lambda: self.store.queue(topic, queue_id).max_offset  # noqa: E731
-        self._notify(topic, queue_id, lambda held: notify_message_arriving(held, end, self.now, arrival=arrival, newest_offset=newest))
+        queue_id = message.queue_id
+        rule = partial(
+            notify_message_arriving,
+            max_offset=message.queue_offset + 1,
+            now=self.now,
+            arrival=arrival,
+            newest_offset=lambda: self.store.queue(topic, queue_id).max_offset,
+        )
+        self._notify(topic, queue_id, rule)
+
+    def delete_log_head(self) -> int:
+        """Lose the first files of the commit log; gives how many."""
+        self.note(self.now, "commit_log_head", {"storeSize": HEAD_DELETED})
+        return self.store.delete_log_head()
 
     def _note_message(self, message: Message, properties: Mapping[str, str]) -> None:
         row = {
@@ -291,7 +280,7 @@ class ScenarioBroker:
 
     def _process(self, call: PullCall, *, first_pass: bool) -> None:
         processor = PullMessageProcessor(
-            config=self._pull_config(),
+            config=pull_broker_config(self.settings),
             now=self.now,
             groups=self.groups,
             topics=self.topics,
@@ -302,13 +291,11 @@ class ScenarioBroker:
             suspend=lambda topic, queue_id, held: self._hold(topic, queue_id, replace(held, request=call)),  # type: ignore[arg-type]
             offset_moved=self._offset_moved,
             committed=lambda: self._note_offset(call.header),
+            write=lambda response: call.answer(response, None, self.now),
         )
-        # of messages that go by zero copy the processor writes the answer itself, whether the client waits or not
-        by_heap = self.settings.value("transferMsgByHeap")
 
         def answer(response: PullResponse) -> None:
-            written = response.code == ResponseCode.SUCCESS and not by_heap
-            if written or not (call.oneway and first_pass):
+            if not (call.oneway and first_pass):
                 call.answer(response, None, self.now)
 
         processor.process_request(call.header, CLIENT, broker_allow_suspend=first_pass, answer=answer)

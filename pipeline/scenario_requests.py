@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipeline.scenario_broker import PullCall, ScenarioBroker
+from pipeline.scenario_store import Found
 from store_format.lookup import NULL_POINTER, ThrownError
 from store_format.remoting.errors import FrameError
 from store_format.remoting.headers import RequestCode, java_number
@@ -21,6 +22,7 @@ from store_format.remoting.heartbeat import ConsumerData, decode_heartbeat
 from udfs.client_config import check_subscription
 from udfs.codes import ResponseCode
 from udfs.consumer_offset_manager import first_offset
+from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.rebalance_lock import MessageQueue
 
 Answer = dict[str, Any]
@@ -77,6 +79,7 @@ def pull_answer(call: PullCall) -> Answer:
     }
     if response.code != ResponseCode.SUCCESS:
         return answer(response.code, response.remark, ext)
+    assert isinstance(result, Found)  # what a scenario's store gives
     messages = [
         {
             "queueOffset": one.queue_offset,
@@ -113,7 +116,7 @@ def heartbeat(broker: ScenarioBroker, client: str, client_id: str | None, consum
         group = broker.groups.find_subscription_group_config(data.groupName, auto_create=auto_create)
         name = data.groupName or ""
         if group is not None:
-            broker.topics.create_topic_in_send_message_back(f"%RETRY%{name}", group.retryQueueNums)
+            broker.topics.create_topic_in_send_message_back(RETRY_GROUP_TOPIC_PREFIX + name, group.retryQueueNums)
         tell = group is None or group.notifyConsumerIdsChangedEnable
         broker.consumers.register_consumer(name, client, client_id, data, broker.now, tell=tell)
         for one in data.subscriptionDataSet:

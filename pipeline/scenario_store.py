@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from store_format.layout import CQ_STORE_UNIT_SIZE, TRANSACTION_COMMIT_TYPE, TRA
 from store_format.lookup import NULL_POINTER, CommitLogLookup, MappedFiles, ThrownError
 from store_format.mapped_files import MappedFile, offset_to_file_name
 from store_format.message import Message, encode
-from store_format.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings, prepare
+from store_format.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings, delay_level, prepare
 from udfs import get_message as gm
 from udfs.batch_caps import check_in_disk, scan_window_entries
 from udfs.codes import GetMessageStatus
@@ -30,6 +31,7 @@ from udfs.schedule import deliver_timestamp
 from udfs.tags import SUB_ALL, code_array, tags_code
 
 DELETE_FILES_BATCH_MAX = 10  # MappedFileQueue
+HEAD_DELETED = -1
 _MATCHES = 1  # what the kernel takes for the tag of an entry that a filter lets pass
 
 
@@ -45,6 +47,39 @@ class Found:
     messages: tuple[tuple[int, int, Message], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """A commit log: first byte of its first file, and its end."""
+
+    start: int = 0
+    end: int = 0
+
+    def starts(self, file_size: int) -> NDArray[np.int64]:
+        """First byte of each file."""
+        return np.arange(self.start, self.end, file_size, dtype=np.int64)
+
+    def without_head(self, file_size: int) -> LogBounds:
+        """CommitLog.deleteExpiredFile of all files but the last one, as many as go at once."""
+        deleted = min(max(len(self.starts(file_size)) - 1, 0), DELETE_FILES_BATCH_MAX)
+        return LogBounds(self.start + deleted * file_size, self.end)
+
+    def behind(self, written: Sequence[int], file_size: int) -> LogBounds:
+        """What the log becomes by records of so many bytes each; HEAD_DELETED among them stands for `without_head`."""
+        bounds, rest = self, list(written)
+        while rest:
+            count = rest.index(HEAD_DELETED) if HEAD_DELETED in rest else len(rest)
+            sizes = np.array(rest[:count], np.int64)
+            end = place(sizes, np.full(count, NO_BATCH, np.int64), file_size, bounds.end).log_end
+            bounds = LogBounds(bounds.start, end)
+            if count < len(rest):
+                bounds = bounds.without_head(file_size)
+            del rest[: count + 1]
+        return bounds
+
+
+EMPTY_LOG: Final = LogBounds()
+
+
 @dataclass(slots=True, kw_only=True)
 class ScenarioStore:
     """The store.
@@ -53,15 +88,13 @@ class ScenarioStore:
         commit_log_file_size: bytes of a file.
         consume_queue_file_size: likewise, whole entries.
         delays: of the delay levels, ms, level 1 first.
-        log_end: where the commit log ends; a scenario may begin behind those of others.
-        log_start: first byte of its first file.
+        log: the commit log; a scenario may begin behind those of others.
     """
 
     commit_log_file_size: int
     consume_queue_file_size: int
     delays: Sequence[int]
-    log_end: int = 0
-    log_start: int = 0
+    log: LogBounds = EMPTY_LOG
     queues: dict[tuple[str, int], ScenarioQueue] = field(default_factory=dict)
     topic_queue_table: dict[tuple[str, int], int] = field(default_factory=dict)
     messages: dict[int, Message] = field(default_factory=dict)
@@ -98,8 +131,8 @@ class ScenarioStore:
     def append(self, message: Message, queue_offset: int) -> Message:
         """Write a record to the log as it comes, as for one of a master's; NOT_APPENDED is the place of one that no file has room for."""
         size = len(encode(message))
-        placed = place(np.array([size]), np.array([NO_BATCH]), self.commit_log_file_size, self.log_end)
-        self.log_end = placed.log_end
+        placed = place(np.array([size]), np.array([NO_BATCH]), self.commit_log_file_size, self.log.end)
+        self.log = LogBounds(self.log.start, placed.log_end)
         stored = replace(message, queue_offset=queue_offset, physic_offset=int(placed.offsets[0]), store_size=size)
         if stored.physic_offset != NOT_APPENDED:
             self.messages[stored.physic_offset] = stored
@@ -108,27 +141,26 @@ class ScenarioStore:
     def dispatch(self, message: Message, now: int) -> int:
         """Give a stored message its entry; returns its tagsCode."""
         properties = message.properties_map()
-        topic, level = message.topic.decode(), int(properties.get("DELAY", "0"))
-        code = tags_code(properties.get("TAGS"))
-        if topic == SCHEDULE_TOPIC and level > 0:
+        topic, code = message.topic.decode(), tags_code(properties.get("TAGS"))
+        level = delay_level(properties) if topic == SCHEDULE_TOPIC else 0
+        if level > 0:
             code = deliver_timestamp(min(level, len(self.delays)), message.store_timestamp, self.delays)
         place_in_queue = (message.queue_offset, message.physic_offset, message.store_size)
         self.queue(topic, message.queue_id).put(*place_in_queue, code, now)
         return code
 
     def delete_log_head(self) -> int:
-        """CommitLog.deleteExpiredFile of all files but the last one, as many as go at once; says how many."""
-        deleted = min(max(len(self._log_starts()) - 1, 0), DELETE_FILES_BATCH_MAX)
-        self.log_start += deleted * self.commit_log_file_size
-        return deleted
+        """Lose the first files of the log, as LogBounds says; gives how many."""
+        before, self.log = self.log, self.log.without_head(self.commit_log_file_size)
+        return (self.log.start - before.start) // self.commit_log_file_size
 
     # reading ------------------------------------------------------------------------------------------------------------------------
 
     def message_at(self, offset: int) -> Message | None:
         """The message at an offset of the log, None where its file is gone; offset 0 falls back to the first file."""
-        if offset >= self.log_start:
+        if offset >= self.log.start:
             return self.messages.get(offset)
-        return self.messages.get(self.log_start) if offset == 0 else None
+        return self.messages.get(self.log.start) if offset == 0 else None
 
     def last_messages(self, topic: str, queue_id: int, count: int | None) -> Iterator[Message | None]:
         """The last messages of a queue, all where no count is given."""
@@ -142,14 +174,14 @@ class ScenarioStore:
         """DefaultMessageStore.checkInDiskByConsumeOffset."""
         entry = self.queue(topic, queue_id).entry(offset)
         memory = int(self._answering(settings).caps[gm.MEMORY])
-        return entry is not None and bool(check_in_disk(entry[0], self.log_end, memory))
+        return entry is not None and bool(check_in_disk(entry[0], self.log.end, memory))
 
     def commit_log(self) -> CommitLogLookup:
         """The log for look-ups, its records written out."""
         size = self.commit_log_file_size
-        contents = {start: bytearray(min(size, self.log_end - start)) for start in self._log_starts().tolist()}
+        contents = {start: bytearray(min(size, self.log.end - start)) for start in self.log.starts(self.commit_log_file_size).tolist()}
         for offset, message in self.messages.items():
-            if offset >= self.log_start:
+            if offset >= self.log.start:
                 start = offset // size * size
                 contents[start][offset - start : offset - start + message.store_size] = encode(message)
         files = [
@@ -158,12 +190,9 @@ class ScenarioStore:
         ]
         return CommitLogLookup(MappedFiles(files, lambda file: np.frombuffer(contents[file.from_offset], np.uint8)))
 
-    def _log_starts(self) -> NDArray[np.int64]:
-        return np.arange(self.log_start, self.log_end, self.commit_log_file_size, np.int64)
-
     def _answering(self, settings: PullSettings) -> Answering:
-        starts = self._log_starts()
-        log = gm.LogFiles(starts, np.minimum(self.log_end - starts, self.commit_log_file_size), self.commit_log_file_size)
+        starts = self.log.starts(self.commit_log_file_size)
+        log = gm.LogFiles(starts, np.minimum(self.log.end - starts, self.commit_log_file_size), self.commit_log_file_size)
         return Answering.of(settings, self.consume_queue_file_size // CQ_STORE_UNIT_SIZE, log, with_entries=True)
 
     def get_message(
@@ -181,7 +210,7 @@ class ScenarioStore:
         block = queue.block(offset)
         filters, block, throws_at = self._filtered(message_filter, block, offset, max_msg_nums)
         number = gm.NO_FILTER if filters is None else 0
-        request = np.array([[offset, max_msg_nums, *bounds, self.log_end, number]], np.int64)
+        request = np.array([[offset, max_msg_nums, *bounds, self.log.end, number]], np.int64)
         codes = np.empty(0, np.int32) if filters is None else filters
         answers = gm.get_message(request, answering.caps, block, gm.TagCodes(np.array([0, len(codes)]), codes), answering.log)
         row, taken = answers.columns[0], answers.taken.tolist()
@@ -189,7 +218,7 @@ class ScenarioStore:
             raise ThrownError(gm.EXCEPTIONS[int(row[gm.STATUS])])
         if throws_at in taken:
             raise ThrownError(NULL_POINTER)
-        behind = self.log_end - int(row[gm.LAST_PHYSIC])
+        behind = self.log.end - int(row[gm.LAST_PHYSIC])
         return Found(
             status=GetMessageStatus(int(row[gm.STATUS])),
             next_begin_offset=int(row[gm.NEXT]),

@@ -149,7 +149,10 @@ class PullSettings:
         disk_fall_recorded: whether the distance to the log's end is recorded.
         total_physical_memory_size: memory the broker believes in, bytes (StoreUtil.TOTAL_PHYSICAL_MEMORY_SIZE).
         readable: RunningFlags.isReadable; when false the store answers null.
-        filter_support_retry: whether a SQL92 filter also applies to %RETRY% topics.
+        filter_support_retry: whether messages of %RETRY% topics are filtered by what their group asked of the topics they came from.
+        enable_consume_queue_ext: whether queues have extensions.
+        max_error_rate_of_bloom_filter: of the bit maps in these, percent.
+        expect_consumer_num_use_filter: how many consumers such a bit map is made for.
         enable_lmq: whether light message queues exist.
         enable_multi_dispatch: whether a message may go to several of them.
         max_lmq_consume_queue_num: how many of them there may be, queues.
@@ -168,6 +171,9 @@ class PullSettings:
     total_physical_memory_size: int
     readable: bool
     filter_support_retry: bool
+    enable_consume_queue_ext: bool
+    max_error_rate_of_bloom_filter: int
+    expect_consumer_num_use_filter: int
     enable_lmq: bool
     enable_multi_dispatch: bool
     max_lmq_consume_queue_num: int

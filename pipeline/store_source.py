@@ -7,7 +7,7 @@ queues by itself, which is meant for a look at a store, not for a large import: 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.arrow_types import arrow_schema
+from pipeline.loaded_extension import LoadedExtension, has_extension, recover_extension
 from pipeline.loaded_store import (
     FileSizes,
     LogBounds,
@@ -28,8 +29,10 @@ from pipeline.loaded_store import (
 )
 from pipeline.log_batches import commit_log_batches, log_segment_batches, range_batches
 from pipeline.queue_batches import LogIndex, QueueFile, QueueReader, unpack_segments
+from pipeline.recover import ext_size
+from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles
-from pipeline.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, STORE_FILE_RANGE, Column, Table
+from pipeline.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, EXT_FILES_TYPE, STORE_FILE_RANGE, Column, Table
 from store_format.mapped_files import MappedFile, truncate_dirty_files
 
 NAME = "rocketmq-store"
@@ -52,6 +55,8 @@ LOADED_QUEUE = Table(
         Column("length", "BIGINT", "of the file"),
         Column("wrote", "BIGINT", "bytes in use"),
         Column("mtimeMs", "BIGINT", "of the file"),
+        Column("extFiles", EXT_FILES_TYPE, "of the queue's extension"),
+        Column("deletedExtFiles", "INT", "files that load takes from its extension; in the queue's first row"),
     ),
 )
 
@@ -88,7 +93,10 @@ class StoreDataSource(DataSource):
         options, store = self.options, StoreFiles(self.options["path"])
         store.check_exists()
         explicit = {name: int(options[name]) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue") if name in options}
-        return StoreReader(self._table(), store, options.get("brokerName", ""), file_sizes(store, explicit))
+        sizes = file_sizes(store, explicit)
+        if has_extension(store):
+            sizes = replace(sizes, extension=ext_size(store, BrokerSettings({})))
+        return StoreReader(self._table(), store, options.get("brokerName", ""), sizes)
 
 
 @dataclass
@@ -162,8 +170,9 @@ class StoreReader(DataSourceReader):
         bounds = self.log or self._bounds(log_files, queues)
         index = LogIndex(files=log_files, walked=tuple(file.wrote for file in log_files))
         return [
-            QueueFilePartition(QueueFile(topic=topic, queue_id=queue_id, file=file), index)
+            QueueFilePartition(QueueFile(topic=topic, queue_id=queue_id, file=file, extension=extension), index)
             for topic, queue_id in queues
+            for extension in [recover_extension(self.store, topic, queue_id, self.sizes, bounds).files]
             for file in recover_queue(self.store, topic, queue_id, self.sizes, bounds).files
             if file.wrote
         ]
@@ -192,6 +201,7 @@ class StoreReader(DataSourceReader):
 
     def _loaded_queue(self, topic: str, queue_id: int) -> pa.RecordBatch:
         queue = recover_queue(self.store, topic, queue_id, self.sizes, self.log)
+        extension = LoadedExtension() if self.log is None else recover_extension(self.store, topic, queue_id, self.sizes, self.log)
         shared = {
             "brokerName": self.broker,
             "topic": topic,
@@ -201,6 +211,7 @@ class StoreReader(DataSourceReader):
             "recoveredPhysicOffset": queue.recovered_physic_offset,
             "maxPhysicOffset": queue.max_physic_offset,
             "hasFolder": True,
+            "extFiles": [ext_file_row(file) for file in extension.files],
         }
         files = [
             {
@@ -213,8 +224,13 @@ class StoreReader(DataSourceReader):
             for file in queue.files
         ]
         rows = [shared | file for file in files or [{}]]
-        rows[0]["cutEntries"] = queue.cut_entries
+        rows[0]["cutEntries"], rows[0]["deletedExtFiles"] = queue.cut_entries, extension.deleted
         return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(LOADED_QUEUE))
+
+
+def ext_file_row(file: MappedFile) -> dict[str, object]:
+    """A file of a queue's extension as a value of loaded_queue.extFiles."""
+    return {"name": file.name, "fromOffset": file.from_offset, "length": file.length, "wrote": file.wrote}
 
 
 def read_table(spark: SparkSession, reader: StoreReader) -> DataFrame:

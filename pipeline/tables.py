@@ -7,6 +7,7 @@ queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
 from __future__ import annotations
 
 from pipeline.capture_tables import CAPTURED
+from pipeline.scenario_tables import ANSWERED_SCENARIOS
 
 # other modules name these from here, beside the tables
 from pipeline.table import Column as Column  # noqa: PLC0414
@@ -22,6 +23,9 @@ _TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group
 _QUEUE = Column("queueId", "INT", "queue of the topic")
 _QUEUE_KEY = (_BROKER, _TOPIC, _QUEUE)
 _RUN = Column("runId", "STRING", "the run that wrote the row")
+
+EXT_FILES_TYPE = "ARRAY<STRUCT<name: STRING, fromOffset: BIGINT, length: BIGINT, wrote: BIGINT>>"
+EXT_UNIT_TYPE = "STRUCT<tagsCode: BIGINT, msgStoreTime: BIGINT, filterBitMap: BINARY>"
 
 COMMIT_LOG = Table(
     "commit_log",
@@ -63,7 +67,8 @@ CONSUME_QUEUE = Table(
         Column("queueOffset", "BIGINT", "offset of the entry in its queue"),
         Column("physicOffset", "BIGINT", "where its message starts in the commit log"),
         Column("size", "INT", "length of its message in bytes; 2147483647 with physicOffset 0 is a pre-blank"),
-        Column("tagsCode", "BIGINT", "hash code of the tag, or deliver time in SCHEDULE_TOPIC_XXXX"),
+        Column("tagsCode", "BIGINT", "hash code of the tag, deliver time in SCHEDULE_TOPIC_XXXX, or place of its ext unit"),
+        Column("extUnit", EXT_UNIT_TYPE, "its unit in the consume queue extension; NULL where there is none"),
         Column("storeTimestamp", "BIGINT", "of its message, ms; NULL where the commit log no longer has it"),
         Column("bytesToFileEnd", "BIGINT", "sizes of this entry and of all behind it in the same queue file"),
     ),
@@ -91,8 +96,21 @@ CONSUME_QUEUE_SEGMENT = Table(
         Column("entryBytes", "BIGINT", "sizes of the run's entries"),
         Column("bytesBehind", "BIGINT", "sizes of the entries of the same file behind the run"),
         Column("oddEntries", "ARRAY<INT>", "positions in the run of entries whose bytes are no record of commit_log"),
+        Column("extUnits", "BINARY", "units in the consume queue extension, one for each of `entries`; NULL where there are none"),
     ),
     cluster_by=(),
+)
+
+CONSUME_QUEUE_PROPERTIES = Table(
+    "consume_queue_properties",
+    "Properties of the messages that the entries of consume_queue_segment point to, packed: what filters by expression read.",
+    (
+        *_QUEUE_KEY,
+        Column("segment", "BIGINT", "run of entries, that of consume_queue_segment"),
+        Column("firstQueueOffset", "BIGINT", "offset of the first entry of this part of the run"),
+        Column("lengths", "BINARY", "bytes of each entry's properties, 4 bytes little endian; negative where the broker decodes none"),
+        Column("properties", "BINARY", "the properties as stored, one entry's after the other's"),
+    ),
 )
 
 ODD_ENTRY = Table(
@@ -143,7 +161,11 @@ STORE_FILE = Table(
     "Every file of the store, and every folder that is empty.",
     (
         _BROKER,
-        Column("kind", "STRING", "commitlog, consumequeue, index, config, checkpoint, abort, lock, other; folder for an empty folder"),
+        Column(
+            "kind",
+            "STRING",
+            "commitlog, consumequeue, consumequeue_ext, index, config, checkpoint, abort, lock, other; folder for an empty folder",
+        ),
         Column("topic", "STRING", "of a consume queue file"),
         Column("queueId", "INT", "of a consume queue file"),
         Column("name", "STRING", "of a mapped file twenty digits, the offset of its first byte"),
@@ -322,6 +344,7 @@ IMPORTED = (
     COMMIT_LOG,
     CONSUME_QUEUE,
     CONSUME_QUEUE_SEGMENT,
+    CONSUME_QUEUE_PROPERTIES,
     ODD_ENTRY,
     COMMIT_LOG_SEGMENT,
     QUEUE,
@@ -335,4 +358,4 @@ IMPORTED = (
     BROKER,
 )
 APPENDED = (REPLAY_RUN, PULL_RESPONSE)
-TABLES = {table.name: table for table in (*IMPORTED, *CAPTURED, *APPENDED)}
+TABLES = {table.name: table for table in (*IMPORTED, *CAPTURED, *APPENDED, *ANSWERED_SCENARIOS)}

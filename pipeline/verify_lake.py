@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.config_tables import config_rows
 from pipeline.export_store import entries_of, of_broker
-from pipeline.import_store import rows_of_files, spark_parallelism
+from pipeline.import_store import rows_of_files, rows_of_queue_files, spark_parallelism
 from pipeline.lake import Lake, LakeError
 from pipeline.load_store import LoadedStore, load_store
 from pipeline.log_records import RECORD_COLUMNS, write_records
@@ -53,6 +53,7 @@ def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, pr
     expected = rows_of_files(loaded, broker, lake.spark).select(*t.STORE_FILE.names).localCheckpoint()
     compared = _compared_rows(lake, broker, loaded).localCheckpoint()
     findings = [_files(lake, broker, expected), _bytes(compared, expected, loaded.store), _queues(lake, broker)]
+    findings += [_packed(lake, broker, table, rows) for table, rows in rows_of_queue_files(loaded, broker, lake.spark).items()]
     findings += [_config(lake, broker, table, rows) for table, rows in config_rows(lake.spark, loaded.store, broker).tables.items()]
     found = findings[0]
     for more in findings[1:]:
@@ -105,18 +106,26 @@ def _compared_rows(lake: Lake, broker: str, loaded: LoadedStore) -> DataFrame:
 
 def _queues(lake: Lake, broker: str) -> DataFrame:
     """Queues whose rows in consume_queue are not the entries of their segments."""
-    columns = [name for name in t.CONSUME_QUEUE.names if name != "brokerName"]
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
-    unpacked = segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema)
-    rows = lake.table(t.CONSUME_QUEUE).where(F.col("brokerName") == broker)
+    text = "the rows are not the entries of consume_queue_segment"
+    return _by_queue(lake, broker, t.CONSUME_QUEUE, segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema), text)
+
+
+def _packed(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:
+    """Queues whose packed rows are not those that their files give."""
+    return _by_queue(lake, broker, table, expected, "the rows are not those that the queue's files give")
+
+
+def _by_queue(lake: Lake, broker: str, table: t.Table, expected: DataFrame, text: str) -> DataFrame:
+    columns = [name for name in table.names if name != "brokerName"]
+    rows = lake.table(table).where(F.col("brokerName") == broker)
     sums = [
         frame.groupBy("topic", "queueId").agg(F.struct(F.count("*"), F.bit_xor(F.xxhash64(*columns))).alias(name))
-        for frame, name in ((unpacked, "packed"), (rows, "rows"))
+        for frame, name in ((expected, "expected"), (rows, "rows"))
     ]
-    both = sums[0].join(sums[1], ["topic", "queueId"], "full_outer").where("NOT (packed <=> rows)")
-    path = F.concat_ws("/", F.lit(t.CONSUME_QUEUE.name), "topic", F.col("queueId").cast("STRING"))
-    text = F.lit("the rows are not the entries of consume_queue_segment").alias("text")
-    return both.withColumn("path", path).select(*_finding("TABLE_DIFFERS", "path", text))
+    both = sums[0].join(sums[1], ["topic", "queueId"], "full_outer").where("NOT (expected <=> rows)")
+    path = F.concat_ws("/", F.lit(table.name), "topic", F.col("queueId").cast("STRING"))
+    return both.withColumn("path", path).select(*_finding("TABLE_DIFFERS", "path", F.lit(text).alias("text")))
 
 
 def _config(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:

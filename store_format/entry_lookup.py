@@ -50,6 +50,17 @@ def find_files(files: Sequence[MappedFile], offsets: NDArray[np.int64]) -> NDArr
     return np.where((offsets == 0) & (found < 0), 0, found)
 
 
+def locate(
+    files: Sequence[MappedFile], physic_offsets: NDArray[np.int64], sizes: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each entry the index of the file that delivers its bytes (-1 where the broker gets null) and where they start in that file."""
+    file = find_files(files, physic_offsets)
+    positions = np.where(file >= 0, physic_offsets % files[0].length if files else 0, 0)
+    wrote = np.array([one.wrote for one in files] or [0], np.int64)[file]
+    there = (file >= 0) & (sizes >= 0) & (positions + sizes <= wrote)  # no bytes are not null
+    return np.where(there, file, -1), positions
+
+
 @compiled
 def _inspect(content, from_offset, walked, offsets, positions, sizes, rows, stamps, is_record):  # type: ignore[no-untyped-def]
     for row in rows:
@@ -83,16 +94,13 @@ def look_up(
         sizes: of the entries.
     """
     count = len(physic_offsets)
-    file = find_files(files, physic_offsets)
-    positions = np.where(file >= 0, physic_offsets % files[0].length if files else 0, 0)
-    wrote = np.array([one.wrote for one in files] or [0], np.int64)[file]
-    there = (file >= 0) & (sizes >= 0) & (positions + sizes <= wrote)  # no bytes are not null
+    file, positions = locate(files, physic_offsets, sizes)
     stamps = np.full(count, NO_TIMESTAMP, np.int64)
     is_record = np.zeros(count, np.bool_)
-    for index in np.unique(file[there]).tolist():
-        rows = np.flatnonzero(there & (file == index))
+    for index in np.unique(file[file >= 0]).tolist():
+        rows = np.flatnonzero(file == index)
         content = read(files[index])
         _inspect(content, files[index].from_offset, walked[index], physic_offsets, positions, sizes, rows, stamps, is_record)
     if files:
         stamps[physic_offsets < files[0].from_offset] = NO_TIMESTAMP
-    return LookedUp(stamps, np.where(there, file, -1), positions, is_record)
+    return LookedUp(stamps, file, positions, is_record)

@@ -65,16 +65,17 @@ class Queue:
         """
         if not self.files:
             return
+        looked_at = self.files[-cq.RECOVERED_FILES].from_offset if len(self.files) > cq.RECOVERED_FILES else 0
         recovered = cq.recover(self.files, self._reader(store))
         self._keep(store, recovered.files)
         self.max_physic_offset = recovered.max_physic_offset
         if self.extension is not None:
-            self.extension.recover(store, self._last_address(store))
+            self.extension.recover(store, self._last_address(store, looked_at))
 
-    def _last_address(self, store: ChangedFiles) -> int:
-        """The last address of a unit among the entries that `recover` looks at."""
+    def _last_address(self, store: ChangedFiles, first: int) -> int:
+        """The last address of a unit among the entries that `recover` looks at, which lie in the files from `first` on."""
         address = NO_ADDRESS
-        for file in self.files[-cq.RECOVERED_FILES :]:
+        for file in (file for file in self.files if file.from_offset >= first):
             address = last_address(self.units(store, file)["tagsCode"][: file.wrote // CQ_STORE_UNIT_SIZE], address)
         return address
 

@@ -10,8 +10,10 @@ from store_format import record_columns as rc
 from store_format.commit_log import Bytes, first_bad_body, walk, walk_checked
 from store_format.crc32 import crc32_of_ranges
 from store_format.entry_lookup import look_up
+from store_format.entry_properties import find_properties
 from store_format.mapped_files import MappedFile
 from store_format.message import Host, Message, encode
+from store_format.packed_ext_units import pack_units
 
 ROUNDS = 3000
 
@@ -77,7 +79,10 @@ def use_all(digits: random.Random, content: Bytes) -> int:
         entries = [digits.choice([*positions.tolist(), digits.randint(-2, len(content) + 2)]) for _ in range(8)]
         sizes = [digits.choice([-1, 0, 39, 40, 63, 64, 91, 200, 2**31 - 1, digits.randint(0, len(content))]) for _ in entries]
         file = MappedFile(name="", from_offset=0, length=len(content), wrote=len(content))
-        look_up([file], [len(content)], lambda _: content, np.array(entries), np.array(sizes, np.int32))
+        offsets, lengths = np.array(entries), np.array(sizes, np.int32)
+        look_up([file], [len(content)], lambda _: content, offsets, lengths)
+        find_properties([file], lambda _: content, offsets, lengths).bytes_of(lambda _: content)
+        pack_units([file], lambda _: content, offsets + np.int64(-(2**63)))
     return len(positions)
 
 

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 from golden import shared_dir
 from replaying import Line, all_lines
+from sql92_expressions import ExpressionMaker
+
+from udfs.sql92 import Compiled, compile_expression
 
 ENTRY_BYTES = 20
 SEGMENT = 8192  # entries that our tables keep in a row
@@ -30,6 +33,8 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     "lmq": ("", "mappedFileSizeConsumeQueue=61"),
     "replica": ("", "mappedFileSizeConsumeQueue=457"),
     "delayreal": ("", "mappedFileSizeConsumeQueue=399"),
+    "ext": ("", "mappedFileSizeConsumeQueueExt=333", "mappedFileSizeConsumeQueue=500,mappedFileSizeConsumeQueueExt=65536"),
+    "extmix": ("", "mappedFileSizeConsumeQueue=1500,mappedFileSizeConsumeQueueExt=999"),
 }
 # so many messages make the longest queue pass a segment, in one file of 400,000 bytes
 LONG_QUEUES = {"mappedFileSizeConsumeQueue=400000": "30000"}
@@ -38,6 +43,9 @@ CAPS = (0, 1, -1, 2, 8, 32, 100, 500, 1000, 20_000, 65_536, 2**31 - 1, -(2**31))
 RATIOS = (0, 1, 7, 33, 40, 50, 99, 100, 101, -1, 2**31 - 1)
 MAX_MSG_NUMS = (-(2**31), -1, 0, 1, 2, 3, 16, 31, 32, 33, 64, 799, 800, 801, 802, 1000, 1601, 5000, 9000, 100_000)
 HUGE_MAX_MSG_NUMS = (107_374_183, 2**31 - 2, 2**31 - 1)
+# of the messages that the harness makes
+PROPERTIES = ("price", "color", "vip", "weight", "region", "TAGS", "KEYS", "UNIQ_KEY", "none", "RETRY_TOPIC", "DELAY", "REAL_TOPIC")
+SQL92 = ("price > 50", "price BETWEEN 20 AND 60", "color IN ('red', 'Red')", "color IS NULL", "vip = TRUE", "weight < 2.5", "TAGS = 'TagA'")
 UNKNOWN_QUEUES = (("NoSuchTopic", 0), ("NoSuchTopic", -1), ("", 0), ("%LMQ%x", 0), ("%LMQ%x", 1), ("%RETRY%x", 0), ("ü🚀", 0), ("../x", 0))
 
 
@@ -109,11 +117,46 @@ def trace_config(digits: random.Random, log_end: int) -> dict[str, Any]:
     if digits.random() < 0.4:
         both = digits.choice(["true", "true", "false"])
         config |= {"enableLmq": "true", "enableMultiDispatch": both, "maxLmqConsumeQueueNum": digits.choice([-1, 0, 1, 3, 5, 6, 7, 20])}
+    if digits.random() < 0.3:
+        config["filterSupportRetry"] = "true"
+    if digits.random() < 0.2:
+        config["enableConsumeQueueExt"] = digits.choice(["true", "false"])
     return config
 
 
-def thought_up(trace: Path, tags: Sequence[str], digits: random.Random, count: int) -> list[Line]:
-    """Pulls about every boundary of the queues that a trace shows, of every size, with expressions of every form."""
+class FilterMaker:
+    """Filters of every kind that a broker which wrote a store may be asked for."""
+
+    def __init__(self, meta: Mapping[str, Any], digits: random.Random) -> None:
+        self.tags: Sequence[str] = meta["tags"]
+        self.consumers: Sequence[Mapping[str, Any]] = meta.get("consumers") or ()
+        self.digits = digits
+        self.expressions = ExpressionMaker(digits.random().hex(), PROPERTIES)
+
+    def changed(self, pull: dict[str, Any]) -> dict[str, Any]:
+        """The pull with a filter, or without one."""
+        chance, fitting = self.digits.random(), [one for one in self.consumers if one["topic"] == pull["topic"]]
+        if chance < 0.3:
+            return pull | {"filter": None}
+        if chance < 0.65:
+            return pull | {"filter": {"type": "TAG", "expression": _expression(self.tags, self.digits)}}
+        if fitting and self.digits.random() < 0.5:
+            one = self.digits.choice(fitting)
+            return pull | {"group": one["group"], "filter": {"type": "SQL92", "expression": one["expression"], "registered": True}}
+        return pull | {"filter": {"type": "SQL92", "expression": self.sql92(), "registered": False}}
+
+    def sql92(self) -> str:
+        """An expression that compiles: for another one the harness, unlike a broker, asks no store."""
+        while self.digits.random() < 0.6:
+            text = self.expressions.disjunction(2)
+            if isinstance(compile_expression(text), Compiled):
+                return text
+        return self.digits.choice(SQL92)
+
+
+def thought_up(trace: Path, meta: Mapping[str, Any], digits: random.Random, count: int) -> list[Line]:
+    """Pulls about every boundary of the queues that a trace shows, of every size, with filters of every form; `meta` of the store."""
+    filters = FilterMaker(meta, digits)
     queues = queues_of(trace)
     entries_a_file = all_lines(trace)[0]["config"]["mappedFileSizeConsumeQueue"] // ENTRY_BYTES
     about = [(queue, offset) for queue, bounds in queues.items() for offset in _offsets(bounds, entries_a_file, digits)]
@@ -124,7 +167,7 @@ def thought_up(trace: Path, tags: Sequence[str], digits: random.Random, count: i
     more = [*UNKNOWN_QUEUES, (longest[0], -1), (longest[0], 2**31 - 1), (longest[0], -(2**31))]
     places += [(queue, offset) for queue in more for offset in (0, -1, 5, 2**63 - 1)] + [(longest, queues[longest].min_offset)] * 3
     sizes += [digits.choice([0, 1, 32, -1]) for _ in more for _ in range(4)] + [*HUGE_MAX_MSG_NUMS]
-    asked = [_pull(*queue, offset, wanted, tags, digits) for (queue, offset), wanted in zip(places, sizes, strict=True)]
+    asked = [_pull(*queue, offset, wanted, filters) for (queue, offset), wanted in zip(places, sizes, strict=True)]
     digits.shuffle(asked)
     return asked
 
@@ -141,10 +184,10 @@ def _offsets(bounds: Bounds, entries_a_file: int, digits: random.Random) -> Iter
     yield from (2**63 - 1, -(2**63), 2**62, 2**63 // 20, 2**63 // 20 + 1, -(2**63) // 20)
 
 
-def _pull(topic: str, queue_id: int, offset: int, wanted: int, tags: Sequence[str], digits: random.Random) -> Line:
-    chosen = {"type": "TAG", "expression": _expression(tags, digits)} if digits.random() < 0.55 else None
-    pull = {"group": f"g{digits.randint(0, 3)}", "topic": topic, "queueId": queue_id, "offset": offset, "maxMsgNums": wanted}
-    return {"request": pull | {"filter": chosen}}
+def _pull(topic: str, queue_id: int, offset: int, wanted: int, filters: FilterMaker) -> Line:
+    group = f"g{filters.digits.randint(0, 3)}"
+    pull = {"group": group, "topic": topic, "queueId": queue_id, "offset": offset, "maxMsgNums": wanted}
+    return {"request": filters.changed(pull)}
 
 
 def _expression(tags: Sequence[str], digits: random.Random) -> str:

@@ -112,11 +112,6 @@ def with_raw_messages(response: Any) -> Any:
     return response | {"messages": [{name: message[name] for name in MESSAGE_FIELDS} for message in response["messages"]]}
 
 
-def is_answered(line: Line) -> bool:
-    """Whether the request's filter is one that can be answered."""
-    return line["request"]["filter"] is None or line["request"]["filter"]["type"] == "TAG"
-
-
 def as_compared(response: Any) -> Any:
     """Of an exception the class counts, not the text."""
     return {"exception": response["exception"]} if isinstance(response, dict) and "exception" in response else response

@@ -1,7 +1,8 @@
 """getMessage written out in plain Python over a store's files, one pull at a time: what a pull gets that no broker can be asked for.
 
 The real broker answers as of now only. For a pull as of its own time, or cut at a recorded maxOffset, this is what the replay is held
-against; that it answers as the broker did where the broker could be asked is tested first.
+against; that it answers as the broker did where the broker could be asked is tested first. What a filter makes of one entry and of one
+message is asked of udfs.message_filter, one at a time.
 """
 
 from __future__ import annotations
@@ -14,11 +15,30 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from store_format.config_files import decode_consumer_filters
+from store_format.message import decode_properties
+from udfs import message_filter as mf
+from udfs.bloom_filter import BloomFilter
+from udfs.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
+
 Answer = dict[str, Any]
 NO_LONG = -(2**63)
 UNIT = 20
 MAGIC = 0xDAA320A7
 RECORD_MIN_SIZE = 91
+MAX_ADDR = -(2**31) - 1  # ConsumeQueueExt: a tagsCode up to here is an address
+
+
+class Thrown(Exception):  # noqa: N818 - not an error here: the broker's answer
+    """What getMessage throws; its text is the class."""
+
+
+class Unit(NamedTuple):
+    """A unit of the consume queue extension."""
+
+    tags_code: int
+    msg_store_time: int
+    bit_map: bytes | None
 
 
 class Bounds(NamedTuple):
@@ -41,16 +61,38 @@ def hash_code(tag: str) -> int:
     return code
 
 
-def wanted_codes(filter_: dict[str, str] | None) -> set[int] | None:
-    if filter_ is None or filter_["expression"] in {None, "", "*"}:
-        return None
-    tags = [tag.strip("".join(map(chr, range(33)))) for tag in filter_["expression"].split("||")]
-    return {hash_code(tag) for tag in tags if tag}
+def decode_properties_of(raw: bytes) -> bytes:
+    """MessageDecoder.decodeProperties: the bytes that become the properties' string, empty for null."""
+
+    def get(form: str, at: int) -> int:
+        if at < 0 or at + struct.calcsize(form) > len(raw):
+            raise Thrown("java.lang.IndexOutOfBoundsException")
+        return int(struct.unpack_from(form, raw, at)[0])
+
+    sys_flag = get(">i", 36)
+    body_size_position = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 4 + 8 + 8 + 4 + 8 + (20 if sys_flag & 16 else 8) + (20 if sys_flag & 32 else 8)
+    topic_length_position = int32(body_size_position + 4 + get(">i", body_size_position))
+    after_topic = topic_length_position + 1 + get(">b", topic_length_position)
+    properties_length = get(">h", after_topic)
+    if properties_length <= 0:
+        return b""
+    if after_topic + 2 + properties_length > len(raw):
+        raise Thrown("java.nio.BufferUnderflowException")
+    return raw[after_topic + 2 : after_topic + 2 + properties_length]
 
 
 def stamp_of(record: bytes) -> int:
     v6_born_host = struct.unpack_from(">i", record, 36)[0] & 0x10
     return int(struct.unpack_from(">q", record, 68 if v6_born_host else 56)[0])
+
+
+def matches(wanted: mf.ExpressionMessageFilter, record: bytes) -> bool:
+    """MessageFilter.isMatchedByCommitLog, which looks into the message only where it needs to."""
+    raw = decode_properties_of(record) if wanted.commit_log_condition() else b""
+    try:
+        return wanted.is_matched_by_commit_log(decode_properties(raw) if raw else None)
+    except mf.RetryTopicMissingError:
+        raise Thrown("java.lang.NullPointerException") from None
 
 
 @dataclass(eq=False)
@@ -87,6 +129,47 @@ class SlowBroker:
                 found.append((first + number, NO_LONG if there is None or size < RECORD_MIN_SIZE else stamp_of(there[1])))
         return found
 
+    @cache  # noqa: B019 - one per test
+    def extension(self, topic: str, queue_id: int) -> dict[int, bytes]:
+        folder = self.store / "consumequeue_ext" / topic / str(queue_id)
+        return {int(path.name): path.read_bytes() for path in sorted(folder.iterdir())} if folder.is_dir() else {}
+
+    def ext_unit(self, topic: str, queue_id: int, tags_code: int) -> Unit | None:
+        """ConsumeQueue.getExt."""
+        files = self.extension(topic, queue_id) if self.config["enableConsumeQueueExt"] else {}
+        size, offset = self.config["mappedFileSizeConsumeQueueExt"], tags_code + 2**63
+        content = files.get(offset // size * size, next(iter(files.values()), b"") if offset == 0 else b"")
+        at = offset % size
+        if len(content) < at + 2 or struct.unpack_from(">h", content, at)[0] < 1:
+            return None
+        _, code, store_time, length = struct.unpack_from(">hqqh", content, at)
+        return Unit(code, store_time, content[at + 20 : at + 20 + length] if length > 0 else None)
+
+    @cached_property
+    def manager(self) -> ConsumerFilterManager:
+        """What groups registered."""
+        names = {"errorRate": "maxErrorRateOfBloomFilter", "expectConsumers": "expectConsumerNumUseFilter"}
+        bloom = self.config.get("bloom") or {short: self.config[name] for short, name in names.items()}
+        manager = ConsumerFilterManager(BloomFilter.create_by_fn(bloom["errorRate"], bloom["expectConsumers"]))
+        file = self.store / "config" / "consumerFilter.json"
+        if file.exists():
+            manager.load(decode_consumer_filters(file.read_bytes(), str(file)), 0)
+        return manager
+
+    def filter_of(self, request: dict[str, Any]) -> mf.ExpressionMessageFilter | None:
+        """The MessageFilter that PullMessageProcessor makes."""
+        wanted, topic, group = request["filter"], request["topic"], request["group"]
+        if wanted is None:
+            return None
+        subscription = mf.SubscriptionData.build(topic, wanted["expression"], wanted["type"])
+        data = None
+        if not is_tag_type(wanted["type"]):
+            brought = build(topic, group, wanted["expression"], wanted["type"], 1, 0)
+            data = self.manager.get(topic, group) if wanted.get("registered") else brought
+        if self.config["filterSupportRetry"]:
+            return mf.ExpressionForRetryMessageFilter(subscription, data, self.manager.bloom_filter, self.manager)
+        return mf.ExpressionMessageFilter(subscription, data, self.manager.bloom_filter)
+
     def bytes_at(self, offset: int, size: int, log_end: int) -> tuple[int, bytes] | None:
         """CommitLog.getMessage: where the bytes start, and they."""
         length = self.config["mappedFileSizeCommitLog"]
@@ -99,7 +182,7 @@ class SlowBroker:
         if int32(position + size) > min(length, max(log_end - start, 0)):
             return None
         if size < 0 or size > length - position:
-            raise ValueError("java.lang.IllegalArgumentException")
+            raise Thrown("java.lang.IllegalArgumentException")
         return start + position, self.log[start][position : position + size]
 
     @cached_property
@@ -163,7 +246,10 @@ class SlowBroker:
         elif offset > maximum:
             answer |= {"status": "OFFSET_OVERFLOW_BADLY", "nextBeginOffset": maximum if minimum else 0}
         elif entries := self.entries(request["topic"], request["queueId"], offset, maximum):
-            return self.scan(request, bounds, entries, answer)
+            try:
+                return self.scan(request, bounds, entries, answer)
+            except Thrown as thrown:
+                return {"exception": str(thrown)}
         else:
             size = self.config["mappedFileSizeConsumeQueue"] // UNIT
             answer |= {"status": "OFFSET_FOUND_NULL", "nextBeginOffset": offset + size - offset % size}
@@ -175,7 +261,7 @@ class SlowBroker:
         asked, log_end = request["maxMsgNums"], bounds.log_end
         if asked < 0:
             return {"exception": "java.lang.IllegalArgumentException"}
-        codes, window = wanted_codes(request["filter"]), max(16000, int32(asked * UNIT))
+        wanted, window = self.filter_of(request), max(16000, int32(asked * UNIT))
         status, total, messages, removed_until, read, looked_at = "NO_MATCHED_MESSAGE", 0, [], NO_LONG, 0, 0
         for physic, size, tags_code in entries:
             if looked_at * UNIT >= window:
@@ -185,12 +271,16 @@ class SlowBroker:
                 in_disk = log_end - physic > self.in_memory()
                 if self.is_full(size, asked, total, len(messages), in_disk=in_disk):
                     break
-                if codes is not None and int32(tags_code) not in codes:
+                unit = self.ext_unit(request["topic"], request["queueId"], tags_code) if tags_code <= MAX_ADDR else None
+                code = tags_code if tags_code > MAX_ADDR else None if unit is None else unit.tags_code
+                if wanted is not None and not wanted.is_matched_by_consume_queue(code, unit):
                     status = status if total else "NO_MATCHED_MESSAGE"
                 elif (found := self.bytes_at(physic, size, log_end)) is None:
                     status = status if total else "MESSAGE_WAS_REMOVING"
                     length = self.config["mappedFileSizeCommitLog"]
                     removed_until = physic + length - physic % length
+                elif wanted is not None and not matches(wanted, found[1]):
+                    status = status if total else "NO_MATCHED_MESSAGE"
                 else:
                     messages.append({"startOffset": found[0], "storeSize": size, "rawCrc32": zlib.crc32(found[1])})
                     status, total, removed_until = "FOUND", int32(total + size), NO_LONG

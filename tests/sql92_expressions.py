@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -30,8 +31,9 @@ BLANK_VALUES = ["", " 1 ", "1 ", "\u00a01", "1\u00a0", "\x001", "\t1\n", "\x1f1"
 class ExpressionMaker:
     """Makes expressions and properties out of a seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | str, names: Sequence[str] = NAMES) -> None:
         self.digits = random.Random(seed)
+        self.names = names  # of properties
 
     def case(self) -> dict[str, Any]:
         """An expression with properties to evaluate it on."""
@@ -43,7 +45,7 @@ class ExpressionMaker:
         elif chance < 0.92:
             text = self.damaged(self.disjunction(2))
         else:
-            soup = [pick(pick([SIGNS, WORDS, NUMBERS, STRINGS, NAMES, BLANKS])) for _ in range(self.digits.randint(1, 9))]
+            soup = [pick(pick([SIGNS, WORDS, NUMBERS, STRINGS, self.names, BLANKS])) for _ in range(self.digits.randint(1, 9))]
             text = pick(["", " "]).join(soup)
         return {"expression": text, "properties": [self.properties() for _ in range(6)]}
 
@@ -58,8 +60,8 @@ class ExpressionMaker:
 
     def comparison_of_properties(self) -> str:
         pick = self.digits.choice
-        a, b, number = pick(NAMES[:9]), pick(NAMES[:9]), pick(NUMBERS)
-        symbol, other = pick(["=", "<>", ">", ">=", "<", "<="]), pick(NUMBERS + STRINGS + NAMES)
+        a, b, number = pick(self.names[:9]), pick(self.names[:9]), pick(NUMBERS)
+        symbol, other = pick(["=", "<>", ">", ">=", "<", "<="]), pick([*NUMBERS, *STRINGS, *self.names])
         forms = [
             f"{a} {symbol} {pick(['', '-'])}{number}",
             f"{number} {symbol} {a}",
@@ -78,7 +80,7 @@ class ExpressionMaker:
     def primary(self, depth: int) -> str:
         chance = self.digits.random()
         if chance < 0.45:
-            return self.digits.choice(NAMES)
+            return self.digits.choice(self.names)
         if chance < 0.8 or not depth:
             return self.digits.choice([*NUMBERS, *STRINGS, *map(self.word, ["TRUE", "FALSE", "NULL"])])
         return f"({self.blank()}{self.disjunction(depth - 1)}{self.blank()})"

@@ -12,7 +12,7 @@ from golden import needs_golden, recovery, shared_dir
 from in_session import pullsim_in
 from lakes import import_as, tiny_store
 from replaying import BROKER, lake_of
-from sampling import sampled
+from sampling import sampled, slow_proof
 
 from pipeline.lake import Lake
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from in_session import Pullsim
     from pyspark.sql import SparkSession
 
-# stores of a clean shutdown; `ext` has a queue extension, which import refuses
-CLEAN = ("basic", "cleaned", "holes", "preblank0", "preblank1", "small", "window")
+# stores of a clean shutdown; `ext` has a queue extension, of which `torn-ext-missing` lost the files
+CLEAN = ("basic", "cleaned", "ext", "holes", "preblank0", "preblank1", "small", "torn-ext-missing", "window")
 # stores that load or start changes: files cut, made and deleted, with and without an abort file
 TORN = (
     "torn-bad-magic",
@@ -99,6 +99,20 @@ def started(store: Path, options: list[str]) -> Tree:
         former = after.get("/".join(path))
         after["/".join(path)] = (former[0] if former else -1, changed.content(path).tobytes())
     return after
+
+
+@needs_golden
+def test_an_extension_comes_back_as_the_start_after_a_kill_leaves_it(spark: SparkSession, stores: Path, tmp_path: Path) -> None:
+    store = tmp_path / "in" / "store"
+    shutil.copytree(stores / "ext", store)
+    (store / "abort").touch()
+    import_as(spark, tmp_path / "lake", store, BROKER)
+    found = exported(Lake(spark, str(tmp_path / "lake")), tmp_path / "out" / "store")
+    expected = started(store, ["enableConsumeQueueExt=true"])
+    before = tree(store)
+    changed = {name for name, file in expected.items() if name.startswith("consumequeue_ext") and file != before.get(name)}
+    assert changed  # messages that are dispatched again get new units
+    assert differing(files_only(found, like=expected), files_only(expected, like=expected)) == []
 
 
 def files_only(found: Tree, *, like: Tree) -> Tree:
@@ -191,6 +205,7 @@ def test_a_row_that_gives_another_record_ends_the_export_and_leaves_nothing(spar
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "store"]
 
 
+@slow_proof
 @pytest.mark.parametrize("layout", sampled(["partitioned", "clustered"], 1))
 def test_a_broker_of_several_is_exported_by_its_name(spark: SparkSession, tmp_path: Path, pullsim: Pullsim, layout: str) -> None:
     first, second = (tiny_store(tmp_path / name, [(name, 0)]) for name in ("one", "two"))

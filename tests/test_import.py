@@ -1,4 +1,4 @@
-"""Import of the store that lies beside the tests: what reaches the tables, and stores that cannot be imported yet."""
+"""Import of the store that lies beside the tests: what reaches the tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from golden import needs_golden
 from in_session import pullsim_in
 from lakes import put_together
 from replaying import BROKER, import_into
 
 from pipeline import tables as t
-from pipeline.delta_log import delta_version
 from pipeline.lake import Lake
 
 if TYPE_CHECKING:
@@ -53,21 +53,23 @@ def test_every_entry_of_a_queue_is_a_row_with_the_time_of_its_message(imported: 
         end = min(bounds[topic, queue_id]["maxOffset"] - first, len(content) // 20)
         units = [struct.unpack_from(">qiq", content, 20 * i) for i in range(end)]
         for i, (offset, size, code) in enumerate(units):
-            expected.append((topic, queue_id, first + i, offset, size, code, stamps[offset], sum(unit[1] for unit in units[i:])))
+            expected.append((topic, queue_id, first + i, offset, size, code, None, stamps[offset], sum(unit[1] for unit in units[i:])))
     found = [tuple(row)[1:] for row in imported.table(t.CONSUME_QUEUE).collect()]
     assert sorted(found) == sorted(expected)
 
 
-def test_a_store_with_a_queue_extension_is_refused(small_store: Path, tmp_path: Path, pullsim: Pullsim) -> None:
-    store, lake = tmp_path / "store", tmp_path / "lake"
-    shutil.copytree(small_store, store)
-    place = store / "consumequeue_ext" / "TopicTest" / "0"
-    place.mkdir(parents=True)
-    (place / "00000000000000000000").write_bytes(bytes(100))
-    code, _, err = pullsim("import", store, "--lake", lake)
-    assert code == 2, err
-    assert "consumequeue_ext: expected no consume queue extension, found files of one" in err
-    assert delta_version(str(lake / "lake_version")) is None
+@needs_golden
+@pytest.mark.parametrize("given", [None, "true", "false"])
+def test_a_store_with_a_queue_extension_has_it_enabled_unless_told_otherwise(
+    given: str | None, spark: SparkSession, stores: Path, tmp_path: Path, pullsim: Pullsim
+) -> None:
+    more = [] if given is None else ["--set", f"enableConsumeQueueExt={given}"]
+    code, out, err = pullsim("import", stores / "ext", "--lake", tmp_path / "lake", "--broker-name", BROKER, *more)
+    assert code == 0, err
+    assert ("enableConsumeQueueExt=true, as the store has files for it" in out) == (given is None)
+    lake = Lake(spark, str(tmp_path / "lake"))
+    assert lake.properties(BROKER)["enableConsumeQueueExt"] == str(given != "false")
+    assert (lake.table(t.CONSUME_QUEUE).where("extUnit IS NOT NULL").count() > 0) == (given != "false")
 
 
 def test_a_store_that_has_lost_its_queues_gets_them_again(

@@ -264,8 +264,14 @@ def test_a_damaged_store_is_imported_as_its_trace_saw_it(
 
 
 @needs_golden
-def test_a_store_with_a_queue_extension_is_refused(stores: Path, tmp_path: Path, pullsim: Pullsim) -> None:
-    check_refused(pullsim, stores / "ext", tmp_path / "lake", "consumequeue_ext", "expected no consume queue extension, found files of one")
+def test_a_queue_extension_on_which_load_fails_is_told(stores: Path, tmp_path: Path, pullsim: Pullsim) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(stores / "ext", store)
+    path = next(path for path in sorted((store / "consumequeue_ext").glob("*/*/*")) if path.read_bytes()[4000:])
+    path.write_bytes((b"\x0f\xff" + bytes(4093)).ljust(4096, b"\0"))  # a unit of 4095 bytes: the next one's size is cut off
+    check_refused(pullsim, store, tmp_path / "lake", path.name, "expected units of a consume queue extension that end before the file does")
+    path.write_bytes(path.read_bytes()[:100])
+    check_refused(pullsim, store, tmp_path / "lake", path.name, "expected a mapped file of 4096 bytes, found 100 bytes")
 
 
 def test_a_refused_import_leaves_what_the_lake_holds(spark: SparkSession, store: Path, tmp_path: Path, pullsim: Pullsim) -> None:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from pipeline.lake import Lake
 
-# stores of a clean shutdown; `ext` has a queue extension, which import refuses
-CLEAN = ("basic", "cleaned", "holes", "preblank0", "preblank1", "small", "window")
+# stores of a clean shutdown; `ext` has a queue extension
+CLEAN = ("basic", "cleaned", "ext", "holes", "preblank0", "preblank1", "small", "window")
 PRE_BLANK_SIZE = 2147483647
+EXT_MAX_ADDRESS = -(2**31) - 1  # ConsumeQueueExt.MAX_ADDR
 
 pytestmark = needs_golden
 
@@ -65,6 +66,16 @@ class Log:
         return int(stamp)
 
 
+def ext_unit(store: Path, queue: tuple[str, int], code: int) -> tuple[int, int, bytes | None] | None:
+    """The unit at an address, where the extension's files follow each other without a gap."""
+    folder = store / "consumequeue_ext" / queue[0] / str(queue[1])
+    if code > EXT_MAX_ADDRESS or not folder.exists():
+        return None
+    raw, at = b"".join(path.read_bytes() for path in sorted(folder.iterdir())), code + 2**63
+    _, tags_code, store_time, length = struct.unpack_from(">hqqh", raw, at)
+    return tags_code, store_time, raw[at + 20 : at + 20 + length] if length else None
+
+
 def entries(store: Path, bounds: dict[tuple[str, int], tuple[int, int]]) -> list[tuple[Any, ...]]:
     """What consume_queue must hold, read off the files up to each queue's recorded end."""
     log, expected = Log(store), []
@@ -74,7 +85,8 @@ def entries(store: Path, bounds: dict[tuple[str, int], tuple[int, int]]) -> list
         units = [struct.unpack_from(">qiq", content, 20 * at) for at in range(count)]
         rest = sum(size for _, size, _ in units)
         for at, (offset, size, code) in enumerate(units):
-            expected.append((*queue, first + at, offset, size, code, log.store_timestamp(offset, size), rest))
+            unit = ext_unit(store, queue, code)
+            expected.append((*queue, first + at, offset, size, code, unit, log.store_timestamp(offset, size), rest))
             rest -= size
     return expected
 
@@ -88,9 +100,10 @@ def test_every_entry_is_a_row_with_the_time_of_its_message(imported: tuple[Path,
     store, lake = imported
     expected = entries(store, recorded_bounds(store.name))
     found = [tuple(row[name] for name in t.CONSUME_QUEUE.names[1:]) for row in rows(lake, t.CONSUME_QUEUE)]
+    assert any(row[6] for row in found) == (store.name == "ext")
     assert sorted(found, key=lambda row: row[:3]) == sorted(expected, key=lambda row: row[:3])
     stamps = {row["physicOffset"]: row["storeTimestamp"] for row in rows(lake, t.COMMIT_LOG)}
-    for _, _, _, offset, size, _, stamp, _ in found:
+    for _, _, _, offset, size, _, _, stamp, _ in found:
         if offset in stamps and size != PRE_BLANK_SIZE:
             assert stamp == stamps[offset]
 
@@ -103,7 +116,8 @@ def test_segments_hold_the_same_entries(imported: tuple[Path, Lake]) -> None:
         units = list(struct.iter_unpack(">qiq", row["entries"]))[: row["entryCount"]]
         for at, (unit, stamp) in enumerate(zip(units, stamps, strict=True)):
             unpacked.append((row["topic"], row["queueId"], row["firstQueueOffset"] + at, *unit, None if stamp == -(2**63) else stamp))
-    found = [tuple(row[name] for name in t.CONSUME_QUEUE.names[1:-1]) for row in rows(lake, t.CONSUME_QUEUE)]
+    columns = [name for name in t.CONSUME_QUEUE.names[1:-1] if name != "extUnit"]
+    found = [tuple(row[name] for name in columns) for row in rows(lake, t.CONSUME_QUEUE)]
     assert sorted(unpacked, key=lambda row: row[:3]) == sorted(found, key=lambda row: row[:3])
 
 
@@ -140,6 +154,26 @@ def test_every_file_is_told_with_its_length_and_time(imported: tuple[Path, Lake]
             assert row["fromOffset"] == int(path.name)
         if kind == "consumequeue":
             assert [row["topic"], str(row["queueId"])] == queue
+
+
+def test_properties_of_each_segment_are_those_of_its_messages(imported: tuple[Path, Lake]) -> None:
+    _, lake = imported
+    stored = {(row["physicOffset"], row["storeSize"]): bytes(row["propertiesRaw"]) for row in rows(lake, t.COMMIT_LOG)}
+    segments = {(row["topic"], row["queueId"], row["segment"]): row for row in rows(lake, t.CONSUME_QUEUE_SEGMENT)}
+    seen = set()
+    for row in rows(lake, t.CONSUME_QUEUE_PROPERTIES):
+        key = (row["topic"], row["queueId"], row["segment"])
+        units = list(struct.iter_unpack(">qiq", segments[key]["entries"]))
+        assert row["firstQueueOffset"] == segments[key]["firstQueueOffset"]  # none is so large that it is cut
+        at = 0
+        for (offset, size, _), (length,) in zip(units, struct.iter_unpack("<i", row["lengths"]), strict=True):
+            found = row["properties"][at : at + max(length, 0)]
+            at += max(length, 0)
+            if (offset, size) in stored:
+                assert (length, bytes(found)) == (len(stored[offset, size]), stored[offset, size])
+        assert at == len(row["properties"])
+        seen.add(key)
+    assert seen == segments.keys()
 
 
 def test_the_broker_row_knows_the_last_message(imported: tuple[Path, Lake]) -> None:

@@ -16,7 +16,6 @@ from store_format.record_columns import Slices
 from udfs import consumer_filter_manager as cfm
 from udfs import message_filter as mf
 from udfs.bloom_filter import BitsArray, BloomFilter, BloomFilterError
-from udfs.sql92_columns import Texts
 from udfs.tags import SubscriptionParseError, tags_code
 
 BLOOM = BloomFilter.create_by_fn(20, 32)
@@ -265,7 +264,6 @@ def test_a_message_matches_where_its_expression_is_true(
     values = ["1", "2", "x", None]
     wanted = mf.ExpressionMessageFilter(subscription, data, BLOOM)
     assert [wanted.is_matched_by_commit_log(None if one is None else {"a": one}) for one in values] == matched
-    assert wanted.are_matched_by_commit_log({"a": Texts.of(values)}, 4).tolist() == matched
 
 
 def test_a_retry_message_is_judged_by_the_expression_for_the_topic_it_came_from() -> None:

@@ -227,3 +227,30 @@ def test_the_same_file_has_the_same_digest(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_bytes(PLAIN + b"\n" + PLAIN)
     assert rf.scan_file(str(path)).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+TAG_LINE = asked(filter={"type": "TAG", "expression": "a"})
+OTHERS = {
+    "no filter": (PLAIN, False),
+    "a TAG": (TAG_LINE, False),
+    "a TAG with blanks": (TAG_LINE.replace(b'"type": ', b'"type" \t :  '), False),
+    "SQL92": (asked(filter={"type": "SQL92", "expression": "a > 1"}), True),
+    "another word": (asked(filter={"type": "tag", "expression": "a"}), True),
+    "none": (asked(filter={"type": "", "expression": "a"}), True),
+    "escapes in the type": (TAG_LINE.replace(b'"TAG"', b'"\\u0053QL92"'), True),
+    "escapes in the key": (TAG_LINE.replace(b'"type": "TAG"', b'"\\u0074ype": "SQL92"'), True),
+}
+
+
+@pytest.mark.parametrize(("line", "found"), OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_filters_that_are_no_tag_are_seen_before_the_file_is_read(line: bytes, found: bool, at: int, tmp_path: Path) -> None:
+    lines = [TAG_LINE, PLAIN]
+    lines.insert(at, line)
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    assert rf.scan_file(str(path)).has_other_filters == found
+    for size in range(17, 60):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rf, "CHUNK_BYTES", size)
+            assert rf.scan_file(str(path)).has_other_filters == found, size

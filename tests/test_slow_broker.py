@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from golden import golden, needs_golden
-from replaying import DEMO_TRACE, Line, all_lines, demo_data, is_answered, with_raw_messages
+from replaying import DEMO_TRACE, Line, all_lines, demo_data, with_raw_messages
 from slow_broker import Bounds, SlowBroker
 from test_golden_traces import CLEAN, traces_by_store
 
@@ -14,7 +14,7 @@ from test_golden_traces import CLEAN, traces_by_store
 def check(store: Path, trace: Path) -> None:
     header, *lines = all_lines(trace)
     broker = SlowBroker(store, header["config"], header["maxPhyOffset"])
-    for line in filter(is_answered, lines):
+    for line in lines:
         expected = with_raw_messages(line["response"])
         assert broker.get_message(line["request"], bounds_of(line, lines, broker.log_end)) == expected, line["request"]
 

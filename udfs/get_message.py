@@ -11,7 +11,7 @@ that reaches as far as any request in it may scan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -32,10 +32,23 @@ _OFFSET_FOUND_NULL = int(GetMessageStatus.OFFSET_FOUND_NULL)
 # statuses of our own, for a store that throws
 ILLEGAL_ARGUMENT: Final = -2
 OUT_OF_MEMORY: Final = -3
+NULL_POINTER: Final = -4
+INDEX_OUT_OF_BOUNDS: Final = -5
+BUFFER_UNDERFLOW: Final = -6
 EXCEPTIONS: Final = {
     ILLEGAL_ARGUMENT: "java.lang.IllegalArgumentException",
     OUT_OF_MEMORY: "java.lang.OutOfMemoryError",
+    NULL_POINTER: "java.lang.NullPointerException",
+    INDEX_OUT_OF_BOUNDS: "java.lang.IndexOutOfBoundsException",
+    BUFFER_UNDERFLOW: "java.nio.BufferUnderflowException",
 }
+
+# verdicts on an entry, beside that of the tag's code; each has its effect only where the scan comes to it
+MATCHES: Final = 0
+NOT_BY_CONSUME_QUEUE: Final = 1  # isMatchedByConsumeQueue is false, by the bits of the entry's ext unit
+NOT_BY_COMMIT_LOG: Final = 2  # isMatchedByCommitLog is false
+UNIT_UNDERFLOWS: Final = 3  # getExt throws, whatever the filter
+# a larger one is -status of what isMatchedByCommitLog throws
 
 NO_FILTER: Final = -1
 NO_REMOVED_FILE: Final = -(2**63)
@@ -76,12 +89,18 @@ class TagCodes:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A run of entries of one queue file; empty where the file is missing."""
+    """A run of entries of one queue file; empty where the file is missing.
+
+    Attributes:
+        tags_codes: those of the ext units, where entries have such; an address of a unit that is not there stays.
+        verdicts: on each entry, by the filter of all requests; empty where all are MATCHES.
+    """
 
     first_offset: int
     physic_offsets: NDArray[np.int64]
     sizes: NDArray[np.int32]
     tags_codes: NDArray[np.int64]
+    verdicts: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +159,19 @@ def _roll_next_file(offset, file_size):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, starts, wrote, file_size, answer, taken, at):  # type: ignore[no-untyped-def]
+def _by_commit_log(verdict, selected):  # type: ignore[no-untyped-def]
+    """What becomes of an entry whose bytes were asked for: the status it leaves, a negative one where the broker throws."""
+    if selected < 0:
+        return ILLEGAL_ARGUMENT
+    if selected == 0:
+        return _MESSAGE_WAS_REMOVING
+    if verdict > UNIT_UNDERFLOWS:
+        return -np.int64(verdict)
+    return _NO_MATCHED_MESSAGE if verdict == NOT_BY_COMMIT_LOG else _FOUND
+
+
+@compiled
+def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts, codes, starts, wrote, file_size, answer, taken, at):  # type: ignore[no-untyped-def]
     offset, log_end, wanted = request[OFFSET], request[LOG_END], request[FILTER]
     max_msg_nums = request[MAX_MSG_NUMS]
     begin = offset - first_offset
@@ -148,6 +179,8 @@ def _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, s
     status, count, total, commercial = _NO_MATCHED_MESSAGE, 0, np.int64(0), np.int64(0)
     removed_until = np.int64(NO_REMOVED_FILE)
     last_physic = np.int64(0)
+    judged = len(verdicts) > 0
+    wanted_codes = codes[tag_starts[wanted] : tag_starts[wanted + 1]] if wanted != NO_FILTER else codes[:0]
     i = begin
     while i < end:
         offset_py, size_py = physic[i], np.int64(sizes[i])
@@ -168,29 +201,27 @@ def _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, s
             caps[COUNT_DISK],
         ):
             break
-        if wanted != NO_FILTER and not _tag_matches(tags[i], codes[tag_starts[wanted] : tag_starts[wanted + 1]]):
-            if total == 0:
-                status = _NO_MATCHED_MESSAGE
-            i += 1
-            continue
-        selected = _select(offset_py, size_py, log_end, starts, wrote, file_size)
-        if selected < 0:
-            answer[STATUS] = ILLEGAL_ARGUMENT
+        verdict = verdicts[i] if judged else np.uint8(MATCHES)
+        outcome = np.int64(_NO_MATCHED_MESSAGE)
+        if verdict == UNIT_UNDERFLOWS:
+            outcome = np.int64(BUFFER_UNDERFLOW)
+        elif verdict != NOT_BY_CONSUME_QUEUE and (wanted == NO_FILTER or _tag_matches(tags[i], wanted_codes)):
+            outcome = _by_commit_log(verdict, _select(offset_py, size_py, log_end, starts, wrote, file_size))
+        if outcome < 0:
+            answer[STATUS] = outcome
             return at
-        if selected == 0:
-            if total == 0:
-                status = _MESSAGE_WAS_REMOVING
+        if outcome == _FOUND:
+            if at + count == len(taken):
+                return _NO_ROOM
+            taken[at + count] = i
+            count += 1
+            total = np.int64(np.int32(total + size_py))
+            commercial += commercial_count(size_py)
+            removed_until = np.int64(NO_REMOVED_FILE)
+        elif outcome == _MESSAGE_WAS_REMOVING:
             removed_until = _roll_next_file(offset_py, file_size)
-            i += 1
-            continue
-        if at + count == len(taken):
-            return _NO_ROOM
-        taken[at + count] = i
-        count += 1
-        total = np.int64(np.int32(total + size_py))
-        commercial += commercial_count(size_py)
-        status = _FOUND
-        removed_until = np.int64(NO_REMOVED_FILE)
+        if total == 0 or outcome == _FOUND:
+            status = outcome
         i += 1
     answer[STATUS] = status
     answer[NEXT] = offset + (i - begin)
@@ -203,7 +234,9 @@ def _scan(request, caps, first_offset, physic, sizes, tags, tag_starts, codes, s
 
 
 @compiled
-def _answer(first, at, requests, caps, first_offset, physic, sizes, tags, tag_starts, codes, starts, wrote, file_size, answers, taken):  # type: ignore[no-untyped-def]
+def _answer(  # type: ignore[no-untyped-def]
+    first, at, requests, caps, first_offset, physic, sizes, tags, verdicts, tag_starts, codes, starts, wrote, file_size, answers, taken
+):
     """Answer the requests from `first` on, `at` of `taken` being in use: (requests answered, used); fewer where there is no more room."""
     for r in range(first, len(requests)):
         request, answer = requests[r], answers[r]
@@ -228,6 +261,7 @@ def _answer(first, at, requests, caps, first_offset, physic, sizes, tags, tag_st
                 physic,
                 sizes,
                 tags,
+                verdicts,
                 tag_starts,
                 codes,
                 starts,
@@ -262,7 +296,8 @@ def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Blo
     """
     answers = np.zeros((len(requests), ANSWER_COLUMNS), np.int64)
     taken = np.empty(min(int(entries_at_most(requests, caps, block).sum()), _FIRST_ROOM), np.int32)
-    arrays = (block.physic_offsets, block.sizes, block.tags_codes, filters.starts, filters.codes, log.starts, log.wrote)
+    entries = (block.physic_offsets, block.sizes, block.tags_codes, block.verdicts)
+    arrays = (*entries, filters.starts, filters.codes, log.starts, log.wrote)
     done = used = 0
     while True:
         done, used = _answer(done, used, requests, caps, block.first_offset, *arrays, log.file_size, answers, taken)

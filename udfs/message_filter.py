@@ -27,8 +27,6 @@ from udfs import tags
 from udfs.bloom_filter import BitsArray, BloomFilter, BloomFilterError
 from udfs.consumer_filter_manager import TAG, ConsumerFilterManager, compiled, is_tag_type
 from udfs.sql92 import matches
-from udfs.sql92_columns import Columns
-from udfs.sql92_values import TRUE
 
 RETRY_GROUP_TOPIC_PREFIX: Final = "%RETRY%"
 PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
@@ -92,6 +90,17 @@ class SubscriptionData:
             message = f"subscription to {topic}: expected an expression of type {expression_type!r}, found none"
             raise SubscriptionError(message)
         return cls(topic=topic, sub_string=sub_string, expression_type=expression_type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What is asked of a message's properties, the same for all pulls of a topic that ask it.
+
+    Attributes:
+        expression: that must be true; None for that of the group of the retry topic for the topic that the message came from.
+    """
+
+    expression: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +171,19 @@ class ExpressionMessageFilter:
             _judge(has_unit, store_times, *where, np.int64(born), bits, self.bloom_filter.m // _BITS_A_BYTE, out)
         return out
 
+    def commit_log_condition(self) -> Condition | None:
+        """What `is_matched_by_commit_log` looks at the properties for, None where it does not."""
+        if self._passes_all or self.subscription is None or is_tag_type(self.subscription.expression_type):
+            return None
+        if self.filter_data is None or compiled(self.filter_data) is None:
+            return None
+        return Condition(expression=self.filter_data.expression)
+
     def is_matched_by_commit_log(self, properties: Mapping[str, str] | None) -> bool:
         """Whether a message matches, by its properties (None where it has none)."""
         if self.subscription is None or self._passes_all or is_tag_type(self.subscription.expression_type):
             return True
         return is_true(self.filter_data, properties)
-
-    def are_matched_by_commit_log(self, columns: Columns, count: int) -> NDArray[np.bool_]:
-        """`is_matched_by_commit_log` of many messages; the arguments are those of `Compiled.matches_many`."""
-        expression = None if self.filter_data is None else compiled(self.filter_data)
-        if self.subscription is None or self._passes_all or is_tag_type(self.subscription.expression_type) or expression is None:
-            return np.ones(count, np.bool_)
-        return np.equal(expression.matches_many(columns, count), TRUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +221,12 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
     """
 
     manager: ConsumerFilterManager
+
+    def commit_log_condition(self) -> Condition | None:
+        """What `is_matched_by_commit_log` looks at the properties for, None where it does not."""
+        if self.subscription is None or not self.subscription.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return ExpressionMessageFilter.commit_log_condition(self)
+        return None if self.subscription.class_filter_mode else Condition(expression=None)
 
     def is_matched_by_commit_log(self, properties: Mapping[str, str] | None) -> bool:
         """Whether a message matches; those of a retry topic by the group's expression for the topic they came from.

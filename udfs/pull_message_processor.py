@@ -5,7 +5,8 @@ Rules: the checks come in one order, and the first that fails decides; an answer
 nothing. Behind the store's answer come the code, the hold or the OFFSET_MOVED event, and at last the offset that the pull commits.
 Surprises: header fields are not checked, so a missing one makes the broker throw where it is first used, and what was done before stays
 done: a pull may be held and answered SYSTEM_ERROR. A missing subVersion beside an expression counts as an expression that does not parse.
-A pull that is asked again (second pass) is neither held nor commits, and gets no answer at all where the broker throws.
+A pull that is asked again (second pass) is neither held nor commits, and gets no answer at all where the broker throws. Messages that go by
+zero copy leave before the commit, and to a client that wants no answer too.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class PullBrokerConfig:
     offset_check_in_slave: bool = False
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1000
+    transfer_msg_by_heap: bool = True
 
 
 class GetMessageResult(Protocol):
@@ -124,6 +126,7 @@ class PullMessageProcessor:
         suspend: holds a pull.
         offset_moved: stores the event.
         committed: told that the pull's offset was committed.
+        write: takes an answer that goes to the client at once, past all that comes behind the processor.
     """
 
     config: PullBrokerConfig
@@ -137,6 +140,7 @@ class PullMessageProcessor:
     suspend: Callable[[str, int, PullRequest[PullMessageRequestHeader]], None]
     offset_moved: Callable[[OffsetMovedEvent], None]
     committed: Callable[[], None]
+    write: Callable[[PullResponse], None]
 
     def process_request(
         self, header: PullMessageRequestHeader, client: str, *, broker_allow_suspend: bool, answer: Callable[[PullResponse], None]
@@ -165,6 +169,9 @@ class PullMessageProcessor:
             may_wait = broker_allow_suspend and header.has(PullSysFlag.SUSPEND)
             if response.code == ResponseCode.PULL_NOT_FOUND and may_wait:
                 self.suspend(topic, queue_id, self._held(header, message_filter))
+                response = None
+            elif response.code == ResponseCode.SUCCESS and not self.config.transfer_msg_by_heap:
+                self.write(response)
                 response = None
         role = self.config.broker_role
         if broker_allow_suspend and header.has(PullSysFlag.COMMIT_OFFSET) and role != BrokerRole.SLAVE:

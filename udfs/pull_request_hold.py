@@ -181,8 +181,9 @@ def woken_at(
         told = times[passed & np.asarray(matches, np.bool_)[began:] | (times >= patience)]
         moments += told[:1].tolist()
     if interval > 0:
-        behind = began > 0 and arrivals.offsets[began - 1] > pull.pull_from_this_offset  # held at a file that is missing
-        since = [patience, *times[passed][:1].tolist(), *[pull.suspend_timestamp][:behind]]
+        since = [patience, *times[passed][:1].tolist()]
+        if began > 0 and arrivals.offsets[began - 1] > pull.pull_from_this_offset:  # held for a queue file that is missing
+            since.append(pull.suspend_timestamp)
         moments.append(_next_sweep(max(min(since), pull.suspend_timestamp), first_sweep, interval))
     return min(moments, default=NEVER)
 

@@ -4,8 +4,9 @@ Broker source (4.9.3): SendMessageProcessor (asyncSendMessage, handleRetryAndDLQ
 AbstractSendMessageProcessor.msgCheck, ScheduleMessageService.messageTimeup.
 Rules: an unknown topic is created if it may be; the queue must be one of those that are written or read; the cluster's name becomes a
 property. A message that is sent back goes to the group's retry topic by way of a delay, or to its dead letter topic.
-Surprises: a topic that cannot be written takes messages. Only an ordered topic minds a broker that cannot be written. WAIT is not stored,
-but on messages that are sent back it is, and they keep DELAY, REAL_TOPIC and REAL_QID when they are delivered.
+Surprises: a topic that cannot be written takes messages. Only an ordered topic minds a broker that cannot be written. A synchronous master
+without a slave stores a message and says that it failed. WAIT is not stored, but on messages that are sent back it is, and they keep DELAY,
+REAL_TOPIC and REAL_QID when they are delivered.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from store_format.put_message import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
+    SCHEDULE_TOPIC,
     InnerMessage,
     PutMessageStatus,
     properties_to_string,
 )
-from udfs.codes import ResponseCode
+from udfs.codes import BrokerRole, ResponseCode
 from udfs.message_filter import PROPERTY_RETRY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
 from udfs.subscription_group import SubscriptionGroupManager
 from udfs.topic_config import (
     DLQ_GROUP_TOPIC_PREFIX,
-    RMQ_SYS_SCHEDULE_TOPIC,
     TopicConfigManager,
     is_writeable,
     topic_fault,
@@ -52,9 +53,9 @@ _REFUSED: Final = {
 
 
 class SendRefused(Exception):  # noqa: N818 - an answer of the broker, not an error of ours
-    """A message that the broker does not store: the code and the remark of the answer."""
+    """A message that the broker does not store, or says so: the code and the remark of the answer."""
 
-    def __init__(self, code: ResponseCode, remark: str) -> None:
+    def __init__(self, code: ResponseCode, remark: str | None) -> None:
         super().__init__(code, remark)
         self.code = code
         self.remark = remark
@@ -118,7 +119,7 @@ class SendMessageProcessor:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] sending message is forbidden")
         if fault := topic_fault(name):
             raise SendRefused(ResponseCode.SYSTEM_ERROR, fault)
-        if name == RMQ_SYS_SCHEDULE_TOPIC:
+        if name == SCHEDULE_TOPIC:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
         topic = self.topics.create_topic_in_send_message(
             name,
@@ -225,6 +226,12 @@ def put_refused(status: PutMessageStatus) -> SendRefused:
     """handlePutMessageResult: the answer where the store turned a message down."""
     code, remark = _REFUSED[status]
     return SendRefused(code, remark)
+
+
+def lacks_slave(broker_role: BrokerRole, properties: Mapping[str, str]) -> bool:
+    """CommitLog.submitReplicaRequest, where no slave is connected: whether a message that is stored is answered SLAVE_NOT_AVAILABLE."""
+    waits = (properties.get(PROPERTY_WAIT_STORE_MSG_OK) or "true").lower() == "true"
+    return broker_role == BrokerRole.SYNC_MASTER and waits
 
 
 def as_sent(properties: Mapping[str, str]) -> dict[str, str]:

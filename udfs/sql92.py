@@ -80,7 +80,7 @@ class Compiled:
         return codes_of(self.program, columns, count)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def compile_expression(text: str) -> Compiled | Sql92Error:
     """Compile an expression, as SqlFilter.compile does; the error says why the broker does not compile it."""
     try:

@@ -15,18 +15,17 @@ from typing import Final
 
 from store_format.config_rows import TopicConfig
 from store_format.lookup import NULL_POINTER, ThrownError
+from store_format.put_message import SCHEDULE_TOPIC
 
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
 
 AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"
-RMQ_SYS_SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 RMQ_SYS_SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 RMQ_SYS_BENCHMARK_TOPIC: Final = "BenchmarkTest"
 RMQ_SYS_OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 REPLY_TOPIC_POSTFIX: Final = "REPLY_TOPIC"
-RETRY_GROUP_TOPIC_PREFIX: Final = "%RETRY%"
 DLQ_GROUP_TOPIC_PREFIX: Final = "%DLQ%"
 TOPIC_MAX_LENGTH: Final = 127
 
@@ -81,7 +80,7 @@ class SystemTopics:
             TopicConfig(topicName=self.broker_cluster_name, perm=PERM_INHERIT | read_write * self.cluster_topic_enable),
             _with_queues(self.broker_name, 1, PERM_INHERIT | read_write * self.broker_topic_enable),
             _with_queues(RMQ_SYS_OFFSET_MOVED_EVENT, 1),
-            _with_queues(RMQ_SYS_SCHEDULE_TOPIC, _SCHEDULE_TOPIC_QUEUE_NUM),
+            _with_queues(SCHEDULE_TOPIC, _SCHEDULE_TOPIC_QUEUE_NUM),
         ]
         if self.trace_topic_enable:
             found.append(_with_queues(self.msg_trace_topic_name, 1))

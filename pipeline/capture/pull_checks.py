@@ -172,6 +172,7 @@ def _processor(config: PullBrokerConfig, row: Row) -> PullMessageProcessor:
         suspend=_Nothing(),
         offset_moved=_Nothing(),
         committed=_Nothing(),
+        write=_Nothing(),
     )
 
 

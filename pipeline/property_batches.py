@@ -1,0 +1,73 @@
+"""Consume queue files as Arrow batches of consume_queue_properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import queue_batches as qb
+from pipeline.arrow_types import arrow_schema
+from pipeline.tables import CONSUME_QUEUE_PROPERTIES
+from store_format.entry_properties import EntryProperties, find_properties
+from store_format.layout import CQ_STORE_UNIT_SIZE
+
+# properties in one row: a run whose messages have more goes into several, so that a row is bounded
+ROW_BYTES = 8 << 20
+
+
+def property_batches(reader: qb.QueueReader, queue_file: qb.QueueFile) -> Iterator[pa.RecordBatch]:
+    """Properties of the file's entries, run by run as consume_queue_segment has them; a batch holds about ROW_BYTES."""
+    units = reader.units(queue_file)
+    found = find_properties(
+        reader.log.files,
+        lambda index: reader.log_content(reader.log.files[index]),
+        units["physicOffset"].astype(np.int64),
+        units["size"].astype(np.int32),
+    )
+    first = queue_file.file.from_offset // CQ_STORE_UNIT_SIZE
+    number = qb.first_segment(queue_file.file)
+    rows: list[dict[str, object]] = []
+    size = 0
+    for index, start in enumerate(range(0, len(units), qb.SEGMENT_ENTRIES)):
+        for at, part in _parts(found, start, min(start + qb.SEGMENT_ENTRIES + qb.SCAN_ENTRIES - 1, len(units))):
+            properties = part.bytes_of(lambda file: reader.log_content(reader.log.files[file])).tobytes()
+            rows.append(
+                {
+                    "brokerName": reader.broker,
+                    "topic": queue_file.topic,
+                    "queueId": queue_file.queue_id,
+                    "segment": number + index,
+                    "firstQueueOffset": first + at,
+                    "lengths": part.lengths.astype("<i4").tobytes(),
+                    "properties": properties,
+                }
+            )
+            size += len(properties) + 4 * len(part)
+            if size >= ROW_BYTES:
+                yield _batch(rows)
+                rows, size = [], 0
+    if rows:
+        yield _batch(rows)
+
+
+def _batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(CONSUME_QUEUE_PROPERTIES))
+
+
+def _parts(found: EntryProperties, start: int, end: int) -> Iterator[tuple[int, EntryProperties]]:
+    """Entries [start, end) in parts of at most ROW_BYTES of properties, one entry at least, each with where it starts."""
+    ends = np.cumsum(np.maximum(found.lengths[start:end], 0))
+    at = 0
+    while at < end - start:
+        before = int(ends[at - 1]) if at else 0
+        stop = max(int(np.searchsorted(ends, before + ROW_BYTES, side="right")), at + 1)
+        yield start + at, found[start + at : start + stop]
+        at = stop
+
+
+def read_properties(reader: qb.QueueReader, files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of consume_queue_properties for rows of loaded_queue: what mapInArrow calls."""
+    for queue_file in qb.queue_files(files):
+        yield from property_batches(reader, queue_file)

@@ -1,0 +1,228 @@
+"""Verdicts on entries: those of the filter of one message and one unit, for many; and the effect that each has on a scan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store_format import entry_properties as ep
+from store_format.message import decode_properties
+from store_format.packed_ext_units import NO_UNIT, UNDERFLOW, UNIT, UnitColumns
+from store_format.record_columns import Slices
+from udfs import get_message as gm
+from udfs import message_filter as mf
+from udfs.bloom_filter import BitsArray, BloomFilter
+from udfs.codes import GetMessageStatus
+from udfs.consumer_filter_manager import ConsumerFilterManager
+from udfs.pull_filter import FilterRules, PullFilter, PullFilterError, entry_verdicts, tag_codes, with_units
+from udfs.tags import tags_code
+
+BLOOM = BloomFilter.create_by_fn(20, 32)
+BORN = 1000
+
+
+def rules(*, support_retry: bool = False) -> FilterRules:
+    manager = ConsumerFilterManager(BLOOM)
+    for topic, expression in (("T", "a = 1"), ("U", "a > 1"), ("%RETRY%G", "a = 3")):
+        manager.register(topic, "G", expression, "SQL92", 1, BORN)
+    return FilterRules(manager=manager, support_retry=support_retry)
+
+
+def asked(kind: str, expression: str | None, by: str | None = None) -> PullFilter:
+    return PullFilter(expression_type=kind, expression=expression, registered_by=by)
+
+
+PROPERTIES = st.lists(
+    st.sampled_from(
+        [b"a\x011", b"a\x012", b"a\x01x", b"a\x01", b"a", b"b\x011", b"RETRY_TOPIC\x01T", b"RETRY_TOPIC\x01U", b"RETRY_TOPIC\x01V"]
+    ),
+    max_size=3,
+).map(b"\x02".join)
+ENTRIES = st.lists(PROPERTIES | st.sampled_from([ep.NOT_THERE, ep.INDEX_OUT_OF_BOUNDS, ep.BUFFER_UNDERFLOW]))
+EXPRESSIONS = ["a = 1", "a > 1", "a IS NULL", "b = 1 OR a = 2", "a"]
+
+
+def one_verdict(wanted: mf.ExpressionMessageFilter, entry: bytes | int) -> int | None:
+    """What the broker makes of one message; None where it never comes to ask."""
+    if isinstance(entry, int):
+        return {ep.INDEX_OUT_OF_BOUNDS: -gm.INDEX_OUT_OF_BOUNDS, ep.BUFFER_UNDERFLOW: -gm.BUFFER_UNDERFLOW}.get(entry)
+    try:
+        found = wanted.is_matched_by_commit_log(decode_properties(entry) if entry else None)
+    except mf.RetryTopicMissingError:
+        return -gm.NULL_POINTER
+    return gm.MATCHES if found else gm.NOT_BY_COMMIT_LOG
+
+
+@given(ENTRIES, st.sampled_from(EXPRESSIONS), st.sampled_from(["T", "%RETRY%G", "%RETRY%H"]), st.booleans(), st.booleans())
+def test_verdicts_on_many_messages_are_those_on_each(
+    entries: list[bytes | int], expression: str, topic: str, support_retry: bool, by_tag: bool
+) -> None:
+    used = rules(support_retry=support_retry)
+    wanted = used.message_filter(topic, asked("TAG", "TagA") if by_tag else asked("SQL92", expression))
+    condition = wanted.commit_log_condition()
+    expected = [one_verdict(wanted, entry) for entry in entries]
+    if condition is None:
+        assert by_tag
+        assert set(expected) <= {gm.MATCHES, None, -gm.INDEX_OUT_OF_BOUNDS, -gm.BUFFER_UNDERFLOW}  # nothing is decoded
+        return
+    lengths = np.array([one if isinstance(one, int) else len(one) for one in entries], np.int32)
+    raw = np.frombuffer(b"".join(one for one in entries if isinstance(one, bytes)), np.uint8)
+    found = used.verdicts(topic, condition, lengths, raw).tolist()
+    assert [verdict for verdict, one in zip(found, expected, strict=True) if one is not None] == [
+        one for one in expected if one is not None
+    ]
+
+
+ASKED_OF_MESSAGES = [
+    (asked("SQL92", "a = 1"), "a = 1"),
+    (asked("SQL92", "a ="), None),  # what does not compile gives every message
+    (asked("SQL92", "x = 9", "G"), "a = 1"),  # the registered one counts
+    (asked("TAG", "TagA"), None),
+    (asked("TAG", None), None),
+    (asked("", "TagA"), None),
+    (asked("tag", "TagA"), None),
+]
+
+
+@pytest.mark.parametrize(("wanted", "expression"), ASKED_OF_MESSAGES)
+def test_what_is_asked_of_messages(wanted: PullFilter, expression: str | None) -> None:
+    condition = rules().message_filter("T", wanted).commit_log_condition()
+    assert (condition and condition.expression) == expression
+
+
+@pytest.mark.parametrize("wanted", [asked("TAG", "TagA"), asked("SQL92", "a = 7"), asked("SQL92", "a ="), asked("SQL92", "", "G")])
+def test_of_a_retry_topic_only_what_was_registered_counts(wanted: PullFilter) -> None:
+    if wanted.expression:
+        assert rules(support_retry=True).message_filter("%RETRY%G", wanted).commit_log_condition() == mf.Condition(expression=None)
+    else:
+        with pytest.raises(PullFilterError):
+            rules(support_retry=True).message_filter("%RETRY%G", wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (asked("TAG", "||"), "SUBSCRIPTION_PARSE_FAILED"),
+        (asked("SQL92", None), "SUBSCRIPTION_PARSE_FAILED"),
+        (asked("SQL92", ""), "SUBSCRIPTION_PARSE_FAILED"),
+        (asked("", None), "SUBSCRIPTION_PARSE_FAILED"),
+        (asked("SQL92", "a = 1", "nobody"), "FILTER_DATA_NOT_EXIST"),
+    ],
+)
+def test_a_filter_that_the_broker_refuses_has_its_code(wanted: PullFilter, code: str) -> None:
+    with pytest.raises(PullFilterError) as raised:
+        rules().message_filter("T", wanted)
+    assert raised.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("wanted", "codes"),
+    [
+        (asked("TAG", "TagB||TagA"), sorted([tags_code("TagA"), tags_code("TagB")])),
+        (asked("TAG", "*"), None),
+        (asked("TAG", " || "), []),
+        (asked("", "TagA"), []),
+        (asked("", "*"), None),
+        (asked("SQL92", "a = 1"), None),
+        (asked("tag", "TagA"), None),
+    ],
+)
+def test_tags_that_pass(wanted: PullFilter, codes: list[int] | None) -> None:
+    found = tag_codes(rules().message_filter("T", wanted))
+    assert (None if found is None else found.tolist()) == codes
+
+
+def own_bits() -> bytes:
+    bits = BitsArray(BLOOM.m)
+    BLOOM.hash_to(BLOOM.calc_bit_positions("G#T"), bits)
+    return bytes(bits)
+
+
+def units(*rows: tuple[int, int, int, bytes]) -> UnitColumns:
+    states, codes, times, maps = zip(*rows, strict=True)
+    lengths = np.array([len(one) for one in maps], np.int64)
+    return UnitColumns(
+        states=np.array(states, np.int8),
+        tags_codes=np.array(codes, np.int64),
+        msg_store_times=np.array(times, np.int64),
+        buffer=np.frombuffer(b"".join(maps), np.uint8),
+        bit_maps=Slices(np.cumsum(lengths) - lengths, lengths),
+    )
+
+
+NO_BITS = bytes(BLOOM.m // 8)
+FIVE = units(
+    (UNIT, 7, BORN + 1, own_bits()), (UNIT, 7, BORN + 1, NO_BITS), (UNDERFLOW, 0, 0, b""), (NO_UNIT, 0, 0, b""), (UNIT, 7, BORN, NO_BITS)
+)
+
+
+def test_a_unit_that_cannot_be_read_comes_before_bits_and_bits_before_the_message() -> None:
+    by_log = np.array([gm.NOT_BY_COMMIT_LOG, gm.MATCHES, gm.MATCHES, -gm.NULL_POINTER, gm.MATCHES], np.uint8)
+    registered = rules().message_filter("T", asked("SQL92", "a = 1", "G"))
+    brought = rules().message_filter("T", asked("SQL92", "a = 1"))
+    throws, bits, log = gm.UNIT_UNDERFLOWS, gm.NOT_BY_CONSUME_QUEUE, gm.NOT_BY_COMMIT_LOG
+    assert entry_verdicts(registered, FIVE, by_log).tolist() == [log, bits, throws, -gm.NULL_POINTER, 0]
+    assert entry_verdicts(brought, FIVE, by_log).tolist() == [log, 0, throws, -gm.NULL_POINTER, 0]
+    assert entry_verdicts(None, FIVE, None).tolist() == [0, 0, throws, 0, 0]
+    assert entry_verdicts(brought, None, by_log).tolist() == by_log.tolist()
+    assert entry_verdicts(None, None, None).tolist() == []
+
+
+def test_the_code_of_a_unit_counts_as_an_int() -> None:
+    found = with_units(
+        np.array([-(2**63), -(2**63) + 40, 5], np.int64), units((UNIT, -(2**40) + 9, 0, b""), (NO_UNIT, 0, 0, b""), (NO_UNIT, 0, 0, b""))
+    )
+    assert found.tolist() == [9, -(2**63) + 40, 5]
+
+
+def scanned(verdicts: list[int], *, log_end: int = 500, tag: str | None = None, wanted: int = 8) -> dict[str, Any]:
+    """The answer to one pull over entries of 100 bytes, all of them of tag TagA, in a log that ends at `log_end`."""
+    count = len(verdicts)
+    block = gm.Block(
+        0,
+        np.arange(count, dtype=np.int64) * 100,
+        np.full(count, 100, np.int32),
+        np.full(count, tags_code("TagA"), np.int64),
+        np.array(verdicts, np.uint8),
+    )
+    caps = np.array([10**6, 32, 10**6, 32, 10**9, 0, 1000], np.int64)
+    codes = np.array([] if tag is None else [tags_code(tag)], np.int32)
+    request = np.array([[0, wanted, 0, count, log_end, gm.NO_FILTER if tag is None else 0]], np.int64)
+    log = gm.LogFiles(np.array([0], np.int64), np.array([1000], np.int64), 1000)
+    found = gm.get_message(request, caps, block, gm.TagCodes(np.array([0, len(codes)]), codes), log)
+    status = int(found.columns[0, gm.STATUS])
+    name = gm.EXCEPTIONS[status].rpartition(".")[2] if status < 0 else GetMessageStatus(status).name
+    return {"status": name, "next": int(found.columns[0, gm.NEXT]), "taken": found.taken.tolist()}
+
+
+BITS, LOG, UNREADABLE, NPE = gm.NOT_BY_CONSUME_QUEUE, gm.NOT_BY_COMMIT_LOG, gm.UNIT_UNDERFLOWS, -gm.NULL_POINTER
+SCANS = [
+    ([0, LOG, 0, BITS], {}, "FOUND", 4, [0, 2]),
+    ([LOG, BITS, LOG], {}, "NO_MATCHED_MESSAGE", 3, []),
+    # nothing is asked of an entry that the batch has no room for
+    ([0, NPE], {"wanted": 1}, "FOUND", 1, [0]),
+    ([0, UNREADABLE], {"wanted": 1}, "FOUND", 1, [0]),
+    ([0, NPE], {}, "NullPointerException", 0, []),
+    ([0, -gm.INDEX_OUT_OF_BOUNDS], {}, "IndexOutOfBoundsException", 0, []),
+    ([LOG, -gm.BUFFER_UNDERFLOW], {}, "BufferUnderflowException", 0, []),
+    ([LOG, UNREADABLE], {}, "BufferUnderflowException", 0, []),
+    # the unit is read whatever the filter, the message only where tag and bits let it pass and the log has it
+    ([UNREADABLE], {"tag": "TagB"}, "BufferUnderflowException", 0, []),
+    ([NPE], {"tag": "TagB"}, "NO_MATCHED_MESSAGE", 1, []),
+    ([NPE], {"log_end": 50}, "MESSAGE_WAS_REMOVING", 1, []),
+    ([LOG], {"log_end": 50}, "MESSAGE_WAS_REMOVING", 1, []),
+    ([BITS], {"log_end": 50}, "NO_MATCHED_MESSAGE", 1, []),
+    # behind a removed message the entries of its file are passed over, units that cannot be read too
+    ([0, UNREADABLE, NPE], {"log_end": 0}, "MESSAGE_WAS_REMOVING", 3, []),
+]
+
+
+@pytest.mark.parametrize(("verdicts", "options", "status", "next_offset", "taken"), SCANS)
+def test_a_verdict_has_its_effect_where_the_scan_comes_to_it(
+    verdicts: list[int], options: dict[str, Any], status: str, next_offset: int, taken: list[int]
+) -> None:
+    assert scanned(verdicts, **options) == {"status": status, "next": next_offset, "taken": taken}

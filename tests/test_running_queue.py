@@ -1,0 +1,47 @@
+"""A queue of a broker that runs, with its extension: what ConsumeQueue.recover looks at."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from store_format import consume_queue_ext as ext
+from store_format.changed_files import Bytes, ChangedFiles, FilePath
+from store_format.consume_queue import encode_units
+from store_format.extension_dispatch import Extension
+from store_format.mapped_files import MappedFile, offset_to_file_name
+from store_format.running_queue import Queue
+
+A_FILE, EXT_FILE = 2, 400  # entries, bytes
+UNIT = 20  # bytes of a unit without a bit map
+
+
+def files_of(count: int, size: int) -> tuple[MappedFile, ...]:
+    starts = range(0, count * size, size)
+    return tuple(MappedFile(name=offset_to_file_name(at), from_offset=at, length=size, wrote=size) for at in starts)
+
+
+# entries in use of five files of two; the unit of entry n is the n-th; up to which unit the extension is in use
+@pytest.mark.parametrize(
+    ("valid", "used"),
+    [
+        ([2, 2, 2, 2, 1], 9),
+        ([2, 2, 2, 1, 0], 7),
+        ([2, 2, 2, 0, 0], 6),
+        ([2, 2, 1, 0, 0], 5),
+        # the first of the three files that are looked at has no entry: no address is seen, and the extension is cut by none
+        ([2, 2, 0, 0, 0], 10),
+    ],
+)
+def test_the_extension_is_cut_behind_the_last_address_that_recover_sees(valid: list[int], used: int) -> None:
+    contents: dict[FilePath, Bytes] = {}
+    for number, count in enumerate(valid):
+        entries = [number * A_FILE + at for at in range(count)]
+        raw = encode_units([100 * one for one in entries], [100] * count, [ext.address_of(UNIT * one) for one in entries])
+        contents["q", offset_to_file_name(number * 40)] = np.frombuffer(raw.ljust(40, b"\0"), np.uint8)
+    units = b"".join(ext.encode_unit(ext.ExtUnit(tags_code=one, msg_store_time=one)) for one in range(10))
+    contents["x", offset_to_file_name(0)] = np.frombuffer(units.ljust(EXT_FILE, b"\0"), np.uint8)
+    extension = Extension(folder=("x",), file_size=EXT_FILE, files=files_of(1, EXT_FILE))
+    queue = Queue(topic="T", queue_id=0, folder=("q",), file_size=40, files=files_of(5, 40), extension=extension)
+    queue.recover(ChangedFiles(lambda path: contents[path], lambda _: True))
+    assert [file.wrote for file in extension.files] == [used * UNIT]
