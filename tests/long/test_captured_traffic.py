@@ -15,8 +15,6 @@ from in_session import Pullsim, pullsim_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SETTINGS = ("enablePropertyFilter=true", "mappedFileSizeCommitLog=1048576", "mappedFileSizeConsumeQueue=20000")
-
 
 @pytest.fixture
 def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
@@ -30,14 +28,13 @@ def differing(out: str, kind: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", CAPTURES or [pytest.param("none", marks=needs_golden)])
-def test_captured_tag_pulls_are_answered_as_the_broker_did(name: str, pullsim: Pullsim, tmp_path: Path) -> None:
+def test_captured_pulls_are_answered_as_the_broker_did(name: str, pullsim: Pullsim, tmp_path: Path) -> None:
     folder, lake = unpack(name, tmp_path, store=True), tmp_path / "lake"
     analysis: dict[str, Any] = json.loads((folder / "analysis.json").read_text("utf-8"))
-    sets = [word for setting in SETTINGS for word in ("--set", setting)]
-    assert pullsim("import", folder / "store", "--lake", lake, *sets)[0] == 0
+    assert pullsim("import", folder / "store", "--lake", lake, "--properties", folder / "broker.conf")[0] == 0
     assert pullsim("capture", folder / "traffic.pcap", "--lake", lake)[0] == 0
 
-    code, out, _ = pullsim("replay", "--lake", lake, "--compare", "--at", "recorded-max", "--filters", "TAG")
+    code, out, _ = pullsim("replay", "--lake", lake, "--compare", "--at", "recorded-max")
     races = len(analysis["recorded_max_but_different"])
     assert (code, out.splitlines()[-1].split(", ")[1]) == (1 if races else 0, f"{races} differ")
     assert out.count("between the broker's look at maxOffset and its look at the entries") == min(races, 1)
