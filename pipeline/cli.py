@@ -172,7 +172,7 @@ def _filters(_context: click.Context, _parameter: click.Parameter, value: str | 
     example="pullsim replay --lake lake --requests trace.jsonl --out answers.jsonl --compare",
 )
 @lake_option
-@click.option("--requests", required=True, metavar="FILE", help="Pull requests, a JSON object a line.")
+@click.option("--requests", metavar="FILE", help="Pull requests, a JSON object a line; without it the captured pulls of pull_request.")
 @click.option("--out", metavar="FILE", help="File for the answers; without it they go to the table pull_response.")
 @click.option(
     "--at",
@@ -189,7 +189,7 @@ def _filters(_context: click.Context, _parameter: click.Parameter, value: str | 
 @engine_options
 def replay_command(
     lake: str,
-    requests: str,
+    requests: str | None,
     out: str | None,
     at: Any,
     filters: frozenset[str] | None,
@@ -205,7 +205,12 @@ def replay_command(
     """Answer pull requests as the broker would have.
 
     The settings are those of the import, over them those of the file's header line, over them --properties and --set.
+
+    Captured pulls (`pullsim capture`) are compared by code, offsets and the SHA-256 of the messages; one that was held is answered as of
+    when it was woken.
     """
+    from pipeline.capture.replay_captured import run_captured_replay
+    from pipeline.capture_console import tell_captured
     from pipeline.lake import Lake
     from pipeline.replay_job import ReplayOptions, run_replay
     from udfs.sql_functions import register
@@ -216,6 +221,12 @@ def replay_command(
         register(spark)
         name = opened.broker(broker)
         stored = opened.properties(name)
+        if requests is None:
+            own = BrokerSettings.from_sources(stored=stored, properties=properties, options=settings)
+            tell_captured(
+                run_captured_replay(opened, name, options=options, settings=own, run_id=run_id(), now=now, progress=progress_to_stderr)
+            )
+            return
         done = run_replay(
             opened,
             name,

@@ -188,6 +188,16 @@ class LakeWriter:
             self._write(rows, table, "append").save(self.lake.path(table.name))
         self._note(table)
 
+    def replace_rows(self, table: Table, rows: DataFrame, where: str) -> None:
+        """Put `rows` in the place of those that a condition of SQL finds; the table is created where it was never committed."""
+        if table.name not in self.lake.at.tables:
+            self._write_anew(table, rows, Placement())
+            return
+        self._put_back(table)
+        with self._alone():
+            self._write(rows, table, "overwrite").option("replaceWhere", where).save(self.lake.path(table.name))
+        self._note(table)
+
     def written(self, table: Table) -> DataFrame:
         """A table as this run wrote it."""
         return self.spark.read.format("delta").option("versionAsOf", self._versions[table.name]).load(self.lake.path(table.name))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store_format.append import MessageColumns, encode
+from store_format.append import MessageColumns, encode, encode_at
 from store_format.commit_log import Bytes
 from store_format.crc32 import crc32_of_ranges
 from store_format.errors import StoreError
@@ -165,20 +165,12 @@ def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile, at:
     """
     if not len(rows):
         return 0
-    for name in {*RECORD_COLUMNS, at}:
-        if rows.column(name).null_count:
-            missing = pc.is_null(rows.column(name)).to_numpy(zero_copy_only=False)
-            raise _bad_row(rows, int(missing.argmax()), f"a value of {name}")
-    offsets = _long(rows, at)
-    order = np.argsort(offsets, kind="stable")
-    rows = rows.take(pa.array(order)) if (np.diff(offsets) < 0).any() else rows
-    try:
-        messages = _messages(rows)
-    except ValueError as error:
-        raise _bad_row(rows, 0, f"addresses of hosts ({error}) in a batch that begins here") from error
+    _check_nulls(rows, at)
+    order = np.argsort(_long(rows, at), kind="stable")
+    rows = rows.take(pa.array(order)) if (np.diff(order) < 0).any() else rows
+    messages = _checked(rows, at, file_size)
     names = (at, "physicOffset", "storeSize", "recordCrc32", "queueOffset")
     offsets, imported_offsets, sizes, crcs, queue_offsets = (_long(rows, name) for name in names)
-    _check(rows, messages, offsets, file_size)
     moves = at != "physicOffset"
     files, firsts = np.unique(offsets // file_size, return_index=True)
     for number, first, after in zip(files.tolist(), firsts.tolist(), [*firsts.tolist()[1:], len(rows)], strict=True):
@@ -187,9 +179,7 @@ def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile, at:
         positions = encode(messages, part, offsets, queue_offsets, content, start)
         if moves:
             _put_physic_offsets(content, positions, imported_offsets[part])  # those that recordCrc32 is of
-        differs = crc32_of_ranges(content, positions, sizes[part]).astype(np.int64) != crcs[part]
-        if differs.any():
-            raise _bad_row(rows, first + int(differs.argmax()), "the record whose recordCrc32 the row says")
+        _check_crcs(rows, part, content, positions, sizes, crcs)
         if moves:
             _put_physic_offsets(content, positions, offsets[part])
     return int(sizes.sum())
@@ -197,3 +187,47 @@ def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile, at:
 
 def _put_physic_offsets(content: Bytes, positions: Longs, offsets: Longs) -> None:
     content[positions[:, None] + np.arange(_PHYSIC_OFFSET, _PHYSIC_OFFSET + 8)] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
+
+
+def encoded_records(rows: pa.RecordBatch, file_size: int) -> tuple[Bytes, Longs]:
+    """The records that rows of commit_log stand for, one behind the other.
+
+    Args:
+        rows: as for write_records, which raises the same errors.
+        file_size: likewise.
+
+    Returns:
+        The bytes, and where each record begins in them, with the end of the last one.
+    """
+    _check_nulls(rows, "physicOffset")
+    sizes, crcs = _long(rows, "storeSize"), _long(rows, "recordCrc32")
+    messages = _checked(rows, "physicOffset", file_size)
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    content = np.empty(int(ends[-1]), np.uint8)
+    whole = slice(0, len(rows))
+    encode_at(messages, whole, ends[:-1], _long(rows, "physicOffset"), _long(rows, "queueOffset"), content)
+    _check_crcs(rows, whole, content, ends[:-1], sizes, crcs)
+    return content, ends
+
+
+def _checked(rows: pa.RecordBatch, at: str, file_size: int) -> MessageColumns:
+    """The rows, which have all values, as messages of which records can be made at the offsets in column `at`."""
+    try:
+        messages = _messages(rows)
+    except ValueError as error:
+        raise _bad_row(rows, 0, f"addresses of hosts ({error}) in a batch that begins here") from error
+    _check(rows, messages, _long(rows, at), file_size)
+    return messages
+
+
+def _check_nulls(rows: pa.RecordBatch, at: str) -> None:
+    for name in {*RECORD_COLUMNS, at}:
+        if rows.column(name).null_count:
+            missing = pc.is_null(rows.column(name)).to_numpy(zero_copy_only=False)
+            raise _bad_row(rows, int(missing.argmax()), f"a value of {name}")
+
+
+def _check_crcs(rows: pa.RecordBatch, part: slice, content: Bytes, positions: Longs, sizes: Longs, crcs: Longs) -> None:
+    differs = crc32_of_ranges(content, positions, sizes[part]).astype(np.int64) != crcs[part]
+    if differs.any():
+        raise _bad_row(rows, part.start + int(differs.argmax()), "the record whose recordCrc32 the row says")

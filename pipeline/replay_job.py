@@ -196,6 +196,8 @@ def _to_tables(
         F.lit(run_id).alias("runId"),
         F.concat_ws("-", F.lit(file.sha256[:16]), F.col("seq").cast("STRING")).alias("requestId"),
         code.cast("INT").alias("code"),
+        F.lit(None).cast("STRING").alias("bodySha256"),
+        F.lit(None).cast("BIGINT").alias("wokenMillis"),
     )
     writer = LakeWriter(lake, run_id=run_id, what="replay", broker=broker)
     for table in t.APPENDED:

@@ -6,6 +6,7 @@ queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
 
 from __future__ import annotations
 
+from pipeline.capture_tables import CAPTURED
 from pipeline.scenario_tables import ANSWERED_SCENARIOS
 
 # other modules name these from here, beside the tables
@@ -346,6 +347,8 @@ PULL_RESPONSE = Table(
         Column("diskFallBehind", "BIGINT", "bytes between the last entry read and the log's end; NULL where not recorded"),
         Column("exception", "STRING", "class that the store throws"),
         Column("error", "STRING", "why there is no answer"),
+        Column("bodySha256", "STRING", "SHA-256 of the records of its messages as the broker sends them; of captured pulls only"),
+        Column("wokenMillis", "BIGINT", "when a captured pull that was held was answered, ms; the store was asked as of then"),
         Column("entries", ENTRIES_TYPE, "entries given, in order"),
     ),
 )
@@ -384,4 +387,4 @@ IMPORTED = (
     BROKER,
 )
 APPENDED = (REPLAY_RUN, PULL_RESPONSE)
-TABLES = {table.name: table for table in (*IMPORTED, *APPENDED, *ANSWERED_SCENARIOS)}
+TABLES = {table.name: table for table in (*IMPORTED, *CAPTURED, *APPENDED, *ANSWERED_SCENARIOS)}

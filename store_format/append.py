@@ -243,14 +243,19 @@ def encode(messages: MessageColumns, rows: slice, offsets: Longs, queue_offsets:
     Returns:
         Where each record starts in `out`.
     """
+    positions = offsets[rows] - out_offset
+    encode_at(messages, rows, positions, offsets, queue_offsets, out)
+    return positions
+
+
+def encode_at(messages: MessageColumns, rows: slice, positions: Longs, offsets: Longs, queue_offsets: Longs, out: Bytes) -> None:
+    """The same, each record to begin at its own place in `out`: a position for each of the rows."""
     names = ("body_crc", "queue_id", "flag", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times")
     numbers = np.stack([getattr(messages, name)[rows] for name in (*names, "prepared_transaction_offset")])
     slices = (messages.born_host, messages.store_host, messages.body, messages.topic, messages.properties)
     starts, lengths = np.stack([one.starts[rows] for one in slices]), np.stack([one.lengths[rows] for one in slices])
-    positions = offsets[rows] - out_offset
     sizes = messages.record_sizes()[rows]
     _encode(out, positions, messages.buffer, sizes, offsets[rows], queue_offsets[rows], numbers, starts, lengths)
-    return positions
 
 
 def encode_blank(length: int) -> bytes:
