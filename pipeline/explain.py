@@ -26,7 +26,7 @@ from pipeline.settings import PullSettings
 from udfs import get_message as gm
 from udfs.consumer_filter_manager import TAG
 from udfs.pull_trace import Fate, PullTrace, trace_pull
-from udfs.tags import SubscriptionParseError, subscribed_tags, tags_code
+from udfs.tags import SubscriptionParseError, split_tags, tags_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,10 @@ class Pull:
     def tags(self) -> frozenset[str] | None:
         """The tags that it asks for; None where tags do not matter, or do not parse."""
         try:
-            return subscribed_tags(self.expression) if self.filter_type == TAG else None
+            tags = split_tags(self.expression) if self.filter_type == TAG else None
         except SubscriptionParseError:
-            return None
+            tags = None
+        return None if tags is None else frozenset(tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

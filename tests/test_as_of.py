@@ -11,7 +11,7 @@ import pytest
 from golden import golden, needs_golden
 from made_store import MadeStore, Record, make_store
 from replaying import DEMO_TRACE, Line, all_lines, answers_of, demo_data, differences, lake_of, with_raw_messages
-from sampling import sampled
+from sampling import sampled, slow_proof
 from slow_broker import Bounds, SlowBroker
 from test_slow_broker import bounds_of
 
@@ -144,6 +144,7 @@ def check_recorded_pulls_as_of_times(lake: Lake, store: Path, trace: Path, folde
     assert differences(expected, raw(answers_of(lake, asked, folder, at="request-time"))) == []
 
 
+@slow_proof
 def test_a_cleaned_store_is_seen_as_of_a_time(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     store = demo_data(tmp_path_factory) / "cleaned"
     lake = lake_of(spark, store, tmp_path_factory)

@@ -12,7 +12,7 @@ from golden import needs_golden, recovery, shared_dir
 from in_session import pullsim_in
 from lakes import import_as, tiny_store
 from replaying import BROKER, lake_of
-from sampling import sampled
+from sampling import sampled, slow_proof
 
 from pipeline.lake import Lake
 
@@ -85,9 +85,9 @@ def test_a_clean_store_comes_back_to_the_byte(
 def started(store: Path, options: list[str]) -> Tree:
     """The files of a store after the broker's load and start."""
     from pipeline.message_store import MessageStore
-    from pipeline.recover import store_settings
     from pipeline.settings import BrokerSettings
     from pipeline.store_files import StoreFiles
+    from pipeline.store_settings import store_settings
 
     files = StoreFiles(str(store))
     message_store = MessageStore(files=files, settings=store_settings(files, BrokerSettings.from_sources(options=options)))
@@ -205,6 +205,7 @@ def test_a_row_that_gives_another_record_ends_the_export_and_leaves_nothing(spar
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "store"]
 
 
+@slow_proof
 @pytest.mark.parametrize("layout", sampled(["partitioned", "clustered"], 1))
 def test_a_broker_of_several_is_exported_by_its_name(spark: SparkSession, tmp_path: Path, pullsim: Pullsim, layout: str) -> None:
     first, second = (tiny_store(tmp_path / name, [(name, 0)]) for name in ("one", "two"))

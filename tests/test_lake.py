@@ -51,6 +51,7 @@ def layout_of(lake: Path, version: LakeVersion, table: t.Table) -> tuple[list[st
     return metadata(path, at)["partitionColumns"], clustering(path, at)
 
 
+@slow_proof
 def test_importing_again_takes_the_layout_that_is_asked_for(spark: SparkSession, one: Path, tmp_path: Path) -> None:
     seen = {}
     for layout in LAYOUTS:
@@ -102,6 +103,7 @@ def test_many_queues_are_clustered_unless_partitions_are_asked_for(
     assert placed(spark, tmp_path, one, "partitioned").layout == "partitioned"
 
 
+@slow_proof
 def test_a_lake_of_other_brokers_keeps_its_layout(spark: SparkSession, one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import_as(spark, tmp_path, one, "first", layout="clustered")
     assert placed(spark, tmp_path, one, None).layout == "clustered"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from udfs import sql_functions, tags
+from udfs.codes import BrokerRole, GetMessageStatus
+from udfs.pull_result import Suggestion, suggest_which_broker_id
 
 pytestmark = pytest.mark.spark
 
@@ -145,3 +148,30 @@ def test_users_find_a_sentence_about_every_function(sql: SparkSession) -> None:
 def test_statements_survive_an_init_file() -> None:
     for statement in sql_functions.sql_statements():
         assert not set(";\\") & set(statement)
+
+
+def test_the_broker_to_pull_from_next_is_that_of_python(sql: SparkSession) -> None:
+    flags = [True, False]
+    cases = list(product(GetMessageStatus, [0, 5], flags, BrokerRole, flags, flags))
+    rows = [[status.name, offset, slow, role.name, check, read, 4, 9] for status, offset, slow, role, check, read in cases]
+    schema = (
+        "status STRING, offset BIGINT, slow BOOLEAN, brokerRole STRING, offsetCheckInSlave BOOLEAN, slaveReadEnable BOOLEAN, "
+        "brokerId BIGINT, whichBrokerWhenConsumeSlowly BIGINT"
+    )
+    arguments = "status, offset, slow, brokerRole, offsetCheckInSlave, slaveReadEnable, brokerId, whichBrokerWhenConsumeSlowly"
+    suggested = answers(sql, rows, schema, f"suggest_which_broker_id({arguments})")
+    assert suggested == [
+        suggest_which_broker_id(
+            status,
+            offset,
+            slow,
+            Suggestion(
+                broker_role=role,
+                offset_check_in_slave=check,
+                slave_read_enable=read,
+                broker_id=4,
+                which_broker_when_consume_slowly=9,
+            ),
+        )
+        for status, offset, slow, role, check, read in cases
+    ]

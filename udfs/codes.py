@@ -26,12 +26,15 @@ class GetMessageStatus(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """The codes that a pull, or a question about offsets, is answered with."""
+    """The codes that a pull, a message, or a question about offsets is answered with."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
     SYSTEM_BUSY = 2
     REQUEST_CODE_NOT_SUPPORTED = 3
+    SLAVE_NOT_AVAILABLE = 11
+    MESSAGE_ILLEGAL = 13
+    SERVICE_NOT_AVAILABLE = 14
     NO_PERMISSION = 16
     TOPIC_NOT_EXIST = 17
     PULL_NOT_FOUND = 19

@@ -49,13 +49,21 @@ def tags_code(tag: str | None) -> int:
     return string_hash(tag or "")
 
 
-def subscribed_tags(subscription: str | None) -> frozenset[str] | None:
-    """The tags that a TAG subscription asks for, None where it asks for everything (None, "" and "*").
-
-    The client drops what has none of them (PullAPIWrapper.processPullResult), where there are any.
+def parse_subscription(subscription: str | None) -> frozenset[int] | None:
+    """The hash codes that a TAG subscription asks for, None where it asks for everything (None, "" and "*").
 
     Raises:
         SubscriptionParseError: nothing but separators, which String.split makes no parts of.
+    """
+    tags = split_tags(subscription)
+    return None if tags is None else frozenset(map(tags_code, tags))
+
+
+def split_tags(subscription: str | None) -> list[str] | None:
+    """The tags that a TAG subscription names, None where it asks for everything.
+
+    Raises:
+        SubscriptionParseError: as `parse_subscription` does.
     """
     if subscription is None or subscription in ("", SUB_ALL):
         return None
@@ -63,17 +71,7 @@ def subscribed_tags(subscription: str | None) -> frozenset[str] | None:
     if not any(parts):
         raise SubscriptionParseError(subscription)
     trimmed = (part.strip(_TRIMMED) for part in parts)
-    return frozenset(tag for tag in trimmed if tag)
-
-
-def parse_subscription(subscription: str | None) -> frozenset[int] | None:
-    """The hash codes that a TAG subscription asks for, None where it asks for everything (None, "" and "*").
-
-    Raises:
-        SubscriptionParseError: nothing but separators, which String.split makes no parts of.
-    """
-    tags = subscribed_tags(subscription)
-    return None if tags is None else frozenset(map(tags_code, tags))
+    return [tag for tag in trimmed if tag]
 
 
 def tag_matches(codes: frozenset[int] | None, code: int | None) -> bool:

@@ -1,0 +1,46 @@
+"""What a table of a lake is: columns with types and comments, and how its rows lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Layout = Literal["partitioned", "clustered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: name, Spark SQL type, what it means."""
+
+    name: str
+    type: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Delta table of the lake.
+
+    Attributes:
+        columns: in order; one of every table is brokerName.
+        by_queue: laid out by queue: partitioned by (topic, queueId) or clustered by `cluster_by`.
+        cluster_by: clustering columns of the clustered layout.
+        stats: columns that get file statistics; empty for Delta's choice, the first 32.
+    """
+
+    name: str
+    comment: str
+    columns: tuple[Column, ...]
+    by_queue: bool = False
+    cluster_by: tuple[str, ...] = ()
+    stats: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> str:
+        """The columns as a DDL string for readers and mapInArrow."""
+        return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return [column.name for column in self.columns]

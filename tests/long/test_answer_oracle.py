@@ -1,0 +1,58 @@
+"""The real broker is asked anew: scenarios thought up, run on it and on ours, results held against each other.
+
+PULLSIM_ORACLE_ROUNDS says how many times as many scenarios there are (1 without it), PULLSIM_ORACLE_SEED which ones come first (0).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import shared_dir
+from made_scenarios import answered as without_the_unanswered
+from made_scenarios import checks, holds, others
+from oracle import needs_oracle
+from scenario_answers import answered, answered_together, compared
+
+pytestmark = needs_oracle()
+ROUNDS = int(os.environ.get("PULLSIM_ORACLE_ROUNDS", "1"))
+FIRST_SEED = int(os.environ.get("PULLSIM_ORACLE_SEED", "0"))
+# the real broker's clock runs, ours stands still: what is said of time is looked at in the recorded scenarios
+TIMES = ("timing", "heldSeconds")
+
+
+def ask_the_broker(cases: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    here = shared_dir()
+    assert here is not None
+    (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases), "utf-8")
+    command = [here / "oracle" / "oracle", "broker", "--cases", folder / "cases.jsonl", "--out", folder / "out.jsonl"]
+    subprocess.run(command, check=True, capture_output=True, timeout=3600)
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text("utf-8").splitlines()]
+
+
+def check(cases: list[dict[str, Any]], folder: Path) -> None:
+    recorded = ask_the_broker(cases, folder)
+    told = answered_together(recorded)
+    differing = {old["name"]: found for old, new in zip(recorded, told, strict=True) if (found := compared(old, new, TIMES))}
+    assert differing == {}
+
+
+@pytest.mark.parametrize("base", "ABCD")
+def test_scenarios_without_waits(base: str, tmp_path: Path) -> None:
+    seeds = range(FIRST_SEED, FIRST_SEED + 50 * ROUNDS)
+    check([checks(f"C{seed}{base}x", base, seed) for seed in seeds], tmp_path)
+
+
+@pytest.mark.parametrize("base", "ABC")
+def test_scenarios_of_held_pulls(base: str, tmp_path: Path) -> None:
+    made = [holds(f"H{seed}{base}x", base, seed) for seed in range(FIRST_SEED, FIRST_SEED + 20 * ROUNDS)]
+    check([without_the_unanswered(case, answered(case)["steps"]) for case in made], tmp_path)
+
+
+@pytest.mark.parametrize("base", "ABCD")
+def test_scenarios_of_what_is_rarer(base: str, tmp_path: Path) -> None:
+    check([others(f"O{seed}{base}x", base, seed) for seed in range(FIRST_SEED, FIRST_SEED + 20 * ROUNDS)], tmp_path)

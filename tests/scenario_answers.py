@@ -1,0 +1,60 @@
+"""Scenarios through the broker without Spark, and how their results are held against recorded ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pipeline.answer_job import log_behind
+from pipeline.scenario_file import scenario_of
+from pipeline.scenario_steps import take_steps
+from pipeline.scenario_store import LogBounds
+
+Case = dict[str, Any]
+# texts for people: the broker's hold ports, and class names of its Java
+INFORMATIVE = {"remark"}
+
+
+def answered(case: Case) -> Case:
+    """A recorded scenario, answered anew."""
+    return answered_together([case])[0]
+
+
+def answered_together(cases: Iterable[Case]) -> list[Case]:
+    """Recorded scenarios, answered anew; those with the same settings at the start share a log, as on the recording broker."""
+    logs: dict[str, LogBounds] = {}
+    told = []
+    for case in cases:
+        scenario, appended = scenario_of("scenarios", 1, json.dumps(case)), list[int]()
+
+        def note(_at: int, kind: str, row: dict[str, Any], appended: list[int] = appended) -> None:
+            if kind in {"message", "commit_log_head"}:
+                appended.append(row["storeSize"])
+
+        base = json.dumps(scenario.base, sort_keys=True)
+        for _ in take_steps(scenario, note, logs.get(base, LogBounds())):
+            pass
+        logs[base] = log_behind(scenario.base, appended, logs.get(base, LogBounds()))
+        told.append(scenario.content)
+    return told
+
+
+def compared(recorded: Case, ours: Case, ignored: Iterable[str] = ()) -> list[tuple[int, Any, Any]]:
+    """The steps whose results differ: number, recorded, ours."""
+    found = []
+    names = INFORMATIVE | set(ignored)
+    for number, (old, new) in enumerate(zip(recorded["steps"], ours["steps"], strict=True), 1):
+        if "volatileHint" not in old and _shown(old, names) != _shown(new, names):
+            found.append((number, old.get("result"), new.get("result")))
+    return found
+
+
+def _shown(step: Case, names: set[str]) -> Any:
+    return {name: _without(value, names) for name, value in step.items()}
+
+
+def _without(value: Any, names: set[str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _without(one, names) for name, one in value.items() if name not in names}
+    return [_without(one, names) for one in value] if isinstance(value, list) else value
