@@ -106,7 +106,9 @@ def what_if(
 
     Raises:
         RequestError: a line that is no request.
+        LakeError: the store was imported as it was found.
     """
+    lake.require_started(broker)
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     both = [of(file) for of in settings_of]
