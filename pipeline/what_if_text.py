@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from pipeline.console import say, show_table
@@ -90,7 +91,15 @@ def show(result: WhatIf) -> None:
         say(f"\nline {one['line']} differs in {', '.join(one['fields'])}")
         say(f"  request: {json.dumps(one['request'], ensure_ascii=False)}")
         for side in SIDES:
-            say(f"  {side + ':':<8} {json.dumps(one[side], ensure_ascii=False)}")
+            say(f"  {side + ':':<8} {json.dumps(_folded(one[side]), ensure_ascii=False)}")
+
+
+def _folded(answer: Any) -> Any:
+    """An answer with the offsets of its messages as runs."""
+    if not isinstance(answer, dict) or "messages" not in answer:
+        return answer
+    runs = [[offset for _, offset in run] for _, run in groupby(enumerate(answer["messages"]), key=lambda pair: pair[1] - pair[0])]
+    return answer | {"messages": ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)}
 
 
 def _compared(name: str, before: Any, after: Any) -> tuple[str, str, str, str]:

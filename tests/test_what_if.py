@@ -85,9 +85,9 @@ def test_two_recordings_of_the_same_pulls_differ_as_they_did(
 
 @pytest.fixture(scope="module")
 def wide(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """A queue of 21,000 entries, 20,000 of them in its first file; every seventh has TagA."""
-    records = (Record(tag="TagA" if number % 7 == 0 else "TagB", body=b"") for number in range(21_000))
-    made = make_store(tmp_path_factory.mktemp("made") / "wide", records, log_file=1 << 20, queue_file=400_000)
+    """A queue of 2,100 entries, 2,000 of them in its first file; every seventh has TagA."""
+    records = (Record(tag="TagA" if number % 7 == 0 else "TagB", body=b"") for number in range(2100))
+    made = make_store(tmp_path_factory.mktemp("made") / "wide", records, log_file=1 << 20, queue_file=40_000)
     return lake_of(spark, made.path, tmp_path_factory)
 
 
@@ -98,22 +98,22 @@ def pull(offset: int, max_msg_nums: int, expression: str | None = None, **more: 
 
 
 def test_draining_takes_the_pulls_that_can_be_counted_by_hand(pullsim: Pullsim, wide: Lake, tmp_path: Path) -> None:
-    # all of the queue a batch at a time, a batch ending with its file; and the 2858 and 142 messages of TagA that the two files hold
-    plain, by_tag = [pull(0, 1000), pull(20_990, 1000)], [pull(0, 32, "TagA"), pull(20_980, 32, "TagA")]
+    # all of the queue a batch at a time, a batch ending with its file; and the 286 and 14 messages of TagA that the two files hold
+    plain, by_tag = [pull(0, 1000), pull(2090, 1000)], [pull(0, 32, "TagA"), pull(2080, 32, "TagA")]
     # a pull of nothing starts no chain, nor does one that gets nothing
-    requests = write_lines(tmp_path / "requests.jsonl", [*plain, *by_tag, pull(21_000, 7), pull(0, 3, "TagC")])
+    requests = write_lines(tmp_path / "requests.jsonl", [*plain, *by_tag, pull(2100, 7), pull(0, 3, "TagC")])
     caps = ("--set", "maxTransferCountOnMessageInMemory=8", "--versus", "maxTransferCountOnMessageInMemory=128")
     code, out, err = pullsim("whatif", "--lake", wide.root, "--requests", requests, *caps, "--drain", "--format", "json")
     assert code == 0, err
     drained = json.loads(out)["drained"]
     assert drained["chains of pulls"] == {"set": 2, "versus": 2}
     assert drained["that get stuck"] == {"set": 0, "versus": 0}
-    assert drained["messages"] == {"set": 24_000, "versus": 24_000}
-    assert drained["pulls"] == {"set": 2500 + 125 + 358 + 18, "versus": 157 + 8 + 90 + 5}
+    assert drained["messages"] == {"set": 2400, "versus": 2400}
+    assert drained["pulls"] == {"set": 250 + 13 + 36 + 2, "versus": 16 + 1 + 9 + 1}
 
 
 def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: Path) -> None:
-    requests = write_lines(tmp_path / "requests.jsonl", [pull(0, 32), pull(100, 2), pull(5, -1), pull(21_000, 5)])
+    requests = write_lines(tmp_path / "requests.jsonl", [pull(0, 32), pull(100, 2), pull(5, -1), pull(2100, 5)])
     asked = (
         "whatif",
         "--lake",
@@ -132,6 +132,8 @@ def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: P
     [messages] = [line.split() for line in table.splitlines() if line.startswith("messages  ")]
     assert messages == ["messages", "10", "34", "+24", "(+240.0", "%)"]
     assert "line 1 differs in nextBeginOffset, messageCount, bufferTotalSize, msgCount4Commercial, diskFallBehind, messages" in table
+    assert '"messages": "0..7"' in table
+    assert '"messages": "0..31"' in table
     _, text, _ = pullsim(*asked, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert {"part": "measure", "name": "messages", "set": "10", "versus": "34", "pulls": ""} in rows
