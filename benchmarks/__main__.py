@@ -15,13 +15,16 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import measures as m
+from benchmarks.capture_measures import measure_capture
 from benchmarks.frame_measures import measure_frames
 from benchmarks.generating import MESSAGES as GENERATED
 from benchmarks.generating import measure_generate
+from benchmarks.store_measures import measure_export, measure_verify
 from benchmarks.synthetic_store import Shape, write_store
 from pipeline.session import build_session
 
 MESSAGES, REQUESTS = 5_000_000, 1_000_000
+CAPTURED_MEGABYTES = 1000
 QUICK = 10
 # name, TAG filter, read each queue from its start
 REPLAYS = (
@@ -57,6 +60,12 @@ def main(quick: bool, only: str | None, out: str | None) -> None:
         by_tag = next((figure for figure in figures if figure.name == SAME_BY_TAG), None)
         if by_tag is not None:
             figures += m.measure_expressions(spark, lake, shape, count, expression=SQL92, by_tag=by_tag)
+        if only is None or only == "verify":
+            figures += measure_verify(spark, store, shape)
+        if only is None or only == "export":
+            figures += measure_export(spark, store, lake, shape)
+        if only is None or only.startswith("capture"):
+            figures += measure_capture(spark, folder, CAPTURED_MEGABYTES // scale)
         spark.stop()
         if only is None or "frames".startswith(only):
             figures += measure_frames(400 // scale)

@@ -16,6 +16,7 @@ _ARROW = {
     "BINARY": pa.binary(),
     "TIMESTAMP": pa.timestamp("us", "UTC"),
     "ARRAY<INT>": pa.list_(pa.int32()),
+    "ARRAY<STRING>": pa.list_(pa.string()),
     "ARRAY<BIGINT>": pa.list_(pa.int64()),
     "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
     ENTRIES_TYPE: pa.list_(pa.struct({"queueOffset": pa.int64(), "physicOffset": pa.int64(), "size": pa.int32()})),

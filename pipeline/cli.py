@@ -113,6 +113,7 @@ def cli() -> None:
     show_default=True,
     help="Layout by queue.",
 )
+@click.option("--as-found", is_flag=True, help="Take the files as they are, to verify or export a sick store; replay refuses it then.")
 @settings_options
 @engine_options
 def import_command(
@@ -120,13 +121,14 @@ def import_command(
     lake: str,
     broker_name: str | None,
     layout: str,
+    as_found: bool,
     settings: tuple[str, ...],
     properties: str | None,
     master: str | None,
     conf: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it.
+    """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it, or as it was found.
 
     STORE is only read. Importing a broker that the lake holds replaces it; another one is added.
     """
@@ -142,6 +144,7 @@ def import_command(
             broker=name,
             layout=None if layout == "auto" else layout,  # type: ignore[arg-type]
             settings=broker_settings,
+            as_found=as_found,
             run_id=run_id(),
             now=now,
             progress=progress_to_stderr,
@@ -169,7 +172,7 @@ def _filters(_context: click.Context, _parameter: click.Parameter, value: str | 
     example="pullsim replay --lake lake --requests trace.jsonl --out answers.jsonl --compare",
 )
 @lake_option
-@click.option("--requests", required=True, metavar="FILE", help="Pull requests, a JSON object a line.")
+@click.option("--requests", metavar="FILE", help="Pull requests, a JSON object a line; without it the captured pulls of pull_request.")
 @click.option("--out", metavar="FILE", help="File for the answers; without it they go to the table pull_response.")
 @click.option(
     "--at",
@@ -186,7 +189,7 @@ def _filters(_context: click.Context, _parameter: click.Parameter, value: str | 
 @engine_options
 def replay_command(
     lake: str,
-    requests: str,
+    requests: str | None,
     out: str | None,
     at: Any,
     filters: frozenset[str] | None,
@@ -202,7 +205,12 @@ def replay_command(
     """Answer pull requests as the broker would have.
 
     The settings are those of the import, over them those of the file's header line, over them --properties and --set.
+
+    Captured pulls (`pullsim capture`) are compared by code, offsets and the SHA-256 of the messages; one that was held is answered as of
+    when it was woken.
     """
+    from pipeline.capture.replay_captured import run_captured_replay
+    from pipeline.capture_console import tell_captured
     from pipeline.lake import Lake
     from pipeline.replay_job import ReplayOptions, run_replay
     from udfs.sql_functions import register
@@ -213,6 +221,12 @@ def replay_command(
         register(spark)
         name = opened.broker(broker)
         stored = opened.properties(name)
+        if requests is None:
+            own = BrokerSettings.from_sources(stored=stored, properties=properties, options=settings)
+            tell_captured(
+                run_captured_replay(opened, name, options=options, settings=own, run_id=run_id(), now=now, progress=progress_to_stderr)
+            )
+            return
         done = run_replay(
             opened,
             name,

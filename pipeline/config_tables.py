@@ -13,6 +13,7 @@ from pipeline import tables as t
 from pipeline.store_files import StoreFiles
 from store_format import config_files as cf
 from store_format.config_rows import ConsumerFilters, SubscriptionGroups, TopicConfigs, members_of
+from store_format.errors import ConfigFileError
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -26,8 +27,10 @@ class ConfigRows:
     notes: tuple[str, ...]
 
 
-def config_rows(spark: SparkSession, store: StoreFiles, broker: str) -> ConfigRows:
+def config_rows(spark: SparkSession, store: StoreFiles, broker: str, *, as_found: bool = False) -> ConfigRows:
     """Read the config files as the broker does (`.bak` where the file itself cannot be used).
+
+    As they are found, what cannot be read gives no rows and a note instead of an error.
 
     Raises:
         ConfigFileError: a file that the broker would not start with, or would lose.
@@ -35,9 +38,16 @@ def config_rows(spark: SparkSession, store: StoreFiles, broker: str) -> ConfigRo
     notes: list[str] = []
 
     def loaded(name: str, decode: Callable[[bytes, str], T]) -> T:
-        found = cf.load(store.read("config", name), store.read("config", f"{name}.bak"), store.path_of("config", name), decode)
+        path = store.path_of("config", name)
+        try:
+            found = cf.load(store.read("config", name), store.read("config", f"{name}.bak"), path, decode)
+        except ConfigFileError as error:
+            if not as_found:
+                raise
+            notes.append(str(error))
+            return decode(b"{}", path)
         if found.source == "bak":
-            notes.append(f"{store.path_of('config', name)}: read from its .bak, {found.reason}")
+            notes.append(f"{path}: read from its .bak, {found.reason}")
         return found.table
 
     offsets = loaded("consumerOffset.json", cf.decode_consumer_offsets)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
@@ -33,6 +33,8 @@ from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 Progress = Callable[[str], None]
 Batches = Iterator[pa.RecordBatch]
+# what a task does with the rows of a batch; gives how many they are, and the bytes written
+Write = Callable[[OpenFiles, pa.RecordBatch], tuple[int, int]]
 _COUNT = pa.schema({"count": pa.int64(), "bytes": pa.int64()})
 _COUNT_DDL = "count BIGINT, bytes BIGINT"
 
@@ -67,25 +69,25 @@ def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: 
     row = lake.table(t.BROKER).where(F.col("brokerName") == broker).first()
     if row is None or "path" not in lake.table(t.STORE_FILE).columns:
         raise LakeError(f"{lake.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
-    with _folder_beside(store, lake, run_id) as folder:
+    with folder_beside(store, lake, run_id) as folder:
         progress("making the files")
         files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length", "wrote", "mtimeMs")
-        made, _ = _written(files, partial(_create, folder))
+        made, _ = written(files, folder, create_files)
         progress(f"writing {made:,} files")
         log_size = row["mappedFileSizeCommitLog"]
         messages, size = _write_all(lake, broker, folder, log_size)
         progress("setting the times of the files")
-        _written(files.where(F.col("mtimeMs") > 0).where(F.col("kind") != FOLDER), partial(_set_times, folder))
+        written(files.where(F.col("mtimeMs") > 0).where(F.col("kind") != FOLDER), folder, set_times)
     return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
 
 
-def of_broker(lake: Lake, table: t.Table, broker: str, *columns: str) -> DataFrame:
+def of_broker(lake: Lake, table: t.Table, broker: str, *columns: str | Column) -> DataFrame:
     """Columns of the rows of one broker."""
     return lake.table(table).where(F.col("brokerName") == broker).select(*columns)
 
 
 @contextmanager
-def _folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
+def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
     """A new folder that gets the name of the store if all goes well, and is removed else."""
     if is_uri(store):
         raise OutputError(f"{store}: expected a local directory, found a URI; a store is written to a local or a shared file system")
@@ -115,12 +117,12 @@ def _write_all(lake: Lake, broker: str, folder: StoreFolder, log_size: int) -> t
     """Number of records, and bytes in all."""
     segment = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
     steps = (
-        (of_broker(lake, t.COMMIT_LOG, broker, *RECORD_COLUMNS), partial(_write_records, folder, log_size)),
-        (of_broker(lake, t.CONSUME_QUEUE_SEGMENT, broker, *segment), partial(_write_entries, folder)),
-        (of_broker(lake, t.STORE_FILE_RANGE, broker, "path", "position", "bytes"), partial(_write_ranges, folder)),
+        (of_broker(lake, t.COMMIT_LOG, broker, *RECORD_COLUMNS), partial(_write_records, log_size)),
+        (of_broker(lake, t.CONSUME_QUEUE_SEGMENT, broker, *segment), _write_entries),
+        (of_broker(lake, t.STORE_FILE_RANGE, broker, "path", "position", "bytes"), _write_ranges),
     )
     with ThreadPoolExecutor(len(steps)) as pool:
-        jobs = [pool.submit(_written, frame, write) for frame, write in steps]
+        jobs = [pool.submit(written, frame, folder, write) for frame, write in steps]
         try:
             found = [job.result() for job in jobs]
         finally:
@@ -128,11 +130,15 @@ def _write_all(lake: Lake, broker: str, folder: StoreFolder, log_size: int) -> t
     return found[0][0], sum(size for _, size in found)
 
 
-def _written(frame: DataFrame, write: Callable[[pa.RecordBatch], tuple[int, int]]) -> tuple[int, int]:
-    """Have tasks write the rows of a frame; rows and bytes written."""
+def written(frame: DataFrame, folder: StoreFolder, write: Write) -> tuple[int, int]:
+    """Have tasks write the rows of a frame; rows and bytes written.
+
+    A task keeps its files open from one batch to the next: each page of a mapped file costs more to find than to write to.
+    """
 
     def run(batches: Batches) -> Batches:
-        counts = [write(batch) for batch in batches]
+        with OpenFiles(folder) as files:
+            counts = [write(files, batch) for batch in batches]
         rows, size = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
         yield pa.RecordBatch.from_pylist([{"count": rows, "bytes": size}], schema=_COUNT)
 
@@ -141,34 +147,34 @@ def _written(frame: DataFrame, write: Callable[[pa.RecordBatch], tuple[int, int]
     return (0, 0) if total is None else (total[0], total[1])
 
 
-# what tasks do: rows of a batch, and how many of them and bytes were written ----------------------------------------------------------
+# what tasks do ----------------------------------------------------------
 
 
-def _create(folder: StoreFolder, files: pa.RecordBatch) -> tuple[int, int]:
+def create_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
+    """Make the files of rows of store_file, with all zeros."""
     made = 0
     for row in files.to_pylist():
         if row["kind"] == FOLDER:
-            folder.create_folder(row["path"])
+            opened.folder.create_folder(row["path"])
         else:
-            folder.create(row["path"], row["length"], (row["wrote"] or 0) if row["kind"] == COMMIT_LOG else 0)
+            opened.folder.create(row["path"], row["length"], (row["wrote"] or 0) if row["kind"] == COMMIT_LOG else 0)
             made += 1
     return made, 0
 
 
-def _set_times(folder: StoreFolder, files: pa.RecordBatch) -> tuple[int, int]:
+def set_times(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
+    """Give the files of rows of store_file their times."""
     for row in files.to_pylist():
-        folder.set_time(row["path"], row["mtimeMs"])
+        opened.folder.set_time(row["path"], row["mtimeMs"])
     return len(files), 0
 
 
-def _write_records(folder: StoreFolder, log_size: int, rows: pa.RecordBatch) -> tuple[int, int]:
-    with OpenFiles(folder) as files:
-        return len(rows), write_records(rows, log_size, lambda start: (files.log_file(offset_to_file_name(start), log_size), start))
+def _write_records(log_size: int, files: OpenFiles, rows: pa.RecordBatch) -> tuple[int, int]:
+    return len(rows), write_records(rows, log_size, lambda start: (files.log_file(offset_to_file_name(start), log_size), start))
 
 
-def _write_entries(folder: StoreFolder, segments: pa.RecordBatch) -> tuple[int, int]:
-    with OpenFiles(folder) as files:
-        return len(segments), sum(files.write(*entries_of(row)) for row in segments.to_pylist())
+def _write_entries(files: OpenFiles, segments: pa.RecordBatch) -> tuple[int, int]:
+    return len(segments), sum(files.write(*entries_of(row)) for row in segments.to_pylist())
 
 
 def entries_of(segment: Mapping[str, Any]) -> tuple[str, int, bytes]:
@@ -181,6 +187,5 @@ def entries_of(segment: Mapping[str, Any]) -> tuple[str, int, bytes]:
     return path, (first - file_first) * CQ_STORE_UNIT_SIZE, entries[: count * CQ_STORE_UNIT_SIZE]
 
 
-def _write_ranges(folder: StoreFolder, ranges: pa.RecordBatch) -> tuple[int, int]:
-    with OpenFiles(folder) as files:
-        return len(ranges), sum(files.write(row["path"], row["position"], row["bytes"]) for row in ranges.to_pylist())
+def _write_ranges(files: OpenFiles, ranges: pa.RecordBatch) -> tuple[int, int]:
+    return len(ranges), sum(files.write(row["path"], row["position"], row["bytes"]) for row in ranges.to_pylist())

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from pipeline.message_store import StoreSettings
 from pipeline.settings import BrokerSettings
+from pipeline.store_settings import StoreSettings
 from pipeline.store_writer import StoreWriter
 from pipeline.workload import GroupLoad, Workload
 from pipeline.workload_fields import WorkloadError

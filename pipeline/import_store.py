@@ -21,6 +21,8 @@ from pipeline import loaded_store as ls
 from pipeline import tables as t
 from pipeline.config_tables import config_rows
 from pipeline.delta_sql import Placement
+from pipeline.found_store import find_store
+from pipeline.index_tables import index_rows
 from pipeline.lake import Lake, LakeError, LakeWriter
 from pipeline.load_store import LoadedStore, load_store, with_extension
 from pipeline.other_files import FOLDER, file_ranges, other_files
@@ -31,6 +33,7 @@ from pipeline.store_files import StoreFiles, is_uri
 from pipeline.store_source import StoreReader, read_table
 from pipeline.topic_partitions import NULL_PARTITION
 from store_format.errors import StoreError
+from store_format.index_file import IndexSizes
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 # above so many (topic, queueId) a partition each costs more than it saves: `--layout auto` clusters instead
@@ -66,6 +69,7 @@ def import_store(
     broker: str,
     layout: t.Layout | None,
     settings: BrokerSettings,
+    as_found: bool = False,
     run_id: str,
     now: Callable[[], dt.datetime],
     progress: Progress,
@@ -78,6 +82,7 @@ def import_store(
         broker: name the store goes under.
         layout: partitioned or clustered; None decides by the number of queues.
         settings: the broker's settings: file sizes, checkCRCOnRecover.
+        as_found: take the files as they are, instead of as load and start would leave them.
         run_id: of this run.
         now: the wall clock.
         progress: told of each step.
@@ -90,18 +95,21 @@ def import_store(
     store = StoreFiles(store_path)
     _refuse_lake_inside(store, lake)
     store.check_exists()
-    given, settings = settings, with_extension(settings, store)
-    progress("recovering the commit log and the queues as the broker's load does")
-    loaded = load_store(lake.spark, store, broker, settings)
-    config = config_rows(lake.spark, store, broker)
+    given = settings
+    if not as_found:
+        settings = with_extension(settings, store)
+    progress("looking at the files" if as_found else "recovering the commit log and the queues as the broker's load does")
+    loaded, files = rows_of_store(lake.spark, store, broker, settings, as_found=as_found)
+    config = config_rows(lake.spark, store, broker, as_found=as_found)
+    index = index_rows(lake.spark, loaded.store, broker, settings)
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)
     placement = _placement(writer, loaded, layout)
     progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
-    rows = _rows_of_log(loaded, broker, writer.spark) | _rows_of_queues(loaded, broker, writer.spark) | config.tables
-    files = rows[t.STORE_FILE] = rows_of_files(loaded, broker, writer.spark)
+    rows = _rows_of_log(loaded, broker, writer.spark) | _rows_of_queues(loaded, broker, writer.spark) | config.tables | index.tables
+    rows[t.STORE_FILE] = files
     log_ranges, ranges = rows[t.STORE_FILE_RANGE], file_ranges(files, loaded.store, broker, spark_parallelism(writer.spark))
     rows[t.STORE_FILE_RANGE] = log_ranges.unionByName(ranges)
-    rows[t.BROKER] = _broker_row(loaded, broker, writer.spark, settings, placement.layout)
+    rows[t.BROKER] = _broker_row(loaded, broker, writer.spark, settings, index.sizes, placement.layout, as_found)
     _replace(writer, placement, rows)
     progress("unpacking the consume queues")
     _replace(writer, placement, _rows_of_segments(writer, loaded))
@@ -114,7 +122,7 @@ def import_store(
         messages=loaded.messages,
         entries=loaded.entry_count,
         queues=loaded.queue_count,
-        notes=(*loaded.notes, *config.notes, *_inferred(given, settings)),
+        notes=(*loaded.notes, *config.notes, *index.notes, *_inferred(given, settings)),
     )
 
 
@@ -203,8 +211,18 @@ def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -
     }
 
 
-def rows_of_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> DataFrame:
-    """Rows of store_file, with the columns of the queues' rows behind them."""
+def rows_of_store(
+    spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, *, as_found: bool
+) -> tuple[LoadedStore, DataFrame]:
+    """The store as an import takes it, and its rows of store_file, with the columns of the queues' rows behind them."""
+    if not as_found:
+        loaded = load_store(spark, store, broker, settings)
+        return loaded, _rows_of_files(loaded, broker, spark)
+    found = find_store(spark, store, broker, settings)
+    return found.loaded, _rows_of_files(found.loaded, broker, spark).unionByName(found.odd, allowMissingColumns=True)
+
+
+def _rows_of_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> DataFrame:
     log_files = [(COMMIT_LOG, f.name, f.from_offset, f.length, f.wrote, f.mtime_ms, f"{COMMIT_LOG}/{f.name}") for f in loaded.log.files]
     ddl = "kind STRING, name STRING, fromOffset BIGINT, length BIGINT, wrote BIGINT, mtimeMs BIGINT, path STRING"
     log = spark.createDataFrame(log_files, ddl)
@@ -233,7 +251,15 @@ def _rows_of_segments(writer: LakeWriter, loaded: LoadedStore) -> dict[t.Table, 
     }
 
 
-def _broker_row(loaded: LoadedStore, broker: str, spark: SparkSession, settings: BrokerSettings, layout: t.Layout) -> DataFrame:
+def _broker_row(
+    loaded: LoadedStore,
+    broker: str,
+    spark: SparkSession,
+    settings: BrokerSettings,
+    index: IndexSizes | None,
+    layout: t.Layout,
+    as_found: bool,
+) -> DataFrame:
     row = {
         "brokerName": broker,
         "store": loaded.store.root,
@@ -242,7 +268,11 @@ def _broker_row(loaded: LoadedStore, broker: str, spark: SparkSession, settings:
         "maxPhyOffset": loaded.log.max_offset,
         "mappedFileSizeCommitLog": loaded.sizes.commit_log,
         "mappedFileSizeConsumeQueue": loaded.sizes.consume_queue,
+        "maxHashSlotNum": None if index is None else index.hash_slot_num,
+        "maxIndexNum": None if index is None else index.index_num,
         "maxStoreTimestamp": loaded.max_store_timestamp,
         "layout": layout,
+        "brokerRole": settings.value("brokerRole"),
+        "asFound": as_found,
     }
     return spark.createDataFrame([tuple(row[name] for name in t.BROKER.names)], t.BROKER.schema)

@@ -104,6 +104,18 @@ class Lake:
         row = self.table(BROKER).where(F.col("brokerName") == broker).select("properties").first()
         return {} if row is None else dict(row["properties"] or {})
 
+    def is_as_found(self, broker: str) -> bool:
+        """Whether the broker's files were taken as they were found, so that no broker may have them so."""
+        brokers = self.table(BROKER)
+        return "asFound" in brokers.columns and not brokers.where((F.col("brokerName") == broker) & F.col("asFound")).isEmpty()
+
+    def require_started(self, broker: str) -> None:
+        """Refuse a broker whose files were taken as they were found: what it would answer, only a start tells."""
+        if self.is_as_found(broker):
+            raise LakeError(
+                f"{self.root}: expected a store as its start leaves it, found {broker!r} as found; import it without --as-found"
+            )
+
     def create_view(self, table: Table) -> None:
         """The table as a temporary view of its own name."""
         self.table(table).createOrReplaceTempView(table.name)
@@ -174,6 +186,16 @@ class LakeWriter:
         """Add rows to a table that was prepared."""
         with self._alone():
             self._write(rows, table, "append").save(self.lake.path(table.name))
+        self._note(table)
+
+    def replace_rows(self, table: Table, rows: DataFrame, where: str) -> None:
+        """Put `rows` in the place of those that a condition of SQL finds; the table is created where it was never committed."""
+        if table.name not in self.lake.at.tables:
+            self._write_anew(table, rows, Placement())
+            return
+        self._put_back(table)
+        with self._alone():
+            self._write(rows, table, "overwrite").option("replaceWhere", where).save(self.lake.path(table.name))
         self._note(table)
 
     def written(self, table: Table) -> DataFrame:

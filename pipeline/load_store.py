@@ -16,10 +16,10 @@ from pipeline import loaded_store as ls
 from pipeline.loaded_extension import has_extension
 from pipeline.log_survey import FileSurvey, survey_log
 from pipeline.queue_batches import LogIndex
-from pipeline.recover import ext_size
 from pipeline.settings import BrokerSettings
 from pipeline.start_store import bounds, start_store
 from pipeline.store_files import StoreFiles
+from pipeline.store_settings import ext_size
 from pipeline.store_source import LOADED_QUEUE, StoreReader, ext_file_row, read_table
 from pipeline.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.unfinished_dispatch import undispatched_records

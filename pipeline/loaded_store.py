@@ -22,7 +22,7 @@ from store_format.recovery import FileWalk, RecoveredLog, files_to_walk, recover
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
 
 # so many topics are asked for the length of their queue files when no setting says it
-_SAMPLED_TOPICS = 64
+SAMPLED_TOPICS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def file_sizes(store: StoreFiles, explicit: Mapping[str, int | None]) -> FileSiz
     if log_size is None:
         log_size = _commonest(store.folder(COMMIT_LOG), DEFAULT_COMMIT_LOG_FILE_SIZE)
     if queue_size is None:
-        sampled = [entry for topic in topics(store)[:_SAMPLED_TOPICS] for entry in _queue_files(store, topic)]
+        sampled = [entry for topic in topics(store)[:SAMPLED_TOPICS] for entry in _queue_files(store, topic)]
         queue_size = _commonest([entry for entry in sampled if entry.length % CQ_STORE_UNIT_SIZE == 0], DEFAULT_CONSUME_QUEUE_FILE_SIZE)
     return FileSizes(commit_log=log_size, consume_queue=queue_size)
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store_format.append import MessageColumns, encode
+from store_format.append import MessageColumns, encode, encode_at
 from store_format.commit_log import Bytes
 from store_format.crc32 import crc32_of_ranges
 from store_format.errors import StoreError
-from store_format.layout import BORNHOST_V6_FLAG, IPV4_HOST, IPV6_HOST, STOREHOSTADDRESS_V6_FLAG
+from store_format.layout import BORNHOST_V6_FLAG, IPV4_HOST, IPV6_HOST, RECORD_PREFIX, STOREHOSTADDRESS_V6_FLAG
 from store_format.record_columns import Slices
 
 Longs = NDArray[np.int64]
@@ -25,6 +25,8 @@ Longs = NDArray[np.int64]
 OpenFile = Callable[[int], tuple[Bytes, int]]
 
 _MAX_TOPIC, _MAX_PROPERTIES = 127, 32767
+_PHYSIC_OFFSET = 28  # of a record
+assert RECORD_PREFIX.fields["physicOffset"][1] == _PHYSIC_OFFSET  # type: ignore[index]
 # the columns of commit_log that a record is made of, and those that it is held against
 RECORD_COLUMNS = (
     "bodyCrc",
@@ -124,9 +126,9 @@ def _long(rows: pa.RecordBatch, name: str) -> Longs:
     return values
 
 
-def _check(rows: pa.RecordBatch, messages: MessageColumns, file_size: int) -> None:
+def _check(rows: pa.RecordBatch, messages: MessageColumns, offsets: Longs, file_size: int) -> None:
     """Refuse rows that no record can be made of, before a byte is written."""
-    offsets, sizes = _long(rows, "physicOffset"), _long(rows, "storeSize")
+    sizes = _long(rows, "storeSize")
     faults = {
         "storeSize that goes with the row": messages.record_sizes() != sizes,
         "hosts as sysFlag says": ((messages.born_host.lengths == IPV6_HOST) != (messages.sys_flag & BORNHOST_V6_FLAG != 0))
@@ -146,13 +148,14 @@ def _bad_row(rows: pa.RecordBatch, row: int, expected: str) -> StoreError:
     return StoreError("commit_log", expected, f"a row with {found}", hint="import the store again")
 
 
-def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile) -> int:
+def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile, at: str = "physicOffset") -> int:
     """Write the records that rows of commit_log stand for, each at its physicOffset.
 
     Args:
         rows: with RECORD_COLUMNS at least.
         file_size: length of the commit log's files.
         open_file: asked once for each file that the rows lie in.
+        at: column of the offset at which a record is written instead, and which becomes its physicOffset.
 
     Returns:
         Bytes written.
@@ -162,25 +165,69 @@ def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile) -> 
     """
     if not len(rows):
         return 0
-    for name in RECORD_COLUMNS:
-        if rows.column(name).null_count:
-            missing = pc.is_null(rows.column(name)).to_numpy(zero_copy_only=False)
-            raise _bad_row(rows, int(missing.argmax()), f"a value of {name}")
-    offsets = _long(rows, "physicOffset")
-    order = np.argsort(offsets, kind="stable")
-    rows = rows.take(pa.array(order)) if (np.diff(offsets) < 0).any() else rows
-    try:
-        messages = _messages(rows)
-    except ValueError as error:
-        raise _bad_row(rows, 0, f"addresses of hosts ({error}) in a batch that begins here") from error
-    _check(rows, messages, file_size)
-    offsets, sizes, crcs, queue_offsets = (_long(rows, name) for name in ("physicOffset", "storeSize", "recordCrc32", "queueOffset"))
+    _check_nulls(rows, at)
+    order = np.argsort(_long(rows, at), kind="stable")
+    rows = rows.take(pa.array(order)) if (np.diff(order) < 0).any() else rows
+    messages = _checked(rows, at, file_size)
+    names = (at, "physicOffset", "storeSize", "recordCrc32", "queueOffset")
+    offsets, imported_offsets, sizes, crcs, queue_offsets = (_long(rows, name) for name in names)
+    moves = at != "physicOffset"
     files, firsts = np.unique(offsets // file_size, return_index=True)
     for number, first, after in zip(files.tolist(), firsts.tolist(), [*firsts.tolist()[1:], len(rows)], strict=True):
         part = slice(first, after)
         content, start = open_file(number * file_size)
         positions = encode(messages, part, offsets, queue_offsets, content, start)
-        differs = crc32_of_ranges(content, positions, sizes[part]).astype(np.int64) != crcs[part]
-        if differs.any():
-            raise _bad_row(rows, first + int(differs.argmax()), "the record whose recordCrc32 the row says")
+        if moves:
+            _put_physic_offsets(content, positions, imported_offsets[part])  # those that recordCrc32 is of
+        _check_crcs(rows, part, content, positions, sizes, crcs)
+        if moves:
+            _put_physic_offsets(content, positions, offsets[part])
     return int(sizes.sum())
+
+
+def _put_physic_offsets(content: Bytes, positions: Longs, offsets: Longs) -> None:
+    content[positions[:, None] + np.arange(_PHYSIC_OFFSET, _PHYSIC_OFFSET + 8)] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
+
+
+def encoded_records(rows: pa.RecordBatch, file_size: int) -> tuple[Bytes, Longs]:
+    """The records that rows of commit_log stand for, one behind the other.
+
+    Args:
+        rows: as for write_records, which raises the same errors.
+        file_size: likewise.
+
+    Returns:
+        The bytes, and where each record begins in them, with the end of the last one.
+    """
+    _check_nulls(rows, "physicOffset")
+    sizes, crcs = _long(rows, "storeSize"), _long(rows, "recordCrc32")
+    messages = _checked(rows, "physicOffset", file_size)
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    content = np.empty(int(ends[-1]), np.uint8)
+    whole = slice(0, len(rows))
+    encode_at(messages, whole, ends[:-1], _long(rows, "physicOffset"), _long(rows, "queueOffset"), content)
+    _check_crcs(rows, whole, content, ends[:-1], sizes, crcs)
+    return content, ends
+
+
+def _checked(rows: pa.RecordBatch, at: str, file_size: int) -> MessageColumns:
+    """The rows, which have all values, as messages of which records can be made at the offsets in column `at`."""
+    try:
+        messages = _messages(rows)
+    except ValueError as error:
+        raise _bad_row(rows, 0, f"addresses of hosts ({error}) in a batch that begins here") from error
+    _check(rows, messages, _long(rows, at), file_size)
+    return messages
+
+
+def _check_nulls(rows: pa.RecordBatch, at: str) -> None:
+    for name in {*RECORD_COLUMNS, at}:
+        if rows.column(name).null_count:
+            missing = pc.is_null(rows.column(name)).to_numpy(zero_copy_only=False)
+            raise _bad_row(rows, int(missing.argmax()), f"a value of {name}")
+
+
+def _check_crcs(rows: pa.RecordBatch, part: slice, content: Bytes, positions: Longs, sizes: Longs, crcs: Longs) -> None:
+    differs = crc32_of_ranges(content, positions, sizes[part]).astype(np.int64) != crcs[part]
+    if differs.any():
+        raise _bad_row(rows, part.start + int(differs.argmax()), "the record whose recordCrc32 the row says")

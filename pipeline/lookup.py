@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 from pipeline.loaded_store import FileSizes, load_log, load_queue, queue_ids, topics
 from pipeline.lookup_requests import LookupRequest, open_requests
 from pipeline.message_store import MessageStore
-from pipeline.recover import store_settings
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles, is_uri, local_path
+from pipeline.store_settings import store_settings
 from pipeline.whole_file import whole_file
 from store_format.changed_files import FilePath
 from store_format.commit_log import Bytes

@@ -16,6 +16,7 @@ import numpy as np
 
 from pipeline.loaded_store import queue_ids, topics
 from pipeline.store_files import StoreFiles, is_uri
+from pipeline.store_settings import StoreSettings
 from store_format.changed_files import Bytes, ChangedFiles, FilePath
 from store_format.checkpoint import StoreCheckpoint, decode_checkpoint, encode_checkpoint
 from store_format.consume_queue_ext import UnitUnderflowError
@@ -24,7 +25,6 @@ from store_format.dispatcher import BitMapOf, Dispatcher, DispatchError, Dispatc
 from store_format.errors import CorruptStoreError, StoreError
 from store_format.extension_dispatch import Extension
 from store_format.index_dispatch import RunningIndex
-from store_format.index_file import IndexSizes
 from store_format.index_service import is_index_file_name, load_index
 from store_format.mapped_files import MappedFile, load, min_offset
 from store_format.recover_abnormally import recover_abnormally, walk_and_dispatch
@@ -35,30 +35,6 @@ from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, COMMIT_LOG, CO
 from udfs.schedule import deliver_timestamp
 
 Started = Literal["ok", "timeout"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSettings:
-    """What recovery depends on: lengths of files in bytes, and settings by their own names.
-
-    Attributes:
-        delays: of messageDelayLevel in ms, level 1 first; None where the broker cannot read it, on which load fails.
-    """
-
-    commit_log_size: int
-    consume_queue_size: int
-    ext_size: int
-    index_sizes: IndexSizes
-    delays: tuple[int, ...] | None
-    is_slave: bool = False
-    is_master: bool = True
-    check_crc_on_recover: bool = True
-    message_index_enable: bool = True
-    message_index_safe: bool = False
-    enable_consume_queue_ext: bool = False
-    enable_multi_dispatch: bool = False
-    enable_lmq: bool = False
-    duplication_enable: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

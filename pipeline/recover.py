@@ -6,28 +6,23 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pipeline.filter_bit_maps import bit_map_of, bloom_size
-from pipeline.loaded_store import file_sizes
-from pipeline.message_store import MessageStore, StoreSettings, changed_files
+from pipeline.filter_bit_maps import bit_map_of, bloom_filter
+from pipeline.message_store import MessageStore, changed_files
 from pipeline.settings import BrokerSettings
-from pipeline.store_files import Entry, StoreFiles
+from pipeline.store_files import Entry, StoreFiles, local_path
+from pipeline.store_settings import StoreSettings, store_settings
+from pipeline.whole_file import whole_file
 from store_format.changed_files import ChangedFiles, FilePath
 from store_format.checkpoint import StoreCheckpoint, decode_checkpoint
-from store_format.consume_queue_ext import DEFAULT_EXT_FILE_SIZE
 from store_format.errors import StoreError
-from store_format.index_file import DEFAULT_INDEX_SIZES, IndexSizes
-from store_format.index_service import is_index_file_name
-from store_format.index_sizes import infer_index_sizes
 from store_format.layout import CQ_STORE_UNIT_SIZE
-from store_format.mapped_files import file_size_of, max_offset, min_offset
+from store_format.mapped_files import max_offset, min_offset
 from store_format.running_queue import Queue
-from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, CONSUME_QUEUE_EXT, INDEX
-from udfs.schedule import DelayLevelError, parse_delay_level
+from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, INDEX
 
 _SLAVE = "SLAVE"
 _HASHED_AT_ONCE = 16 << 20
@@ -114,71 +109,24 @@ def summary(told: dict[str, Any]) -> str:
 def write_recovery(told: dict[str, Any], out: str) -> None:
     """Write what `run_recover` told."""
     try:
-        Path(out).write_text(json.dumps(told, indent="\t", ensure_ascii=False) + "\n", encoding="utf-8")
+        with whole_file(local_path(out)) as file:
+            file.write((json.dumps(told, indent="\t", ensure_ascii=False) + "\n").encode())
     except OSError as error:
         raise StoreError(out, "a file that can be written", str(error.strerror or error)) from error
 
 
-# settings -----------------------------------------------------------------------------------------------------------------------------
-
-
-def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings:
-    """What recovery depends on, from the settings and, for lengths that they do not give, the files."""
-    explicit = {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")}
-    sizes = file_sizes(files, explicit)
-    value = settings.value
-    try:
-        delays = parse_delay_level(value("messageDelayLevel"))
-    except DelayLevelError:
-        delays = None
-    return StoreSettings(
-        commit_log_size=sizes.commit_log,
-        consume_queue_size=sizes.consume_queue,
-        ext_size=ext_size(files, settings),
-        index_sizes=_index_sizes(files, settings),
-        delays=delays,
-        is_slave=value("brokerRole") == _SLAVE,
-        is_master=value("brokerId") == 0,
-        check_crc_on_recover=value("checkCRCOnRecover"),
-        message_index_enable=value("messageIndexEnable"),
-        message_index_safe=value("messageIndexSafe"),
-        enable_consume_queue_ext=value("enableConsumeQueueExt"),
-        enable_multi_dispatch=value("enableMultiDispatch"),
-        enable_lmq=value("enableLmq"),
-        duplication_enable=value("duplicationEnable"),
-    )
-
-
-def ext_size(files: StoreFiles, settings: BrokerSettings) -> int:
-    """Length of the extensions' files: from the settings, else the commonest one, else 4.9.3's default."""
-    given: int | None = settings.explicit("mappedFileSizeConsumeQueueExt")
-    lengths = (length for _, length in _walk(files, (CONSUME_QUEUE_EXT,)) if length)
-    return given or file_size_of(lengths, DEFAULT_EXT_FILE_SIZE)
-
-
-def _index_sizes(files: StoreFiles, settings: BrokerSettings) -> IndexSizes:
-    slots, entries = settings.explicit("maxHashSlotNum"), settings.explicit("maxIndexNum")
-    if slots is None and entries is None:
-        names = [entry.name for entry in files.folder(INDEX) if not entry.is_folder and is_index_file_name(entry.name)]
-        return infer_index_sizes([(name, files.content(INDEX, name)) for name in names]) or DEFAULT_INDEX_SIZES
-    return IndexSizes(
-        hash_slot_num=DEFAULT_INDEX_SIZES.hash_slot_num if slots is None else slots,
-        index_num=DEFAULT_INDEX_SIZES.index_num if entries is None else entries,
-    )
-
-
 def _config(settings: BrokerSettings, used: StoreSettings) -> dict[str, Any]:
-    k, m = bloom_size(settings)
+    bloom = bloom_filter(settings)
     rate, consumers = settings.value("maxErrorRateOfBloomFilter"), settings.value("expectConsumerNumUseFilter")
     return {
         **{name: settings.value(name) for name in _CONFIG_NAMES},
         "mappedFileSizeCommitLog": used.commit_log_size,
         "mappedFileSizeConsumeQueue": used.consume_queue_size,
         "mappedFileSizeConsumeQueueExt": used.ext_size,
-        "bitMapLengthConsumeQueueExt": settings.explicit("bitMapLengthConsumeQueueExt") or m,
+        "bitMapLengthConsumeQueueExt": settings.explicit("bitMapLengthConsumeQueueExt") or bloom.m,
         "maxHashSlotNum": used.index_sizes.hash_slot_num,
         "maxIndexNum": used.index_sizes.index_num,
-        "bloom": {"errorRate": rate, "expectConsumers": consumers, "k": k, "m": m},
+        "bloom": {"errorRate": rate, "expectConsumers": consumers, "k": bloom.k, "m": bloom.m},
     }
 
 

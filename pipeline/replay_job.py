@@ -113,8 +113,10 @@ def run_replay(
     Raises:
         RequestError: a line that is no request; nothing was written.
         OutputError: the file for the answers cannot be written.
+        LakeError: the store was imported as it was found.
     """
     started = now()
+    lake.require_started(broker)
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     settings = settings_of(file)
@@ -194,6 +196,8 @@ def _to_tables(
         F.lit(run_id).alias("runId"),
         F.concat_ws("-", F.lit(file.sha256[:16]), F.col("seq").cast("STRING")).alias("requestId"),
         code.cast("INT").alias("code"),
+        F.lit(None).cast("STRING").alias("bodySha256"),
+        F.lit(None).cast("BIGINT").alias("wokenMillis"),
     )
     writer = LakeWriter(lake, run_id=run_id, what="replay", broker=broker)
     for table in t.APPENDED:

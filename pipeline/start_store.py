@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from pipeline.filter_bit_maps import bit_map_of
 from pipeline.message_store import MessageStore
-from pipeline.recover import store_settings
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles
+from pipeline.store_settings import store_settings
 from store_format.changed_files import FilePath
 from store_format.errors import CorruptStoreError
 from store_format.layout import CQ_STORE_UNIT_SIZE

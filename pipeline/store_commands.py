@@ -2,30 +2,69 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
+from functools import partial
+
 import click
 
 from pipeline.cli import Engine, ExampleCommand, cli, engine_options, lake_option, run_id, settings_options
 from pipeline.console import progress_to_stderr, say
 from pipeline.settings import BrokerSettings
 
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
-@cli.command("export", cls=ExampleCommand, example="pullsim export --lake lake /data/exported/store")
+
+def _bound(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, bool] | None:
+    """The number, and whether it is a time."""
+    if value is None:
+        return None
+    if re.fullmatch(r"@?[0-9]{1,18}", value, re.ASCII):
+        return int(value.removeprefix("@")), value.startswith("@")
+    try:
+        time = dt.datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"expected a queue's offset, @ms since 1970, or a time as 2024-05-01T12:00:00Z, found {value!r}") from None
+    return (time.replace(tzinfo=time.tzinfo or dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1), True
+
+
+@cli.command("export", cls=ExampleCommand, example="pullsim export --lake lake /data/exported/store --topic orders --from 2024-05-01")
 @click.argument("store")
 @lake_option
 @click.option("--broker", metavar="NAME", help="Broker in the lake; needed where it holds more than one.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; repeatable.")
+@click.option("--from", "first", callback=_bound, metavar="OFFSET|TIME", help="Only messages from this offset or time on.")
+@click.option("--to", "after", callback=_bound, metavar="OFFSET|TIME", help="Only messages before this offset or time.")
 @engine_options
-def export_command(store: str, lake: str, broker: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+def export_command(
+    store: str,
+    lake: str,
+    broker: str | None,
+    topics: tuple[str, ...],
+    first: tuple[int, bool] | None,
+    after: tuple[int, bool] | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
     """Write the tables of a broker as a STORE directory, to the byte and with the files' times.
 
     It is the store that was imported, or what the broker's start made of it. STORE is a local directory that is not there yet, or empty;
     it appears when all is written.
+
+    With --topic, --from or --to it is a smaller store that a broker loads: messages keep their queue's offsets and get new places in the
+    commit log, with them new message ids. A time is ISO 8601, in UTC where it names no zone, or @ms since 1970.
     """
+    from pipeline.export_part import export_part
     from pipeline.export_store import export_store
     from pipeline.lake import Lake
+    from pipeline.part_plan import Bound, Part
 
+    part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
     with Engine(master, conf, verbose).session() as spark:
         opened = Lake(spark, lake).require()
-        done = export_store(opened, opened.broker(broker), store, run_id=run_id(), progress=progress_to_stderr)
+        write = export_store if part == Part() else partial(export_part, part=part)
+        done = write(opened, opened.broker(broker), store, run_id=run_id(), progress=progress_to_stderr)
     say(f"{done.store}: {done.files:,} files of broker {done.broker!r}, with {done.messages:,} messages; {done.bytes:,} bytes written")
 
 

@@ -29,9 +29,9 @@ from pipeline.loaded_store import (
 )
 from pipeline.log_batches import commit_log_batches, log_segment_batches, range_batches
 from pipeline.queue_batches import LogIndex, QueueFile, QueueReader, unpack_segments
-from pipeline.recover import ext_size
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles
+from pipeline.store_settings import ext_size
 from pipeline.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, EXT_FILES_TYPE, STORE_FILE_RANGE, Column, Table
 from store_format.mapped_files import MappedFile, truncate_dirty_files
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.message_store import StoreSettings
+from pipeline.store_settings import StoreSettings
 from pipeline.written_files import WrittenFiles, cannot_write
 from pipeline.written_index import WrittenIndex
 from store_format.append import (

@@ -6,6 +6,7 @@ queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
 
 from __future__ import annotations
 
+from pipeline.capture_tables import CAPTURED
 from pipeline.scenario_tables import ANSWERED_SCENARIOS
 
 # other modules name these from here, beside the tables
@@ -85,11 +86,7 @@ CONSUME_QUEUE_SEGMENT = Table(
         Column("firstQueueOffset", "BIGINT", "offset of the run's first entry"),
         Column("entryCount", "INT", "entries of the run"),
         Column("entries", "BINARY", "the run's 20-byte entries, and those behind it that a pull at its end may scan"),
-        Column(
-            "storeTimestamps",
-            "BINARY",
-            "storeTimestamp of each entry, 8 bytes little endian; the least number where it has none",
-        ),
+        Column("storeTimestamps", "BINARY", "storeTimestamp of each entry, 8 bytes little endian; the least number where it has none"),
         Column("minStoreTimestamp", "BIGINT", "the least of storeTimestamps"),
         Column("fileFirstOffset", "BIGINT", "offset of the first entry of the run's file"),
         Column("entryBytes", "BIGINT", "sizes of the run's entries"),
@@ -189,6 +186,33 @@ STORE_FILE_RANGE = Table(
     ),
 )
 
+INDEX_ENTRY = Table(
+    "index_entry",
+    "One row an entry of an index file: a message under the hash of one of its keys.",
+    (
+        _BROKER,
+        Column("file", "STRING", "name of the index file: when it was begun"),
+        Column("entry", "INT", "number of the entry in its file, the first being 1"),
+        Column("keyHash", "INT", "absolute value of String.hashCode of topic#key; another key may have the same"),
+        Column("slot", "INT", "hash slot that the entry is chained from: keyHash % maxHashSlotNum"),
+        Column("phyOffset", "BIGINT", "where the message starts in the commit log"),
+        Column("timeDiff", "INT", "seconds between the file's beginTimestamp and the message's storeTimestamp"),
+        Column("storeTimestamp", "BIGINT", "ms, as a search by time counts it: beginTimestamp + 1000 * timeDiff"),
+        Column("previous", "INT", "number of the entry before it in its slot, 0 for none"),
+    ),
+)
+
+CHECKPOINT = Table(
+    "checkpoint",
+    "The checkpoint file: up to which storeTimestamp each part is known to be on disk; no row where there is no file.",
+    (
+        _BROKER,
+        Column("physicMsgTimestamp", "BIGINT", "ms, of the last message flushed to the commit log"),
+        Column("logicsMsgTimestamp", "BIGINT", "ms, of the last message dispatched to its queue"),
+        Column("indexMsgTimestamp", "BIGINT", "ms, of the last message of the last full index file"),
+    ),
+)
+
 TOPIC_CONFIG = Table(
     "topic_config",
     "config/topics.json.",
@@ -274,8 +298,12 @@ BROKER = Table(
         Column("maxPhyOffset", "BIGINT", "end of the commit log"),
         Column("mappedFileSizeCommitLog", "BIGINT", "bytes"),
         Column("mappedFileSizeConsumeQueue", "BIGINT", "bytes"),
+        Column("maxHashSlotNum", "INT", "slots of an index file; NULL where damaged files do not tell it"),
+        Column("maxIndexNum", "INT", "entries of an index file; likewise"),
         Column("maxStoreTimestamp", "BIGINT", "the greatest storeTimestamp, ms: the moment the store was last written"),
         Column("layout", "STRING", "partitioned or clustered"),
+        Column("brokerRole", "STRING", "SYNC_MASTER, ASYNC_MASTER or SLAVE"),
+        Column("asFound", "BOOLEAN", "whether the files were taken as they lay there, without what load and start make of them"),
     ),
 )
 
@@ -319,6 +347,8 @@ PULL_RESPONSE = Table(
         Column("diskFallBehind", "BIGINT", "bytes between the last entry read and the log's end; NULL where not recorded"),
         Column("exception", "STRING", "class that the store throws"),
         Column("error", "STRING", "why there is no answer"),
+        Column("bodySha256", "STRING", "SHA-256 of the records of its messages as the broker sends them; of captured pulls only"),
+        Column("wokenMillis", "BIGINT", "when a captured pull that was held was answered, ms; the store was asked as of then"),
         Column("entries", ENTRIES_TYPE, "entries given, in order"),
     ),
 )
@@ -347,6 +377,8 @@ IMPORTED = (
     QUEUE,
     STORE_FILE,
     STORE_FILE_RANGE,
+    INDEX_ENTRY,
+    CHECKPOINT,
     TOPIC_CONFIG,
     SUBSCRIPTION_GROUP,
     CONSUMER_OFFSET,
@@ -355,4 +387,4 @@ IMPORTED = (
     BROKER,
 )
 APPENDED = (REPLAY_RUN, PULL_RESPONSE)
-TABLES = {table.name: table for table in (*IMPORTED, *APPENDED, *ANSWERED_SCENARIOS)}
+TABLES = {table.name: table for table in (*IMPORTED, *CAPTURED, *APPENDED, *ANSWERED_SCENARIOS)}

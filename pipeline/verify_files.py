@@ -18,10 +18,12 @@ from pipeline.verify_log import Checked, LogFiles, Queue
 from store_format import config_files as cf
 from store_format.changed_files import FilePath
 from store_format.checkpoint import CHECKPOINT_LENGTH, decode_checkpoint, encode_checkpoint
+from store_format.commit_log import Bytes
 from store_format.config_rows import ConsumerOffsets, DelayOffsets
 from store_format.consume_queue import units_of
 from store_format.consume_queue_ext import UnitUnderflowError, decode_unit, encode_unit
 from store_format.dispatch_request import SCHEDULE_TOPIC, read_requests
+from store_format.entry_check import Held, check_keys
 from store_format.errors import ConfigFileError
 from store_format.index_dispatch import messages_to_index
 from store_format.index_file import INDEX_ENTRY, INDEX_HEADER, IndexFile, IndexSizes
@@ -29,7 +31,6 @@ from store_format.index_service import is_index_file_name
 from store_format.index_sizes import sizes_agree
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.mapped_files import offset_to_file_name
-from store_format.record_check import are_records
 from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, CONFIG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, LOCK_FILE, kind_of
 
 _CONFIG: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any], bytes]]] = {
@@ -41,6 +42,14 @@ _CONFIG: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any], bytes]]] =
 }
 _LOCK = b"lock"
 NOT_CHECKED = "not checked"
+
+
+def _has_key(content: Bytes, positions: NDArray[np.int64], hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which messages have a key of a hash, their texts decoded as Java does."""
+    starts = np.unique(positions)
+    keys = messages_to_index(read_requests(content, starts, None))
+    counts = np.diff(keys.key_ends, prepend=0)
+    return np.isin((positions << 31) | hashes, (np.repeat(starts[: len(counts)], counts) << 31) | keys.hashes.astype(np.int64))
 
 
 class OtherFiles:
@@ -107,14 +116,12 @@ class OtherFiles:
         other_key = np.zeros(len(offsets), np.bool_)
         for file, content, rows in self.log.stretches(np.where(inside, offsets, -1)):
             positions = offsets[rows] - file.from_offset
-            there = are_records(content, positions, file.wrote)
-            met, positions = rows[there], positions[there]
-            no_message[met] = False
-            starts = np.unique(positions)
-            keys = messages_to_index(read_requests(content, starts, None))
-            counts = np.diff(keys.key_ends, prepend=0)
-            known = (np.repeat(starts[: len(counts)], counts) << 31) | keys.hashes.astype(np.int64)
-            other_key[met] = ~np.isin((positions << 31) | hashes[met], known)
+            held = check_keys(content, file.wrote, positions, hashes[rows])
+            no_message[rows] = held == Held.NO_RECORD
+            other_key[rows] = held == Held.OTHER_CODE
+            unsure = held == Held.UNSURE
+            if unsure.any():
+                other_key[rows[unsure]] = ~_has_key(content, positions[unsure], hashes[rows[unsure]])
         if no_message.any():
             first = offsets[no_message.argmax()]
             found.find("INDEX_NO_MESSAGE", f"{np.count_nonzero(no_message):,} entries without a message; the first for offset {first}")

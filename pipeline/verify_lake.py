@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.config_tables import config_rows
 from pipeline.export_store import entries_of, of_broker
-from pipeline.import_store import rows_of_files, rows_of_queue_files, spark_parallelism
+from pipeline.import_store import rows_of_queue_files, rows_of_store, spark_parallelism
+from pipeline.index_tables import index_rows
 from pipeline.lake import Lake, LakeError
-from pipeline.load_store import LoadedStore, load_store
+from pipeline.load_store import LoadedStore
 from pipeline.log_records import RECORD_COLUMNS, write_records
 from pipeline.other_files import FOLDER, pieces_of
 from pipeline.queue_batches import unpack
@@ -48,13 +49,17 @@ def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, pr
     if "path" not in lake.table(t.STORE_FILE).columns:
         raise LakeError(f"{lake.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
     progress("loading the store as an import does")
-    loaded = load_store(lake.spark, StoreFiles(path), broker, settings)
+    as_found = lake.is_as_found(broker)
+    loaded, files = rows_of_store(lake.spark, StoreFiles(path), broker, settings, as_found=as_found)
     progress("holding the tables against the store")
-    expected = rows_of_files(loaded, broker, lake.spark).select(*t.STORE_FILE.names).localCheckpoint()
+    expected = files.select(*t.STORE_FILE.names).localCheckpoint()
     compared = _compared_rows(lake, broker, loaded).localCheckpoint()
     findings = [_files(lake, broker, expected), _bytes(compared, expected, loaded.store), _queues(lake, broker)]
     findings += [_packed(lake, broker, table, rows) for table, rows in rows_of_queue_files(loaded, broker, lake.spark).items()]
-    findings += [_config(lake, broker, table, rows) for table, rows in config_rows(lake.spark, loaded.store, broker).tables.items()]
+    config = config_rows(lake.spark, loaded.store, broker, as_found=as_found)
+    findings += [_config(lake, broker, table, rows) for table, rows in config.tables.items()]
+    index = index_rows(lake.spark, loaded.store, broker, settings).tables
+    findings += [_config(lake, broker, t.CHECKPOINT, index[t.CHECKPOINT]), _index(lake, broker, index[t.INDEX_ENTRY])]
     found = findings[0]
     for more in findings[1:]:
         found = found.unionByName(more)
@@ -108,23 +113,29 @@ def _queues(lake: Lake, broker: str) -> DataFrame:
     """Queues whose rows in consume_queue are not the entries of their segments."""
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
     text = "the rows are not the entries of consume_queue_segment"
-    return _by_queue(lake, broker, t.CONSUME_QUEUE, segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema), text)
+    return _other_rows(lake, broker, t.CONSUME_QUEUE, segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema), ["topic", "queueId"], text)
 
 
 def _packed(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:
     """Queues whose packed rows are not those that their files give."""
-    return _by_queue(lake, broker, table, expected, "the rows are not those that the queue's files give")
+    return _other_rows(lake, broker, table, expected, ["topic", "queueId"], "the rows are not those that the queue's files give")
 
 
-def _by_queue(lake: Lake, broker: str, table: t.Table, expected: DataFrame, text: str) -> DataFrame:
+def _index(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
+    """Index files whose rows in index_entry are not their entries."""
+    return _other_rows(lake, broker, t.INDEX_ENTRY, expected, ["file"], "the rows are not the entries of the file")
+
+
+def _other_rows(lake: Lake, broker: str, table: t.Table, expected: DataFrame, by: list[str], text: str) -> DataFrame:
+    """Groups of rows that differ from the expected ones in number or in the hash of all columns."""
     columns = [name for name in table.names if name != "brokerName"]
     rows = lake.table(table).where(F.col("brokerName") == broker)
     sums = [
-        frame.groupBy("topic", "queueId").agg(F.struct(F.count("*"), F.bit_xor(F.xxhash64(*columns))).alias(name))
+        frame.groupBy(*by).agg(F.struct(F.count("*"), F.bit_xor(F.xxhash64(*columns))).alias(name))
         for frame, name in ((expected, "expected"), (rows, "rows"))
     ]
-    both = sums[0].join(sums[1], ["topic", "queueId"], "full_outer").where("NOT (expected <=> rows)")
-    path = F.concat_ws("/", F.lit(table.name), "topic", F.col("queueId").cast("STRING"))
+    both = sums[0].join(sums[1], by, "full_outer").where("NOT (expected <=> rows)")
+    path = F.concat_ws("/", F.lit(table.name), *[F.col(name).cast("STRING") for name in by])
     return both.withColumn("path", path).select(*_finding("TABLE_DIFFERS", "path", F.lit(text).alias("text")))
 
 

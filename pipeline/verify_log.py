@@ -21,6 +21,7 @@ from store_format.commit_log import Bytes, Positions, WalkEnd, first_bad_body
 from store_format.consume_queue import Units, encode_units, units_of
 from store_format.consume_queue_ext import EXT_UNIT
 from store_format.dispatch_request import SCHEDULE_TOPIC, DispatchRequests, read_requests
+from store_format.entry_check import Held, check_units
 from store_format.entry_lookup import find_files
 from store_format.layout import (
     CQ_STORE_UNIT_SIZE,
@@ -31,7 +32,7 @@ from store_format.layout import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from store_format.mapped_files import MappedFile
-from store_format.record_check import are_records, are_text, first_difference
+from store_format.record_check import first_difference
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 Queue = tuple[str, int]
@@ -92,11 +93,13 @@ class LogFiles:
     def stretches(self, offsets: NDArray[np.int64]) -> Iterator[tuple[MappedFile, Bytes, NDArray[np.int64]]]:
         """Each file that offsets lie in, its bytes, and which of the offsets they are."""
         index = find_files(self.files, offsets)
-        for number in np.unique(index[index >= 0]).tolist():
-            file = self.files[number]
-            rows = np.flatnonzero((index == number) & (offsets >= file.from_offset))
-            if len(rows):
-                yield file, self.store.content(COMMIT_LOG, file.name), rows
+        starts = np.array([file.from_offset for file in self.files] or [0], np.int64)
+        rows = np.flatnonzero((index >= 0) & (offsets >= starts[index]))
+        ordered = rows[np.argsort(index[rows], kind="stable")]
+        for part in np.split(ordered, np.flatnonzero(np.diff(index[ordered])) + 1):
+            if len(part):
+                file = self.files[index[part[0]]]
+                yield file, self.store.content(COMMIT_LOG, file.name), part
 
 
 def verify_log_file(store: StoreFiles, file: MappedFile, *, is_last: bool) -> Checked:
@@ -200,24 +203,26 @@ def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, fir
     to_find = ~blank & ~beyond & (offsets >= log.start)
     missing = to_find.copy()
     other, other_code, no_unit = (np.zeros(len(units), np.bool_) for _ in range(3))
+    is_lmq, is_delayed = queue[0].startswith(LMQ_PREFIX), queue[0].encode() == SCHEDULE_TOPIC
     for file, content, rows in log.stretches(np.where(to_find, offsets, -1)):
         positions = offsets[rows] - file.from_offset
-        there = are_records(content, positions, file.wrote)
-        requests = read_requests(content, positions[there], None)
-        met = rows[there][: len(requests)]
-        missing[met] = requests.size != sizes[met]
-        if not queue[0].startswith(LMQ_PREFIX):
-            topics = are_text(content, requests.topic, queue[0].encode())
-            other[met] = ~topics | (requests.queue_id != queue[1]) | (requests.queue_offset != met + first)
-        codes = units["tagsCode"][met].astype(np.int64)
-        other_code[met] = (requests.tags_code != codes) & (codes > EXT_MAX_ADDRESS)
-        no_unit[met] = (codes <= EXT_MAX_ADDRESS) & ~_has_unit(log.store, queue, codes, requests)
-    _tell(found, "CQ_NO_EXT", no_unit & ~missing & ~other, first, "whose unit in consumequeue_ext is missing or that of another message")
+        held = check_units(content, file.wrote, positions, units[rows], rows + first, queue, is_lmq=is_lmq)
+        missing[rows] = held == Held.NO_RECORD
+        other[rows] = held == Held.OTHER_MESSAGE
+        other_code[rows] = held == Held.OTHER_CODE
+        unsure = held == Held.UNSURE
+        if unsure.any():
+            requests = read_requests(content, positions[unsure], None)
+            met = rows[unsure][: len(requests)]
+            codes = units["tagsCode"][met].astype(np.int64)
+            other_code[met] = (requests.tags_code != codes) & (codes > EXT_MAX_ADDRESS)
+            no_unit[met] = (codes <= EXT_MAX_ADDRESS) & ~_has_unit(log.store, queue, codes, requests)
+    _tell(found, "CQ_NO_EXT", no_unit, first, "whose unit in consumequeue_ext is missing or that of another message")
     _tell(found, "CQ_NO_RECORD", missing, first, "to which the commit log has no record of that size")
-    _tell(found, "CQ_OTHER_MESSAGE", other & ~missing, first, "whose message belongs to another queue or offset")
-    if queue[0].encode() != SCHEDULE_TOPIC:
-        _tell(found, "CQ_TAGS_CODE", other_code & ~other & ~missing, first, "whose tagsCode is not that of their message's tag")
-    if not queue[0].startswith(LMQ_PREFIX):
+    _tell(found, "CQ_OTHER_MESSAGE", other, first, "whose message belongs to another queue or offset")
+    if not is_delayed:
+        _tell(found, "CQ_TAGS_CODE", other_code, first, "whose tagsCode is not that of their message's tag")
+    if not is_lmq:
         found.queued[queue] -= int((to_find & ~missing & ~other).sum())
 
 

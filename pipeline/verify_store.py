@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline import loaded_store as ls
+from pipeline.found_store import odd_queues
 from pipeline.log_batches import walks
 from pipeline.other_files import beside_mapped_files, beside_queues
-from pipeline.recover import store_settings
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import Entry, StoreFiles
+from pipeline.store_settings import index_sizes
 from pipeline.verify_files import NOT_CHECKED, OtherFiles
 from pipeline.verify_log import Checked, LogFiles, verify_log_file, verify_queue_file
 from store_format import record_columns as rc
@@ -30,8 +31,7 @@ from store_format.mapped_files import FILE_NAME_DIGITS, MappedFile
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
 
 Progress = Callable[[str], None]
-_TASKS_OF_TOPICS = 64
-_TOPICS_A_TASK = 8
+_TASKS_OF_TOPICS = 32
 _FILES_A_TASK = 64
 _ROWS = pa.schema(
     {
@@ -65,12 +65,24 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """Queues of some topics: every `shares`-th one of each, from the one at `number` on."""
+
+    names: tuple[str, ...]
+    number: int = 0
+    shares: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What tasks check: `log_files` a task each, then groups of topics, then groups of other files; `odd` needs no look inside."""
+    """What tasks check: groups of other files, then shares of topics, then `log_files` a task each; `odd` needs no look inside.
+
+    The greatest come first, so that none of them is left when the others are done.
+    """
 
     log: LogFiles
     log_files: tuple[MappedFile, ...]
-    topics: tuple[tuple[str, ...], ...]
+    topics: tuple[Topics, ...]
     queue_size: int
     others: tuple[tuple[tuple[FilePath, Entry], ...], ...]
     checks: OtherFiles
@@ -83,26 +95,31 @@ class Plan:
 
     def run(self, task: int) -> Iterator[Checked]:
         """Check the files of one task."""
-        if task < len(self.log_files):
-            file = self.log_files[task]
-            yield verify_log_file(self.log.store, file, is_last=task >= len(self.log.files) - 1)
+        if task < len(self.others):
+            for path, entry in self.others[task]:
+                yield self.checks.verify(path, entry)
             return
-        task -= len(self.log_files)
+        task -= len(self.others)
         if task < len(self.topics):
-            for topic in self.topics[task]:
-                yield from self._topic(topic)
+            for topic in self.topics[task].names:
+                yield from self._topic(topic, self.topics[task])
             return
-        for path, entry in self.others[task - len(self.topics)]:
-            yield self.checks.verify(path, entry)
+        task -= len(self.topics)
+        yield verify_log_file(self.log.store, self.log_files[task], is_last=task >= len(self.log.files) - 1)
 
-    def _topic(self, topic: str) -> Iterator[Checked]:
+    def _topic(self, topic: str, share: Topics) -> Iterator[Checked]:
         store = self.log.store
-        for queue_id in ls.queue_ids(store, topic):
+        odd_names = odd_queues(store, [topic])
+        store = store.changed({}, frozenset(odd_names))
+        for queue_id in ls.queue_ids(store, topic)[share.number :: share.shares]:
             folder = (CONSUME_QUEUE, topic, str(queue_id))
             files, odd = _mapped(store, folder, self.queue_size)
             yield from odd
             for index, file in enumerate(files):
                 yield verify_queue_file(self.log, (topic, queue_id), file, is_last=index == len(files) - 1)
+        if share.number:
+            return
+        yield from map(_odd_queue, odd_names)
         for path, entry in beside_queues(store, topic):
             if entry is not None:
                 yield Checked("/".join(path), CONSUME_QUEUE, entry.length, NOT_CHECKED)
@@ -141,19 +158,19 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
 
 def plan_of(store: StoreFiles, settings: BrokerSettings) -> Plan:
     """Share the files of a store out to tasks; reads its last commit log file."""
-    sizes = ls.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    sampled = store.changed({}, frozenset(odd_queues(store, ls.topics(store)[: ls.SAMPLED_TOPICS])))
+    sizes = ls.file_sizes(sampled, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     log_files, odd = _mapped(store, (COMMIT_LOG,), sizes.commit_log)
     filled, newest = _filled(store, log_files)
     log = LogFiles(store=store, files=filled)
     names = ls.topics(store)
-    count = min(_TASKS_OF_TOPICS, -(-len(names) // _TOPICS_A_TASK))
     beside = [(path, entry) for path, entry in beside_mapped_files(store, has_log=True) if entry is not None]
     large = [(one,) for one in beside if one[0][0] == INDEX]
     small = [one for one in beside if one[0][0] != INDEX]
     return Plan(
         log=log,
         log_files=log_files,
-        topics=tuple(tuple(names[start::count]) for start in range(count)),
+        topics=tuple(_shared(names)),
         queue_size=sizes.consume_queue,
         others=(*large, *(tuple(small[start : start + _FILES_A_TASK]) for start in range(0, len(small), _FILES_A_TASK))),
         checks=OtherFiles(log, sizes.consume_queue, _index_sizes(store, settings), newest),
@@ -161,9 +178,23 @@ def plan_of(store: StoreFiles, settings: BrokerSettings) -> Plan:
     )
 
 
+def _odd_queue(path: FilePath) -> Checked:
+    checked = Checked("/".join(path), CONSUME_QUEUE, 0)
+    checked.find("QUEUE_NAME", f"expected a queue's number as the broker writes it, found {path[-1]!r}; what is in it is not checked")
+    return checked
+
+
+def _shared(names: Sequence[str]) -> Iterator[Topics]:
+    """Topics for tasks: several of them a task, or several tasks a topic."""
+    count = min(_TASKS_OF_TOPICS, len(names))
+    shares = _TASKS_OF_TOPICS // max(count, 1)
+    for start in range(count):
+        yield from (Topics(names=tuple(names[start::count]), number=number, shares=shares) for number in range(shares))
+
+
 def _index_sizes(store: StoreFiles, settings: BrokerSettings) -> IndexSizes | None:
     try:
-        return store_settings(store, settings).index_sizes
+        return index_sizes(store, settings)
     except CorruptStoreError:
         return None
 

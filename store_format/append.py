@@ -32,7 +32,7 @@ from store_format.layout import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from store_format.message import Host, Message
-from store_format.record_columns import Slices
+from store_format.record_columns import Slices, copy_bytes
 
 Longs = NDArray[np.int64]
 
@@ -196,9 +196,9 @@ def number(messages: MessageColumns, offsets: Longs, topic_queue_table: Longs) -
 
 @compiled
 def put_bytes(out, at, buffer, start, length):  # type: ignore[no-untyped-def]
-    """Copy bytes; gives the position behind them."""
-    for k in range(length):
-        out[at + k] = buffer[start + k]
+    """Copy bytes, none where `length` is negative; gives the position behind them."""
+    if length > 0:
+        copy_bytes(out, np.uint64(at), buffer, np.uint64(start), np.uint64(length))
     return at + length
 
 
@@ -243,14 +243,19 @@ def encode(messages: MessageColumns, rows: slice, offsets: Longs, queue_offsets:
     Returns:
         Where each record starts in `out`.
     """
+    positions = offsets[rows] - out_offset
+    encode_at(messages, rows, positions, offsets, queue_offsets, out)
+    return positions
+
+
+def encode_at(messages: MessageColumns, rows: slice, positions: Longs, offsets: Longs, queue_offsets: Longs, out: Bytes) -> None:
+    """The same, each record to begin at its own place in `out`: a position for each of the rows."""
     names = ("body_crc", "queue_id", "flag", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times")
     numbers = np.stack([getattr(messages, name)[rows] for name in (*names, "prepared_transaction_offset")])
     slices = (messages.born_host, messages.store_host, messages.body, messages.topic, messages.properties)
     starts, lengths = np.stack([one.starts[rows] for one in slices]), np.stack([one.lengths[rows] for one in slices])
-    positions = offsets[rows] - out_offset
     sizes = messages.record_sizes()[rows]
     _encode(out, positions, messages.buffer, sizes, offsets[rows], queue_offsets[rows], numbers, starts, lengths)
-    return positions
 
 
 def encode_blank(length: int) -> bytes:

@@ -37,7 +37,8 @@ _HASH = ord("#")
 
 
 @compiled
-def _hash_key(buffer, code, start, end):  # type: ignore[no-untyped-def]
+def hash_key(buffer, code, start, end):  # type: ignore[no-untyped-def]
+    """indexKeyHashMethod of a text that goes on with valid UTF-8, from the hash of its beginning."""
     code = hash_on(buffer, start, end, code)
     code = code - (np.int64(1) << 32) if code >= (np.int64(1) << 31) else code
     return 0 if code == -(np.int64(1) << 31) else abs(code)
@@ -51,7 +52,7 @@ def _hash_messages(buffer, topics, uniq_keys, keys, is_indexed, key_ends, hashes
             prefix = hash_on(buffer, topics[0, i], topics[0, i] + topics[1, i], np.int64(0))
             prefix = (prefix * 31 + _HASH) & 0xFFFFFFFF
             if uniq_keys[1, i] >= 0:
-                hashes[count] = _hash_key(buffer, prefix, uniq_keys[0, i], uniq_keys[0, i] + uniq_keys[1, i])
+                hashes[count] = hash_key(buffer, prefix, uniq_keys[0, i], uniq_keys[0, i] + uniq_keys[1, i])
                 count += 1
             at = keys[0, i]
             end = at + max(keys[1, i], np.int64(0))
@@ -60,7 +61,7 @@ def _hash_messages(buffer, topics, uniq_keys, keys, is_indexed, key_ends, hashes
                 while stop < end and buffer[stop] != _BLANK:
                     stop += 1
                 if stop > at:
-                    hashes[count] = _hash_key(buffer, prefix, at, stop)
+                    hashes[count] = hash_key(buffer, prefix, at, stop)
                     count += 1
                 at = stop + 1
         key_ends[i] = count

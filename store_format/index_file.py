@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from store_format.commit_log import Bytes, int32_at, int64_at, put_int32, put_int64
 from store_format.compiled import compiled
 from store_format.layout import TRANSACTION_ROLLBACK_TYPE
+from store_format.string_hash import string_hash
 
 INDEX_HEADER: Final = np.dtype(
     [
@@ -146,26 +147,10 @@ def index_keys(topic: str, properties: Mapping[str, str], sys_flag: int) -> list
     return [f"{topic}#{key}" for key in keys]
 
 
-@compiled
-def _hash_keys(units, ends, out):  # type: ignore[no-untyped-def]
-    at = np.int64(0)
-    for key in range(len(ends)):
-        code = np.int64(0)
-        while at < ends[key]:
-            code = (code * 31 + np.int64(units[at])) & np.int64(0xFFFFFFFF)
-            at += 1
-        code = (code ^ np.int64(0x80000000)) - np.int64(0x80000000)
-        out[key] = 0 if code == np.int64(-0x80000000) else abs(code)
-
-
 def key_hashes(keys: Sequence[str]) -> NDArray[np.int32]:
     """IndexFile.indexKeyHashMethod of each text "topic#key", from 0 to 2**31 - 1."""
-    parts = [key.encode("utf-16-be", "surrogatepass") for key in keys]
-    units = np.frombuffer(b"".join(parts), ">u2").astype(np.uint16)
-    ends = np.cumsum(np.fromiter((len(part) // 2 for part in parts), np.int64, len(parts)))
-    out = np.empty(len(parts), np.int32)
-    _hash_keys(units, ends, out)
-    return out
+    hashes = [abs(string_hash(key)) for key in keys]
+    return np.array([0 if code > _INT_MAX else code for code in hashes], np.int32)
 
 
 @compiled

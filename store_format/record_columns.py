@@ -88,11 +88,17 @@ def locate(buffer: Bytes, positions: Positions) -> RecordParts:
 
 
 @compiled
+def copy_bytes(out, at, buffer, start, length):  # type: ignore[no-untyped-def]
+    """Copy `length` bytes, all arguments being np.uint64: an index that may be negative costs five times as much."""
+    for k in range(length):
+        out[at + k] = buffer[start + k]
+
+
+@compiled
 def _gather(buffer, starts, lengths, offsets, out):  # type: ignore[no-untyped-def]
     for i in range(len(starts)):
-        length = lengths[i]
-        if length > 0:
-            out[offsets[i] : offsets[i] + length] = buffer[starts[i] : starts[i] + length]
+        if lengths[i] > 0:
+            copy_bytes(out, np.uint64(offsets[i]), buffer, np.uint64(starts[i]), np.uint64(lengths[i]))
 
 
 def gather(buffer: Bytes, slices: Slices) -> tuple[NDArray[np.int32], Bytes]:
@@ -107,10 +113,23 @@ def gather(buffer: Bytes, slices: Slices) -> tuple[NDArray[np.int32], Bytes]:
     return offsets.astype(np.int32), out
 
 
+@compiled
+def _fixed(buffer, positions, width, out):  # type: ignore[no-untyped-def]
+    for i in range(len(positions)):
+        copy_bytes(out, np.uint64(i * width), buffer, np.uint64(positions[i]), np.uint64(width))
+
+
 def fixed(buffer: Bytes, positions: Positions, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    """The rows of a fixed layout that start at `positions`."""
-    index = positions[:, None] + np.arange(dtype.itemsize)
-    return np.ascontiguousarray(buffer[index]).view(dtype)[:, 0]
+    """The rows of a fixed layout that start at `positions`.
+
+    Raises:
+        IndexError: one does not lie in the buffer.
+    """
+    if len(positions) and not 0 <= positions.min() <= positions.max() <= len(buffer) - dtype.itemsize:
+        raise IndexError(f"rows of {dtype.itemsize} bytes at {positions.min()} to {positions.max()} in a buffer of {len(buffer)}")
+    out = np.empty(len(positions) * dtype.itemsize, np.uint8)
+    _fixed(buffer, positions, dtype.itemsize, out)
+    return out.view(dtype)
 
 
 def prefixes(buffer: Bytes, positions: Positions) -> NDArray[np.void]:
@@ -229,7 +248,8 @@ def hex_text(offsets: NDArray[np.int32], data: Bytes) -> tuple[NDArray[np.int32]
 
 
 @compiled
-def _is_utf8(buffer, at, end):  # type: ignore[no-untyped-def]
+def is_utf8(buffer, at, end):  # type: ignore[no-untyped-def]
+    """Whether the bytes from `at` to `end` are valid UTF-8."""
     while at < end:
         lead = buffer[at]
         low, high = np.uint8(0x80), np.uint8(0xBF)
@@ -260,7 +280,7 @@ def _is_utf8(buffer, at, end):  # type: ignore[no-untyped-def]
 @compiled
 def _are_utf8(buffer, starts, lengths, out):  # type: ignore[no-untyped-def]
     for i in range(len(starts)):
-        out[i] = _is_utf8(buffer, starts[i], starts[i] + max(lengths[i], np.int64(0)))
+        out[i] = is_utf8(buffer, starts[i], starts[i] + max(lengths[i], np.int64(0)))
 
 
 def are_utf8(buffer: Bytes, slices: Slices) -> NDArray[np.bool_]:
@@ -282,7 +302,7 @@ def is_representable(buffer, at, from_offset):  # type: ignore[no-untyped-def]
     properties_length = int16_at(buffer, topic + 1 + topic_length)
     if body_length < 0 or properties_length < 0 or topic_length == 0:
         return False
-    return _is_utf8(buffer, topic + 1, topic + 1 + topic_length)
+    return is_utf8(buffer, topic + 1, topic + 1 + topic_length)
 
 
 @compiled

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.message_store import StoreSettings
 from pipeline.settings import BrokerSettings
+from pipeline.store_settings import StoreSettings
 from pipeline.store_writer import StoreWriter
 from store_format.append import NO_BATCH, columns_of
 from store_format.commit_log import walk

@@ -86,7 +86,14 @@ def write_files(folder: Path, content: bytes, size: int) -> None:
 
 
 def import_as(
-    spark: SparkSession, lake: Path, store: Path, broker: str = "b", *, layout: Layout | None = None, run_id: str = "run"
+    spark: SparkSession,
+    lake: Path,
+    store: Path,
+    broker: str = "b",
+    *,
+    layout: Layout | None = None,
+    as_found: bool = False,
+    run_id: str = "run",
 ) -> Imported:
     """`pullsim import` under a name of choice."""
     from pipeline.import_store import import_store
@@ -99,6 +106,7 @@ def import_as(
         broker=broker,
         layout=layout,
         settings=BrokerSettings.from_sources(),
+        as_found=as_found,
         run_id=run_id,
         now=lambda: NOON,
         progress=lambda _: None,

@@ -69,6 +69,21 @@ def oracle(*arguments: str | Path) -> None:
     subprocess.run([here / "oracle" / "oracle", "store", *arguments], check=True, capture_output=True, timeout=240)
 
 
+def load(store: Path, config: Mapping[str, Any], out: Path) -> dict[str, Any]:
+    """What the broker's load, start and shutdown say of a store that other software made."""
+    here = shared_dir()
+    assert here is not None
+    given = ",".join(f"{name}={_text(value)}" for name, value in config.items())
+    command = [here / "oracle" / "oracle", "load", "--store", store, "--out", out, "--config", given]
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return told
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def generate(store: Path, profile: str, seed: int, config: str) -> Path:
     """A store that the broker wrote."""
     given = ["--config", config] if config else []

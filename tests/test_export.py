@@ -85,9 +85,9 @@ def test_a_clean_store_comes_back_to_the_byte(
 def started(store: Path, options: list[str]) -> Tree:
     """The files of a store after the broker's load and start."""
     from pipeline.message_store import MessageStore
-    from pipeline.recover import store_settings
     from pipeline.settings import BrokerSettings
     from pipeline.store_files import StoreFiles
+    from pipeline.store_settings import store_settings
 
     files = StoreFiles(str(store))
     message_store = MessageStore(files=files, settings=store_settings(files, BrokerSettings.from_sources(options=options)))

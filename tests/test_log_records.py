@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,22 @@ def test_rows_in_any_order_give_the_bytes_of_their_files_back(found: list[Messag
     assert write_records(rows, FILE, lambda start: (files[start], start)) == sum(map(len, contents))
     for number, content in enumerate(contents):
         assert files[(7 + number) * FILE].tobytes() == content.ljust(FILE, b"\0")
+
+
+@given(st.lists(messages(text_properties=True), min_size=1, max_size=6), st.integers(0, 9))
+def test_rows_that_move_give_the_same_records_with_other_offsets(found: list[Message], gap: int) -> None:
+    stored = placed(found, 7 * FILE)
+    rows = rows_of(b"".join(map(encode, stored)), 7 * FILE)
+    moved, at = [], 3 * FILE + gap
+    for message in stored:
+        moved.append(replace(message, physic_offset=at))
+        at += len(encode(message)) + gap
+    column = pa.array([message.physic_offset for message in moved])
+    out = np.zeros(FILE, np.uint8)
+    write_records(rows.append_column("newOffset", column), FILE, lambda start: (out, start), at="newOffset")
+    for message in moved:
+        raw = encode(message)
+        assert out[message.physic_offset - 3 * FILE :][: len(raw)].tobytes() == raw
 
 
 def replaced(rows: pa.RecordBatch, name: str, value: Any) -> pa.RecordBatch:

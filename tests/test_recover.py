@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_store import Record, make_store
 
-from pipeline.filter_bit_maps import bit_map_of, bloom_size
+from pipeline.filter_bit_maps import bit_map_of, bloom_filter
 from pipeline.main import run
 from pipeline.recover import run_recover
 from pipeline.settings import BrokerSettings
@@ -32,6 +32,7 @@ from store_format.record_columns import Slices
 from store_format.reput import read_mismatched
 from store_format.running_queue import Queue
 from store_format.string_hash import string_hash, string_hashes
+from udfs.bloom_filter import BloomFilter
 
 LOG_FILE, QUEUE_FILE = 1000, 60
 PRE_BLANK = (0, 2147483647, 0)
@@ -192,16 +193,20 @@ def test_files_of_an_extension_without_its_queue_are_written_over(made: Path) ->
 
 def test_bit_maps_need_what_evaluates_expressions(made: Path) -> None:
     on = BrokerSettings.from_sources(options=["enableConsumeQueueExt=true", "enableCalcFilterBitMap=true"])
-    k, m = bloom_size(on)
-    assert (k, m) == (3, 112)
+    assert bloom_filter(on) == BloomFilter(k=3, m=112)
     (made / "config").mkdir()
-    bloom = {"bitPos": [0, 9, 111], "bitNum": m}
+    bloom = {"bitPos": [0, 9, 111], "bitNum": 112}
     data = {"topic": "T", "consumerGroup": "g", "expression": "a = '1'", "expressionType": "SQL92", "bloomFilterData": bloom, "deadTime": 1}
     table = {"filterDataByTopic": {"T": {"topic": "T", "groupFilterData": {"g": data}}}}
     (made / "config" / "consumerFilter.json").write_text(json.dumps(table), encoding="utf-8")
     bits = bit_map_of(StoreFiles(str(made)), on)
     assert bits is not None
     assert (bits("T", {"a": "1"}), bits("T", {}), bits("U", {"a": "1"})) == (bytes([1, 2, *[0] * 11, 128]), bytes(14), None)
+    bloom["bitPos"] = [0, 9, 113]  # BitsArray.check throws, and dispatch goes on without a bit map
+    (made / "config" / "consumerFilter.json").write_text(json.dumps(table), encoding="utf-8")
+    bits = bit_map_of(StoreFiles(str(made)), on)
+    assert bits is not None
+    assert (bits("T", {"a": "1"}), bits("T", {})) == (None, bytes(14))
 
 
 # entries of a queue --------------------------------------------------------------------------------------------------------------------

@@ -23,10 +23,10 @@ from pipeline.load_store import with_extension
 from pipeline.loaded_extension import recover_extension
 from pipeline.packing import pack
 from pipeline.property_batches import property_batches
-from pipeline.recover import ext_size
 from pipeline.settings import BrokerSettings
 from pipeline.start_store import bounds, start_store
 from pipeline.store_files import StoreFiles
+from pipeline.store_settings import ext_size
 from store_format.config_files import decode_consumer_filters
 from store_format.mapped_files import MappedFile
 from udfs.bloom_filter import BloomFilter

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from appended import messages_of, put_again
-from golden import meta_of, shared_dir
-from oracle import generate, needs_oracle, oracle
+from golden import meta_of
+from oracle import generate, load, needs_oracle, oracle
 from replaying import all_lines
 
 from pipeline.generate import run_generate
@@ -68,16 +67,6 @@ def entries_of(store: Path, delays: int) -> Entries:
     return found
 
 
-def loaded(store: Path, config: Mapping[str, Any], out: Path) -> dict[str, Any]:
-    here = shared_dir()
-    assert here is not None
-    given = ",".join(f"{name}={_text(value)}" for name, value in config.items() if name != "messageDelayLevel")
-    command = [here / "oracle" / "oracle", "load", "--store", store, "--out", out, "--config", given]
-    subprocess.run(command, check=True, capture_output=True, timeout=240)
-    told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    return told
-
-
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -97,7 +86,7 @@ def test_the_broker_takes_the_store_and_serves_every_message(tmp_path: Path, wor
     done = run_generate(str(store), workload_of(workload, "here"), settings=BrokerSettings(config))
     broker = BrokerSettings(config)
     entries = entries_of(store, len(parse_delay_level(broker.value("messageDelayLevel"))))
-    told = loaded(store, config, tmp_path / "load.json")
+    told = load(store, {name: value for name, value in config.items() if name != "messageDelayLevel"}, tmp_path / "load.json")
     assert (told["loaded"], told["started"], told["cleanShutdownBefore"]) == (True, "ok", True)
     assert (told["messagesDispatchedAgain"], told["undecodable"], told["maxPhyOffset"]) == (0, 0, done.log_end)
     assert told["filesChanged"] == {"added": [], "removed": [], "changed": []}

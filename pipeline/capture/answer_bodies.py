@@ -1,0 +1,64 @@
+"""The SHA-256 of the body that the broker sends for an answer: the records of its messages as they lie in the log, one behind the other.
+
+Broker source (4.9.3): PullMessageProcessor.readGetMessageResult, ManyMessageTransfer: both send the buffers of the result as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.lake import Lake
+from pipeline.log_records import RECORD_COLUMNS, encoded_records
+
+_RECORD = "physicOffset BIGINT, size INT, record BINARY"
+
+
+def with_body_sha256(lake: Lake, broker: str, answers: DataFrame) -> DataFrame:
+    """Answers with `bodySha256`: NULL where there is no message, and where an entry's bytes are no record of commit_log.
+
+    Args:
+        lake: where the log is.
+        broker: whose it is.
+        answers: with `seq` and `entries`; they are read twice.
+    """
+    entries = answers.select("seq", F.posexplode("entries").alias("place", "entry")).select(
+        "seq", "place", F.col("entry.physicOffset").alias("physicOffset"), F.col("entry.size").alias("size")
+    )
+    found = entries.join(_records(lake, broker, entries), ["physicOffset", "size"], "left")
+    ordered = F.transform(F.sort_array(F.collect_list(F.struct("place", "record"))), lambda one: one["record"])
+    whole = F.aggregate(ordered, F.lit(b""), _joined)
+    no_record = F.count(F.when(F.col("record").isNull(), True)) > 0
+    bodies = found.groupBy("seq").agg(F.when(~no_record, F.sha2(whole, 256)).alias("bodySha256"))
+    return answers.join(bodies, "seq", "left")
+
+
+def _joined(body: Column, record: Column) -> Column:
+    return F.concat(body, record)
+
+
+def _records(lake: Lake, broker: str, entries: DataFrame) -> DataFrame:
+    """The records that lie between the first and the last entry."""
+    at = entries.agg(F.min("physicOffset").alias("first"), F.max("physicOffset").alias("last")).first()
+    first, last = (0, -1) if at is None or at["first"] is None else (at["first"], at["last"])
+    of_log = lake.table(t.COMMIT_LOG).where(F.col("brokerName") == broker).where(F.col("physicOffset").between(first, last))
+    row = lake.table(t.BROKER).where(F.col("brokerName") == broker).select("mappedFileSizeCommitLog").first()
+    file_size = 0 if row is None else row[0]
+    return of_log.select(*RECORD_COLUMNS).mapInArrow(partial(_encoded, file_size), _RECORD)
+
+
+def _encoded(file_size: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of commit_log as the records that they were."""
+    for batch in batches:
+        if len(batch):
+            content, ends = encoded_records(batch, file_size)
+            buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(content)]
+            records = pa.Array.from_buffers(pa.binary(), len(batch), buffers)
+            columns = [batch.column("physicOffset"), batch.column("storeSize"), records]
+            yield pa.RecordBatch.from_arrays(columns, names=["physicOffset", "size", "record"])

@@ -1,0 +1,247 @@
+"""`pullsim capture`: a file of packets -> pull_request, offset_history, subscription, bad_request.
+
+A capture is read from its start to its end, by one task, which packs segments by connection; connections are independent from there on, and
+each goes through one task in the order of the file. No task holds more of a connection than what is not whole yet, so memory does not
+depend on the size of the file. Last, what heartbeats told of a group is laid beside its pulls, group by group, in the order of time.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline import capture_tables as ct
+from pipeline.arrow_types import arrow_schema
+from pipeline.capture.connection import Connection
+from pipeline.capture.exchanges import BAD, OFFSET, PULL, SUBSCRIPTION, Row
+from pipeline.capture.packets import Bad, read_packets
+from pipeline.capture.registrations import with_registrations
+from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
+from pipeline.delta_sql import literal
+from pipeline.lake import Lake, LakeWriter
+from pipeline.store_files import filesystem_of
+from pipeline.table import Table
+from store_format.errors import StoreError
+
+BUFFER_BYTES = 1 << 20
+DEFAULT_BROKER = "broker"
+_BATCH_BYTES = 8 << 20
+_BATCH_ROWS = 8192
+_SEGMENTS = "first STRING, second STRING, number BIGINT, matrix BINARY, payload BINARY, position BIGINT, error STRING"
+_SEGMENTS_ARROW = pa.schema(
+    {
+        "first": pa.string(),
+        "second": pa.string(),
+        "number": pa.int64(),
+        "matrix": pa.binary(),
+        "payload": pa.binary(),
+        "position": pa.int64(),
+        "error": pa.string(),
+    }
+)
+# what the file and the lake say is the same in every row
+_OF_SOURCE = {"brokerName", "source", "sourceDigest"}
+_KINDS = {PULL: ct.PULL_REQUEST, OFFSET: ct.OFFSET_HISTORY, SUBSCRIPTION: ct.SUBSCRIPTION, BAD: ct.BAD_REQUEST}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """What a capture gave.
+
+    Attributes:
+        broker: whose pulls they are.
+        pulls, answered, offsets, bad: rows of the tables; of the pulls those with an answer.
+    """
+
+    broker: str
+    pulls: int
+    answered: int
+    offsets: int
+    bad: int
+    lake_version: int
+
+
+def broker_of(lake: Lake, name: str | None) -> str:
+    """The broker that captured traffic is of: the one that is named, else the only one in the lake; in a lake without any, "broker".
+
+    Raises:
+        LakeError: the lake holds several, or not the one that is named.
+    """
+    return lake.broker(name) if lake.brokers() else name or DEFAULT_BROKER
+
+
+@contextmanager
+def open_capture(path: str) -> Iterator[BinaryIO]:
+    """A capture file, to be read from its start.
+
+    Raises:
+        StoreError: there is no such file.
+    """
+    try:
+        filesystem, inside = filesystem_of(path)
+        with filesystem.open_input_stream(inside, buffer_size=BUFFER_BYTES) as stream:
+            yield cast(BinaryIO, io.BufferedReader(stream, BUFFER_BYTES))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(path, "a capture file that every executor can open", str(error)) from error
+
+
+def digest_of(path: str) -> str:
+    """SHA-256 of a file, in hexadecimal; errors as in open_capture."""
+    with open_capture(path) as file:
+        digest = hashlib.sha256()
+        while read := file.read(BUFFER_BYTES):
+            digest.update(read)
+        return digest.hexdigest()
+
+
+def run_capture(
+    lake: Lake,
+    broker: str,
+    path: str,
+    *,
+    run_id: str,
+    now: Callable[[], dt.datetime],
+    progress: Callable[[str], None],
+) -> Captured:
+    """Read a capture into the lake; what the lake holds of the same file is replaced.
+
+    Args:
+        lake: where the tables are, or will be.
+        broker: name in the lake of the broker whose traffic was captured.
+        path: pcap or pcapng file.
+        run_id: of this run.
+        now: the wall clock.
+        progress: told of each step.
+
+    Raises:
+        StoreError: the file cannot be opened or is no capture; nothing was written then.
+        LakeError: another run writes to the lake.
+    """
+    progress(f"reading {path}")
+    digest = digest_of(path)
+    found = captured_rows(lake, path, digest).persist()
+    try:
+        writer = LakeWriter(lake, run_id=run_id, what="capture", broker=broker)
+        counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
+        progress(f"writing {counts.get(PULL, 0):,} pulls")
+        for kind, table in _KINDS.items():
+            rows = _with_source(found.where(F.col("kind") == kind).select(f"{kind}.*"), table, broker, path, digest)
+            if kind == PULL:
+                subscriptions = found.where(F.col("kind") == SUBSCRIPTION).select(f"{SUBSCRIPTION}.*")
+                rows = with_registrations(rows, subscriptions)
+            writer.replace_rows(table, rows, f"brokerName = {literal(broker)} AND sourceDigest = {literal(digest)}")
+        answered = found.where(f"{PULL}.recordedCode IS NOT NULL").count()
+        version = writer.commit(now())
+    finally:
+        found.unpersist()
+    return Captured(
+        broker=broker,
+        pulls=counts.get(PULL, 0),
+        answered=answered,
+        offsets=counts.get(OFFSET, 0),
+        bad=counts.get(BAD, 0),
+        lake_version=version,
+    )
+
+
+def _with_source(rows: DataFrame, table: Table, broker: str, path: str, digest: str) -> DataFrame:
+    of_source = {"brokerName": broker, "source": path, "sourceDigest": digest}
+    names = [name for name in table.names if name in _OF_SOURCE]
+    return rows.select(*[F.lit(of_source[name]).alias(name) for name in names], *_own(table))
+
+
+def _own(table: Table) -> list[str]:
+    """The columns that the packets fill."""
+    return [name for name in table.names if name not in _OF_SOURCE]
+
+
+def captured_rows(lake: Lake, path: str, digest: str) -> DataFrame:
+    """(kind, and a struct for each kind): the rows of a capture, without what is the same in all of them."""
+    segments = lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_segments, path), _SEGMENTS)
+    by_connection = segments.repartition("first", "second").sortWithinPartitions("first", "second", "number")
+    return by_connection.mapInArrow(partial(_rows, digest), _schema())
+
+
+def _schema() -> str:
+    structs = []
+    for kind, table in _KINDS.items():
+        own = set(_own(table))
+        fields = ", ".join(f"`{column.name}`: {column.type}" for column in table.columns if column.name in own)
+        structs.append(f"{kind} STRUCT<{fields}>")
+    return ", ".join(["kind STRING", *structs])
+
+
+def _arrow_schema() -> pa.Schema:
+    structs = {}
+    for kind, table in _KINDS.items():
+        whole = arrow_schema(table)
+        structs[kind] = pa.struct([whole.field(name) for name in _own(table)])
+    return pa.schema({"kind": pa.string(), **structs})
+
+
+def _segments(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The file as packed segments, and what is bad; in the one task that gets the one row."""
+    for batch in batches:
+        if not len(batch):
+            continue
+        gathered: list[Row] = []
+        size = 0
+        with open_capture(path) as file:
+            for found in pack_segments(read_packets(file, path)):
+                gathered.append(_segment_row(found))
+                size += len(gathered[-1]["payload"]) + len(gathered[-1].get("matrix", b""))
+                if size >= _BATCH_BYTES or len(gathered) >= _BATCH_ROWS:
+                    yield pa.RecordBatch.from_pylist(gathered, schema=_SEGMENTS_ARROW)
+                    gathered, size = [], 0
+        if gathered:
+            yield pa.RecordBatch.from_pylist(gathered, schema=_SEGMENTS_ARROW)
+
+
+def _segment_row(found: PackedSegments | Bad) -> Row:
+    if isinstance(found, Bad):
+        return {"number": -1, "payload": found.raw, "position": found.position, "error": found.error}
+    first, second = found.connection
+    return {"first": first, "second": second, "number": found.number, "matrix": found.matrix.tobytes(), "payload": found.payload}
+
+
+def _rows(digest: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Sorted segments, connection after connection -> rows."""
+    schema = _arrow_schema()
+    gathered: list[Row] = []
+    for kind, row in _found(digest, batches):
+        gathered.append({"kind": kind, kind: row})
+        if len(gathered) >= _BATCH_ROWS:
+            yield pa.RecordBatch.from_pylist(gathered, schema=schema)
+            gathered = []
+    if gathered:
+        yield pa.RecordBatch.from_pylist(gathered, schema=schema)
+
+
+def _found(digest: str, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:
+    connection: Connection | None = None
+    for batch in batches:
+        for index in range(len(batch)):
+            row: dict[str, Any] = {name: batch.column(place)[index].as_py() for place, name in enumerate(batch.schema.names)}
+            if row["error"] is not None:
+                yield BAD, {"position": row["position"], "error": row["error"], "raw": row["payload"]}
+                continue
+            ends = (row["first"], row["second"])
+            if connection is None or connection.ends != ends:
+                if connection is not None:
+                    yield from connection.end()
+                connection = Connection(ends, digest)
+            matrix = np.frombuffer(row["matrix"], "<i8").reshape(-1, COLUMNS)
+            yield from connection.feed(PackedSegments(ends, row["number"], matrix, row["payload"]))
+    if connection is not None:
+        yield from connection.end()

@@ -1,0 +1,161 @@
+"""Captured answers against ours: code, offsets and body, and for each difference the reason that the capture itself shows.
+
+Rule: what is compared is code, nextBeginOffset, minOffset, maxOffset and the SHA-256 of the body; a pull without a recorded answer is
+counted apart.
+Surprise: without a look inside the broker nobody can tell in which millisecond it looked at a queue. Cut at the recorded maxOffset the
+answers are equal, but for messages that were dispatched between the broker's two looks at the queue. As of a time some differ by the
+messages of those milliseconds: stored but not dispatched yet, or dispatched while the pull waited for a worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.replay import At
+
+_SHOWN_DIFFERENCES = 3
+_FIELDS = ("code", "nextBeginOffset", "minOffset", "maxOffset", "bodySha256")
+
+OVERTAKEN = "a message was dispatched between the broker's look at maxOffset and its look at the entries"
+FILES_DELETED = "it was answered from files that the broker deleted before the store was taken"
+NOT_DISPATCHED = "a message was stored but not dispatched yet, so the broker did not show it"
+WAITED = "a message was dispatched while the pull waited for a worker, so the broker showed it"
+REFUSED_ONLY_THEN = "a check of topic, group or subscription came out otherwise"
+OTHER = "another reason"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """An answer that differs: its request, what was recorded, what we answer, the fields in which they differ."""
+
+    request_id: str
+    recorded: str
+    ours: str
+    fields: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedComparison:
+    """Our answers against the recorded ones.
+
+    Attributes:
+        compared: pulls that have both; `held` of them were held.
+        differ: of these, how many differ in any field.
+        reasons: of those that differ, how many for which reason, by (held, reason).
+        unanswered: pulls that we could not answer, by error code.
+        unrecorded: pulls that the broker never answered.
+        first: some of those that differ.
+    """
+
+    compared: int
+    held: int
+    differ: int
+    reasons: dict[tuple[bool, str], int]
+    unanswered: dict[str, int]
+    unrecorded: int
+    first: list[Difference]
+
+    def told(self) -> list[str]:
+        """The comparison as lines for people; the last one has the counts."""
+        lines = []
+        for one in self.first:
+            lines += [f"{one.request_id} differs in {', '.join(one.fields)}", f"  recorded: {one.recorded}", f"  ours:     {one.ours}"]
+        if self.unrecorded:
+            lines.append(f"{self.unrecorded} never got an answer")
+        lines += [f"{count} not answered: {error}" for error, count in sorted(self.unanswered.items())]
+        for held, name in ((False, "answered at once"), (True, "held")):
+            whole = self.held if held else self.compared - self.held
+            differ = {reason: count for (one, reason), count in self.reasons.items() if one == held}
+            if differ:
+                lines.append(f"{name}: {sum(differ.values())} of {whole} differ ({sum(differ.values()) / whole:.2%})")
+                lines += [f"  {count}: {reason}" for reason, count in sorted(differ.items(), key=lambda item: -item[1])]
+        return [*lines, f"{self.compared} compared, {self.differ} differ"]
+
+
+def _recorded(name: str) -> Column:
+    return F.col(f"recorded{name[0].upper()}{name[1:]}")
+
+
+def compare_captured(pulls: DataFrame, answered: DataFrame, *, at: At) -> CapturedComparison:
+    """Hold each answer against the recorded one.
+
+    Args:
+        pulls: rows of pull_request with `seq`.
+        answered: of answer_captured.
+        at: what of the store the pulls saw.
+    """
+    fields = [name for name in _FIELDS if name != "bodySha256"]
+    # an answer of a check has no offsets
+    ours = {name: F.when(F.col("refusedCode").isNull() | F.lit(name == "code"), F.col(name)) for name in _FIELDS}
+    recorded = pulls.select(
+        "seq", "held", "recordedBodyLength", *[_recorded(name).alias(f"theirs_{name}") for name in (*fields, "bodySha256")]
+    )
+    rows = answered.select("seq", "requestId", "error", *[ours[name].alias(name) for name in _FIELDS]).join(recorded, "seq")
+    # of a body that was not captured whole nothing can be said
+    known = {name: F.lit(True) for name in fields} | {
+        "bodySha256": F.col("theirs_bodySha256").isNotNull() | (F.coalesce("recordedBodyLength", F.lit(0)) == 0)
+    }
+    differs = F.filter(
+        F.array(*[F.when(known[name] & ~F.col(name).eqNullSafe(F.col(f"theirs_{name}")), F.lit(name)) for name in _FIELDS]),
+        lambda one: one.isNotNull(),
+    )
+    judged = rows.withColumn("fields", differs).withColumn(
+        "kind",
+        F.when(F.col("theirs_code").isNull(), "unrecorded")
+        .when(F.col("error").isNotNull(), F.concat(F.lit("error "), "error"))
+        .when(F.size("fields") == 0, "same")
+        .otherwise(_reason(at)),
+    )
+    judged = judged.persist()
+    try:
+        counts = {(row["kind"], bool(row["held"])): row["count"] for row in judged.groupBy("kind", "held").count().collect()}
+        shown = judged.where(F.col("kind").isin(list(_REASONS))).orderBy("seq").limit(_SHOWN_DIFFERENCES)
+        first = [_difference(row.asDict(recursive=True)) for row in shown.collect()]
+    finally:
+        judged.unpersist()
+    return _summed(counts, first)
+
+
+_REASONS = (OVERTAKEN, FILES_DELETED, NOT_DISPATCHED, WAITED, REFUSED_ONLY_THEN, OTHER)
+
+
+def _reason(at: At) -> Column:
+    """Why an answer differs, by what it and the recorded one say."""
+    by_time = F.lit(at == "request-time")
+    return (
+        F.when(F.col("theirs_minOffset") < F.col("minOffset"), FILES_DELETED)
+        .when(F.col("theirs_minOffset").isNull() | F.col("minOffset").isNull(), REFUSED_ONLY_THEN)
+        .when(F.col("theirs_nextBeginOffset") > F.col("theirs_maxOffset"), OVERTAKEN)
+        .when(by_time & (F.col("theirs_maxOffset") < F.col("maxOffset")), NOT_DISPATCHED)
+        .when(by_time & (F.col("theirs_maxOffset") > F.col("maxOffset")), WAITED)
+        .otherwise(OTHER)
+    )
+
+
+def _difference(row: dict[str, object]) -> Difference:
+    theirs = {name: row[f"theirs_{name}"] for name in _FIELDS}
+    ours = {name: row[name] for name in _FIELDS}
+    fields = row["fields"]
+    assert isinstance(fields, list)
+    return Difference(request_id=str(row["requestId"]), recorded=str(theirs), ours=str(ours), fields=fields)
+
+
+def _summed(counts: dict[tuple[str, bool], int], first: list[Difference]) -> CapturedComparison:
+    reasons = {(held, kind): count for (kind, held), count in counts.items() if kind in _REASONS}
+    compared = {key: count for key, count in counts.items() if key[0] == "same" or key[0] in _REASONS}
+    errors: dict[str, int] = {}
+    for (kind, _), count in counts.items():
+        if kind.startswith("error "):
+            errors[kind.removeprefix("error ")] = errors.get(kind.removeprefix("error "), 0) + count
+    return CapturedComparison(
+        compared=sum(compared.values()),
+        held=sum(count for (_, held), count in compared.items() if held),
+        differ=sum(reasons.values()),
+        reasons=reasons,
+        unanswered=errors,
+        unrecorded=sum(count for (kind, _), count in counts.items() if kind == "unrecorded"),
+        first=first,
+    )

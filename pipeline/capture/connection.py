@@ -1,0 +1,128 @@
+"""One TCP connection of a capture: packed segments in, rows of the tables out; nothing of it is held but what is not whole yet.
+
+Rule: a SYN with another sequence number begins another connection between the same two ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dpkt import tcp
+
+from pipeline.capture.exchanges import BAD, Exchanges, Frame, Row, bad_row
+from pipeline.capture.reassembly import Captured, Piece, Reassembly
+from pipeline.capture.segments import COLUMNS, Col, PackedSegments
+from pipeline.capture.stream_frames import BadStretch, Frames, FrameStream
+
+Found = Iterator[tuple[str, Row]]
+
+
+@dataclass(slots=True)
+class _Direction:
+    bytes: Reassembly = field(default_factory=Reassembly)
+    frames: FrameStream = field(default_factory=lambda: FrameStream(searching=True))
+    pieces: list[Piece] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Connection:
+    """The state of a connection, and of those before it between the same ends."""
+
+    ends: tuple[str, str]
+    digest: str
+    _number: int = 0
+    _directions: tuple[_Direction, _Direction] | None = None
+    _exchanges: Exchanges | None = None
+
+    def feed(self, packed: PackedSegments) -> Found:
+        """The rows that are known with some more segments."""
+        at = 0
+        payload = memoryview(packed.payload)
+        for numbers in packed.matrix.reshape(-1, COLUMNS).tolist():
+            data = payload[at : at + numbers[Col.CAPTURED]]
+            at += len(data)
+            if self._directions is None or numbers[Col.FLAGS] & tcp.TH_SYN:
+                yield from self._begin(numbers)
+            assert self._directions is not None
+            self._segment(numbers, data, self._directions)
+            if numbers[Col.FLAGS] & (tcp.TH_FIN | tcp.TH_RST):
+                yield from self._decoded()
+                assert self._exchanges is not None
+                yield from self._exchanges.close(_packet(numbers))
+        yield from self._decoded()
+
+    def end(self) -> Found:
+        """The capture ends, or the connection did: the rows of what is still waiting."""
+        if self._directions is None or self._exchanges is None:
+            return
+        for direction in self._directions:
+            direction.pieces += direction.bytes.end()
+        yield from self._decoded()
+        for number, direction in enumerate(self._directions):
+            for one in direction.frames.end():
+                yield self._exchanges.bad(one.offset, number, one.error, one.raw, one.packet)
+        yield from self._exchanges.end()
+        self._directions = self._exchanges = None
+
+    def _begin(self, numbers: list[int]) -> Found:
+        """The first segment of a connection, or a SYN, which may be that of another one."""
+        side, flags, seq = numbers[Col.DIRECTION], numbers[Col.FLAGS], numbers[Col.SEQ]
+        syn = bool(flags & tcp.TH_SYN)
+        if self._directions is not None and not flags & tcp.TH_ACK and self._directions[side].bytes.is_new_connection(seq):
+            yield from self.end()
+        if self._directions is None:
+            self._number += 1
+            name = "-".join(self.ends) + (f"#{self._number}" if self._number > 1 else "")
+            self._exchanges = Exchanges(name, self.ends, self.digest)
+            self._directions = (_Direction(), _Direction())
+        if syn:
+            self._directions[side].bytes.syn(seq)
+            self._directions[side].frames.searching = not self._directions[side].bytes.from_start
+
+    def _segment(self, numbers: list[int], data: memoryview, directions: tuple[_Direction, _Direction]) -> None:
+        side, flags = numbers[Col.DIRECTION], numbers[Col.FLAGS]
+        there, back = directions[side], directions[1 - side]
+        if data:
+            seq = numbers[Col.SEQ] + bool(flags & tcp.TH_SYN)
+            there.pieces += there.bytes.add(seq, data, numbers[Col.LENGTH], _packet(numbers))
+        if back.bytes.has_hole and flags & tcp.TH_ACK:
+            back.pieces += back.bytes.acked(numbers[Col.ACK], numbers[Col.MICROS])
+
+    def _decoded(self) -> Found:
+        """The rows of the frames that are whole now, in the order in which they were."""
+        assert self._directions is not None
+        assert self._exchanges is not None
+        frames: list[tuple[Captured, int, Frame]] = []
+        for number, direction in enumerate(self._directions):
+            pieces, direction.pieces = direction.pieces, []
+            if not pieces:
+                continue
+            for found in direction.frames.feed(pieces):
+                if isinstance(found, BadStretch):
+                    yield self._exchanges.bad(found.offset, number, found.error, found.raw, found.packet)
+                else:
+                    yield from self._refused(found, number)
+                    frames += [(frame.packet, number, frame) for frame in _told_of(found)]
+        frames.sort(key=lambda one: one[0].number)
+        for _, number, frame in frames:
+            yield from self._exchanges.take(frame, number)
+
+    def _refused(self, found: Frames, number: int) -> Found:
+        for row, error in found.columns.errors.items():
+            if row < found.count and row not in found.damaged:
+                assert self._exchanges is not None
+                frame = Frame(found.columns, row, int(found.offsets[row]), found.packets[row])
+                place = f"connection {self._exchanges.connection}, sent by {self.ends[number]}, byte {frame.offset}"
+                yield BAD, bad_row(frame, f"{place}: {error}")
+
+
+def _packet(numbers: list[int]) -> Captured:
+    return Captured(numbers[Col.NUMBER], numbers[Col.POSITION], numbers[Col.MICROS])
+
+
+def _told_of(found: Frames) -> Iterator[Frame]:
+    """The frames that have their headers, which can be decoded."""
+    for row in range(found.count):
+        if row not in found.columns.errors and found.damaged.get(row, True):
+            yield Frame(found.columns, row, int(found.offsets[row]), found.packets[row], whole=row not in found.damaged)

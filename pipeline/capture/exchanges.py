@@ -1,0 +1,335 @@
+"""Requests and answers of one connection: which answer belongs to which request, and what the rows of the tables say of both.
+
+Broker source (4.9.3): NettyRemotingAbstract (responses by opaque); the processors of pulls, of offsets, of clients.
+Rule: an answer has the opaque of its request and goes the other way; answers do not keep the order of requests, and the broker sends
+requests of its own, with opaques of its own, on the same connection.
+Surprise: an opaque is asked again only by a client that gave the first one up; the older request was never answered then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from pipeline.capture.packets import RAW_SHOWN
+from pipeline.capture.reassembly import Captured
+from store_format.message import decode
+from store_format.remoting.command import RPC_ONEWAY_FLAG, RPC_TYPE_FLAG
+from store_format.remoting.errors import FrameError
+from store_format.remoting.frame import LENGTH_FIELD, decode_command
+from store_format.remoting.frame_columns import NO_OPAQUE, FrameColumns
+from store_format.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag, RequestCode, java_number
+from store_format.remoting.heartbeat import ConsumerData, decode_heartbeat
+from store_format.remoting.text import java_bytes
+from udfs.codes import ResponseCode
+
+Row = dict[str, Any]
+PULL, OFFSET, SUBSCRIPTION, BAD = "pull", "offset", "subscription", "bad"
+HEART_BEAT, UNREGISTER_CLIENT, CLOSED = "HEART_BEAT", "UNREGISTER_CLIENT", "CLOSED"
+
+# a broker holds some thousands of pulls of a connection at most; a capture must not fill the memory with unanswered ones
+PENDING_MAX: Final = 1 << 16
+ANSWERS_AHEAD_MAX: Final = 1 << 10
+_AHEAD_MICROS: Final = 1_000_000  # no capture mixes up packets that are further apart
+_FRAMES_A_PACKET: Final = 1 << 20
+_WAITED_MICROS: Final = 20_000  # an answer that took longer was held: workers are quicker, arrivals and sweeps are not
+_WANTED: Final = frozenset(
+    {RequestCode.PULL_MESSAGE, RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT}
+)
+# the checks that come before the offset is committed
+_NOT_COMMITTED: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.FILTER_DATA_NOT_EXIST,
+        ResponseCode.FILTER_DATA_NOT_LATEST,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a batch of them: its row there, where it begins in the stream, with which packet it was whole; or its body is not."""
+
+    columns: FrameColumns
+    row: int
+    offset: int
+    packet: Captured
+    whole: bool = True
+
+    @property
+    def content(self) -> memoryview:
+        """Its bytes behind the length."""
+        start, length = int(self.columns.starts[self.row]), int(self.columns.lengths[self.row])
+        return self.columns.buffer[start + LENGTH_FIELD : start + length].data
+
+    @property
+    def body(self) -> memoryview:
+        """Its body."""
+        start, length = int(self.columns.body.starts[self.row]), int(self.columns.body.lengths[self.row])
+        return self.columns.buffer[start : start + length].data
+
+    def fields(self, header: type[PullMessageRequestHeader | PullMessageResponseHeader]) -> Row:
+        """The fields of a header class, by their names."""
+        return {one.name: _value(self.columns.text(self.row, one.name), header.NUMBERS.get(one.name)) for one in fields(header)}
+
+
+def _value(text: str | None, bits: int | None) -> Any:
+    return plain_text(text) if bits is None else java_number(text, bits)
+
+
+def plain_text(text: str | None) -> str | None:
+    """A text as Java writes it: JSON can escape half of a surrogate pair, which becomes a question mark."""
+    try:
+        return text if text is None or text.isascii() else text.encode().decode()
+    except UnicodeEncodeError:
+        return java_bytes(text or "").decode()
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What an answer says that any request may want to know."""
+
+    packet: Captured
+    code: int
+    remark: str | None
+    fields: Row
+    ext_offset: int | None
+    body_length: int
+    body_sha256: str | None
+    stored_ms: int | None
+
+
+@dataclass(slots=True)
+class _Pending:
+    code: int
+    packet: Captured
+    rows: list[Row]
+
+
+@dataclass(slots=True)
+class Exchanges:
+    """The requests of one connection, in both directions, that wait for their answers.
+
+    Attributes:
+        connection: its name.
+        ends: who sends in each direction.
+        digest: of the file.
+    """
+
+    connection: str
+    ends: tuple[str, str]
+    digest: str
+    _pending: tuple[dict[int, _Pending], dict[int, _Pending]] = field(default_factory=lambda: ({}, {}))
+    _ahead: tuple[dict[int, _Answer], dict[int, _Answer]] = field(default_factory=lambda: ({}, {}))
+    _in_packet: list[tuple[int, int]] = field(default_factory=lambda: [(-1, 0), (-1, 0)])
+    _groups: dict[str, int] = field(default_factory=dict)
+
+    def take(self, frame: Frame, direction: int) -> Iterator[tuple[str, Row]]:
+        """A frame that was sent in a direction; gives the rows that are known now, each with its kind."""
+        columns, row = frame.columns, frame.row
+        opaque = int(columns.opaque[row])
+        if int(columns.flag[row]) & RPC_TYPE_FLAG:
+            yield from self._answered(frame, 1 - direction, opaque)
+            return
+        code = int(columns.code[row])
+        rows: list[Row] = []
+        try:
+            rows = self._rows_of(code, frame, direction, opaque)
+        except FrameError as error:
+            yield BAD, bad_row(frame, f"{self._place(frame.offset, direction)}: {error}")
+        if code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            yield from ((OFFSET, one) for one in rows)
+            return
+        waiting = self._pending[direction]
+        if (older := waiting.pop(opaque, None)) is not None:
+            yield from _without_answer(older)
+        pending = _Pending(code, frame.packet, rows)
+        ahead = self._ahead[direction].pop(opaque, None)
+        if ahead is not None and abs(ahead.packet.micros - frame.packet.micros) <= _AHEAD_MICROS:
+            yield from _with_answer(pending, ahead)
+        elif opaque == NO_OPAQUE or int(columns.flag[row]) & RPC_ONEWAY_FLAG:
+            yield from _without_answer(pending)
+        else:
+            waiting[opaque] = pending
+            if len(waiting) > PENDING_MAX:
+                yield from _without_answer(waiting.pop(next(iter(waiting))))
+
+    def close(self, packet: Captured) -> Iterator[tuple[str, Row]]:
+        """One end closed the connection: the groups that sent heartbeats on it lose it."""
+        for group, direction in self._groups.items():
+            yield SUBSCRIPTION, self._common(f"closed-{group}", packet, direction) | _nothing(CLOSED, packet, group)
+        self._groups.clear()
+
+    def end(self) -> Iterator[tuple[str, Row]]:
+        """No more frames follow."""
+        for waiting in self._pending:
+            for pending in waiting.values():
+                yield from _without_answer(pending)
+            waiting.clear()
+
+    def bad(self, offset: int, direction: int, error: str, raw: bytes, packet: Captured) -> tuple[str, Row]:
+        """A row for bytes of a stream that are no frame."""
+        return BAD, {"position": packet.position, "error": f"{self._place(offset, direction)}: {error}", "raw": raw}
+
+    def _place(self, offset: int, direction: int) -> str:
+        return f"connection {self.connection}, sent by {self.ends[direction]}, byte {offset}"
+
+    def _rows_of(self, code: int, frame: Frame, direction: int, opaque: int) -> list[Row]:
+        """The rows of a request, as far as it fills them."""
+        if code not in _WANTED and code != RequestCode.UPDATE_CONSUMER_OFFSET:
+            return []
+        place = f"{direction}-{frame.offset}-{'' if opaque == NO_OPAQUE else opaque}"
+        common = self._common(place, frame.packet, direction)
+        if code == RequestCode.HEART_BEAT:
+            return [] if not frame.whole else self._heartbeat(frame, direction, common)
+        fields = frame.fields(PullMessageRequestHeader)
+        if code == RequestCode.UNREGISTER_CLIENT:
+            group = fields["consumerGroup"]
+            self._groups.pop(group, None)
+            return [] if group is None else [common | _nothing(UNREGISTER_CLIENT, frame.packet, group)]  # none: a producer
+        if code == RequestCode.PULL_MESSAGE:
+            return [common | fields | {"opaque": None if opaque == NO_OPAQUE else opaque, "arrivalMicros": frame.packet.micros}]
+        queue = {name: fields[name] for name in ("consumerGroup", "topic", "queueId")}
+        history = {"origin": RequestCode(code).name, "micros": frame.packet.micros, "consumerOffset": fields["commitOffset"]}
+        return [common | queue | history]
+
+    def _common(self, place: str, packet: Captured, direction: int) -> Row:
+        number, count = self._in_packet[direction]
+        count = count + 1 if number == packet.number else 0
+        self._in_packet[direction] = (packet.number, count)
+        return {
+            "requestId": f"{self.digest[:16]}-{self.connection}-{place}",
+            "sequence": packet.number * _FRAMES_A_PACKET + count,
+            "connection": self.connection,
+            "client": self.ends[direction],
+        }
+
+    def _heartbeat(self, frame: Frame, direction: int, common: Row) -> list[Row]:
+        heartbeat = decode_heartbeat(bytes(frame.body))
+        rows = []
+        for data in heartbeat.consumerDataSet:
+            if data.groupName is None:
+                continue
+            self._groups[plain_text(data.groupName) or ""] = direction
+            told = common | {"event": HEART_BEAT, "micros": frame.packet.micros, "clientId": plain_text(heartbeat.clientID)}
+            rows += [told | one for one in _subscriptions(data)]
+        return rows
+
+    def _answered(self, frame: Frame, direction: int, opaque: int) -> Iterator[tuple[str, Row]]:
+        pending = self._pending[direction].pop(opaque, None)
+        if pending is not None and not pending.rows:
+            return
+        answer = _answer_of(frame)
+        if pending is not None:
+            yield from _with_answer(pending, answer)
+            return
+        ahead = self._ahead[direction]
+        ahead[opaque] = answer
+        if len(ahead) > ANSWERS_AHEAD_MAX:
+            del ahead[next(iter(ahead))]
+
+
+def bad_row(frame: Frame, error: str) -> Row:
+    """A row for a frame that the broker would refuse."""
+    return {"position": frame.packet.position, "error": error, "raw": bytes(frame.content[:RAW_SHOWN])}
+
+
+def _subscriptions(data: ConsumerData) -> Iterator[Row]:
+    """A heartbeat's group: a row a topic, one without for none."""
+    group = {"consumerGroup": plain_text(data.groupName), "consumeType": data.consumeType, "messageModel": data.messageModel}
+    for one in data.subscriptionDataSet:
+        yield group | {
+            "topic": plain_text(one.topic),
+            "subString": plain_text(one.subString),
+            "expressionType": plain_text(one.expressionType),
+            "subVersion": one.subVersion,
+            "classFilterMode": one.classFilterMode,
+            "tagsSet": sorted(plain_text(tag) or "" for tag in one.tagsSet),
+            "codeSet": sorted(one.codeSet),
+        }
+    if not data.subscriptionDataSet:
+        yield group
+
+
+def _nothing(event: str, packet: Captured, group: str | None) -> Row:
+    return {"event": event, "micros": packet.micros, "consumerGroup": group}
+
+
+def _answer_of(frame: Frame) -> _Answer:
+    columns, row = frame.columns, frame.row
+    body = frame.body
+    fields = frame.fields(PullMessageResponseHeader)
+    offset = None
+    if not len(body) and fields["nextBeginOffset"] is None:  # what a QUERY_CONSUMER_OFFSET gets
+        offset = java_number((decode_command(frame.content).ext_fields or {}).get("offset"), 64)
+    has_messages = frame.whole and len(body) and fields["nextBeginOffset"] is not None
+    first = decode(body, uncompress_body=False) if has_messages else None  # type: ignore[arg-type]
+    return _Answer(
+        packet=frame.packet,
+        code=int(columns.code[row]),
+        remark=plain_text(columns.text(row, "remark")),
+        fields=fields,
+        ext_offset=offset,
+        body_length=len(body),
+        body_sha256=hashlib.sha256(body).hexdigest() if len(body) and frame.whole else None,
+        stored_ms=None if first is None else first.store_timestamp,
+    )
+
+
+def _with_answer(pending: _Pending, answer: _Answer) -> Iterator[tuple[str, Row]]:
+    if pending.code == RequestCode.PULL_MESSAGE:
+        for row in pending.rows:
+            yield from _pulled(row | _recorded(answer) | {"held": _was_held(row, answer)})
+    elif pending.code == RequestCode.QUERY_CONSUMER_OFFSET:
+        told = {"consumerOffset": answer.ext_offset, "code": answer.code, "micros": answer.packet.micros}
+        yield from ((OFFSET, row | told) for row in pending.rows)
+    else:
+        yield from ((SUBSCRIPTION, row | {"answerMicros": answer.packet.micros}) for row in pending.rows)
+
+
+def _without_answer(pending: _Pending) -> Iterator[tuple[str, Row]]:
+    if pending.code == RequestCode.PULL_MESSAGE:
+        for row in pending.rows:
+            yield from _pulled(row | {"held": bool((row["sysFlag"] or 0) & PullSysFlag.SUSPEND)})
+    else:
+        kind = OFFSET if pending.code == RequestCode.QUERY_CONSUMER_OFFSET else SUBSCRIPTION
+        yield from ((kind, row) for row in pending.rows)
+
+
+def _recorded(answer: _Answer) -> Row:
+    return {f"recorded{name[0].upper()}{name[1:]}": value for name, value in answer.fields.items()} | {
+        "recordedCode": answer.code,
+        "recordedRemark": answer.remark,
+        "recordedBodyLength": answer.body_length,
+        "recordedBodySha256": answer.body_sha256,
+        "answerMicros": answer.packet.micros,
+    }
+
+
+def _was_held(row: Row, answer: _Answer) -> bool:
+    """Whether the broker held the pull: it found nothing although it might wait, found what came later, or took its time."""
+    if not (row["sysFlag"] or 0) & PullSysFlag.SUSPEND:
+        return False
+    if answer.code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED}:
+        return answer.code == ResponseCode.PULL_NOT_FOUND
+    if answer.stored_ms is not None:
+        return answer.stored_ms * 1000 + 999 >= int(row["arrivalMicros"])
+    return answer.packet.micros - int(row["arrivalMicros"]) >= _WAITED_MICROS
+
+
+def _pulled(row: Row) -> Iterator[tuple[str, Row]]:
+    """A pull, and the offset that it commits."""
+    yield PULL, row
+    commits = (row["sysFlag"] or 0) & PullSysFlag.COMMIT_OFFSET
+    if commits and row["commitOffset"] is not None and row.get("recordedCode") not in _NOT_COMMITTED:
+        same = ("requestId", "sequence", "connection", "client", "consumerGroup", "topic", "queueId")
+        history = {"origin": RequestCode.PULL_MESSAGE.name, "micros": row["arrivalMicros"], "consumerOffset": row["commitOffset"]}
+        yield OFFSET, {name: row[name] for name in same} | history | {"code": row.get("recordedCode")}

@@ -1,0 +1,200 @@
+"""The packets of a capture file, one after the other: pcap and pcapng, as tcpdump and Wireshark write them.
+
+The headers are those of dpkt. Its readers are not used: they give neither where a packet stands nor how long it was, and take the time and
+the link type of every packet of a pcapng file from the first interface.
+Rule: what cannot be read is a value like a packet, and the reader goes on behind it; a length is believed only up to PACKET_MAX.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from dpkt import UnpackError
+from dpkt import pcap as dpkt_pcap
+
+from pipeline.capture.pcapng import PCAPNG_MAGIC, Interfaces, byte_order_of
+from store_format.errors import StoreError
+
+PACKET_MAX = 1 << 20  # libpcap takes no more than 256 KiB; offloading cards hand up no packets above half a MiB
+RAW_SHOWN = 4096  # bytes of what is bad that are kept
+_NANO = {dpkt_pcap.TCPDUMP_MAGIC_NANO, dpkt_pcap.PMUDPCT_MAGIC_NANO}
+_SWAPPED = {dpkt_pcap.PMUDPCT_MAGIC, dpkt_pcap.PMUDPCT_MAGIC_NANO, dpkt_pcap.PACPDOM_MAGIC}
+_MODIFIED = {dpkt_pcap.MODPCAP_MAGIC, dpkt_pcap.PACPDOM_MAGIC}
+_MILLION = 1_000_000
+_BLOCK_HEAD = 8
+_SEARCHED = 1 << 16  # bytes that are looked through at a time for the next record
+_YEAR = 366 * 86_400
+
+
+class Source(Protocol):
+    """A file that is read from its start to its end."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes: as many as asked for, but at the end."""
+
+
+class Packet(NamedTuple):
+    """One packet.
+
+    Attributes:
+        number: 0 for the first of the file.
+        position: of its record in the file, bytes.
+        micros: when it was captured, microseconds since 1970.
+        link_type: a LINKTYPE_ number of tcpdump.
+        data: from the link layer's header on, as much as was kept.
+    """
+
+    number: int
+    position: int
+    micros: int
+    link_type: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """What cannot be read: where in the file, why, and its first bytes."""
+
+    position: int
+    error: str
+    raw: bytes
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A source with the place where the next byte stands; what was put back is read again."""
+
+    source: Source
+    at: int = 0
+    back: bytes = b""
+
+    def read(self, size: int) -> bytes:
+        found = self.back[:size]
+        self.back = self.back[size:]
+        if len(found) < size:
+            found += self.source.read(size - len(found))
+        self.at += len(found)
+        return found
+
+    def put_back(self, raw: bytes) -> None:
+        self.back = raw + self.back
+        self.at -= len(raw)
+
+
+def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
+    """The packets of a file, in its order, and what in it is none; no more than a packet is held.
+
+    Raises:
+        StoreError: the file is neither pcap nor pcapng.
+    """
+    reading = _Reading(source)
+    head = reading.read(4)
+    if head == PCAPNG_MAGIC:
+        reading.put_back(head)
+        yield from _pcapng(reading)
+        return
+    head += reading.read(dpkt_pcap.FileHdr.__hdr_len__ - 4)
+    magic = int.from_bytes(head[:4], "big")
+    if len(head) < dpkt_pcap.FileHdr.__hdr_len__ or magic not in dpkt_pcap.MAGIC_TO_PKT_HDR:
+        raise StoreError(path, "the header of a pcap or pcapng file", repr(head) if head else "an empty file", position=0)
+    yield from _pcap(reading, magic, head)
+
+
+def _pcap(reading: _Reading, magic: int, head: bytes) -> Iterator[Packet | Bad]:
+    order = "<" if magic in _SWAPPED else ">"
+    link_type = (dpkt_pcap.LEFileHdr if magic in _SWAPPED else dpkt_pcap.FileHdr)(head).linktype & 0x0FFFFFFF  # FCS bits above
+    fraction = 1000 if magic in _NANO else 1
+    record = struct.Struct(f"{order}IIII" + ("8x" if magic in _MODIFIED else ""))
+    number = 0
+    seconds_before: int | None = None
+    while raw := reading.read(record.size):
+        position = reading.at - len(raw)
+        if len(raw) < record.size:
+            yield Bad(position, f"expected a record header of {record.size} bytes, found {len(raw)} up to the end of the file", raw)
+            return
+        seconds, part, kept, length = record.unpack(raw)
+        if not _plausible(seconds, part, kept, length, seconds_before, fraction):
+            yield _after_bad_record(reading, record, raw, seconds_before, fraction)
+            continue
+        data = reading.read(kept)
+        if len(data) < kept:
+            yield Bad(position, f"expected a packet of {kept} bytes, found {len(data)} up to the end of the file", data[:RAW_SHOWN])
+            return
+        seconds_before = seconds
+        yield Packet(number, position, seconds * _MILLION + part // fraction, link_type, data)
+        number += 1
+
+
+def _plausible(seconds: int, part: int, kept: int, length: int, before: int | None, fraction: int) -> bool:
+    """Whether a record header may be one: sizes in bounds, a fraction below a second, a time not a year from the last one."""
+    near = before is None or abs(seconds - before) < _YEAR
+    return kept <= PACKET_MAX and kept <= max(length, 1) and part < _MILLION * fraction and near
+
+
+def _after_bad_record(reading: _Reading, record: struct.Struct, head: bytes, before: int | None, fraction: int) -> Bad:
+    """Skip to the next place where two records may stand one behind the other, or the last one of the file."""
+    position = reading.at - len(head)
+    reading.put_back(head)
+    shown = b""
+    skipped = 0
+    while True:
+        window = reading.read(_SEARCHED + PACKET_MAX + 2 * record.size)
+        shown = shown or window[:RAW_SHOWN]
+        whole = len(window) < _SEARCHED + PACKET_MAX + 2 * record.size
+        end = len(window) if whole else _SEARCHED
+        for at in range(skipped == 0, end):
+            if _records_at(window, at, record, before, fraction, whole=whole):
+                reading.put_back(window[at:])
+                found = f"one that cannot be; {skipped + at} bytes were skipped"
+                return Bad(position, f"expected a record header, found {found}", shown)
+        skipped += end
+        reading.put_back(window[end:])
+        if whole:
+            return Bad(position, f"expected a record header, found none up to the end of the file, {skipped} bytes", shown)
+
+
+def _records_at(window: bytes, at: int, record: struct.Struct, before: int | None, fraction: int, *, whole: bool) -> bool:
+    for _ in range(2):
+        if at + record.size > len(window):
+            return whole and at == len(window)
+        seconds, part, kept, length = record.unpack_from(window, at)
+        if kept == 0 or not _plausible(seconds, part, kept, length, before, fraction):
+            return False
+        before = seconds
+        at += record.size + kept
+    return True
+
+
+def _pcapng(reading: _Reading) -> Iterator[Packet | Bad]:
+    number = 0
+    interfaces: Interfaces | None = None
+    while head := reading.read(_BLOCK_HEAD):
+        position = reading.at - len(head)
+        if head[:4] == PCAPNG_MAGIC:
+            head += reading.read(4)
+            order = byte_order_of(head[8:12])
+            interfaces = None if order is None else Interfaces(order)
+        if interfaces is None or len(head) < _BLOCK_HEAD:
+            yield Bad(position, "expected a block of a pcapng section, found something else; the rest was not read", head)
+            return
+        length = interfaces.block_length(head)
+        if length % 4 or not len(head) + 4 <= length <= PACKET_MAX + (1 << 16):
+            yield Bad(
+                position, f"expected a block of 12 bytes or more and at most {PACKET_MAX}, found {length}; the rest was not read", head
+            )
+            return
+        raw = head + reading.read(length - len(head))
+        if len(raw) < length:
+            yield Bad(position, f"expected a block of {length} bytes, found {len(raw)} up to the end of the file", raw[:RAW_SHOWN])
+            return
+        try:
+            found = interfaces.packet_of(raw)
+        except (UnpackError, ValueError, struct.error, IndexError) as error:
+            yield Bad(position, f"expected a block of pcapng, found one that cannot be read: {error}", raw[:RAW_SHOWN])
+            continue
+        if found is not None:
+            yield Packet(number, position, found.micros, found.link_type, found.data)
+            number += 1

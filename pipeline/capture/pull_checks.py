@@ -1,0 +1,218 @@
+"""Captured pulls -> the code that the broker refuses each with, or the filter that it hands to the store.
+
+Broker source (4.9.3): PullMessageProcessor.processRequest, up to the store; udfs.pull_message_processor holds the checks.
+Rule: topic and group are those of the import, the registration is that of the moment (see registrations).
+Surprise: an expression that does not compile filters nothing, and so does a class filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.capture.registrations import NO_GROUP, SUBSCRIBED
+from pipeline.lake import Lake
+from pipeline.settings import BrokerSettings
+from store_format.config_rows import ConsumerFilterData, SubscriptionGroupConfig, TopicConfig
+from store_format.lookup import ThrownError
+from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
+from store_format.remoting.heartbeat import SubscriptionData
+from udfs.bloom_filter import BloomFilter
+from udfs.codes import BrokerRole, ResponseCode
+from udfs.consumer_filter_manager import SQL92, TAG, ConsumerFilterManager, is_tag_type
+from udfs.consumer_manager import ConsumerGroupInfo, ConsumerManager
+from udfs.consumer_offset_manager import ConsumerOffsetManager
+from udfs.message_filter import ExpressionMessageFilter
+from udfs.pull_message_processor import PullBrokerConfig, PullMessageProcessor, Refused
+from udfs.subscription_group import SubscriptionGroupManager
+from udfs.tags import SubscriptionParseError, parse_subscription
+from udfs.topic_config import TopicConfigManager
+
+Row = dict[str, Any]
+OTHER_CODES = "OTHER_CODES"  # a heartbeat whose hash codes are not those of its tags
+CHECKED = "seq BIGINT, refusedCode INT, filterType STRING, expression STRING, checkError STRING"
+_CHECKED_ARROW = pa.schema(
+    {"seq": pa.int64(), "refusedCode": pa.int32(), "filterType": pa.string(), "expression": pa.string(), "checkError": pa.string()}
+)
+_NO_BITS = BloomFilter(1, 64)
+_KNOWN_MAX = 1 << 16
+_HEADER = tuple(one.name for one in fields(PullMessageRequestHeader))
+_REGISTERED = (
+    "registration",
+    "registeredSubString",
+    "registeredExpressionType",
+    "registeredSubVersion",
+    "registeredClassFilterMode",
+    "registeredCodeSet",
+    "registeredFilterVersion",
+    "registeredMessageModel",
+)
+_TOPIC = ("readQueueNums", "perm")
+_GROUP = ("consumeEnable", "consumeBroadcastEnable")
+# what a check does not look at, beyond whether it is there
+_ONLY_THERE = {"queueOffset", "maxMsgNums", "commitOffset", "suspendTimeoutMillis"}
+
+
+def broker_config(settings: BrokerSettings, broker: str) -> PullBrokerConfig:
+    """What the checks ask of the broker's settings."""
+    pull = settings.pull_settings()
+    return PullBrokerConfig(
+        broker_name=broker,
+        broker_ip1=settings.value("brokerIP1") or "",
+        broker_role=BrokerRole[pull.broker_role],
+        broker_permission=settings.value("brokerPermission"),
+        auto_create_subscription_group=settings.value("autoCreateSubscriptionGroup"),
+        enable_property_filter=settings.value("enablePropertyFilter"),
+        slave_read_enable=pull.slave_read_enable,
+        offset_check_in_slave=pull.offset_check_in_slave,
+    )
+
+
+def checked(lake: Lake, broker: str, pulls: DataFrame, settings: BrokerSettings) -> DataFrame:
+    """Rows of CHECKED, one for each row of pull_request with its `seq`."""
+    topics = lake.table(t.TOPIC_CONFIG).where(F.col("brokerName") == broker).select("topic", *_TOPIC)
+    groups = lake.table(t.SUBSCRIPTION_GROUP).where(F.col("brokerName") == broker).select("consumerGroup", *_GROUP)
+    asked = pulls.select("seq", *_HEADER, *_REGISTERED).join(topics, "topic", "left").join(groups, "consumerGroup", "left")
+    return asked.mapInArrow(partial(_check, broker_config(settings, broker)), CHECKED)
+
+
+def _check(config: PullBrokerConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    known: dict[tuple[object, ...], Row] = {}
+    for batch in batches:
+        rows = []
+        for row in batch.to_pylist():
+            key = tuple(_part(name, row[name]) for name in (*_HEADER, *_REGISTERED, *_TOPIC, *_GROUP))
+            found = known.get(key)
+            if found is None:
+                if len(known) >= _KNOWN_MAX:
+                    known.clear()
+                found = known[key] = check(config, row)
+            rows.append(found | {"seq": row["seq"]})
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=_CHECKED_ARROW)
+
+
+def _part(name: str, value: Any) -> object:
+    if name in _ONLY_THERE:
+        return value is None
+    return tuple(value) if isinstance(value, list) else value
+
+
+def check(config: PullBrokerConfig, row: Row) -> Row:
+    """What the checks say of one pull: its fields, the registration of its group, the topic and the group."""
+    header = PullMessageRequestHeader(**{name: row[name] for name in _HEADER})
+    try:
+        _, found = _processor(config, row).check(header, "")
+    except Refused as refused:
+        return {"refusedCode": int(refused.code), "filterType": _asked_type(header, row)}
+    except ThrownError:
+        return {"refusedCode": int(ResponseCode.SYSTEM_ERROR), "filterType": _asked_type(header, row)}
+    if header.queueOffset is None or header.maxMsgNums is None:
+        return {"refusedCode": int(ResponseCode.SYSTEM_ERROR), "filterType": _asked_type(header, row)}
+    return _filter_of(found)
+
+
+def _asked_type(header: PullMessageRequestHeader, row: Row) -> str | None:
+    own = header.has(PullSysFlag.SUBSCRIPTION)
+    kind = header.expressionType if own else row["registeredExpressionType"]
+    return TAG if is_tag_type(kind) else kind
+
+
+def _filter_of(found: ExpressionMessageFilter) -> Row:
+    subscription = found.subscription
+    if subscription is None or subscription.class_filter_mode:
+        return {"filterType": None, "expression": None}
+    if not is_tag_type(subscription.expression_type):
+        if found.filter_data is None:  # it does not compile, so it filters nothing
+            return {"filterType": None, "expression": None}
+        return {"filterType": SQL92, "expression": found.filter_data.expression}
+    return {
+        "filterType": TAG,
+        "expression": subscription.sub_string,
+        "checkError": _other_codes(subscription.sub_string, subscription.code_set),
+    }
+
+
+def _other_codes(expression: str, codes: frozenset[int]) -> str | None:
+    try:
+        own = parse_subscription(expression)
+    except SubscriptionParseError:
+        return OTHER_CODES
+    return None if own is None or own == codes else OTHER_CODES
+
+
+@dataclass(frozen=True, slots=True)
+class _Nothing:
+    """What the checks never come to."""
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> None:
+        raise AssertionError
+
+
+def _processor(config: PullBrokerConfig, row: Row) -> PullMessageProcessor:
+    filters = ConsumerFilterManager(_NO_BITS)
+    consumers = ConsumerManager(filters=filters, notify=_Nothing(), notify_consumer_ids_changed_enable=lambda: False)
+    _register(row, consumers, filters)
+    return PullMessageProcessor(
+        config=config,
+        now=0,
+        groups=SubscriptionGroupManager(subscription_group_table=_group(row)),
+        topics=TopicConfigManager(topic_config_table=_topic(row)),
+        consumers=consumers,
+        filters=filters,
+        offsets=ConsumerOffsetManager(),
+        get_message=_Nothing(),
+        suspend=_Nothing(),
+        offset_moved=_Nothing(),
+        committed=_Nothing(),
+        write=_Nothing(),
+    )
+
+
+def _topic(row: Row) -> dict[str, TopicConfig]:
+    if row["readQueueNums"] is None:
+        return {}
+    return {row["topic"]: TopicConfig(topicName=row["topic"], readQueueNums=row["readQueueNums"], perm=row["perm"])}
+
+
+def _group(row: Row) -> dict[str, SubscriptionGroupConfig]:
+    if row["consumeEnable"] is None:
+        return {}
+    group = row["consumerGroup"]
+    enabled = {name: row[name] for name in _GROUP}
+    return {group: SubscriptionGroupConfig(groupName=group, **enabled)}
+
+
+def _register(row: Row, consumers: ConsumerManager, filters: ConsumerFilterManager) -> None:
+    """The group of a pull, as it was registered."""
+    if row["registration"] in (None, NO_GROUP):
+        return
+    info = ConsumerGroupInfo(consume_type=None, message_model=row["registeredMessageModel"], consume_from_where=None)
+    consumers.consumer_table[row["consumerGroup"]] = info
+    if row["registration"] != SUBSCRIBED:
+        return
+    info.subscription_table[row["topic"]] = SubscriptionData(
+        topic=row["topic"],
+        subString=row["registeredSubString"],
+        tagsSet=frozenset(),
+        codeSet=frozenset(row["registeredCodeSet"] or ()),
+        subVersion=row["registeredSubVersion"],
+        expressionType=row["registeredExpressionType"],
+        classFilterMode=bool(row["registeredClassFilterMode"]),
+    )
+    if row["registeredFilterVersion"] is not None:
+        data = ConsumerFilterData(
+            topic=row["topic"],
+            consumerGroup=row["consumerGroup"],
+            expression=row["registeredSubString"],
+            expressionType=row["registeredExpressionType"],
+            clientVersion=row["registeredFilterVersion"],
+        )
+        filters.filter_data_by_topic[row["topic"]] = {row["consumerGroup"]: data}

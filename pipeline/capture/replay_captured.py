@@ -1,0 +1,239 @@
+"""`pullsim replay` without a file: the pulls of captured traffic, answered from the store and held against what the broker answered.
+
+Broker source (4.9.3): PullMessageProcessor, PullRequestHoldService.
+Rule: the broker's checks come first (pull_checks); those that pass go the way of all requests. A pull that was held counts as asked when it
+was answered, because the broker processes it again when it wakes it.
+Surprise: an answer may reach beyond its own maxOffset, by a message that was dispatched between the two looks at the queue.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline import capture_tables as ct
+from pipeline import tables as t
+from pipeline.answers import response_json, with_messages
+from pipeline.capture.answer_bodies import with_body_sha256
+from pipeline.capture.comparison import CapturedComparison, compare_captured
+from pipeline.capture.pull_checks import checked
+from pipeline.capture.recorded_minimum import with_recorded_minimum
+from pipeline.lake import Lake, LakeError, LakeWriter
+from pipeline.output_file import OutputFile, output_file, write_lines
+from pipeline.replay_job import ReplayOptions, answer
+from pipeline.settings import BrokerSettings
+from udfs.codes import ResponseCode
+
+SOURCE = "pull_request"
+_SOURCES_MAX = 1000
+_SEQUENCES = 1 << 53  # of one source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedCapture:
+    """What a replay of captured pulls did; `unanswered` pulls by error code."""
+
+    run_id: str
+    requests: int
+    unanswered: dict[str, int]
+    comparison: CapturedComparison | None
+    out: str | None
+
+
+def run_captured_replay(
+    lake: Lake,
+    broker: str,
+    *,
+    options: ReplayOptions,
+    settings: BrokerSettings,
+    run_id: str,
+    now: Callable[[], dt.datetime],
+    progress: Callable[[str], None],
+) -> ReplayedCapture:
+    """Answer the pulls that were captured of a broker.
+
+    Args:
+        lake: with the broker's tables and its captured traffic.
+        broker: whose store answers.
+        options: as for a file of requests.
+        settings: of the broker.
+        run_id: of this run.
+        now: the wall clock.
+        progress: told of each step.
+
+    Raises:
+        LakeError: no traffic of the broker was captured.
+        OutputError: the file for the answers cannot be written.
+    """
+    started = now()
+    pulls = captured_pulls(lake, broker)
+    with output_file(options.out) if options.out else nullcontext() as out:
+        progress("answering")
+        with answered_captured(lake, broker, pulls, options=options, settings=settings) as answered:
+            comparison = compare_captured(pulls, answered, at=options.at) if options.compare else None
+            if out is not None:
+                _to_file(lake, broker, answered, options, out)
+            else:
+                _to_tables(lake, broker, answered, settings, options, run_id, started, now)
+            counts = {row["error"]: row["count"] for row in answered.groupBy("error").count().collect()}
+    return ReplayedCapture(
+        run_id=run_id,
+        requests=sum(counts.values()),
+        unanswered={error: count for error, count in counts.items() if error is not None},
+        comparison=comparison,
+        out=options.out,
+    )
+
+
+def captured_pulls(lake: Lake, broker: str) -> DataFrame:
+    """The rows of pull_request of a broker with `seq`, a number that orders them: by file, then by their place in it.
+
+    Raises:
+        LakeError: there are none, or of too many files.
+    """
+    pulls = lake.table(ct.PULL_REQUEST).where(F.col("brokerName") == broker)
+    sources = [row["sourceDigest"] for row in pulls.select("sourceDigest").distinct().orderBy("sourceDigest").collect()]
+    if not sources:
+        others = ", ".join(
+            repr(row[0]) for row in lake.table(ct.PULL_REQUEST).select("brokerName").distinct().orderBy("brokerName").collect()
+        )
+        found = f"captured pulls of {others} only" if others else "none"
+        raise LakeError(
+            f"{lake.root}: expected captured pulls of broker {broker!r}, found {found}; "
+            f"give --requests FILE, or capture some with `pullsim capture FILE.pcap --lake {lake.root} --broker {broker}`"
+        )
+    if len(sources) > _SOURCES_MAX:
+        raise LakeError(f"{lake.root}: expected captured pulls of at most {_SOURCES_MAX} files, found {len(sources)}")
+    ranks = lake.spark.createDataFrame(list(enumerate(sources)), "rank BIGINT, sourceDigest STRING")
+    return pulls.join(F.broadcast(ranks), "sourceDigest").withColumn("seq", F.col("rank") * _SEQUENCES + F.col("sequence"))
+
+
+@contextmanager
+def answered_captured(
+    lake: Lake, broker: str, pulls: DataFrame, *, options: ReplayOptions, settings: BrokerSettings
+) -> Iterator[DataFrame]:
+    """The broker's answers: `seq`, `code`, `bodySha256`, `wokenMillis` and what the store gives, one row a pull, for the block to use.
+
+    Args:
+        lake: with the broker's store.
+        broker: its name.
+        pulls: of captured_pulls.
+        options: of these `at`, `filters` and `messages`.
+        settings: of the broker.
+    """
+    checks = checked(lake, broker, pulls, settings).persist()
+    chosen = checks
+    if options.filters is not None:
+        chosen = checks.where(F.coalesce("filterType", F.lit("null")).isin(sorted(options.filters)))
+    asked_at = F.expr("IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000")
+    joined = pulls.withColumn("timestamp", asked_at).join(chosen, "seq")
+    passed = joined.where("refusedCode IS NULL AND checkError IS NULL")
+    requests = passed.select(
+        "seq",
+        "consumerGroup",
+        "topic",
+        "queueId",
+        "queueOffset",
+        "maxMsgNums",
+        "filterType",
+        "expression",
+        F.lit(False).alias("registered"),
+        "timestamp",
+        "recordedMaxOffset",
+        F.lit(None).cast("STRING").alias("line"),
+    )
+    given = answer(lake, broker, requests, options=ReplayOptions(at=options.at), settings=settings.pull_settings()).persist()
+    own = F.col("recordedMinOffset") if options.at != "snapshot" else F.lit(None).cast("BIGINT")
+    given_then = with_recorded_minimum(
+        with_body_sha256(lake, broker, given).join(pulls.select("seq", own.alias("recordedMinOffset")), "seq"), settings.pull_settings()
+    ).drop("recordedMinOffset")
+    answered = _with_codes(joined, given_then, settings).persist()
+    try:
+        yield answered
+    finally:
+        answered.unpersist()
+        given.unpersist()
+        checks.unpersist()
+
+
+def _with_codes(pulls: DataFrame, given: DataFrame, settings: BrokerSettings) -> DataFrame:
+    pull = settings.pull_settings()
+    of_status = F.expr(f"response_code(status, queueOffset, '{pull.broker_role}', {str(pull.offset_check_in_slave).upper()})")
+    # a store that throws or answers null has no status
+    code = F.coalesce("refusedCode", of_status, F.when(F.col("error").isNull(), F.lit(int(ResponseCode.SYSTEM_ERROR))))
+    of_pull = pulls.select(
+        "seq",
+        "requestId",
+        "topic",
+        "queueId",
+        "consumerGroup",
+        "queueOffset",
+        "maxMsgNums",
+        "filterType",
+        "expression",
+        "timestamp",
+        "refusedCode",
+        "checkError",
+        F.when(F.col("held"), F.col("timestamp")).alias("wokenMillis"),
+    )
+    own = [name for name in given.columns if name not in of_pull.columns]
+    joined = of_pull.join(given.select("seq", *own), "seq", "left").withColumn("error", F.coalesce("error", "checkError"))
+    return joined.withColumn("code", code.cast("INT"))
+
+
+def _to_file(lake: Lake, broker: str, answered: DataFrame, options: ReplayOptions, out: OutputFile) -> None:
+    full = with_messages(lake, broker, answered) if options.messages else answered
+    request = F.struct(
+        F.col("consumerGroup").alias("group"),
+        "topic",
+        "queueId",
+        F.col("queueOffset").alias("offset"),
+        "maxMsgNums",
+        F.when(F.col("filterType").isNotNull(), F.struct(F.col("filterType").alias("type"), "expression")).alias("filter"),
+        "timestamp",
+    )
+    told = full.select(
+        "seq", "requestId", F.to_json(request, {"ignoreNullFields": "false"}).alias("request"), _response(options).alias("response")
+    )
+    line = F.concat(
+        F.lit('{"requestId":'), _json("requestId"), F.lit(',"request":'), "request", F.lit(',"response":'), "response", F.lit("}")
+    )
+    write_lines(told.orderBy("seq").select(line.alias("value")), out)
+
+
+def _json(name: str) -> Column:
+    return F.regexp_extract(F.to_json(F.struct(F.col(name).alias("x"))), r'^\{"x":(.*)\}$', 1)
+
+
+def _response(options: ReplayOptions) -> Column:
+    """The answer as JSON: that of the store with the code and the digest of the body, or the code alone."""
+    more = F.to_json(F.struct("code", "bodySha256"))
+    of_store = response_json(with_messages=options.messages)
+    both = F.concat(F.regexp_replace(of_store, r"\}$", ","), F.regexp_replace(more, r"^\{", ""))
+    return F.when(F.col("error").isNotNull(), of_store).when(F.col("status").isNull(), more).otherwise(both)
+
+
+def _to_tables(
+    lake: Lake,
+    broker: str,
+    answered: DataFrame,
+    settings: BrokerSettings,
+    options: ReplayOptions,
+    run_id: str,
+    started: dt.datetime,
+    now: Callable[[], dt.datetime],
+) -> None:
+    writer = LakeWriter(lake, run_id=run_id, what="replay", broker=broker)
+    for table in t.APPENDED:
+        writer.prepare(table)
+    rows = answered.withColumns({"brokerName": F.lit(broker), "runId": F.lit(run_id)})
+    writer.append(t.PULL_RESPONSE, rows)
+    given = {name: str(value) for name, value in settings.as_dict().items()}
+    run = (broker, run_id, SOURCE, None, given, options.at, lake.at.version, started, now())
+    writer.append(t.REPLAY_RUN, lake.spark.createDataFrame([run], t.REPLAY_RUN.schema))
+    writer.commit(now())
