@@ -273,6 +273,7 @@ class Maker:
 
     def lose_queue_file(self) -> None:
         if self.base == "B":
+            self.add("storeConfig", set={"brokerRole": "ASYNC_MASTER"})  # a slave takes no messages
             self.add("send", topic=self.topics[0], queueId=3, count=45, template={"tags": "TagA", "bodySize": 16})
             self.add("deleteConsumeQueueHead", topic=self.topics[0], queueId=3)
             for offset in (0, 19, 20, 44, 45):

@@ -68,7 +68,7 @@ def test_recorded_answers_come_out_of_the_packets_that_carry_them(pullsim: Pulls
     theirs = [line["response"] for line in lines]
     assert [len(one["messages"]) for one in found] == [len(one["messages"]) for one in theirs]
 
-    # the next test of the same lake: a changed answer is found, and told
+    # without a file for them the answers go to the table
     ok(pullsim("replay", "--lake", lake))
     summary = rows(pullsim, lake, "SELECT code, count(*) AS n FROM pull_response GROUP BY code")
     recorded_codes = rows(pullsim, lake, "SELECT recordedCode AS code, count(*) AS n FROM pull_request GROUP BY recordedCode")
