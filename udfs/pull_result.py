@@ -115,6 +115,6 @@ END""",
   WHEN NOT slaveReadEnable THEN {MASTER_ID}
   ELSE IF(suggestPullingFromSlave, whichBrokerWhenConsumeSlowly, brokerId)
 END""",
-        comment="Broker to pull from next: suggestWhichBrokerId of the answer; NULL for a NULL argument or an unknown role",
+        comment="Broker to pull from next: suggestWhichBrokerId of the answer. NULL for a NULL argument or an unknown role",
     ),
 )
