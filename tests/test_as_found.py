@@ -39,7 +39,7 @@ def found_and_exported(spark: SparkSession, store: Path, folder: Path) -> Path:
 
 
 @needs_golden
-@pytest.mark.parametrize("name", sampled(ALL_STORES, 2))
+@pytest.mark.parametrize("name", sampled(ALL_STORES, 1))
 def test_a_store_comes_back_as_it_was_found(spark: SparkSession, stores: Path, tmp_path: Path, name: str) -> None:
     assert differing(tree(found_and_exported(spark, stores / name, tmp_path)), tree(stores / name)) == []
 

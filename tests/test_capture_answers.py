@@ -19,6 +19,7 @@ import pytest
 from captured import CAPTURES, config, properties, rows_of, unpack
 from golden import needs_golden
 from recorded_pulls import CODES, bytes_at
+from sampling import sampled
 from slow_broker import Bounds, SlowBroker
 
 from pipeline.capture.exchanges import PULL, SUBSCRIPTION, Row
@@ -96,7 +97,7 @@ class Answered:
         return SlowBroker(store, DEFAULTS | given, end)
 
 
-@pytest.fixture(scope="module", params=CAPTURES or [pytest.param("none", marks=needs_golden)])
+@pytest.fixture(scope="module", params=sampled(CAPTURES, 1) or [pytest.param("none", marks=needs_golden)])
 def answered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answered:
     return Answered(unpack(request.param, tmp_path_factory.mktemp("capture"), store=True))
 

@@ -15,6 +15,7 @@ from golden import needs_golden
 from in_session import Pullsim, pullsim_in
 from recorded_pulls import capture_of, conversation, recorded
 from replaying import demo_data
+from sampling import slow_proof
 
 from store_format.remoting.command import SerializeType
 
@@ -150,6 +151,7 @@ def test_a_replay_without_captured_pulls_says_how_to_get_some(pullsim: Pullsim, 
     assert "pullsim capture" in err
 
 
+@slow_proof
 @needs_golden
 def test_a_golden_capture_gives_the_same_rows_on_spark_as_without_it(pullsim: Pullsim, tmp_path: Path) -> None:
     folder, lake = unpack(CAPTURES[2], tmp_path), tmp_path / "lake"

@@ -11,7 +11,7 @@ from golden import meta_of, needs_golden
 from in_session import pullsim_in
 from lakes import import_as, tiny_store
 from replaying import BROKER, lake_of
-from sampling import sampled
+from sampling import sampled, slow_proof
 
 from pipeline.part_plan import Bound, Part, plan_log
 from store_format.errors import StoreError
@@ -146,6 +146,7 @@ def test_a_part_of_the_small_store_has_the_messages_asked_for(
     assert_is_part(small_store, tmp_path / "out", part)
 
 
+@slow_proof
 @needs_golden
 @pytest.mark.parametrize("name", sampled(["basic", "cleaned", "ext", "preblank0", "preblank1", "window"], 1))
 def test_a_part_of_a_golden_store_has_the_messages_asked_for(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from golden import golden, golden_lines, names, needs_golden
 from replaying import Line, all_lines
+from sampling import sampled
 from test_golden_traces import started_with
 from without_spark import Row, Tables, answers, tables_of
 
@@ -66,7 +67,7 @@ def test_recorded_pulls_of_every_filter_are_answered_alike(trace: str, stores: P
 
 
 @needs_golden
-@pytest.mark.parametrize("trace", TORN)
+@pytest.mark.parametrize("trace", sampled(TORN, 8))
 def test_pulls_on_a_store_that_load_or_start_changed_are_answered_alike(trace: str, stores: Path) -> None:
     header, *lines = all_lines(golden("store", "traces", f"{trace}.jsonl"))
     rows = answers(tables_of(stores / header["store"], started_with(trace)), lines, header["config"])

@@ -28,7 +28,7 @@ EXT_MAX_ADDRESS = -(2**31) - 1  # ConsumeQueueExt.MAX_ADDR
 pytestmark = needs_golden
 
 
-@pytest.fixture(scope="module", params=sampled(CLEAN, 2))
+@pytest.fixture(scope="module", params=sampled(CLEAN, 1))
 def imported(
     request: pytest.FixtureRequest, spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Lake]:

@@ -11,7 +11,7 @@ import pytest
 from golden import meta_of, needs_golden
 from lakes import import_as, rows, tiny_store
 from replaying import lake_of
-from sampling import sampled
+from sampling import sampled, slow_proof
 
 from pipeline import tables as t
 from pipeline.index_tables import IndexPiece, pieces_of_index
@@ -60,6 +60,7 @@ def test_the_tables_hold_what_the_files_of_the_small_store_hold(
     assert_index_and_checkpoint(lake_of(spark, small_store, tmp_path_factory), small_store)
 
 
+@slow_proof
 @needs_golden
 @pytest.mark.parametrize("name", sampled(CLEAN, 1))
 def test_the_tables_hold_what_the_files_of_a_golden_store_hold(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from golden import golden, names, needs_golden
 from replaying import Line, all_lines
-from sampling import sampled
+from sampling import sampled, slow_proof
 from test_filtered_answers import unequal
 from test_golden_traces import started_with
 from without_spark import Tables, blocks_of, tables_of
@@ -47,19 +47,20 @@ def check(found: list[Traced], lines: list[Line]) -> None:
 
 
 @needs_golden
-@pytest.mark.parametrize("trace", [name for name in ALL if name not in TORN])
+@pytest.mark.parametrize("trace", sampled([name for name in ALL if name not in TORN], 6))
 def test_every_recorded_pull_is_explained_to_its_recorded_answer(trace: str, stores: Path) -> None:
     header, *lines = all_lines(golden("store", "traces", f"{trace}.jsonl"))
     check(traced(tables_of(stores / header["store"]), lines, header["config"]), lines)
 
 
 @needs_golden
-@pytest.mark.parametrize("trace", sampled(TORN, 6))
+@pytest.mark.parametrize("trace", sampled(TORN, 2))
 def test_so_are_those_on_stores_that_load_or_start_changed(trace: str, stores: Path) -> None:
     header, *lines = all_lines(golden("store", "traces", f"{trace}.jsonl"))
     check(traced(tables_of(stores / header["store"], started_with(trace)), lines, header["config"]), lines)
 
 
+@slow_proof
 @needs_golden
 def test_the_traces_show_every_way_that_an_entry_and_a_scan_can_end(stores: Path) -> None:
     fates: Counter[Fate] = Counter()
