@@ -151,6 +151,7 @@ def test_a_cleaned_store_is_seen_as_of_a_time(spark: SparkSession, tmp_path: Pat
     check_recorded_pulls_as_of_times(lake, store, demo_data(tmp_path_factory) / DEMO_TRACE, tmp_path)
 
 
+@slow_proof
 @needs_golden
 @pytest.mark.parametrize("name", sampled(["holes", "preblank0", "preblank1"], 1))
 def test_holes_and_blanks_are_seen_as_of_a_time(

@@ -101,6 +101,7 @@ def started(store: Path, options: list[str]) -> Tree:
     return after
 
 
+@slow_proof
 @needs_golden
 def test_an_extension_comes_back_as_the_start_after_a_kill_leaves_it(spark: SparkSession, stores: Path, tmp_path: Path) -> None:
     store = tmp_path / "in" / "store"

@@ -219,7 +219,7 @@ def recorded_queues(name: str) -> dict[tuple[str, int], tuple[int, int, tuple[st
 
 
 @needs_golden
-@pytest.mark.parametrize("name", [name for name in TORN if not is_refused(name)][:: 1 if ALL else 4])
+@pytest.mark.parametrize("name", [name for name in TORN if not is_refused(name)][:: 1 if ALL else 8])
 def test_a_damaged_store_loads_with_the_bounds_that_the_broker_had_after_its_start(spark: SparkSession, name: str, stores: Path) -> None:
     settings = BrokerSettings.from_sources(options=settings_of(name)[1::2])
     loaded = load_store(spark, StoreFiles(str(stores / recovery(name)["store"])), "b", settings)

@@ -16,6 +16,7 @@ import pytest
 from golden import recovery
 from in_session import Pullsim, pullsim_in
 from replaying import demo_data
+from sampling import slow_proof
 from store_lag import StoreLag, write_offsets
 
 from pipeline.import_store import import_store
@@ -178,6 +179,7 @@ def swept(stores: Path, name: str, folder: Path) -> tuple[Path, StoreLag]:
     return store, StoreLag(store)
 
 
+@slow_proof
 def test_stores_with_missing_files_and_with_pre_blanks_agree_at_every_place(spark: SparkSession, stores: Path, tmp_path: Path) -> None:
     wanted: Rows = {}
     for name in GOLDEN_STORES:

@@ -70,6 +70,7 @@ def test_importing_again_takes_the_layout_that_is_asked_for(spark: SparkSession,
     assert placed(spark, tmp_path, one, None).layout == "clustered"
 
 
+@slow_proof
 @pytest.mark.parametrize("layout", sampled(LAYOUTS, 1))
 def test_rows_of_a_file_lie_in_the_order_of_their_offsets(spark: SparkSession, small_store: Path, tmp_path: Path, layout: Layout) -> None:
     import_as(spark, tmp_path, small_store, layout=layout)
@@ -227,6 +228,7 @@ def test_a_broker_of_any_name_is_added_and_replaced(spark: SparkSession, one: Pa
     assert topics == {"TopicA", "TopicC"}
 
 
+@slow_proof
 def test_tables_and_columns_have_their_comments_after_any_import(spark: SparkSession, one: Path, tmp_path: Path) -> None:
     for layout in LAYOUTS:
         import_as(spark, tmp_path, one, layout=layout)
