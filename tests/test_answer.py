@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from golden import golden_lines, needs_golden
-from sampling import ALL
+from sampling import ALL, slow_proof
 from scenario_answers import compared
 
 from pipeline.answer_job import run_answer
@@ -65,6 +65,7 @@ def test_the_answers_are_the_lines_with_results_and_tables_of_what_happened(spar
     assert kinds == {"setting", "topic_config", "subscription_group", "registration", "unregistration", "consumer_offset", "message"}
 
 
+@slow_proof
 @needs_golden
 def test_a_scenario_that_looks_at_the_log_goes_on_where_others_left_it(spark: SparkSession, tmp_path: Path) -> None:
     recorded = [case for case in golden_lines("broker", "pull_codes.jsonl") if ALL or case["broker"] == "B"]

@@ -12,7 +12,7 @@ import pytest
 from golden import names, needs_golden
 from in_session import pullsim_in
 from lakes import import_as, rows, tiny_store
-from sampling import sampled
+from sampling import sampled, slow_proof
 from test_export import differing, tree
 
 from pipeline import tables as t
@@ -38,6 +38,7 @@ def found_and_exported(spark: SparkSession, store: Path, folder: Path) -> Path:
     return folder / "out" / "store"
 
 
+@slow_proof
 @needs_golden
 @pytest.mark.parametrize("name", sampled(ALL_STORES, 1))
 def test_a_store_comes_back_as_it_was_found(spark: SparkSession, stores: Path, tmp_path: Path, name: str) -> None:

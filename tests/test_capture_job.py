@@ -76,6 +76,7 @@ def test_recorded_answers_come_out_of_the_packets_that_carry_them(pullsim: Pulls
     assert sorted(map(str, summary)) == sorted(map(str, recorded_codes))
 
 
+@slow_proof
 def test_an_answer_that_is_not_the_recorded_one_is_told(pullsim: Pullsim, answered: tuple[Path, Path], tmp_path: Path) -> None:
     store, trace = answered
     lines = [line for line in recorded(trace) if line["request"]["filter"] is None][:20]

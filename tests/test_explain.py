@@ -10,6 +10,7 @@ import pytest
 from in_session import Pullsim, pullsim_in
 from made_store import Record, make_store
 from replaying import DEMO_TRACE, Line, all_lines, demo_data, lake_of
+from sampling import slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +78,7 @@ def one_of_each(lines: list[Line]) -> list[Line]:
     return list(found.values())
 
 
+@slow_proof
 def test_recorded_pulls_are_explained_to_their_answers(pullsim: Pullsim, lake: Lake, lines: list[Line]) -> None:
     header, *pulls = lines
     chosen = one_of_each(pulls)
@@ -127,6 +129,7 @@ def test_what_the_store_does_not_have_is_explained(pullsim: Pullsim, made: Lake)
     assert "answer: NO_MESSAGE_IN_QUEUE, next offset 0" in text
 
 
+@slow_proof
 def test_a_registered_filter_is_taken_from_what_the_group_registered(
     pullsim: Pullsim, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -57,7 +57,7 @@ def test_pulls_on_a_store_that_load_or_start_changed_are_answered_alike(
 
 
 @needs_golden
-@pytest.mark.parametrize("store", CLEAN if ALL else ["ext", "holes"])  # filters of every kind, and messages that are gone
+@pytest.mark.parametrize("store", CLEAN if ALL else ["ext"])  # filters of every kind
 def test_every_recorded_pull_is_answered_alike(
     store: str, stores: Path, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

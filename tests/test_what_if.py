@@ -14,6 +14,7 @@ from golden import golden, needs_golden
 from in_session import Pullsim, pullsim_in
 from made_store import Record, make_store
 from replaying import Line, all_lines, lake_of, write_lines
+from sampling import slow_proof
 
 from pipeline.what_if import notes_on
 
@@ -47,6 +48,7 @@ def options_of(name: str, header: Line) -> list[str]:
     return [f"{name}={key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in config if key != "bloom"]
 
 
+@slow_proof
 @needs_golden
 def test_two_recordings_of_the_same_pulls_differ_as_they_did(
     pullsim: Pullsim, spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
@@ -97,6 +99,7 @@ def pull(offset: int, max_msg_nums: int, expression: str | None = None, **more: 
     return {"request": request | more}
 
 
+@slow_proof
 def test_draining_takes_the_pulls_that_can_be_counted_by_hand(pullsim: Pullsim, wide: Lake, tmp_path: Path) -> None:
     # all of the queue a batch at a time, a batch ending with its file; and the 286 and 14 messages of TagA that the two files hold
     plain, by_tag = [pull(0, 1000), pull(2090, 1000)], [pull(0, 32, "TagA"), pull(2080, 32, "TagA")]
@@ -129,8 +132,7 @@ def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: P
     assert code == 0
     assert "note: slaveReadEnable is not looked at by DefaultMessageStore.getMessage" in table
     assert "4 pulls, 1 answered differently (25.0 %)" in table
-    [messages] = [line.split() for line in table.splitlines() if line.startswith("messages  ")]
-    assert messages == ["messages", "10", "34", "+24", "(+240.0", "%)"]
+    assert ["messages", "10", "34", "+24", "(+240.0", "%)"] in [line.split() for line in table.splitlines()]
     assert "line 1 differs in nextBeginOffset, messageCount, bufferTotalSize, msgCount4Commercial, diskFallBehind, messages" in table
     assert '"messages": "0..7"' in table
     assert '"messages": "0..31"' in table
