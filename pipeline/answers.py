@@ -19,7 +19,7 @@ from pipeline.lake import Lake
 from udfs.pull_filter import FILTER_DATA_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED
 
 _SHOWN_DIFFERENCES = 3
-_FIELDS = (
+ANSWER_FIELDS = (
     "status",
     "nextBeginOffset",
     "minOffset",
@@ -90,7 +90,7 @@ def with_messages(lake: Lake, broker: str, answers: DataFrame) -> DataFrame:
 
 def response_json(*, with_messages: bool) -> Column:
     """The answer of a row as JSON, in the form of the recorded ones."""
-    fields: list[Any] = [*_FIELDS]
+    fields: list[Any] = [*ANSWER_FIELDS]
     if with_messages:
         fields.append(F.coalesce("messages", F.from_json(F.lit("[]"), _MESSAGES)).alias("messages"))
     keep_nulls = {"ignoreNullFields": "false"}

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Final
 
+from pipeline.answers import ANSWER_FIELDS
 from pipeline.console import say, show_table
 from pipeline.explain import Entry, Explanation, Pull, entries_of
 from pipeline.settings import PullSettings, camel_case
@@ -22,17 +23,6 @@ from udfs.offset_correction import slave_keeps_offset
 from udfs.pull_trace import End, Fate
 from udfs.tags import tags_code
 
-_ANSWER_FIELDS: Final = (
-    "status",
-    "nextBeginOffset",
-    "minOffset",
-    "maxOffset",
-    "messageCount",
-    "bufferTotalSize",
-    "suggestPullingFromSlave",
-    "msgCount4Commercial",
-    "diskFallBehind",
-)
 # the checks before the scan, in their order: the status that each gives, what it asks, where the next pull is sent
 _CHECKS: Final = (
     ("NO_MESSAGE_IN_QUEUE", "maxOffset = 0: nothing was ever written to the queue", "0"),
@@ -106,7 +96,7 @@ def _answer(explanation: Explanation) -> dict[str, Any] | None:
     for name in ("error", "exception"):
         if answer[name] is not None:
             return {name: answer[name]}
-    return None if answer["status"] is None else {name: answer[name] for name in _ANSWER_FIELDS}
+    return None if answer["status"] is None else {name: answer[name] for name in ANSWER_FIELDS}
 
 
 # as people read it --------------------------------------------------------------------------------------------------------------------

@@ -36,20 +36,12 @@ from store_format.index_file import IndexSizes
 from store_format.made_messages import MessageMaker
 from store_format.put_message import SCHEDULE_TOPIC, PutSettings
 from udfs.schedule import DelayLevelError, parse_delay_level
+from udfs.subscription_group import SYSTEM_GROUPS
 
 STRETCH = 32_768  # messages that are made and written at once
 STRETCH_BYTES = 16 << 20
 _PROGRESS_EVERY = 1_000_000
 _PERM_READ_WRITE, _PERM_INHERIT = 6, 7
-_SYSTEM_GROUPS = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +146,7 @@ def _config(workload: Workload, writer: StoreWriter, broker: BrokerSettings) -> 
     """The files under config/, as the broker writes them when it shuts down."""
     ends = {key: queue.max_offset for key, queue in writer.dispatcher.queues.items()}
     topics = _topics(workload, broker)
-    groups = [*_SYSTEM_GROUPS, *(group.name for group in workload.groups)]
+    groups = [*SYSTEM_GROUPS, *(group.name for group in workload.groups)]
     group_rows = [SubscriptionGroupConfig(groupName=name) for name in hash_map_order(groups, concurrent_hash_map_buckets(1024))]
     topic_rows = {row.topicName: row for row in topics}
     ordered = [topic_rows[name] for name in hash_map_order(topic_rows, concurrent_hash_map_buckets(1024))]

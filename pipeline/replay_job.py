@@ -74,7 +74,7 @@ def answer(
     """
     null_answers = beyond_lmq_limit(lake, broker, requests, settings)
     chosen = _chosen(requests, options)
-    by_tags_only = not settings.filter_support_retry and options.filters is not None and "SQL92" not in options.filters
+    by_tags_only = options.filters is not None and "SQL92" not in options.filters
     answered = replay(
         lake,
         broker,

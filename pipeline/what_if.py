@@ -15,6 +15,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.answers import ANSWER_FIELDS
 from pipeline.drain import Drained, drain
 from pipeline.lake import Lake
 from pipeline.replay_job import ReplayOptions, answer, check_timestamps, read_requests
@@ -28,17 +29,7 @@ FIXED_BY_STORE: Final = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue"
 _OF_PROCESSOR: Final = frozenset({"brokerId", "slaveReadEnable"})
 _SHOWN: Final = 3
 # compared where both sides have a status
-_FIELDS: Final = (
-    "nextBeginOffset",
-    "minOffset",
-    "maxOffset",
-    "messageCount",
-    "bufferTotalSize",
-    "suggestPullingFromSlave",
-    "msgCount4Commercial",
-    "diskFallBehind",
-    "messages",
-)
+_FIELDS: Final = (*(name for name in ANSWER_FIELDS if name != "status"), "messages")
 # measures of one side, over the rows of both
 MEASURES: Final = {
     "pulls that found messages": "count_if({side}.outcome = 'FOUND')",
