@@ -154,6 +154,16 @@ class Comparison:
     unrecorded: int
     first: list[tuple[int, str, str, list[str]]]
 
+    def told(self) -> list[str]:
+        """The comparison as lines for people; the last one has the counts."""
+        lines = []
+        for number, recorded, ours, fields in self.first:
+            lines += [f"line {number} differs in {', '.join(fields)}", f"  recorded: {recorded}", f"  ours:     {ours}"]
+        if self.unrecorded:
+            lines.append(f"{self.unrecorded} without a recorded answer")
+        lines += [f"{count} not answered: {error}" for error, count in sorted(self.unanswered.items())]
+        return [*lines, f"{self.compared} compared, {self.differ} differ"]
+
 
 _COMPARED = "seq BIGINT, kind STRING, recorded STRING, response STRING, fields ARRAY<STRING>"
 

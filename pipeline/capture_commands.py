@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from pipeline.cli import Engine, ExampleCommand, cli, engine_options, lake_option, now, run_id
+from pipeline.cli import Engine, ExampleCommand, broker_option, cli, engine_options, lake_option, now, run_id
 from pipeline.console import progress_to_stderr, say
 
 
 @cli.command("capture", cls=ExampleCommand, example="pullsim capture traffic.pcap --lake lake && pullsim replay --lake lake --compare")
 @click.argument("file")
 @lake_option
-@click.option("--broker", metavar="NAME", help="Broker that the traffic is of; needed where the lake holds more than one.")
+@broker_option
 @engine_options
 def capture_command(file: str, lake: str, broker: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
     """Read the traffic of a broker, captured as pcap or pcapng, into the lake.

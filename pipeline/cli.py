@@ -8,12 +8,15 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from pipeline.console import progress_to_stderr, say, show_rows, show_table
+from pipeline.console import progress_to_stderr, say, show_rows, show_table, tell_replayed
 from pipeline.settings import BrokerSettings, SettingsError
+
+if TYPE_CHECKING:
+    from pipeline.replay_run import Replayed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,6 +62,11 @@ def engine_options(command: Callable[P, R]) -> Callable[P, R]:
 def lake_option(command: Callable[P, R]) -> Callable[P, R]:
     """The lake."""
     return click.option("--lake", required=True, metavar="DIR", help="Directory of the Delta tables.")(command)
+
+
+def broker_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Which of the lake's brokers."""
+    return click.option("--broker", metavar="NAME", help="Broker in the lake; needed where it holds more than one.")(command)
 
 
 def settings_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -190,7 +198,7 @@ def import_command(
 @filters_option
 @click.option("--no-messages", is_flag=True, help="Leave the messages out of the answers.")
 @click.option("--compare", is_flag=True, help="Hold the answers against the recorded ones; exit code 1 if any differs.")
-@click.option("--broker", metavar="NAME", help="Broker that answers; needed where the lake holds more than one.")
+@broker_option
 @settings_options
 @engine_options
 def replay_command(
@@ -216,9 +224,9 @@ def replay_command(
     when it was woken.
     """
     from pipeline.capture.replay_captured import run_captured_replay
-    from pipeline.capture_console import tell_captured
     from pipeline.lake import Lake
-    from pipeline.replay_job import ReplayOptions, run_replay
+    from pipeline.replay_job import run_replay
+    from pipeline.replay_run import ReplayOptions
     from udfs.sql_functions import register
 
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out)
@@ -227,45 +235,24 @@ def replay_command(
         register(spark)
         name = opened.broker(broker)
         stored = opened.properties(name)
+        done: Replayed[Any]
         if requests is None:
             own = BrokerSettings.from_sources(stored=stored, properties=properties, options=settings)
-            tell_captured(
-                run_captured_replay(opened, name, options=options, settings=own, run_id=run_id(), now=now, progress=progress_to_stderr)
+            done = run_captured_replay(opened, name, options=options, settings=own, run_id=run_id(), now=now, progress=progress_to_stderr)
+        else:
+            done = run_replay(
+                opened,
+                name,
+                requests,
+                options=options,
+                settings_of=lambda file: file.settings(stored=stored, properties=properties, options=settings),
+                run_id=run_id(),
+                now=now,
+                progress=progress_to_stderr,
             )
-            return
-        done = run_replay(
-            opened,
-            name,
-            requests,
-            options=options,
-            settings_of=lambda file: BrokerSettings.from_sources(
-                stored=stored,
-                header=(file.header or {}).get("config"),
-                header_where=f"{file.path}, line 1",
-                properties=properties,
-                options=settings,
-            ),
-            run_id=run_id(),
-            now=now,
-            progress=progress_to_stderr,
-        )
     tell_replayed(done)
     if done.comparison is not None and done.comparison.differ:
         raise SystemExit(1)
-
-
-def tell_replayed(done: Any) -> None:
-    """What a replay did, its differences in full, and the line with the counts."""
-    from pipeline.console import show_comparison
-
-    for error, count in sorted(done.unanswered.items()):
-        progress_to_stderr(f"{count} of {done.requests} requests could not be answered: {error}")
-    if done.out:
-        progress_to_stderr(f"answers written to {done.out}")
-    elif done.comparison is None:
-        say(f"{done.requests} answers in pull_response, run {done.run_id}")
-    if done.comparison is not None:
-        show_comparison(done.comparison)
 
 
 @cli.command(

@@ -63,7 +63,8 @@ def config_rows(spark: SparkSession, store: StoreFiles, broker: str, *, as_found
         t.SUBSCRIPTION_GROUP: _groups(broker, loaded("subscriptionGroup.json", cf.decode_subscription_groups)),
         t.CONSUMER_FILTER: _filters(broker, loaded("consumerFilter.json", cf.decode_consumer_filters)),
     }
-    return ConfigRows(tables={table: spark.createDataFrame(found, table.schema) for table, found in rows.items()}, notes=tuple(notes))
+    frames = {table: spark.createDataFrame(found, table.schema).coalesce(1) for table, found in rows.items()}
+    return ConfigRows(tables=frames, notes=tuple(notes))
 
 
 def _json(row: Any) -> str:

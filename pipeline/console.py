@@ -18,7 +18,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pipeline.answers import Comparison
+    from pipeline.replay_run import Replayed
 
 # wider than any row: a value that is cut is no result, and a terminal wraps by itself
 _WIDTH = 1 << 24
@@ -124,14 +124,14 @@ def _as_json(value: Any) -> Any:
     return str(value)
 
 
-def show_comparison(comparison: Comparison) -> None:
-    """The first differences in full, and the line with the counts."""
-    for number, recorded, ours, fields in comparison.first:
-        say(f"line {number} differs in {', '.join(fields)}")
-        say(f"  recorded: {recorded}")
-        say(f"  ours:     {ours}")
-    if comparison.unrecorded:
-        say(f"{comparison.unrecorded} without a recorded answer")
-    for error, count in sorted(comparison.unanswered.items()):
-        say(f"{count} not answered: {error}")
-    say(f"{comparison.compared} compared, {comparison.differ} differ")
+def tell_replayed(done: Replayed[Any]) -> None:
+    """What a replay did, and how its answers compare."""
+    for error, count in sorted(done.unanswered.items()):
+        progress_to_stderr(f"{count} of {done.requests} requests could not be answered: {error}")
+    if done.out:
+        progress_to_stderr(f"answers written to {done.out}")
+    elif done.comparison is None:
+        say(f"{done.requests} answers in pull_response, run {done.run_id}")
+    if done.comparison is not None:
+        for line in done.comparison.told():
+            say(line)

@@ -22,6 +22,12 @@ def _log_folder(path: str) -> tuple[pafs.FileSystem, str]:
     return filesystem, f"{inside}/_delta_log"
 
 
+def is_empty(path: str) -> bool:
+    """Whether there is nothing at `path`, not even what a dead run left."""
+    filesystem, inside = filesystem_of(path)
+    return not filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
+
+
 def delta_version(path: str) -> int | None:
     """Newest version of the Delta table at `path`, None where there is none."""
     filesystem, folder = _log_folder(path)

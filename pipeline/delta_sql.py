@@ -47,10 +47,10 @@ def properties_of(table: Table, placement: Placement, more: Mapping[str, str]) -
     return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
 
 
-def create_as(table: Table, path: str, placement: Placement, properties: str, view: str) -> str:
-    """Create or replace the table with the rows of a view, which has its columns, types and comments."""
+def create_as(table: Table, path: str, placement: Placement, properties: str, view: str, *, replace: bool) -> str:
+    """Create the table, or replace what there is, with the rows of a view, which has its columns, types and comments."""
     parts = (
-        f"CREATE OR REPLACE TABLE {delta(path)} USING delta",
+        f"CREATE {'OR REPLACE ' if replace else ''}TABLE {delta(path)} USING delta",
         _laid_out(table, placement),
         f"COMMENT {literal(table.comment)} TBLPROPERTIES ({properties})",
         f"AS TABLE {view}",

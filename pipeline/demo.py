@@ -15,11 +15,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.console import progress_to_stderr, say, show_comparison, show_rows
+from pipeline.console import progress_to_stderr, say, show_rows
 from pipeline.import_store import import_store
 from pipeline.lag import lag_rows
 from pipeline.lake import Lake
-from pipeline.replay_job import ReplayOptions, run_replay
+from pipeline.replay_job import run_replay
+from pipeline.replay_run import ReplayOptions
+from pipeline.request_file import RequestFile
 from pipeline.settings import BrokerSettings
 from pipeline.views import create_views
 
@@ -87,7 +89,7 @@ def run_demo(spark: SparkSession, lake_path: str | None, *, run_id: Callable[[],
             REPLAYED_STORE,
             str(folder / REPLAYED_TRACE),
             options=ReplayOptions(filters=frozenset({"null", "TAG"}), compare=True),
-            settings_of=lambda file: BrokerSettings.from_sources(header=(file.header or {}).get("config"), header_where=file.path),
+            settings_of=RequestFile.settings,
             run_id=run_id(),
             now=now,
             progress=progress_to_stderr,
@@ -97,7 +99,8 @@ def run_demo(spark: SparkSession, lake_path: str | None, *, run_id: Callable[[],
         say("")
         show_rows(create_views(Lake(spark, root)).sql(_STATUSES), "table")
         say("")
-        show_comparison(comparison)
+        for line in comparison.told():
+            say(line)
         say(f"\nLag of three groups of {CONSUMED_STORE!r}, a broker that real clients had used for a minute:\n")
         show_rows(lag_rows(spark, group=None, topic=None, until=None).where(F.col("Group").isin(*_SHOWN_GROUPS)), "table")
         _say_where_to_look(root, kept=lake_path is not None)

@@ -123,7 +123,6 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
     Raises:
         LakeError: the store was imported as it was found; or the filter that the group registered is asked for, but it registered none.
     """
-    lake.require_started(broker)
     if pull.registered and pull.expression is None:
         pull = _with_registered_filter(lake, broker, pull)
     row = (

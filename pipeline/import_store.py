@@ -41,6 +41,10 @@ PARTITIONS_MAX = 2000
 # rows of one queue that go into one file, by the bytes of their records
 FILE_BYTES = 128 << 20
 _FILES_A_STRETCH = 8
+# a task less costs less than it saves where it has fewer bytes of the log, entries or queues than these
+_LOG_BYTES_A_TASK = 8 << 20
+_ENTRIES_A_TASK = 1 << 17
+_QUEUES_A_TASK = 64
 # a table costs more waiting than work: so many are written side by side
 _TABLES_AT_ONCE = 4
 
@@ -107,7 +111,8 @@ def import_store(
     progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
     rows = _rows_of_log(loaded, broker, writer.spark) | _rows_of_queues(loaded, broker, writer.spark) | config.tables | index.tables
     rows[t.STORE_FILE] = files
-    log_ranges, ranges = rows[t.STORE_FILE_RANGE], file_ranges(files, loaded.store, broker, spark_parallelism(writer.spark))
+    tasks = max(_tasks_of_log(loaded, writer.spark), _tasks_of_queues(loaded, writer.spark))
+    log_ranges, ranges = rows[t.STORE_FILE_RANGE], file_ranges(files, loaded.store, broker, tasks)
     rows[t.STORE_FILE_RANGE] = log_ranges.unionByName(ranges)
     rows[t.BROKER] = _broker_row(loaded, broker, writer.spark, settings, index.sizes, placement.layout, as_found)
     _replace(writer, placement, rows)
@@ -176,17 +181,28 @@ def spark_parallelism(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
 
 
+def _tasks_of_log(loaded: LoadedStore, spark: SparkSession) -> int:
+    used = loaded.log.max_offset - loaded.log.min_offset
+    return max(min(spark_parallelism(spark), math.ceil(used / _LOG_BYTES_A_TASK)), 1)
+
+
+def _tasks_of_queues(loaded: LoadedStore, spark: SparkSession) -> int:
+    busy = max(math.ceil(loaded.entry_count / _ENTRIES_A_TASK), math.ceil(loaded.queue_count / _QUEUES_A_TASK))
+    return max(min(spark_parallelism(spark), busy), 1)
+
+
 def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
     log = loaded.log
     bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=False)
+    tasks_max = math.ceil((log.max_offset - log.min_offset) / _LOG_BYTES_A_TASK)
     commit_log, segments, ranges = (
-        read_table(spark, StoreReader(table, loaded.store, broker, loaded.sizes, bounds, loaded.cuts))
+        read_table(spark, StoreReader(table, loaded.store, broker, loaded.sizes, bounds, loaded.cuts), tasks_max)
         for table in (t.COMMIT_LOG, t.COMMIT_LOG_SEGMENT, t.STORE_FILE_RANGE)
     )
-    parallelism = spark_parallelism(spark)
+    parallelism, tasks = spark_parallelism(spark), _tasks_of_log(loaded, spark)
     # a queue's rows go to one file each stretch of the log that has a few files' worth of rows, so that one huge queue has many writers
     slot = F.floor(F.col("physicOffset") / F.lit(FILE_BYTES * min(parallelism, _FILES_A_STRETCH)))
-    parts = max(parallelism, math.ceil((log.max_offset - log.min_offset) / FILE_BYTES))
+    parts = max(tasks, math.ceil((log.max_offset - log.min_offset) / FILE_BYTES))
     placed = commit_log.repartition(parts, "topic", "queueId", slot)
     return {
         t.COMMIT_LOG: placed.sortWithinPartitions("topic", "queueId", "queueOffset", "physicOffset"),
@@ -203,7 +219,7 @@ def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -
     """Rows of the tables that are packed out of each queue file."""
     queue = ("topic", "queueId", "fromOffset")
     files = loaded.queues.where("name IS NOT NULL AND wrote > 0")
-    placed = files.repartitionByRange(spark_parallelism(spark), *queue).sortWithinPartitions(*queue)
+    placed = files.repartitionByRange(_tasks_of_queues(loaded, spark), *queue).sortWithinPartitions(*queue)
     reader = QueueReader(loaded.store, broker, loaded.log_index)
     return {
         t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(partial(read_segments, reader), t.CONSUME_QUEUE_SEGMENT.schema),
@@ -241,7 +257,7 @@ def _rows_of_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> Dat
 
 def _rows_of_segments(writer: LakeWriter, loaded: LoadedStore) -> dict[t.Table, DataFrame]:
     segments = writer.written(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == writer.broker)
-    spread = segments.repartition(spark_parallelism(writer.spark), "topic", "queueId", F.floor(F.col("segment") / 64))
+    spread = segments.repartition(_tasks_of_queues(loaded, writer.spark), "topic", "queueId", F.floor(F.col("segment") / 64))
     ordered = spread.sortWithinPartitions("topic", "queueId", "segment")
     read_odd = partial(read_odd_entries, QueueReader(loaded.store, writer.broker, loaded.log_index))
     odd = segments.where(F.size("oddEntries") > 0).mapInArrow(read_odd, t.ODD_ENTRY.schema)

@@ -24,7 +24,7 @@ from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.delta_log import RUN_PROPERTY, delta_version, restored_version, run_of
+from pipeline.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
 from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, properties_of
 from pipeline.store_files import is_uri, local_path
 from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, Layout, Table
@@ -110,11 +110,13 @@ class Lake:
         return "asFound" in brokers.columns and not brokers.where((F.col("brokerName") == broker) & F.col("asFound")).isEmpty()
 
     def require_started(self, broker: str) -> None:
-        """Refuse a broker whose files were taken as they were found: what it would answer, only a start tells."""
+        """Refuse a broker whose files were taken as they were found."""
         if self.is_as_found(broker):
-            raise LakeError(
-                f"{self.root}: expected a store as its start leaves it, found {broker!r} as found; import it without --as-found"
-            )
+            raise self.not_started(broker)
+
+    def not_started(self, broker: str) -> LakeError:
+        """The error about a broker whose files were taken as they were found."""
+        return LakeError(f"{self.root}: expected a store as its start leaves it, found {broker!r} as found; import it without --as-found")
 
     def create_view(self, table: Table) -> None:
         """The table as a temporary view of its own name."""
@@ -224,9 +226,10 @@ class LakeWriter:
         return rows.select(*table.names).write.format("delta").mode(mode).option("userMetadata", run)
 
     def _write_anew(self, table: Table, rows: DataFrame, placement: Placement) -> None:
-        properties = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
+        path, properties = self.lake.path(table.name), properties_of(table, placement, {RUN_PROPERTY: self.run_id})
+        # to replace a table, Delta asks for the files it has; that alone takes as long as to create one
         with self._alone(), self._view(table, rows) as view:
-            self.spark.sql(create_as(table, self.lake.path(table.name), placement, properties, view))
+            self.spark.sql(create_as(table, path, placement, properties, view, replace=not is_empty(path)))
         self._versions.pop(table.name, None)
         self._note(table)
 

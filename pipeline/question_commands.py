@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,7 @@ from pipeline.cli import (
     Engine,
     ExampleCommand,
     at_option,
+    broker_option,
     cli,
     engine_options,
     filters_option,
@@ -24,6 +25,9 @@ from pipeline.cli import (
 )
 from pipeline.console import progress_to_stderr, say
 from pipeline.settings import BrokerSettings, SettingsError
+
+if TYPE_CHECKING:
+    from pipeline.request_file import RequestFile
 
 _INT, _LONG = (click.IntRange(-(2**bits), 2**bits - 1) for bits in (31, 63))
 
@@ -69,7 +73,7 @@ def _milliseconds(moment: dt.datetime) -> int:
 @click.option("--registered", is_flag=True, help="Use the filter that the group registered for the topic.")
 @click.option("--at", callback=_time, metavar="TIME", help="See the store as of then: ms, or a time in UTC. All of it by default.")
 @click.option("--all", "every_entry", is_flag=True, help="Show every entry, also those of long runs with the same outcome.")
-@click.option("--broker", metavar="NAME", help="Broker that answers; needed where the lake holds more than one.")
+@broker_option
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the explanation.")
 @settings_options
 @engine_options
@@ -152,7 +156,7 @@ def _names(settings: tuple[str, ...]) -> frozenset[str]:
 @click.option("--drain", "with_drain", is_flag=True, help="Find out how many pulls it takes to read the same messages (slower).")
 @at_option
 @filters_option
-@click.option("--broker", metavar="NAME", help="Broker that answers; needed where the lake holds more than one.")
+@broker_option
 @format_option
 @settings_options
 @engine_options
@@ -177,7 +181,7 @@ def whatif_command(
     json there is one object, as csv a row a number.
     """
     from pipeline.lake import Lake
-    from pipeline.replay_job import ReplayOptions
+    from pipeline.replay_run import ReplayOptions
     from pipeline.what_if import what_if
     from pipeline.what_if_text import as_json, csv_text, show
 
@@ -191,11 +195,8 @@ def whatif_command(
         name = opened.broker(broker)
         stored = opened.properties(name)
 
-        def of(options: tuple[str, ...], file: Any) -> BrokerSettings:
-            header = (file.header or {}).get("config")
-            return BrokerSettings.from_sources(
-                stored=stored, header=header, header_where=f"{file.path}, line 1", properties=properties, options=options
-            )
+        def of(options: tuple[str, ...], file: RequestFile) -> BrokerSettings:
+            return file.settings(stored=stored, properties=properties, options=options)
 
         result = what_if(
             opened,

@@ -81,10 +81,16 @@ class BrokerStore:
 
 
 def broker_store(lake: Lake, broker: str) -> BrokerStore:
-    """The store of one broker as the tables hold it."""
+    """The store of one broker as the tables hold it.
+
+    Raises:
+        LakeError: there is none, or it was imported as it was found: what it would answer, only a start tells.
+    """
     row = lake.table(t.BROKER).where(F.col("brokerName") == broker).first()
     if row is None:
         raise LakeError(f"{lake.root}: no broker {broker!r}")
+    if row.asDict().get("asFound"):
+        raise lake.not_started(broker)
     of_log = (F.col("brokerName") == broker) & (F.col("kind") == "commitlog")
     files = lake.table(t.STORE_FILE).where(of_log).orderBy("fromOffset").select("fromOffset", "wrote").collect()
     return BrokerStore(

@@ -4,53 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import tables as t
 from pipeline.answers import Comparison, answered_lines, compare, output_lines, with_messages
-from pipeline.lake import Lake, LakeWriter
+from pipeline.lake import Lake
 from pipeline.lmq import beyond_lmq_limit
 from pipeline.output_file import OutputFile, output_file, write_lines
-from pipeline.replay import At, replay
+from pipeline.replay import replay
+from pipeline.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
 from pipeline.request_file import RequestError, RequestFile, scan_file
 from pipeline.request_source import NAME, RequestSource
 from pipeline.settings import BrokerSettings, PullSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions:
-    """What of a replay can be chosen.
-
-    Attributes:
-        at: what of the store a request sees.
-        filters: kinds of filters to answer: null, TAG, SQL92; requests with another are left out. None answers all.
-        messages: give the messages of each answer.
-        compare: hold the answers against the recorded ones.
-        out: file for the answers; None writes them to the table pull_response.
-    """
-
-    at: At = "snapshot"
-    filters: frozenset[str] | None = None
-    messages: bool = True
-    compare: bool = False
-    out: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
-    """What a replay did; `unanswered` requests by error code."""
-
-    run_id: str
-    requests: int
-    unanswered: dict[str, int]
-    comparison: Comparison | None
-    out: str | None
 
 
 def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
@@ -58,10 +27,6 @@ def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
     spark.dataSource.register(RequestSource)
     chunks = json.dumps([asdict(chunk) for chunk in file.chunks])
     return spark.read.format(NAME).option("path", file.path).option("chunks", chunks).load()
-
-
-def _filter_kind() -> Column:
-    return F.coalesce("filterType", F.lit("null"))
 
 
 def answer(
@@ -73,7 +38,7 @@ def answer(
     may look into messages; where none does it saves time to know that.
     """
     null_answers = beyond_lmq_limit(lake, broker, requests, settings)
-    chosen = _chosen(requests, options)
+    chosen = options.chosen(requests)
     by_tags_only = options.filters is not None and "SQL92" not in options.filters
     answered = replay(
         lake,
@@ -97,7 +62,7 @@ def run_replay(
     run_id: str,
     now: Callable[[], dt.datetime],
     progress: Callable[[str], None],
-) -> Replayed:
+) -> Replayed[Comparison]:
     """Answer the requests of a file.
 
     Args:
@@ -116,7 +81,6 @@ def run_replay(
         LakeError: the store was imported as it was found.
     """
     started = now()
-    lake.require_started(broker)
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     settings = settings_of(file)
@@ -134,25 +98,21 @@ def run_replay(
             if told:
                 errors, comparison = _tell(lake, broker, requests, answers, options, out)
             if out is None:
-                written = _to_tables(lake, broker, answers, file, settings, options, run_id, started, now)
-                errors = _by_error(written.where(F.col("runId") == run_id))
+                run = ReplayRun(
+                    lake=lake,
+                    broker=broker,
+                    run_id=run_id,
+                    source=file.path,
+                    source_digest=file.sha256,
+                    settings=settings,
+                    at=options.at,
+                    started=started,
+                )
+                written = run.write(_rows(answers, file, pull), now)
+                errors = count_by_error(written.where(F.col("runId") == run_id))
         finally:
             answers.unpersist()
-    return Replayed(
-        run_id=run_id,
-        requests=sum(errors.values()),
-        unanswered={error: count for error, count in errors.items() if error is not None},
-        comparison=comparison,
-        out=options.out,
-    )
-
-
-def _by_error(answers: DataFrame) -> dict[str | None, int]:
-    return {row["error"]: row["count"] for row in answers.groupBy("error").count().collect()}
-
-
-def _chosen(requests: DataFrame, options: ReplayOptions) -> DataFrame:
-    return requests if options.filters is None else requests.where(_filter_kind().isin(sorted(options.filters)))
+    return replayed(run_id, errors, comparison, options)
 
 
 def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> None:
@@ -162,7 +122,7 @@ def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOpti
         RequestError: the first that has none.
     """
     if options.at == "request-time":
-        first = _chosen(requests, options).where("timestamp IS NULL").select(F.min("seq")).first()
+        first = options.chosen(requests).where("timestamp IS NULL").select(F.min("seq")).first()
         if first is not None and first[0] is not None:
             raise RequestError(file.path, first[0], 'a "timestamp" in ms in the request, for --at request-time', "none")
 
@@ -176,50 +136,17 @@ def _tell(
     try:
         if out is not None:
             write_lines(output_lines(lines), out)
-        return _by_error(lines), compare(lines) if options.compare else None
+        return count_by_error(lines), compare(lines) if options.compare else None
     finally:
         lines.unpersist()
 
 
-def _to_tables(
-    lake: Lake,
-    broker: str,
-    answers: DataFrame,
-    file: RequestFile,
-    settings: BrokerSettings,
-    options: ReplayOptions,
-    run_id: str,
-    started: dt.datetime,
-    now: Callable[[], dt.datetime],
-) -> DataFrame:
-    """Append the answers and the run; gives the table of answers."""
-    pull = settings.pull_settings()
-    code = F.expr(f"response_code(status, queueOffset, '{pull.broker_role}', {str(pull.offset_check_in_slave).upper()})")
-    rows = answers.select(
+def _rows(answers: DataFrame, file: RequestFile, settings: PullSettings) -> DataFrame:
+    """Rows of pull_response but for the columns that name the run."""
+    return answers.select(
         "*",
-        F.lit(broker).alias("brokerName"),
-        F.lit(run_id).alias("runId"),
         F.concat_ws("-", F.lit(file.sha256[:16]), F.col("seq").cast("STRING")).alias("requestId"),
-        code.cast("INT").alias("code"),
+        code_of_status(settings).cast("INT").alias("code"),
         F.lit(None).cast("STRING").alias("bodySha256"),
         F.lit(None).cast("BIGINT").alias("wokenMillis"),
     )
-    writer = LakeWriter(lake, run_id=run_id, what="replay", broker=broker)
-    for table in t.APPENDED:
-        writer.prepare(table, "clustered")
-    writer.append(t.PULL_RESPONSE, rows)
-    given: dict[str, Any] = settings.as_dict()
-    run: Sequence[Any] = (
-        broker,
-        run_id,
-        file.path,
-        file.sha256,
-        {name: str(value) for name, value in given.items()},
-        options.at,
-        lake.at.version,
-        started,
-        now(),
-    )
-    writer.append(t.REPLAY_RUN, lake.spark.createDataFrame([tuple(run)], t.REPLAY_RUN.schema))
-    writer.commit(now())
-    return writer.written(t.PULL_RESPONSE)

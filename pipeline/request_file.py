@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from pipeline.settings import BrokerSettings
 from pipeline.store_files import filesystem_of, is_uri, local_path
 
 SCHEMA = (
@@ -106,6 +108,13 @@ class RequestFile:
     header: dict[str, Any] | None
     chunks: tuple[Chunk, ...]
     has_other_filters: bool = True
+
+    def settings(
+        self, *, stored: Mapping[str, str] | None = None, properties: str | None = None, options: Sequence[str] = ()
+    ) -> BrokerSettings:
+        """The broker's settings under which the requests are asked: those of the header over `stored` ones, under all others."""
+        header, where = (self.header or {}).get("config"), f"{self.path}, line 1"
+        return BrokerSettings.from_sources(stored=stored, header=header, header_where=where, properties=properties, options=options)
 
 
 def open_file(path: str) -> pa.NativeFile:

@@ -8,7 +8,7 @@ from functools import partial
 
 import click
 
-from pipeline.cli import Engine, ExampleCommand, cli, engine_options, lake_option, run_id, settings_options
+from pipeline.cli import Engine, ExampleCommand, broker_option, cli, engine_options, lake_option, run_id, settings_options
 from pipeline.console import progress_to_stderr, say
 from pipeline.settings import BrokerSettings
 
@@ -31,7 +31,7 @@ def _bound(_context: click.Context, _parameter: click.Parameter, value: str | No
 @cli.command("export", cls=ExampleCommand, example="pullsim export --lake lake /data/exported/store --topic orders --from 2024-05-01")
 @click.argument("store")
 @lake_option
-@click.option("--broker", metavar="NAME", help="Broker in the lake; needed where it holds more than one.")
+@broker_option
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; repeatable.")
 @click.option("--from", "first", callback=_bound, metavar="OFFSET|TIME", help="Only messages from this offset or time on.")
 @click.option("--to", "after", callback=_bound, metavar="OFFSET|TIME", help="Only messages before this offset or time.")
@@ -71,7 +71,7 @@ def export_command(
 @cli.command("verify", cls=ExampleCommand, example="pullsim verify /data/rocketmq/store --lake lake")
 @click.argument("store")
 @click.option("--lake", metavar="DIR", help="Hold the tables of a lake that the store was imported into against it, too.")
-@click.option("--broker", metavar="NAME", help="Broker in the lake; needed where it holds more than one.")
+@broker_option
 @settings_options
 @engine_options
 def verify_command(

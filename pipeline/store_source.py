@@ -233,8 +233,11 @@ def ext_file_row(file: MappedFile) -> dict[str, object]:
     return {"name": file.name, "fromOffset": file.from_offset, "length": file.length, "wrote": file.wrote}
 
 
-def read_table(spark: SparkSession, reader: StoreReader) -> DataFrame:
-    """What a reader reads, planned here: Spark plans a Python data source in two processes that import everything anew."""
+def read_table(spark: SparkSession, reader: StoreReader, tasks_max: int | None = None) -> DataFrame:
+    """What a reader reads, planned here: Spark plans a Python data source in two processes that import everything anew.
+
+    A task reads one partition, or several where there are more than `tasks_max`.
+    """
     partitions = reader.partitions()
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -242,4 +245,5 @@ def read_table(spark: SparkSession, reader: StoreReader) -> DataFrame:
             for index in batch.column("id").to_pylist():
                 yield from reader.read(partitions[index])
 
-    return spark.range(0, len(partitions), 1, max(len(partitions), 1)).mapInArrow(read, reader.table.schema)
+    tasks = max(min(len(partitions), tasks_max or len(partitions)), 1)
+    return spark.range(0, len(partitions), 1, tasks).mapInArrow(read, reader.table.schema)

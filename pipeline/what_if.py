@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from pipeline.answers import ANSWER_FIELDS
 from pipeline.drain import Drained, drain
 from pipeline.lake import Lake
-from pipeline.replay_job import ReplayOptions, answer, check_timestamps, read_requests
+from pipeline.replay_job import answer, check_timestamps, read_requests
+from pipeline.replay_run import ReplayOptions
 from pipeline.request_file import RequestFile, scan_file
 from pipeline.settings import BrokerSettings, PullSettings, camel_case
 
@@ -99,7 +100,6 @@ def what_if(
         RequestError: a line that is no request.
         LakeError: the store was imported as it was found.
     """
-    lake.require_started(broker)
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     both = [of(file) for of in settings_of]

@@ -5,6 +5,7 @@ A worker is made for each Python step of each task that runs at the same time; o
 
 from __future__ import annotations
 
+import gc
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process that forks must not have threads
@@ -13,7 +14,10 @@ import pandas  # noqa: F401
 import pyarrow  # noqa: F401
 from pyspark.daemon import manager
 
+import pipeline.import_store
+import pipeline.replay_job  # noqa: F401
 import udfs.sql_functions  # noqa: F401
 
 if __name__ == "__main__":
+    gc.freeze()  # a worker collects garbage after every task: a tenth of a second where it goes through all modules
     manager()

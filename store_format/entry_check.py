@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from store_format.commit_log import Bytes, Positions, body_length_position, int16_at, int32_at, int64_at, record_length
 from store_format.compiled import compiled
 from store_format.consume_queue import Units
-from store_format.index_dispatch import hash_key
-from store_format.index_file import KEY_SEPARATOR, KEYS, UNIQ_KEY
+from store_format.index_dispatch import hash_keys, topic_prefix
+from store_format.index_file import KEYS, UNIQ_KEY
 from store_format.layout import EXT_MAX_ADDRESS, MESSAGE_MAGIC_CODE, RECORD_MIN_SIZE, SYS_FLAG_POSITION, TRANSACTION_ROLLBACK_TYPE
 from store_format.record_columns import PROPERTY_TAGS, is_utf8
 from store_format.string_hash import hash_on
 
 _TAGS, _UNIQ_KEY, _KEYS = (np.frombuffer(name, np.uint8) for name in (PROPERTY_TAGS, UNIQ_KEY.encode(), KEYS.encode()))
-_BLANK, _HASH = ord(KEY_SEPARATOR), ord("#")
 _NAME_VALUE_SEPARATOR, _PROPERTY_SEPARATOR = 1, 2
 _QUEUE_ID, _QUEUE_OFFSET = 12, 20  # positions in a record
 # a key takes two bytes of the properties with the blank that ends it
@@ -146,20 +145,8 @@ def _key_hashes(content, at, known):  # type: ignore[no-untyped-def]
     key, keys_end = _property(content, properties, properties_end, _KEYS)
     if not (is_utf8(content, topic, topic_end) and is_utf8(content, uniq_key, uniq_key_end) and is_utf8(content, key, keys_end)):
         return -1
-    prefix = (hash_on(content, topic, topic_end, np.int64(0)) * 31 + _HASH) & 0xFFFFFFFF
-    count = 0
-    if uniq_key_end >= 0:
-        known[0] = hash_key(content, prefix, uniq_key, uniq_key_end)
-        count = 1
-    while key < keys_end:
-        stop = key
-        while stop < keys_end and content[stop] != _BLANK:
-            stop += 1
-        if stop > key:
-            known[count] = hash_key(content, prefix, key, stop)
-            count += 1
-        key = stop + 1
-    return count
+    prefix = topic_prefix(content, topic, topic_end)
+    return hash_keys(content, prefix, uniq_key, uniq_key_end, key, keys_end, known, 0)
 
 
 @compiled

@@ -45,25 +45,40 @@ def hash_key(buffer, code, start, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def hash_keys(buffer, prefix, uniq_key, uniq_key_end, keys, keys_end, hashes, count):  # type: ignore[no-untyped-def]
+    """Put the hashes of a message's UNIQ_KEY, and then of each of its KEYS, into `hashes` from `count` on; gives the number after them.
+
+    `prefix` is the hash of the topic and "#"; a text that there is none of ends at -1.
+    """
+    if uniq_key_end >= 0:
+        hashes[count] = hash_key(buffer, prefix, uniq_key, uniq_key_end)
+        count += 1
+    while keys < keys_end:
+        stop = keys
+        while stop < keys_end and buffer[stop] != _BLANK:
+            stop += 1
+        if stop > keys:
+            hashes[count] = hash_key(buffer, prefix, keys, stop)
+            count += 1
+        keys = stop + 1
+    return count
+
+
+@compiled
+def topic_prefix(buffer, start, end):  # type: ignore[no-untyped-def]
+    """The hash of a topic and "#", which the text of each key begins with."""
+    return (hash_on(buffer, start, end, np.int64(0)) * 31 + _HASH) & 0xFFFFFFFF
+
+
+@compiled
 def _hash_messages(buffer, topics, uniq_keys, keys, is_indexed, key_ends, hashes):  # type: ignore[no-untyped-def]
     count = 0
     for i in range(len(key_ends)):
         if is_indexed[i]:
-            prefix = hash_on(buffer, topics[0, i], topics[0, i] + topics[1, i], np.int64(0))
-            prefix = (prefix * 31 + _HASH) & 0xFFFFFFFF
-            if uniq_keys[1, i] >= 0:
-                hashes[count] = hash_key(buffer, prefix, uniq_keys[0, i], uniq_keys[0, i] + uniq_keys[1, i])
-                count += 1
-            at = keys[0, i]
-            end = at + max(keys[1, i], np.int64(0))
-            while at < end:
-                stop = at
-                while stop < end and buffer[stop] != _BLANK:
-                    stop += 1
-                if stop > at:
-                    hashes[count] = hash_key(buffer, prefix, at, stop)
-                    count += 1
-                at = stop + 1
+            prefix = topic_prefix(buffer, topics[0, i], topics[0, i] + topics[1, i])
+            uniq_key_end = uniq_keys[0, i] + uniq_keys[1, i] if uniq_keys[1, i] >= 0 else np.int64(-1)
+            keys_end = keys[0, i] + max(keys[1, i], np.int64(0))
+            count = hash_keys(buffer, prefix, uniq_keys[0, i], uniq_key_end, keys[0, i], keys_end, hashes, count)
         key_ends[i] = count
     return count
 

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
+    from pipeline.answers import Comparison
     from pipeline.lake import Lake
-    from pipeline.replay_job import Replayed
+    from pipeline.replay_run import Replayed
     from pipeline.tables import Layout
 
 Line = dict[str, Any]
@@ -65,17 +66,17 @@ def lake_of(spark: SparkSession, store: Path, factory: pytest.TempPathFactory, *
     return _LAKES[store, layout]
 
 
-def run(lake: Lake, requests: Path, *, settings: Sequence[str] = (), run_id: str = "replay", **options: Any) -> Replayed:
+def run(lake: Lake, requests: Path, *, settings: Sequence[str] = (), run_id: str = "replay", **options: Any) -> Replayed[Comparison]:
     """`pullsim replay`, with the options of ReplayOptions, and `settings` as --set gives them."""
-    from pipeline.replay_job import ReplayOptions, run_replay
-    from pipeline.settings import BrokerSettings
+    from pipeline.replay_job import run_replay
+    from pipeline.replay_run import ReplayOptions
 
     return run_replay(
         lake,
         BROKER,
         str(requests),
         options=ReplayOptions(**options),
-        settings_of=lambda file: BrokerSettings.from_sources(header=(file.header or {}).get("config"), options=settings),
+        settings_of=lambda file: file.settings(options=settings),
         run_id=run_id,
         now=lambda: NOON,
         progress=lambda _: None,

@@ -244,3 +244,12 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
             message = f"message of {subscription.topic}: expected a property {PROPERTY_RETRY_TOPIC}, found none"
             raise RetryTopicMissingError(message)
         return is_true(self.manager.get(real_topic, subscription.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)), properties)
+
+
+def message_filter(
+    subscription: SubscriptionData, data: ConsumerFilterData | None, manager: ConsumerFilterManager, *, support_retry: bool
+) -> ExpressionMessageFilter:
+    """The filter that PullMessageProcessor hands to the store; `support_retry` is filterSupportRetry."""
+    if support_retry:
+        return ExpressionForRetryMessageFilter(subscription, data, manager.bloom_filter, manager)
+    return ExpressionMessageFilter(subscription, data, manager.bloom_filter)

@@ -22,17 +22,16 @@ from store_format.packed_ext_units import UNDERFLOW, UNIT, UnitColumns
 from store_format.record_columns import Slices
 from udfs import get_message as gm
 from udfs import tags
-from udfs.bloom_filter import BloomFilter
 from udfs.consumer_filter_manager import ConsumerFilterManager, build, compiled, is_tag_type
 from udfs.message_filter import (
     PROPERTY_RETRY_TOPIC,
     RETRY_GROUP_TOPIC_PREFIX,
     BitMaps,
     Condition,
-    ExpressionForRetryMessageFilter,
     ExpressionMessageFilter,
     SubscriptionData,
     SubscriptionError,
+    message_filter,
 )
 from udfs.sql92 import Compiled, compile_expression
 from udfs.sql92_columns import Texts, columns_of_records
@@ -80,11 +79,6 @@ class FilterRules:
     manager: ConsumerFilterManager
     support_retry: bool
 
-    @property
-    def bloom_filter(self) -> BloomFilter:
-        """Of the broker."""
-        return self.manager.bloom_filter
-
     def message_filter(self, topic: str, asked: PullFilter) -> ExpressionMessageFilter:
         """The filter that the store gets.
 
@@ -102,9 +96,7 @@ class FilterRules:
                 data = build(topic, "", asked.expression, kind, 0, 0)
             elif (data := self.manager.get(topic, asked.registered_by)) is None:
                 raise PullFilterError(FILTER_DATA_NOT_EXIST)
-        if self.support_retry:
-            return ExpressionForRetryMessageFilter(subscription, data, self.bloom_filter, self.manager)
-        return ExpressionMessageFilter(subscription, data, self.bloom_filter)
+        return message_filter(subscription, data, self.manager, support_retry=self.support_retry)
 
     def verdicts(self, topic: str, condition: Condition, lengths: NDArray[np.int32], properties: Bytes) -> Verdicts:
         """What a condition makes of the messages of some entries: MATCHES, NOT_BY_COMMIT_LOG, or what the broker throws.

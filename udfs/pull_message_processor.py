@@ -23,7 +23,7 @@ from udfs.codes import BrokerRole, GetMessageStatus, ResponseCode
 from udfs.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
 from udfs.consumer_manager import ConsumerManager
 from udfs.consumer_offset_manager import ConsumerOffsetManager
-from udfs.message_filter import ExpressionForRetryMessageFilter, ExpressionMessageFilter, SubscriptionData, SubscriptionError
+from udfs.message_filter import ExpressionMessageFilter, SubscriptionData, SubscriptionError, message_filter
 from udfs.offset_moved_event import OffsetMovedEvent
 from udfs.pull_request_hold import PullRequest, polling_time
 from udfs.subscription_group import SubscriptionGroupManager
@@ -204,10 +204,7 @@ class PullMessageProcessor:
         kind = subscription.expression_type
         if not is_tag_type(kind) and not self.config.enable_property_filter:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
-        bloom = self.filters.bloom_filter
-        if self.config.filter_support_retry:
-            return group, ExpressionForRetryMessageFilter(subscription, filter_data, bloom, self.filters)
-        return group, ExpressionMessageFilter(subscription, filter_data, bloom)
+        return group, message_filter(subscription, filter_data, self.filters, support_retry=self.config.filter_support_retry)
 
     def _check_queue(self, header: PullMessageRequestHeader, client: str) -> None:
         topic = self.topics.select_topic_config(header.topic)

@@ -11,38 +11,26 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import capture_tables as ct
-from pipeline import tables as t
 from pipeline.answers import response_json, with_messages
 from pipeline.capture.answer_bodies import with_body_sha256
 from pipeline.capture.comparison import CapturedComparison, compare_captured
 from pipeline.capture.pull_checks import checked
 from pipeline.capture.recorded_minimum import with_recorded_minimum
-from pipeline.lake import Lake, LakeError, LakeWriter
+from pipeline.lake import Lake, LakeError
 from pipeline.output_file import OutputFile, output_file, write_lines
-from pipeline.replay_job import ReplayOptions, answer
+from pipeline.replay_job import answer
+from pipeline.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
 from pipeline.settings import BrokerSettings
 from udfs.codes import ResponseCode
 
 SOURCE = "pull_request"
 _SOURCES_MAX = 1000
 _SEQUENCES = 1 << 53  # of one source
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedCapture:
-    """What a replay of captured pulls did; `unanswered` pulls by error code."""
-
-    run_id: str
-    requests: int
-    unanswered: dict[str, int]
-    comparison: CapturedComparison | None
-    out: str | None
 
 
 def run_captured_replay(
@@ -54,7 +42,7 @@ def run_captured_replay(
     run_id: str,
     now: Callable[[], dt.datetime],
     progress: Callable[[str], None],
-) -> ReplayedCapture:
+) -> Replayed[CapturedComparison]:
     """Answer the pulls that were captured of a broker.
 
     Args:
@@ -67,7 +55,7 @@ def run_captured_replay(
         progress: told of each step.
 
     Raises:
-        LakeError: no traffic of the broker was captured.
+        LakeError: no traffic of the broker was captured, or its store was imported as it was found.
         OutputError: the file for the answers cannot be written.
     """
     started = now()
@@ -79,15 +67,19 @@ def run_captured_replay(
             if out is not None:
                 _to_file(lake, broker, answered, options, out)
             else:
-                _to_tables(lake, broker, answered, settings, options, run_id, started, now)
-            counts = {row["error"]: row["count"] for row in answered.groupBy("error").count().collect()}
-    return ReplayedCapture(
-        run_id=run_id,
-        requests=sum(counts.values()),
-        unanswered={error: count for error, count in counts.items() if error is not None},
-        comparison=comparison,
-        out=options.out,
-    )
+                run = ReplayRun(
+                    lake=lake,
+                    broker=broker,
+                    run_id=run_id,
+                    source=SOURCE,
+                    source_digest=None,
+                    settings=settings,
+                    at=options.at,
+                    started=started,
+                )
+                run.write(answered, now)
+            errors = count_by_error(answered)
+    return replayed(run_id, errors, comparison, options)
 
 
 def captured_pulls(lake: Lake, broker: str) -> DataFrame:
@@ -127,11 +119,8 @@ def answered_captured(
         settings: of the broker.
     """
     checks = checked(lake, broker, pulls, settings).persist()
-    chosen = checks
-    if options.filters is not None:
-        chosen = checks.where(F.coalesce("filterType", F.lit("null")).isin(sorted(options.filters)))
     asked_at = F.expr("IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000")
-    joined = pulls.withColumn("timestamp", asked_at).join(chosen, "seq")
+    joined = pulls.withColumn("timestamp", asked_at).join(options.chosen(checks), "seq")
     passed = joined.where("refusedCode IS NULL AND checkError IS NULL")
     requests = passed.select(
         "seq",
@@ -162,8 +151,7 @@ def answered_captured(
 
 
 def _with_codes(pulls: DataFrame, given: DataFrame, settings: BrokerSettings) -> DataFrame:
-    pull = settings.pull_settings()
-    of_status = F.expr(f"response_code(status, queueOffset, '{pull.broker_role}', {str(pull.offset_check_in_slave).upper()})")
+    of_status = code_of_status(settings.pull_settings())
     # a store that throws or answers null has no status
     code = F.coalesce("refusedCode", of_status, F.when(F.col("error").isNull(), F.lit(int(ResponseCode.SYSTEM_ERROR))))
     of_pull = pulls.select(
@@ -216,24 +204,3 @@ def _response(options: ReplayOptions) -> Column:
     of_store = response_json(with_messages=options.messages)
     both = F.concat(F.regexp_replace(of_store, r"\}$", ","), F.regexp_replace(more, r"^\{", ""))
     return F.when(F.col("error").isNotNull(), of_store).when(F.col("status").isNull(), more).otherwise(both)
-
-
-def _to_tables(
-    lake: Lake,
-    broker: str,
-    answered: DataFrame,
-    settings: BrokerSettings,
-    options: ReplayOptions,
-    run_id: str,
-    started: dt.datetime,
-    now: Callable[[], dt.datetime],
-) -> None:
-    writer = LakeWriter(lake, run_id=run_id, what="replay", broker=broker)
-    for table in t.APPENDED:
-        writer.prepare(table)
-    rows = answered.withColumns({"brokerName": F.lit(broker), "runId": F.lit(run_id)})
-    writer.append(t.PULL_RESPONSE, rows)
-    given = {name: str(value) for name, value in settings.as_dict().items()}
-    run = (broker, run_id, SOURCE, None, given, options.at, lake.at.version, started, now())
-    writer.append(t.REPLAY_RUN, lake.spark.createDataFrame([run], t.REPLAY_RUN.schema))
-    writer.commit(now())
