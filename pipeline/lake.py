@@ -21,6 +21,7 @@ from functools import cached_property
 
 import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
@@ -28,6 +29,9 @@ from pipeline.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_v
 from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, properties_of
 from pipeline.store_files import is_uri, local_path
 from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, Layout, Table
+
+# what Spark and Delta say of a table to be created where something has come to be
+_CREATED_MEANWHILE = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
 
 
 class LakeError(ValueError):
@@ -287,3 +291,7 @@ class LakeWriter:
             yield
         except DeltaConcurrentModificationException as error:
             raise self._not_alone() from error
+        except AnalysisException as error:
+            if error.getCondition() in _CREATED_MEANWHILE:
+                raise self._not_alone() from error
+            raise

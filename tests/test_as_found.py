@@ -113,5 +113,3 @@ def test_a_replay_refuses_a_store_as_it_was_found(small_store: Path, tmp_path: P
     assert code == 2
     assert "import it without --as-found" in err
     assert not (tmp_path / "out.jsonl").exists()
-    assert pullsim("import", store, "--lake", lake)[0] == 0
-    assert pullsim("replay", "--lake", lake, "--requests", requests, "--out", tmp_path / "out.jsonl")[0] == 0

@@ -69,7 +69,15 @@ def test_recorded_answers_come_out_of_the_packets_that_carry_them(pullsim: Pulls
     theirs = [line["response"] for line in lines]
     assert [len(one["messages"]) for one in found] == [len(one["messages"]) for one in theirs]
 
-    # without a file for them the answers go to the table
+
+@slow_proof
+def test_the_answers_to_captured_pulls_go_to_the_table(pullsim: Pullsim, answered: tuple[Path, Path], tmp_path: Path) -> None:
+    store, trace = answered
+    lines = [line for line in recorded(trace) if line["request"]["filter"] is None]
+    capture, lake = tmp_path / "traffic.pcap", tmp_path / "lake"
+    capture.write_bytes(capture_of(conversation(lines, store, SerializeType.JSON)))
+    ok(pullsim("import", store, "--lake", lake, "--broker-name", "b"))
+    ok(pullsim("capture", capture, "--lake", lake))
     ok(pullsim("replay", "--lake", lake))
     summary = rows(pullsim, lake, "SELECT code, count(*) AS n FROM pull_response GROUP BY code")
     recorded_codes = rows(pullsim, lake, "SELECT recordedCode AS code, count(*) AS n FROM pull_request GROUP BY recordedCode")

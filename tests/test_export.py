@@ -66,6 +66,7 @@ def exported(lake: Lake, store: Path) -> Tree:
     return tree(store)
 
 
+@slow_proof
 def test_the_store_beside_the_tests_comes_back_to_the_byte(
     spark: SparkSession, small_store: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from golden import golden, golden_lines, names, needs_golden
 from replaying import DEMO_TRACE, all_lines, demo_data, differences, import_into, lake_of, read_lines, run
-from sampling import ALL, sampled
+from sampling import ALL, sampled, slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +66,7 @@ def test_every_recorded_pull_is_answered_alike(
         check_trace(lake, golden("store", "traces", f"{trace}.jsonl"), tmp_path / f"{trace}.out")
 
 
+@slow_proof  # the demo compares it too
 def test_the_trace_that_comes_with_the_package_is_answered_alike(
     spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

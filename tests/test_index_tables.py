@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from golden import meta_of, needs_golden
-from lakes import import_as, rows, tiny_store
+from lakes import tiny_store
 from replaying import lake_of
 from sampling import sampled, slow_proof
 
 from pipeline import tables as t
-from pipeline.index_tables import IndexPiece, pieces_of_index
+from pipeline.index_tables import IndexPiece, IndexRows, index_rows, pieces_of_index
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles
 from store_format.index_file import IndexSizes
@@ -69,9 +69,14 @@ def test_the_tables_hold_what_the_files_of_a_golden_store_hold(
     assert_index_and_checkpoint(lake_of(spark, stores / name, tmp_path_factory), stores / name)
 
 
+def rows_of(spark: SparkSession, store: Path) -> IndexRows:
+    return index_rows(spark, StoreFiles(str(store)), "b", BrokerSettings({}))
+
+
 def test_a_store_without_index_and_checkpoint_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    import_as(spark, tmp_path / "lake", tiny_store(tmp_path / "store", [("T", 0)]))
-    assert [rows(spark, tmp_path / "lake", table) for table in (t.INDEX_ENTRY, t.CHECKPOINT)] == [[], []]
+    found = rows_of(spark, tiny_store(tmp_path / "store", [("T", 0)]))
+    assert found.notes == ()
+    assert [found.tables[table].collect() for table in (t.INDEX_ENTRY, t.CHECKPOINT)] == [[], []]
 
 
 def test_chains_that_agree_with_no_sizes_give_a_note_and_no_rows(spark: SparkSession, small_store: Path, tmp_path: Path) -> None:
@@ -81,9 +86,9 @@ def test_chains_that_agree_with_no_sizes_give_a_note_and_no_rows(spark: SparkSes
     raw = bytearray(path.read_bytes())
     raw[-200] ^= 1
     path.write_bytes(raw)
-    done = import_as(spark, tmp_path / "lake", store)
-    assert [note for note in done.notes if note.startswith("index_entry has no rows")]
-    assert rows(spark, tmp_path / "lake", t.INDEX_ENTRY) == []
+    found = rows_of(spark, store)
+    assert [note for note in found.notes if note.startswith("index_entry has no rows")]
+    assert found.tables[t.INDEX_ENTRY].collect() == []
 
 
 SIZES = IndexSizes(hash_slot_num=2, index_num=5)

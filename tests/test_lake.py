@@ -18,6 +18,7 @@ from replaying import BROKER, answers_of
 from sampling import sampled, slow_proof
 
 from pipeline import import_store as import_module
+from pipeline import lake as lake_module
 from pipeline import tables as t
 from pipeline.delta_sql import create_empty
 from pipeline.lake import Lake, LakeError, LakeVersion, LakeWriter
@@ -313,6 +314,16 @@ def test_of_two_runs_at_once_the_second_to_commit_fails(
     import_as(spark, tmp_path, other, run_id="again")
     after = Lake(spark, str(tmp_path)).at
     assert contents(tmp_path, after.tables, "faster") == contents(tmp_path, seen[0][0].tables, "faster")
+
+
+def test_a_table_that_another_run_creates_meanwhile_stops_the_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = LakeWriter(Lake(spark, str(tmp_path)), run_id="slower", what="import", broker="b")
+    spark.sql(create_empty(t.QUEUE, str(tmp_path / "queue")))
+    monkeypatch.setattr(lake_module, "is_empty", lambda _path: True)
+    with pytest.raises(LakeError, match="expected no other run to write to the lake since its version 0, found one"):
+        writer.replace_broker(t.QUEUE, spark.createDataFrame([("b", "T", 0, 0, 99)], t.QUEUE.schema))
 
 
 @slow_proof

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from packaged import PROJECT, bare_python, build_wheel, dependencies
+from sampling import slow_proof
 
 from pipeline.session import SHORT_JOBS
 
@@ -30,6 +31,7 @@ def _clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
 
 
+@slow_proof  # the zip that spark-submit takes below is a wheel too
 def test_a_wheel_in_an_empty_environment_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     home = tmp_path / "env"
     venv.create(home, with_pip=True)

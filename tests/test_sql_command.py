@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from in_session import Pullsim, pullsim_in
+from sampling import slow_proof
 
 from pipeline import tables as t
 from pipeline.lake import Lake, LakeWriter
@@ -109,6 +110,7 @@ def test_a_path_that_is_no_lake_ends_with_2_and_says_how_to_fill_it(pullsim: Pul
     assert not (tmp_path / "nothing").exists()
 
 
+@slow_proof
 def test_the_console_script_prints_rows_on_stdout_and_nothing_else(lake: Path) -> None:
     command = [sys.executable, "-m", "pipeline.main", "sql", "--lake", str(lake), "SELECT topic, consumerOffset FROM consumer_offset"]
     done = subprocess.run(
