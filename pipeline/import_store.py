@@ -181,9 +181,13 @@ def spark_parallelism(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
 
 
+def _pieces_of_log(loaded: LoadedStore, size: int) -> int:
+    """Into how many pieces of `size` bytes the log falls."""
+    return math.ceil((loaded.log.max_offset - loaded.log.min_offset) / size)
+
+
 def _tasks_of_log(loaded: LoadedStore, spark: SparkSession) -> int:
-    used = loaded.log.max_offset - loaded.log.min_offset
-    return max(min(spark_parallelism(spark), math.ceil(used / _LOG_BYTES_A_TASK)), 1)
+    return max(min(spark_parallelism(spark), _pieces_of_log(loaded, _LOG_BYTES_A_TASK)), 1)
 
 
 def _tasks_of_queues(loaded: LoadedStore, spark: SparkSession) -> int:
@@ -194,15 +198,14 @@ def _tasks_of_queues(loaded: LoadedStore, spark: SparkSession) -> int:
 def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
     log = loaded.log
     bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=False)
-    tasks_max = math.ceil((log.max_offset - log.min_offset) / _LOG_BYTES_A_TASK)
+    tasks_max = _pieces_of_log(loaded, _LOG_BYTES_A_TASK)
     commit_log, segments, ranges = (
         read_table(spark, StoreReader(table, loaded.store, broker, loaded.sizes, bounds, loaded.cuts), tasks_max)
         for table in (t.COMMIT_LOG, t.COMMIT_LOG_SEGMENT, t.STORE_FILE_RANGE)
     )
-    parallelism, tasks = spark_parallelism(spark), _tasks_of_log(loaded, spark)
     # a queue's rows go to one file each stretch of the log that has a few files' worth of rows, so that one huge queue has many writers
-    slot = F.floor(F.col("physicOffset") / F.lit(FILE_BYTES * min(parallelism, _FILES_A_STRETCH)))
-    parts = max(tasks, math.ceil((log.max_offset - log.min_offset) / FILE_BYTES))
+    slot = F.floor(F.col("physicOffset") / F.lit(FILE_BYTES * min(spark_parallelism(spark), _FILES_A_STRETCH)))
+    parts = max(_tasks_of_log(loaded, spark), _pieces_of_log(loaded, FILE_BYTES))
     placed = commit_log.repartition(parts, "topic", "queueId", slot)
     return {
         t.COMMIT_LOG: placed.sortWithinPartitions("topic", "queueId", "queueOffset", "physicOffset"),

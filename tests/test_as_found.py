@@ -102,7 +102,8 @@ def test_what_no_broker_takes_comes_back_too_and_verify_tells_the_tables_right(
     assert [line for line in out.splitlines() if line.startswith("TABLE_")] == []
 
 
-def test_a_replay_refuses_a_store_as_it_was_found(small_store: Path, tmp_path: Path, pullsim: Pullsim) -> None:
+@pytest.mark.parametrize("then_started", [False, pytest.param(True, marks=slow_proof)])
+def test_a_replay_refuses_a_store_as_it_was_found(small_store: Path, tmp_path: Path, pullsim: Pullsim, *, then_started: bool) -> None:
     store, lake, requests = tmp_path / "store", tmp_path / "lake", tmp_path / "requests.jsonl"
     shutil.copytree(small_store, store)
     (store / "abort").write_bytes(b"")
@@ -113,3 +114,6 @@ def test_a_replay_refuses_a_store_as_it_was_found(small_store: Path, tmp_path: P
     assert code == 2
     assert "import it without --as-found" in err
     assert not (tmp_path / "out.jsonl").exists()
+    if then_started:
+        assert pullsim("import", store, "--lake", lake)[0] == 0
+        assert pullsim("replay", "--lake", lake, "--requests", requests, "--out", tmp_path / "out.jsonl")[0] == 0

@@ -53,13 +53,19 @@ def rows(pullsim: Pullsim, lake: Path, query: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ok(pullsim("sql", "--lake", lake, "--format", "json", query)).splitlines()]
 
 
-def test_recorded_answers_come_out_of_the_packets_that_carry_them(pullsim: Pullsim, answered: tuple[Path, Path], tmp_path: Path) -> None:
+def lake_with_capture(pullsim: Pullsim, answered: tuple[Path, Path], folder: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """A lake with the store and the captured pulls of it that have no filter but tags, and their recorded lines."""
     store, trace = answered
     lines = [line for line in recorded(trace) if (line["request"]["filter"] or {"type": "TAG"})["type"] == "TAG"]
-    capture, lake = tmp_path / "traffic.pcap", tmp_path / "lake"
+    capture, lake = folder / "traffic.pcap", folder / "lake"
     capture.write_bytes(capture_of(conversation(lines, store, SerializeType.ROCKETMQ)))
     ok(pullsim("import", store, "--lake", lake, "--broker-name", "b"))
     assert f"{len(lines)} pulls, {len(lines)} of them answered" in ok(pullsim("capture", capture, "--lake", lake))
+    return lake, lines
+
+
+def test_recorded_answers_come_out_of_the_packets_that_carry_them(pullsim: Pullsim, answered: tuple[Path, Path], tmp_path: Path) -> None:
+    lake, lines = lake_with_capture(pullsim, answered, tmp_path)
     out = ok(pullsim("replay", "--lake", lake, "--compare", "--out", tmp_path / "answers.jsonl"))
     assert out.splitlines()[-1] == f"{len(lines)} compared, 0 differ"
     told = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text("utf-8").splitlines()]
@@ -72,12 +78,7 @@ def test_recorded_answers_come_out_of_the_packets_that_carry_them(pullsim: Pulls
 
 @slow_proof
 def test_the_answers_to_captured_pulls_go_to_the_table(pullsim: Pullsim, answered: tuple[Path, Path], tmp_path: Path) -> None:
-    store, trace = answered
-    lines = [line for line in recorded(trace) if line["request"]["filter"] is None]
-    capture, lake = tmp_path / "traffic.pcap", tmp_path / "lake"
-    capture.write_bytes(capture_of(conversation(lines, store, SerializeType.JSON)))
-    ok(pullsim("import", store, "--lake", lake, "--broker-name", "b"))
-    ok(pullsim("capture", capture, "--lake", lake))
+    lake, _ = lake_with_capture(pullsim, answered, tmp_path)
     ok(pullsim("replay", "--lake", lake))
     summary = rows(pullsim, lake, "SELECT code, count(*) AS n FROM pull_response GROUP BY code")
     recorded_codes = rows(pullsim, lake, "SELECT recordedCode AS code, count(*) AS n FROM pull_request GROUP BY recordedCode")

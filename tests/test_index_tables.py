@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from golden import meta_of, needs_golden
-from lakes import tiny_store
+from lakes import import_as, rows, tiny_store
 from replaying import lake_of
-from sampling import sampled, slow_proof
+from sampling import ALL, sampled, slow_proof
 
 from pipeline import tables as t
 from pipeline.index_tables import IndexPiece, IndexRows, index_rows, pieces_of_index
@@ -89,6 +89,10 @@ def test_chains_that_agree_with_no_sizes_give_a_note_and_no_rows(spark: SparkSes
     found = rows_of(spark, store)
     assert [note for note in found.notes if note.startswith("index_entry has no rows")]
     assert found.tables[t.INDEX_ENTRY].collect() == []
+    if ALL:
+        done = import_as(spark, tmp_path / "lake", store)
+        assert [note for note in done.notes if note.startswith("index_entry has no rows")]
+        assert rows(spark, tmp_path / "lake", t.INDEX_ENTRY) == []
 
 
 SIZES = IndexSizes(hash_slot_num=2, index_num=5)

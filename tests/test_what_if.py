@@ -132,7 +132,9 @@ def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: P
     assert code == 0
     assert "note: slaveReadEnable is not looked at by DefaultMessageStore.getMessage" in table
     assert "4 pulls, 1 answered differently (25.0 %)" in table
-    assert ["messages", "10", "34", "+24", "(+240.0", "%)"] in [line.split() for line in table.splitlines()]
+    # the other row that begins so is of the answers' fields
+    told = [line.split() for line in table.splitlines() if line.startswith("messages  ")]
+    assert [row for row in told if len(row) > 2] == [["messages", "10", "34", "+24", "(+240.0", "%)"]]
     assert "line 1 differs in nextBeginOffset, messageCount, bufferTotalSize, msgCount4Commercial, diskFallBehind, messages" in table
     assert '"messages": "0..7"' in table
     assert '"messages": "0..31"' in table
