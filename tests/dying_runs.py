@@ -89,10 +89,12 @@ def kill_import(store: Path, lake: Path, *, commits: int) -> None:
     until = made() + commits
     command = [sys.executable, "-m", "pipeline.main", "import", str(store), "--lake", str(lake), "--broker-name", "b"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-    run = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    told = lake.parent / "killed.err"
+    with told.open("wb") as err:
+        run = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)
     try:
         while made() < until:
-            assert run.poll() is None, "the import ended before it could be killed"
+            assert run.poll() is None, f"the import ended before it could be killed: {told.read_text()}"
             time.sleep(0.02)
     finally:
         os.killpg(run.pid, signal.SIGKILL)
