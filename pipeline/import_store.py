@@ -282,7 +282,7 @@ def _broker_row(
     row = {
         "brokerName": broker,
         "store": loaded.store.root,
-        "properties": {name: str(value) for name, value in settings.as_dict().items()},
+        "properties": settings.as_texts(),
         "minPhyOffset": loaded.log.min_offset,
         "maxPhyOffset": loaded.log.max_offset,
         "mappedFileSizeCommitLog": loaded.sizes.commit_log,

@@ -20,7 +20,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
-from delta.exceptions import DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
@@ -33,9 +42,27 @@ from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, Layout, Table
 # what Spark and Delta say of a table to be created where something has come to be
 _CREATED_MEANWHILE = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
 
+# what Delta says of a commit that another one got in the way of; in Python none of these is a kind of another
+_CONCURRENT = (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+# other runs may commit between two tries
+_COMMITS_TRIED = 10
+
 
 class LakeError(ValueError):
     """The directory is no lake, the lake does not hold what was asked for, or another run is writing to it."""
+
+
+class NotAloneError(LakeError):
+    """Another run is writing to the same tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +71,18 @@ class LakeVersion:
 
     version: int = 0
     tables: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """A batch of a stream: its checkpoint and its number there."""
+
+    checkpoint: str
+    number: int
+
+
+def _key_of(batch: StreamBatch | None) -> tuple[str | None, int | None]:
+    return (None, None) if batch is None else (batch.checkpoint, batch.number)
 
 
 class Lake:
@@ -85,6 +124,14 @@ class Lake:
         if version is None:
             return self.spark.createDataFrame([], table.schema)
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.path(table.name))
+
+    def versions(self) -> DataFrame:
+        """The rows of lake_version, all that there are now."""
+        none = self.spark.createDataFrame([], LAKE_VERSION.schema)
+        if delta_version(self.path(LAKE_VERSION.name)) is None:
+            return none
+        rows = self.spark.read.format("delta").load(self.path(LAKE_VERSION.name))
+        return none.unionByName(rows, allowMissingColumns=True)  # a lake of an earlier release has fewer columns
 
     def brokers(self) -> list[str]:
         """Names of the brokers in the lake, sorted."""
@@ -208,22 +255,35 @@ class LakeWriter:
         """A table as this run wrote it."""
         return self.spark.read.format("delta").option("versionAsOf", self._versions[table.name]).load(self.lake.path(table.name))
 
-    def commit(self, committed_at: dt.datetime) -> int:
-        """Make all that was written visible at once; returns the new version of the lake."""
+    def commit(self, committed_at: dt.datetime, batch: StreamBatch | None = None) -> int:
+        """Make all that was written visible at once; returns the new version of the lake.
+
+        Runs that wrote other tables meanwhile do not matter: what they committed stays.
+        """
+        for _ in range(_COMMITS_TRIED):
+            version = self.lake.at.version + 1
+            tables = {**self.lake.at.tables, **self._versions}
+            if self._committed((version, self.run_id, self.what, self.broker, tables, committed_at, *_key_of(batch))):
+                self.lake.at = LakeVersion(version, tables)
+                return version
+            newest = self.lake.newest()
+            if any(newest.tables.get(name) != self.lake.at.tables.get(name) for name in self._versions):
+                break
+            self.lake.at = newest
+        raise self._not_alone()
+
+    def _committed(self, row: tuple[object, ...]) -> bool:
+        """Whether the row is now the one of its version."""
         path = self.lake.path(LAKE_VERSION.name)
-        version = self.lake.at.version + 1
-        tables = {**self.lake.at.tables, **self._versions}
-        row = (version, self.run_id, self.what, self.broker, tables, committed_at)
         with self._alone(), self._view(LAKE_VERSION, self.spark.createDataFrame([row], LAKE_VERSION.schema)) as new:
             if delta_version(path) is None:
                 self.spark.sql(create_empty(LAKE_VERSION, path))
-            merged = self.spark.sql(
-                f"MERGE INTO {delta(path)} t USING {new} s ON t.version = s.version WHEN NOT MATCHED THEN INSERT *"
-            ).first()
-        if merged is None or merged["num_inserted_rows"] != 1:
-            raise self._not_alone()
-        self.lake.at = LakeVersion(version, tables)
-        return version
+            insert = f"USING {new} s ON t.version = s.version WHEN NOT MATCHED THEN INSERT *"
+            try:
+                merged = self.spark.sql(f"MERGE WITH SCHEMA EVOLUTION INTO {delta(path)} t {insert}").first()
+            except _CONCURRENT:
+                return False
+        return merged is not None and merged["num_inserted_rows"] == 1
 
     def _write(self, rows: DataFrame, table: Table, mode: str) -> DataFrameWriter:
         run = json.dumps({"runId": self.run_id, "what": self.what, "brokerName": self.broker})
@@ -279,8 +339,8 @@ class LakeWriter:
                 raise self._not_alone()
         self._versions[table.name] = newest
 
-    def _not_alone(self) -> LakeError:
-        return LakeError(
+    def _not_alone(self) -> NotAloneError:
+        return NotAloneError(
             f"{self.lake.root}: expected no other run to write to the lake since its version {self.lake.at.version}, found one; "
             "nothing of this run is visible, start it again when the other one has ended"
         )
@@ -289,7 +349,7 @@ class LakeWriter:
     def _alone(self) -> Iterator[None]:
         try:
             yield
-        except DeltaConcurrentModificationException as error:
+        except _CONCURRENT as error:
             raise self._not_alone() from error
         except AnalysisException as error:
             if error.getCondition() in _CREATED_MEANWHILE:

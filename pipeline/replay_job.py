@@ -108,7 +108,8 @@ def run_replay(
                     at=options.at,
                     started=started,
                 )
-                written = run.write(_rows(answers, file, pull), now)
+                request_id = F.concat_ws("-", F.lit(file.sha256[:16]), F.col("seq").cast("STRING"))
+                written = run.write(response_rows(answers.withColumn("requestId", request_id), pull), now)
                 errors = count_by_error(written.where(F.col("runId") == run_id))
         finally:
             answers.unpersist()
@@ -141,11 +142,10 @@ def _tell(
         lines.unpersist()
 
 
-def _rows(answers: DataFrame, file: RequestFile, settings: PullSettings) -> DataFrame:
-    """Rows of pull_response but for the columns that name the run."""
+def response_rows(answers: DataFrame, settings: PullSettings) -> DataFrame:
+    """Rows of pull_response, but for the columns that name the run, of answers that have their `requestId`."""
     return answers.select(
         "*",
-        F.concat_ws("-", F.lit(file.sha256[:16]), F.col("seq").cast("STRING")).alias("requestId"),
         code_of_status(settings).cast("INT").alias("code"),
         F.lit(None).cast("STRING").alias("bodySha256"),
         F.lit(None).cast("BIGINT").alias("wokenMillis"),

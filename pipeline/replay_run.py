@@ -62,12 +62,16 @@ class ReplayRun:
         for table in t.APPENDED:
             writer.prepare(table)
         writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(self.broker), "runId": F.lit(self.run_id)}))
-        given = {name: str(value) for name, value in self.settings.as_dict().items()}
-        times = (self.started, now())
-        run = (self.broker, self.run_id, self.source, self.source_digest, given, self.at, self.lake.at.version, *times)
-        writer.append(t.REPLAY_RUN, self.lake.spark.createDataFrame([run], t.REPLAY_RUN.schema))
+        writer.append(t.REPLAY_RUN, self.row(now()))
         writer.commit(now())
         return writer.written(t.PULL_RESPONSE)
+
+    def row(self, finished: dt.datetime | None) -> DataFrame:
+        """Its row of replay_run."""
+        times = (self.started, finished)
+        given = self.settings.as_texts()
+        run = (self.broker, self.run_id, self.source, self.source_digest, given, self.at, self.lake.at.version, *times)
+        return self.lake.spark.createDataFrame([run], t.REPLAY_RUN.schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ SCHEMA = (
     "seq BIGINT, consumerGroup STRING, topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT, filterType STRING, "
     "expression STRING, registered BOOLEAN, timestamp BIGINT, recordedMaxOffset BIGINT, line STRING"
 )
-_ARROW = pa.schema(
+REQUEST_ARROW = pa.schema(
     {
         "seq": pa.int64(),
         "consumerGroup": pa.string(),
@@ -43,6 +43,7 @@ _ARROW = pa.schema(
 CHUNK_BYTES = 8 << 20
 # no request of a sane client is longer; a file without line ends must not be read whole
 LINE_BYTES_MAX = 16 << 20
+BAD_BYTES_MAX = 4096
 _SHOWN = 200
 # a line with more objects and lists than this may nest deeper than it should
 _OPENINGS_MAX = 500
@@ -90,6 +91,15 @@ class RequestError(ValueError):
         return f"{self.path}, line {self.line}: expected {self.expected}, found {self.found}"
 
 
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that is no request: its first byte among those read, what is wrong with it, its first BAD_BYTES_MAX bytes."""
+
+    position: int
+    error: RequestError
+    raw: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """Some whole lines of a file: byte range and number of the first line, counting from 1."""
@@ -127,7 +137,20 @@ def scan_file(path: str) -> RequestFile:
     """Read a file once, in pieces: digest, line starts at piece borders, and the header.
 
     Raises:
-        RequestError: no file, an empty one, or a line longer than LINE_BYTES_MAX.
+        RequestError: no file, an empty one, a line longer than LINE_BYTES_MAX, or a first line that is no object of JSON.
+    """
+    found = scan_lines(path)
+    if not found.chunks:
+        raise RequestError(found.path, 1, "at least one request", "an empty file")
+    with open_file(found.path) as file:
+        return replace(found, header=header_of(found.path, file.read(found.chunks[0].end).split(b"\n", 1)[0]))
+
+
+def scan_lines(path: str) -> RequestFile:
+    """Read a file once, in pieces: digest and line starts at piece borders. Of its first line nothing is known.
+
+    Raises:
+        RequestError: no file, or a line longer than LINE_BYTES_MAX.
     """
     digest = hashlib.sha256()
     chunks: list[Chunk] = []
@@ -152,12 +175,10 @@ def scan_file(path: str) -> RequestFile:
                 raise RequestError(path, first_line, f"a line of at most {LINE_BYTES_MAX} bytes", "a longer one")
         if start < at:
             chunks.append(Chunk(start=start, end=at, first_line=first_line))
-    if not chunks:
-        raise RequestError(path, 1, "at least one request", "an empty file")
     return RequestFile(
         path=path,
         sha256=digest.hexdigest(),
-        header=_header(path, chunks[0]),
+        header=None,
         chunks=tuple(chunks),
         has_other_filters=has_other_filters or _OTHER_FILTER.search(tail) is not None,
     )
@@ -169,17 +190,20 @@ def _has_other_filter(raw: bytes) -> bool:
     return found is not None and found.start() < len(raw) - _TAIL
 
 
-def _header(path: str, chunk: Chunk) -> dict[str, Any] | None:
-    with open_file(path) as file:
-        return header_of(path, file.read(chunk.end).split(b"\n", 1)[0])
-
-
 def header_of(path: str, first: bytes) -> dict[str, Any] | None:
     """The first line, if it is a header."""
     if not first.strip():
         return None
     line = _parsed(path, 1, first)
     return line if line.get("kind") == "trace" and "request" not in line else None
+
+
+def has_header(path: str, first: bytes) -> bool:
+    """Whether the first line is a header; a bad line is none."""
+    try:
+        return header_of(path, first) is not None
+    except RequestError:
+        return False
 
 
 def _no_number(name: str) -> None:
@@ -217,11 +241,24 @@ def _shown(raw: bytes) -> str:
 
 
 def read_lines(path: str, first_line: int, raw: bytes) -> pa.RecordBatch:
-    """The requests in some whole lines, the first of which has the number `first_line`."""
+    """The requests in some whole lines, the first of which has the number `first_line`.
+
+    Raises:
+        RequestError: the first line that is no request.
+    """
+    found, bad = read_good_lines(path, first_line, raw)
+    if bad:
+        raise bad[0].error
+    return found
+
+
+def read_good_lines(path: str, first_line: int, raw: bytes) -> tuple[pa.RecordBatch, list[BadLine]]:
+    """The requests in some whole lines, and the lines that are none."""
     lines = raw.split(b"\n")
     if not lines[-1].strip():
         lines.pop()
-    return _read_fast(first_line, lines, raw) or _read_strictly(path, first_line, lines)
+    fast = _read_fast(first_line, lines, raw)
+    return (fast, []) if fast is not None else _read_strictly(path, first_line, lines)
 
 
 def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatch | None:
@@ -258,7 +295,7 @@ def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatc
             table["response"].combine_chunks().field("maxOffset"),
             texts,
         ],
-        schema=_ARROW,
+        schema=REQUEST_ARROW,
     )
 
 
@@ -271,10 +308,19 @@ def _is_plain(line: bytes) -> bool:
     return len(line) <= 2 * _OPENINGS_MAX or line.count(b"{") + line.count(b"[") <= _OPENINGS_MAX
 
 
-def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> pa.RecordBatch:
-    """Line by line, so that the first bad one can be named."""
-    rows = [_row(path, number, raw) for number, raw in enumerate(lines, first_line) if raw.strip()]
-    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> tuple[pa.RecordBatch, list[BadLine]]:
+    """Line by line, so that bad ones can be named."""
+    rows: list[dict[str, Any]] = []
+    bad: list[BadLine] = []
+    position = 0
+    for number, raw in enumerate(lines, first_line):
+        if raw.strip():
+            try:
+                rows.append(_row(path, number, raw))
+            except RequestError as error:
+                bad.append(BadLine(position, error, raw[:BAD_BYTES_MAX]))
+        position += len(raw) + 1
+    return pa.RecordBatch.from_pylist(rows, schema=REQUEST_ARROW), bad
 
 
 def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:

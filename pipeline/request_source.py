@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.request_file import SCHEMA, Chunk, RequestError, header_of, open_file, read_lines
+from pipeline.request_file import SCHEMA, Chunk, RequestError, has_header, open_file, read_lines
 
 NAME = "pull-requests"
 
@@ -52,16 +52,24 @@ class RequestReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The requests of one chunk."""
         assert isinstance(partition, ChunkPartition)
-        chunk = partition.chunk
-        try:
-            with open_file(self.path) as file:
-                raw = file.read_at(chunk.end - chunk.start, chunk.start)
-        except (OSError, ValueError) as error:
-            raise RequestError(self.path, chunk.first_line, "a file that every executor can open", str(error)) from error
-        first = chunk.first_line
-        if first == 1:
-            head, _, rest = raw.partition(b"\n")
-            if header_of(self.path, head) is not None:
-                raw, first = rest, 2
+        first, _, raw = lines_of_chunk(self.path, partition.chunk)
         if raw:
             yield read_lines(self.path, first, raw)
+
+
+def lines_of_chunk(path: str, chunk: Chunk) -> tuple[int, int, bytes]:
+    """The lines of a chunk without the header of their file: number and position of the first one, and their bytes.
+
+    Raises:
+        RequestError: the file cannot be read.
+    """
+    try:
+        with open_file(path) as file:
+            raw = file.read_at(chunk.end - chunk.start, chunk.start)
+    except (OSError, ValueError) as error:
+        raise RequestError(path, chunk.first_line, "a file that every executor can open", str(error)) from error
+    if chunk.first_line == 1:
+        head, end, rest = raw.partition(b"\n")
+        if has_header(path, head):
+            return 2, len(head) + len(end), rest
+    return chunk.first_line, chunk.start, raw

@@ -241,6 +241,10 @@ class BrokerSettings:
         """What was given, sorted by name, fit for JSON; as a `header` it makes the same settings again."""
         return dict(sorted(self.given.items()))
 
+    def as_texts(self) -> dict[str, str]:
+        """The settings that were given, as texts."""
+        return {name: str(value) for name, value in self.as_dict().items()}
+
 
 def _header_values(config: object, where: str) -> Iterator[tuple[str, Value]]:
     if not isinstance(config, dict):

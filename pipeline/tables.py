@@ -309,17 +309,17 @@ BROKER = Table(
 
 REPLAY_RUN = Table(
     "replay_run",
-    "One row a finished replay.",
+    "One row a finished replay, or a stream from its first batch on.",
     (
         _BROKER,
         _RUN,
-        Column("source", "STRING", "file or table of the requests"),
+        Column("source", "STRING", "file, folder or table of the requests"),
         Column("sourceDigest", "STRING", "SHA-256 of the file"),
         Column("settings", "MAP<STRING, STRING>", "settings that were given"),
         Column("at", "STRING", "snapshot, request-time or recorded-max"),
         Column("lakeVersion", "BIGINT", "version of the lake that was read"),
         Column("startedAt", "TIMESTAMP", "wall clock"),
-        Column("finishedAt", "TIMESTAMP", "wall clock"),
+        Column("finishedAt", "TIMESTAMP", "wall clock; NULL while a stream goes on"),
     ),
 )
 
@@ -363,6 +363,8 @@ LAKE_VERSION = Table(
         Column("brokerName", "STRING", "broker it was about"),
         Column("tables", "MAP<STRING, BIGINT>", "Delta version of each table"),
         Column("committedAt", "TIMESTAMP", "wall clock"),
+        Column("checkpoint", "STRING", "of a stream: which checkpoint its batch belongs to"),
+        Column("batchId", "BIGINT", "of a stream: number of its batch"),
     ),
 )
 

@@ -25,7 +25,7 @@ def create_views(lake: Lake) -> SparkSession:
     for table in TABLES.values():
         lake.create_view(table)
     if lake.at.version:
-        lake.spark.read.format("delta").load(lake.path(LAKE_VERSION.name)).createOrReplaceTempView(LAKE_VERSION.name)
+        lake.versions().createOrReplaceTempView(LAKE_VERSION.name)
     for name in VIEWS:
         lake.spark.sql(view_sql(name))
     return lake.spark

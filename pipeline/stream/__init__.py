@@ -1,0 +1,1 @@
+"""Pull requests that keep arriving: read, answered and committed batch by batch."""

@@ -1,0 +1,267 @@
+"""The batches of a stream: each is answered, written and committed once, whatever dies when.
+
+Rule: what two streams write to the same lake at the same time is written one after the other. A run that finds the writes of another waits
+for its commit, and takes them for those of a dead one when it does not come.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.capture_tables import BAD_REQUEST
+from pipeline.delta_log import delta_version
+from pipeline.lake import Lake, LakeWriter, NotAloneError, StreamBatch
+from pipeline.replay_job import answer, response_rows
+from pipeline.replay_run import ReplayOptions, ReplayRun
+from pipeline.settings import BrokerSettings, SettingsError
+from pipeline.stream.request_stream import LINES_A_FILE
+from pipeline.stream.stream_run import StreamRun
+
+_TRIES = 10
+# how long another run may take from its first write to its commit before it counts as dead, in seconds
+_PATIENCE = 15.0
+_LOOK_SECONDS = 0.2
+_WRITTEN = (t.PULL_RESPONSE, BAD_REQUEST, t.REPLAY_RUN)
+_NO_TIME = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
+
+SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
+
+
+class StoppedError(Exception):
+    """The stream was asked to end before this batch."""
+
+
+@dataclass(slots=True)
+class Streamed:
+    """What a stream did since it was started."""
+
+    batches: int = 0
+    answered: int = 0
+    bad: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Contents:
+    """What a batch holds.
+
+    Attributes:
+        settings: for each configuration among the headers of its files, and whether any of their filters looks into messages.
+        refused: configurations that cannot be used, with why.
+        answered: requests to be answered.
+        bad: lines, or files, that cannot be.
+    """
+
+    settings: Mapping[str | None, tuple[BrokerSettings, bool]]
+    refused: Mapping[str, str]
+    answered: int
+    bad: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Batches:
+    """Answers the batches of one checkpoint; called by Spark with each.
+
+    Attributes:
+        root: the lake.
+        run: whose batches they are.
+        settings_of: the settings, given those of a file's header and where that is.
+        progress: told of each batch.
+        now: the wall clock.
+        stop: no further batch is begun once it is set.
+        done: what was done so far.
+        failed: what ended the stream.
+        working: whether a batch is being answered.
+    """
+
+    root: str
+    run: StreamRun
+    settings_of: SettingsOf
+    progress: Callable[[str], None]
+    now: Callable[[], dt.datetime]
+    stop: threading.Event
+    done: Streamed = field(default_factory=Streamed)
+    failed: Exception | None = None
+    working: bool = False
+    _last: int = -1
+    _begun: bool | None = None
+    _goes_on: bool = False
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Answer a batch and commit it, unless that was done before a restart."""
+        self.working = True
+        try:
+            if self.stop.is_set():
+                raise StoppedError
+            lake = Lake(batch.sparkSession, self.root).require()
+            if self._begun is None:
+                self._look_back(lake)
+            if number > self._last:
+                self._answer(lake, batch.persist(), number)
+                self._last = number
+        except Exception as error:  # Spark keeps its text only
+            self.failed = error
+            raise
+        finally:
+            self.working = False
+
+    def _look_back(self, lake: Lake) -> None:
+        """What the lake knows of the run: the last batch of this checkpoint, and whether other checkpoints had some."""
+        rows = lake.versions().where((F.col("runId") == self.run.run_id) & F.col("batchId").isNotNull())
+        own = F.col("checkpoint") == self.run.checkpoint
+        found = rows.agg(F.max(F.when(own, F.col("batchId"))).alias("last"), F.count_if(~own).alias("others")).first()
+        if found is not None:
+            self._last = -1 if found["last"] is None else found["last"]
+            self._goes_on = found["others"] > 0
+            self._begun = self._goes_on or self._last >= 0
+
+    def _answer(self, lake: Lake, persisted: DataFrame, number: int) -> None:
+        started = self.now()
+        try:
+            rows = persisted
+            if self.run.at == "request-time":
+                rows = rows.withColumn(
+                    "error", F.when(F.expr("error IS NULL AND timestamp IS NULL"), F.lit(_NO_TIME)).otherwise(F.col("error"))
+                )
+            if self._goes_on:
+                rows = self._without_answered(lake, rows)
+            contents = self._contents(rows)
+            if contents.answered or contents.bad:
+                until_alone(lake, lambda: self._write(lake, rows, contents, started, number))
+        finally:
+            persisted.unpersist()
+        self.done.batches += 1
+        self.done.answered += contents.answered
+        self.done.bad += contents.bad
+        took = (self.now() - started).total_seconds()
+        bad = f", {contents.bad:,} bad ones in bad_request" if contents.bad else ""
+        self.progress(f"batch {number}: {contents.answered:,} requests answered in {took:.1f} s{bad}")
+
+    def _without_answered(self, lake: Lake, rows: DataFrame) -> DataFrame:
+        """The rows of a run that goes on in a new checkpoint, without those that it has answers for, or found bad."""
+        mine = lake.table(t.PULL_RESPONSE).where(F.col("runId") == self.run.run_id)
+        bad = lake.table(BAD_REQUEST).where(F.col("brokerName") == self.run.broker)
+        known = mine.select(F.col("requestId").alias("id")).unionByName(bad.select(_bad_id().alias("id")))
+        own = F.when(F.col("error").isNull(), _request_id()).otherwise(_bad_id())
+        return rows.withColumn("id", own).join(known, "id", "left_anti").drop("id").localCheckpoint()
+
+    def _contents(self, rows: DataFrame) -> _Contents:
+        looks = F.coalesce(F.max(F.col("filterType") != "TAG"), F.lit(False))
+        grouped = rows.groupBy("config", F.isnotnull("error").alias("bad"))
+        counts = grouped.agg(F.count("*").alias("rows"), F.min("source").alias("source"), looks.alias("looks")).collect()
+        settings: dict[str | None, tuple[BrokerSettings, bool]] = {}
+        refused: dict[str, str] = {}
+        for row in counts:
+            if not row["bad"]:
+                try:
+                    settings[row["config"]] = (self._settings_of_header(row), row["looks"])
+                except SettingsError as error:
+                    refused[row["config"]] = str(error)
+        good = sum(row["rows"] for row in counts if not row["bad"] and row["config"] in settings)
+        return _Contents(settings=settings, refused=refused, answered=good, bad=sum(row["rows"] for row in counts) - good)
+
+    def _settings_of_header(self, row: Row) -> BrokerSettings:
+        header = None if row["config"] is None else json.loads(row["config"])
+        return self.settings_of(header, f"{row['source']}, line 1")
+
+    def _write(self, lake: Lake, rows: DataFrame, contents: _Contents, started: dt.datetime, number: int) -> None:
+        writer = LakeWriter(lake, run_id=self.run.run_id, what="stream", broker=self.run.broker)
+        broker = F.lit(self.run.broker)
+        if contents.settings:
+            writer.prepare(t.PULL_RESPONSE)
+            answers = self._answers(lake, rows, contents)
+            writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": broker, "runId": F.lit(self.run.run_id)}))
+        if contents.bad:
+            writer.prepare(BAD_REQUEST)
+            writer.append(BAD_REQUEST, _bad(rows, contents).withColumn("brokerName", broker))
+        if not self._begun:
+            writer.prepare(t.REPLAY_RUN)
+            writer.append(t.REPLAY_RUN, self._run(lake, started).row(None))
+        writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
+        self._begun = True
+
+    def _answers(self, lake: Lake, rows: DataFrame, contents: _Contents) -> DataFrame:
+        parts = []
+        for config, (settings, into_messages) in contents.settings.items():
+            pull = settings.pull_settings()
+            requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
+            options = ReplayOptions(at=self.run.at)
+            answers = answer(lake, self.run.broker, requests, options=options, settings=pull, into_messages=into_messages)
+            ids = requests.select("seq", _request_id().alias("requestId"))
+            parts.append(response_rows(answers.join(ids, "seq"), pull))
+        return reduce(DataFrame.unionByName, parts)
+
+    def _run(self, lake: Lake, started: dt.datetime) -> ReplayRun:
+        return ReplayRun(
+            lake=lake,
+            broker=self.run.broker,
+            run_id=self.run.run_id,
+            source=self.run.source,
+            source_digest=None,
+            settings=self.settings_of(None, ""),
+            at=self.run.at,
+            started=started,
+        )
+
+
+def _line() -> Column:
+    return (F.col("seq") % LINES_A_FILE).cast("STRING")
+
+
+def _request_id() -> Column:
+    """As a replay of the file gives it."""
+    return F.concat_ws("-", F.substring("sourceDigest", 1, 16), _line())
+
+
+def _bad_id() -> Column:
+    return F.concat_ws(" ", "sourceDigest", F.col("position").cast("STRING"), "source")
+
+
+def _no_time() -> Column:
+    return F.when(F.col("timestamp").isNull(), F.format_string(_NO_TIME, "source", _line()))
+
+
+def _bad(rows: DataFrame, contents: _Contents) -> DataFrame:
+    """Rows of bad_request: bad lines, and one for each request of a file whose settings cannot be used."""
+    bad = rows.where("error IS NOT NULL")
+    for config, error in contents.refused.items():
+        of_file = rows.where(F.col("error").isNull() & (F.col("config") == config))
+        bad = bad.unionByName(of_file.withColumn("error", F.lit(error)))
+    return bad
+
+
+def until_alone(lake: Lake, write: Callable[[], None]) -> None:
+    """Write, again where another run wrote to the same tables meanwhile."""
+    for left in reversed(range(_TRIES)):
+        _wait_for_others(lake)
+        try:
+            write()
+        except NotAloneError:
+            if not left:
+                raise
+            time.sleep(random.uniform(0, 2))  # noqa: S311 (two streams shall not try again at the same moments)
+            lake.at = lake.newest()
+        else:
+            return
+
+
+def _wait_for_others(lake: Lake) -> None:
+    """Let a run that has written but not committed come to its end."""
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        written = {table.name: delta_version(lake.path(table.name)) for table in _WRITTEN}
+        if all(lake.at.tables.get(name) == version for name, version in written.items()):
+            return
+        time.sleep(_LOOK_SECONDS)
+        lake.at = lake.newest()

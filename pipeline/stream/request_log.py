@@ -1,0 +1,216 @@
+"""What a stream has read of a folder of request files: written down batch by batch, before Spark asks for the rows of a batch.
+
+Rule: entry n holds the files of one batch. A file is new where its name, length or time is; the same content again, under whatever name,
+has been answered and gives nothing. So a file that is rewritten is read again, and one that is touched or copied is not.
+Surprise: what a folder holds cannot be an offset of Spark: that would grow with every file. The offset is the number of the entry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from pipeline.request_file import Chunk, RequestError, has_header, header_of, open_file, scan_lines
+from pipeline.store_files import filesystem_of
+
+# the files of one batch have together, where there are several
+BATCH_BYTES = 64 << 20
+# every so many entries one more is written that sums up all before it, and those are deleted
+_SUMMED_UP = 64
+# Spark may ask for the entries of so many batches again
+_KEPT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    """A file as a listing of its folder shows it; `mtime_ns` since 1970."""
+
+    path: str
+    length: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFile:
+    """A file of a batch.
+
+    Attributes:
+        file: as it was when it was read.
+        sha256: of its content; empty where it cannot be read.
+        config: the settings in its header, as JSON.
+        chunks: its lines; none where the content was read before.
+        problem: why it cannot be read at all.
+    """
+
+    file: FoundFile
+    sha256: str
+    config: str | None = None
+    chunks: tuple[Chunk, ...] = ()
+    problem: str | None = None
+
+    @staticmethod
+    def of(value: dict[str, Any]) -> PlannedFile:
+        """What `asdict` made of one."""
+        chunks = tuple(Chunk(**chunk) for chunk in value["chunks"])
+        return PlannedFile(**value | {"file": FoundFile(**value["file"]), "chunks": chunks})
+
+
+@dataclass(slots=True)
+class _Seen:
+    """All files that were read: what each looked like when it was, and the contents."""
+
+    files: dict[str, tuple[int, int]] = field(default_factory=dict)
+    contents: set[str] = field(default_factory=set)
+
+    def add(self, planned: PlannedFile) -> None:
+        self.files[planned.file.path] = (planned.file.length, planned.file.mtime_ns)
+        if planned.sha256:
+            self.contents.add(planned.sha256)
+
+    def is_new(self, file: FoundFile) -> bool:
+        return self.files.get(file.path) != (file.length, file.mtime_ns)
+
+
+def list_requests(folder: str) -> list[FoundFile]:
+    """The files of a folder, oldest first, but for those whose names begin with a dot or an underscore.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    filesystem, inside = filesystem_of(folder)
+    infos = filesystem.get_file_info(pafs.FileSelector(inside))
+    prefix = folder.rstrip("/")
+    files = [
+        FoundFile(path=f"{prefix}/{info.base_name}", length=info.size, mtime_ns=info.mtime_ns)
+        for info in infos
+        if info.type == pafs.FileType.File and not info.base_name.startswith((".", "_"))
+    ]
+    return sorted(files, key=lambda file: (file.mtime_ns, file.path))
+
+
+class RequestLog:
+    """The entries under `folder`, a part of a stream's checkpoint."""
+
+    def __init__(self, folder: str) -> None:
+        self._filesystem, self._folder = filesystem_of(folder)
+        self._filesystem.create_dir(self._folder, recursive=True)
+        numbers = self._numbers(".json")
+        self.newest = max(numbers, default=0)
+        summed_up = max(self._numbers(".all.json"), default=0)
+        self._seen = _Seen()
+        if summed_up:
+            seen = self._read(f"{summed_up:020d}.all.json")
+            self._seen = _Seen({path: (length, mtime) for path, length, mtime in seen["files"]}, set(seen["contents"]))
+        for number in sorted(number for number in numbers if number > summed_up):
+            for planned in self.entry(number):
+                self._seen.add(planned)
+
+    def entry(self, number: int) -> list[PlannedFile]:
+        """The files of one batch."""
+        return [PlannedFile.of(value) for value in self._read(f"{number:020d}.json")]
+
+    def plan(self, found: Iterable[FoundFile], files_max: int) -> int:
+        """Write the next entry, of so many new files or of BATCH_BYTES, but at least one; gives the number of the newest entry."""
+        entry: list[PlannedFile] = []
+        taken = 0
+        for file in found:
+            if not self._seen.is_new(file):
+                continue
+            if entry and (len(entry) == files_max or taken + file.length > BATCH_BYTES):
+                break
+            planned = self._planned(file)
+            if planned is not None:
+                entry.append(planned)
+                self._seen.add(planned)
+                taken += file.length
+        if entry:
+            self._write(f"{self.newest + 1:020d}.json", [asdict(planned) for planned in entry])
+            self.newest += 1
+            if self.newest % _SUMMED_UP == 0:
+                self._sum_up()
+        return self.newest
+
+    def files(self, number: int) -> list[PlannedFile]:
+        """The files of one batch as they are now: where one changed since it was planned, all are planned anew."""
+        entry = self.entry(number)
+        found = [found_file(planned.file.path) for planned in entry]
+        if all(planned.problem or now == planned.file for planned, now in zip(entry, found, strict=True)):
+            return entry
+        self._seen.contents -= {planned.sha256 for planned in entry if planned.chunks}
+        again = []
+        for planned, now in zip(entry, found, strict=True):
+            again.append((self._planned(now) if now else None) or _gone(planned))
+            self._seen.add(again[-1])
+        self._write(f"{number:020d}.json", [asdict(planned) for planned in again])
+        return again
+
+    def _planned(self, file: FoundFile) -> PlannedFile | None:
+        """A file with its digest and lines; None where it is gone."""
+        try:
+            read = scan_lines(file.path)
+        except RequestError as error:
+            return PlannedFile(file=file, sha256="", problem=str(error)) if found_file(file.path) else None
+        if read.sha256 in self._seen.contents or not read.chunks:
+            return PlannedFile(file=file, sha256=read.sha256)
+        return PlannedFile(file=file, sha256=read.sha256, config=_config(file.path), chunks=read.chunks)
+
+    def _sum_up(self) -> None:
+        files = [(path, *rest) for path, rest in self._seen.files.items()]
+        self._write(f"{self.newest:020d}.all.json", {"files": files, "contents": sorted(self._seen.contents)})
+        for number in self._numbers(".all.json"):
+            if number < self.newest - _KEPT:
+                self._filesystem.delete_file(f"{self._folder}/{number:020d}.all.json")
+        for number in self._numbers(".json"):
+            if number <= self.newest - _KEPT:
+                self._filesystem.delete_file(f"{self._folder}/{number:020d}.json")
+
+    def _numbers(self, ending: str) -> list[int]:
+        infos = self._filesystem.get_file_info(pafs.FileSelector(self._folder))
+        stems = (info.base_name.removesuffix(ending) for info in infos if info.base_name.endswith(ending))
+        return [int(stem) for stem in stems if stem.isdigit()]
+
+    def _read(self, name: str) -> Any:
+        with self._filesystem.open_input_file(f"{self._folder}/{name}") as file:
+            return json.loads(file.read())
+
+    def _write(self, name: str, value: Any) -> None:
+        unfinished = f"{self._folder}/.{name}"
+        with self._filesystem.open_output_stream(unfinished) as file:
+            file.write(json.dumps(value).encode())
+        self._filesystem.move(unfinished, f"{self._folder}/{name}")
+
+
+def found_file(path: str) -> FoundFile | None:
+    """A file as it is now; None where it is gone."""
+    filesystem, inside = filesystem_of(path)
+    info = filesystem.get_file_info(inside)
+    return FoundFile(path=path, length=info.size, mtime_ns=info.mtime_ns) if info.type == pafs.FileType.File else None
+
+
+def _gone(planned: PlannedFile) -> PlannedFile:
+    if not planned.chunks:  # it had nothing to give
+        return planned
+    problem = str(RequestError(planned.file.path, 1, "the file of requests that a listing of its folder showed", "none"))
+    return PlannedFile(file=planned.file, sha256="", problem=problem)
+
+
+def _config(path: str) -> str | None:
+    """The settings in the first line of a file, if that is a header."""
+    with open_file(path) as file:
+        first = file.read(_HEADER_BYTES_MAX).split(b"\n", 1)[0]
+    header = header_of(path, first) if has_header(path, first) else None
+    return None if header is None or header.get("config") is None else json.dumps(header["config"], sort_keys=True)
+
+
+_HEADER_BYTES_MAX = 1 << 20
+
+
+def chunks_of(files: list[PlannedFile]) -> Iterator[tuple[int, PlannedFile, Chunk]]:
+    """Every chunk of the files of a batch, each with the number of its file."""
+    for number, planned in enumerate(files):
+        for chunk in planned.chunks:
+            yield number, planned, chunk

@@ -1,0 +1,126 @@
+"""A folder of request files as a stream of Spark: `spark.readStream.format("pull-request-files")`.
+
+Broker files have no part in it. A batch is an entry of the request log, see there; a task reads one chunk of whole lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from pipeline.request_file import REQUEST_ARROW, SCHEMA, Chunk, RequestError, read_good_lines
+from pipeline.request_source import lines_of_chunk
+from pipeline.stream.request_log import FoundFile, PlannedFile, RequestLog, chunks_of, found_file, list_requests
+
+NAME = "pull-request-files"
+# seq: number of the file in its batch, then the line
+LINES_A_FILE = 1 << 40
+# a request, or what could not be read as one: `error` tells them apart
+STREAM_SCHEMA = f"{SCHEMA}, source STRING, sourceDigest STRING, config STRING, position BIGINT, error STRING, raw BINARY"
+_OF_FILE = {"source": pa.string(), "sourceDigest": pa.string(), "config": pa.string()}
+_OF_BAD = {"position": pa.int64(), "error": pa.string(), "raw": pa.binary()}
+_ARROW = pa.schema([*REQUEST_ARROW, *_OF_FILE.items(), *_OF_BAD.items()])
+
+
+class RequestStream(DataSource):
+    """The data source; options `folder`, `log` (where the request log is) and `maxFilesPerTrigger`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name of the format."""
+        return NAME
+
+    def schema(self) -> str:
+        """Columns of a request or of a bad line."""
+        return STREAM_SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """The reader."""
+        return RequestStreamReader(self.options["folder"], self.options["log"], int(self.options["maxFilesPerTrigger"]))
+
+
+@dataclass
+class LinesPartition(InputPartition):
+    """One chunk of a file, or a file that cannot be read."""
+
+    number: int
+    planned: PlannedFile
+    chunk: Chunk | None
+
+
+class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches in one process of the driver, and reads their chunks in tasks."""
+
+    def __init__(self, folder: str, log: str, files_max: int) -> None:
+        self.folder, self.log, self.files_max = folder, log, files_max
+        self._opened: RequestLog | None = None
+        self._until: list[FoundFile] | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's name)
+        """Before the first entry."""
+        return {"entry": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
+        """So many files a batch, or fewer large ones."""
+        return ReadMaxFiles(self.files_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
+        """No more than the files that are there now."""
+        self._until = list_requests(self.folder)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 (Spark's name)
+        """The next entry: one that was planned before a crash, else a new one where there are new files."""
+        log = self._request_log()
+        if start["entry"] < log.newest:
+            return {"entry": start["entry"] + 1}
+        most = limit.max_files if isinstance(limit, ReadMaxFiles) else self.files_max
+        return {"entry": log.plan(list_requests(self.folder) if self._until is None else self._until, most)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """A partition a chunk."""
+        log = self._request_log()
+        files = [planned for number in range(start["entry"] + 1, end["entry"] + 1) for planned in log.files(number)]
+        bad: list[InputPartition] = [LinesPartition(number, planned, None) for number, planned in enumerate(files) if planned.problem]
+        return [*bad, *(LinesPartition(*rest) for rest in chunks_of(files))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The lines of a chunk: requests, and those that are none."""
+        assert isinstance(partition, LinesPartition)
+        planned, chunk = partition.planned, partition.chunk
+        if chunk is None:
+            yield _bad_rows(planned, [(0, planned.problem or "", b"")])
+            return
+        first, position, raw = lines_of_chunk(planned.file.path, chunk)
+        if found_file(planned.file.path) != planned.file:
+            raise RequestError(planned.file.path, first, "a file that stays as it is while it is read", "one that changed; start again")
+        good, bad = read_good_lines(planned.file.path, first, raw)
+        if len(good):
+            yield _good_rows(planned, partition.number, good)
+        if bad:
+            yield _bad_rows(planned, [(position + line.position, str(line.error), line.raw) for line in bad])
+
+    def _request_log(self) -> RequestLog:
+        if self._opened is None:
+            self._opened = RequestLog(self.log)
+        return self._opened
+
+
+def _good_rows(planned: PlannedFile, number: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    values = (planned.file.path, planned.sha256, planned.config)
+    of_file = [pa.repeat(pa.scalar(value, type_), len(batch)) for value, type_ in zip(values, _OF_FILE.values(), strict=True)]
+    of_bad = [pa.nulls(len(batch), type_) for type_ in _OF_BAD.values()]
+    numbered = pa.array(batch.column("seq").to_numpy() + number * LINES_A_FILE)
+    return pa.RecordBatch.from_arrays([numbered, *batch.columns[1:-1], pa.nulls(len(batch), pa.string()), *of_file, *of_bad], schema=_ARROW)
+
+
+def _bad_rows(planned: PlannedFile, bad: list[tuple[int, str, bytes]]) -> pa.RecordBatch:
+    rows = [
+        {"source": planned.file.path, "sourceDigest": planned.sha256, "position": position, "error": error, "raw": raw}
+        for position, error, raw in bad
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)

@@ -1,0 +1,92 @@
+"""`pullsim stream`: pull requests that keep arriving -> answers in `pull_response`, each exactly once.
+
+Rule: a batch is answered by the function that answers a file, and what it wrote is visible from its one row in lake_version on, which
+names the batch. A batch that died before it is written again, one that died after it is known by it and left alone.
+Surprise: Delta's txnAppId and txnVersion on each table would not do. They skip the append of a batch whose rows were undone because the
+rest of it never came.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline import tables as t
+from pipeline.delta_sql import literal
+from pipeline.lake import Lake, LakeError, LakeWriter
+from pipeline.stream.batches import Batches, StoppedError, Streamed, until_alone
+from pipeline.stream.request_log import list_requests
+from pipeline.stream.request_stream import NAME, RequestStream
+from pipeline.stream.stream_run import REQUESTS, SPARK, StreamRun
+
+_LOOK_SECONDS = 1
+
+
+def run_stream(
+    lake: Lake,
+    run: StreamRun,
+    checkpoint: str,
+    batches: Batches,
+    *,
+    files_max: int,
+    once: bool,
+    trigger_seconds: float,
+) -> Streamed:
+    """Answer what is in the folder of requests, and what comes until it is stopped.
+
+    Args:
+        lake: with the broker's tables.
+        run: of the checkpoint.
+        checkpoint: its folder.
+        batches: what answers them, and is told to stop.
+        files_max: of one batch.
+        once: end when all that is there now is answered.
+        trigger_seconds: between the starts of two batches, where there is anything for the second.
+
+    Raises:
+        LakeError: the store was imported as it was found, there is no folder of requests, or other runs keep writing to the lake.
+    """
+    lake.require_started(run.broker)
+    try:
+        list_requests(run.source)
+    except OSError as error:
+        raise LakeError(f"{run.source}: expected a folder of request files, found {error}") from error
+    requests = _requests(lake, run, checkpoint, files_max)
+    query = _started(requests, checkpoint, batches, once=once, trigger_seconds=trigger_seconds)
+    try:
+        while not query.awaitTermination(_LOOK_SECONDS):
+            if batches.stop.is_set() and not batches.working:
+                query.stop()
+    except StreamingQueryException as error:
+        if not isinstance(batches.failed, StoppedError):
+            raise batches.failed or error from None
+    if batches.done.batches:
+        now_at = Lake(lake.spark, lake.root)
+        until_alone(now_at, lambda: _finish(now_at, run, batches.now))
+    return batches.done
+
+
+def _requests(lake: Lake, run: StreamRun, checkpoint: str, files_max: int) -> DataFrame:
+    lake.spark.dataSource.register(RequestStream)
+    options = {"folder": run.source, "log": f"{checkpoint}/{REQUESTS}", "maxFilesPerTrigger": str(files_max)}
+    return lake.spark.readStream.format(NAME).options(**options).load()
+
+
+def _started(requests: DataFrame, checkpoint: str, batches: Batches, *, once: bool, trigger_seconds: float) -> StreamingQuery:
+    writer = requests.writeStream.option("checkpointLocation", f"{checkpoint}/{SPARK}").foreachBatch(batches)
+    timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_seconds} seconds")
+    return timed.start()
+
+
+def _finish(lake: Lake, run: StreamRun, now: Callable[[], dt.datetime]) -> None:
+    """Say in replay_run when the run ended, the last time so far."""
+    mine = F.col("runId") == run.run_id
+    ended = lake.table(t.REPLAY_RUN).where(mine).withColumn("finishedAt", F.lit(now()))
+    writer = LakeWriter(lake, run_id=run.run_id, what="stream", broker=run.broker)
+    writer.replace_rows(t.REPLAY_RUN, ended.localCheckpoint(), f"runId = {literal(run.run_id)}")
+    writer.commit(now())

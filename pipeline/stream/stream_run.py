@@ -1,0 +1,120 @@
+"""Which run a checkpoint belongs to: written into it once, before its first batch, and mended where a crash left half a file.
+
+Surprise: Spark numbers batches from 0 in every new checkpoint. The lake therefore remembers a batch by its checkpoint's own id, never by
+the run alone; a run that goes on in a new checkpoint, or in a mended one, has a new id there and asks of each request whether it has an
+answer.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from pipeline.lake import LakeError
+from pipeline.replay import At
+from pipeline.store_files import filesystem_of
+
+_NAME = "pullsim.json"
+# Spark's own files, and the request log beside them
+SPARK, REQUESTS = "spark", "requests"
+# folder of files that are numbered by batch or entry -> lines of each at least, and whether the first one is a version
+_NUMBERED = {f"{SPARK}/offsets": (3, True), f"{SPARK}/commits": (2, True), REQUESTS: (1, False)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRun:
+    """What stays the same for all batches of a checkpoint; `checkpoint` is its id."""
+
+    run_id: str
+    checkpoint: str
+    lake: str
+    broker: str
+    source: str
+    at: At
+    settings: dict[str, str]
+
+
+def run_of_checkpoint(
+    folder: str, *, run_id: str | None, lake: str, broker: str, source: str, at: At, settings: dict[str, str]
+) -> tuple[StreamRun, list[str]]:
+    """The run that a checkpoint belongs to, a new one where there is no checkpoint yet; and the files that had to be removed from it.
+
+    Raises:
+        LakeError: it belongs to another stream; the message says what is different.
+    """
+    asked: dict[str, Any] = {"lake": lake, "broker": broker, "source": source, "at": at, "settings": settings}
+    try:
+        filesystem, inside = filesystem_of(folder)
+        filesystem.create_dir(inside, recursive=True)
+        known = _known(filesystem, f"{inside}/{_NAME}")
+        if known is None:
+            removed = []
+            run = StreamRun(run_id=run_id or uuid.uuid4().hex, checkpoint=uuid.uuid4().hex, **asked)
+        else:
+            _require_same(folder, known, asked | ({} if run_id is None else {"run_id": run_id}))
+            run, removed = StreamRun(**known), _mend(filesystem, inside)
+        if removed:
+            run = replace(run, checkpoint=uuid.uuid4().hex)
+        if removed or known is None:
+            _write(filesystem, inside, run)
+    except (OSError, ValueError, TypeError) as error:
+        if isinstance(error, LakeError):
+            raise
+        raise LakeError(f"{folder}: expected a folder for the checkpoint of a stream, found {error}") from error
+    return run, removed
+
+
+def _require_same(folder: str, known: dict[str, Any], asked: dict[str, Any]) -> None:
+    for name, value in asked.items():
+        if known.get(name) != value:
+            raise LakeError(
+                f"{folder}: expected the checkpoint of a stream with {name} {value!r}, found one with {known.get(name)!r}; "
+                "give another --checkpoint"
+            )
+
+
+def _known(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
+    try:
+        with filesystem.open_input_file(path) as file:
+            return dict(json.loads(file.read()))
+    except FileNotFoundError:
+        return None
+
+
+def _write(filesystem: pafs.FileSystem, inside: str, run: StreamRun) -> None:
+    unfinished = f"{inside}/.{_NAME}"
+    with filesystem.open_output_stream(unfinished) as file:
+        file.write(json.dumps(asdict(run), indent=1).encode())
+    filesystem.move(unfinished, f"{inside}/{_NAME}")
+
+
+def _mend(filesystem: pafs.FileSystem, inside: str) -> list[str]:
+    """Remove the newest file of each kind where it is not whole; what it said is found out again."""
+    removed = []
+    for folder, (lines, versioned) in _NUMBERED.items():
+        infos = filesystem.get_file_info(pafs.FileSelector(f"{inside}/{folder}", allow_not_found=True))
+        numbered = [info for info in infos if info.base_name.removesuffix(".json").isdigit()]
+        newest = max(numbered, key=lambda info: int(info.base_name.removesuffix(".json")), default=None)
+        if newest is None or _is_whole(filesystem, newest.path, lines, versioned=versioned):
+            continue
+        filesystem.delete_file(newest.path)
+        checksum = f"{inside}/{folder}/.{newest.base_name}.crc"
+        if filesystem.get_file_info(checksum).type == pafs.FileType.File:
+            filesystem.delete_file(checksum)
+        removed.append(f"{folder}/{newest.base_name}")
+    return removed
+
+
+def _is_whole(filesystem: pafs.FileSystem, path: str, lines_min: int, *, versioned: bool) -> bool:
+    with filesystem.open_input_file(path) as file:
+        lines = file.read().split(b"\n")
+    if len(lines) < lines_min:
+        return False
+    try:
+        return all(isinstance(json.loads(line), dict | list) for line in lines[versioned:])
+    except ValueError:
+        return False

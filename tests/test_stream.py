@@ -1,0 +1,121 @@
+"""`pullsim stream`: what arrives in a folder is answered as a replay of the file answers it, each request once."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from in_session import Pullsim, pullsim_in
+from replaying import DEMO_TRACE, all_lines, demo_data, import_into, write_lines
+
+from pipeline import tables as t
+from pipeline.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OF_RUN = ("runId", "requestId")
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return all_lines(demo_data(tmp_path_factory) / DEMO_TRACE)
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("streams") / "lake"
+    import_into(spark, folder, demo_data(tmp_path_factory) / "cleaned")
+    return folder
+
+
+def answers(spark: SparkSession, lake: Path, run: str) -> list[tuple[Any, ...]]:
+    rows = Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").drop("runId").collect()
+    return sorted((tuple(row) for row in rows), key=repr)
+
+
+def run_of(out: str) -> str:
+    return out.splitlines()[-1].split(":")[0].removeprefix("run ")
+
+
+def test_files_are_answered_as_by_a_replay(
+    spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
+) -> None:
+    folder, checkpoint = tmp_path / "incoming", tmp_path / "checkpoint"
+    folder.mkdir()
+    parts = [trace[:40], [trace[0], *trace[40:90]]]
+    files = [write_lines(folder / f"{number}.jsonl", part) for number, part in enumerate(parts)]
+    command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", checkpoint, "--once")
+
+    code, out, err = pullsim(*command)
+    assert (code, out.split(": ")[1]) == (0, "answered 89 requests in 1 batches, 0 bad ones\n"), err
+    run, expected = run_of(out), []
+    for file in files:
+        pullsim("replay", "--lake", lake, "--requests", file)
+        batch = Lake(spark, str(lake)).table(t.REPLAY_RUN).orderBy("finishedAt").collect()[-1]["runId"]
+        expected += answers(spark, lake, batch)
+    assert answers(spark, lake, run) == sorted(expected, key=repr)
+
+    code, out, _ = pullsim(*command)
+    assert (code, out) == (0, f"run {run}: answered 0 requests in 0 batches, 0 bad ones\n")
+
+    # the same content once more, and one that is new
+    os.link(files[0], folder / "again.jsonl")
+    more = write_lines(folder / "more.jsonl", [trace[0], *trace[90:95]])
+    code, out, _ = pullsim(*command)
+    assert (code, out.split(": ")[1]) == (0, "answered 5 requests in 1 batches, 0 bad ones\n")
+    assert len(answers(spark, lake, run)) == 94
+
+    # rewritten: another content, so another source
+    write_lines(more, [trace[0], *trace[90:97]])
+    code, out, _ = pullsim(*command)
+    assert (code, out.split(": ")[1]) == (0, "answered 7 requests in 1 batches, 0 bad ones\n")
+
+    # a new checkpoint under the same run: what has answers is left out
+    again = ("--checkpoint", tmp_path / "other", "--run-id", run)
+    write_lines(folder / "last.jsonl", trace[98:100])
+    code, out, err = pullsim(*command[:5], *again, "--once")
+    assert (code, out.split(": ")[1]) == (0, "answered 2 requests in 1 batches, 0 bad ones\n"), err
+    assert len(answers(spark, lake, run)) == 94 + 7 + 2
+    ids = [row["requestId"] for row in Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").collect()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_what_is_no_request_becomes_a_row(
+    spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
+) -> None:
+    folder = tmp_path / "incoming"
+    folder.mkdir()
+    good = json.dumps(trace[1])
+    (folder / "bad.jsonl").write_text(f"{good}\nno json\n\n{good}\n[]\n" + '{"request": {"group": 1}}\n')
+    (folder / "settings.jsonl").write_text('{"kind": "trace", "config": {"brokerRool": "SLAVE"}}\n' + good + "\n")
+    (folder / "empty.jsonl").touch()
+    (folder / "_unfinished.jsonl").write_text("no json\n")
+    code, out, err = pullsim("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once")
+    assert (code, out.split(": ")[1]) == (0, "answered 2 requests in 1 batches, 4 bad ones\n"), err
+    bad = Lake(spark, str(lake)).table(t.TABLES["bad_request"]).where(f"source LIKE '{folder}%'").orderBy("source", "position").collect()
+    lines = [(row["position"], row["raw"]) for row in bad[:3]]
+    assert lines == [(len(good) + 1, b"no json"), (2 * len(good) + 11, b"[]"), (2 * len(good) + 14, b'{"request": {"group": 1}}')]
+    assert "line 2: expected a JSON object" in bad[0]["error"]
+    assert "brokerRool" in bad[3]["error"]
+
+
+def test_a_checkpoint_of_another_stream_is_refused(lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path) -> None:
+    folder = tmp_path / "incoming"
+    folder.mkdir()
+    command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once")
+    assert pullsim(*command)[0] == 0
+    code, _, err = pullsim(*command, "--at", "request-time")
+    assert (code, "expected the checkpoint of a stream with at 'request-time', found one with 'snapshot'" in err) == (2, True)
+    code, _, err = pullsim(*command, "--run-id", "mine")
+    assert (code, "with run_id 'mine'" in err) == (2, True)
+    code, _, err = pullsim("stream", "--lake", lake, "--requests", tmp_path / "none", "--checkpoint", tmp_path / "x", "--once")
+    assert (code, "expected a folder of request files" in err) == (2, True)
