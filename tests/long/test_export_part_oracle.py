@@ -49,9 +49,8 @@ def sum_of(found: dict[Queue, dict[int, Message]]) -> str:
     """As the harness does it: topics in Java's order."""
     total = hashlib.sha256()
     for topic, queue_id in sorted(found, key=lambda queue: (queue[0].encode("utf-16-be"), queue[1])):
-        for offset, one in sorted(found[topic, queue_id].items()):
+        for _, one in sorted(found[topic, queue_id].items()):
             total.update(f"{topic}\n{queue_id}\n{one.queue_offset}\n{one.msg_id}\n{len(one.body)}\n".encode() + one.body)
-            assert offset == one.queue_offset or topic.startswith("%LMQ%")
     return total.hexdigest()
 
 
