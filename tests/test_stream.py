@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from in_session import Pullsim, pullsim_in
 from replaying import DEMO_TRACE, all_lines, demo_data, import_into, write_lines
+from sampling import slow_proof
 
 from pipeline import tables as t
 from pipeline.lake import Lake
@@ -106,6 +107,21 @@ def test_what_is_no_request_becomes_a_row(
     assert lines == [(len(good) + 1, b"no json"), (2 * len(good) + 11, b"[]"), (2 * len(good) + 14, b'{"request": {"group": 1}}')]
     assert "line 2: expected a JSON object" in bad[0]["error"]
     assert "brokerRool" in bad[3]["error"]
+
+
+@slow_proof
+def test_a_request_without_a_time_cannot_be_answered_as_of_its_time(
+    spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
+) -> None:
+    folder = tmp_path / "incoming"
+    folder.mkdir()
+    request = {name: value for name, value in trace[1]["request"].items() if name != "timestamp"}
+    file = write_lines(folder / "times.jsonl", [{"request": request}, {"request": request | {"timestamp": 1}}])
+    command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once")
+    code, out, err = pullsim(*command, "--at", "request-time")
+    assert (code, out.split(": ")[1]) == (0, "answered 1 requests in 1 batches, 1 bad ones\n"), err
+    [bad] = Lake(spark, str(lake)).table(t.TABLES["bad_request"]).where(f"source = '{file}'").collect()
+    assert bad["error"].startswith(f'{file}, line 1: expected a "timestamp" in ms')
 
 
 def test_a_checkpoint_of_another_stream_is_refused(lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -33,7 +33,6 @@ _TRIES = 10
 # how long another run may take from its first write to its commit before it counts as dead, in seconds
 _PATIENCE = 15.0
 _LOOK_SECONDS = 0.2
-_WRITTEN = (t.PULL_RESPONSE, BAD_REQUEST, t.REPLAY_RUN)
 _NO_TIME = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
 
 SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
@@ -129,16 +128,12 @@ class Batches:
     def _answer(self, lake: Lake, persisted: DataFrame, number: int) -> None:
         started = self.now()
         try:
-            rows = persisted
-            if self.run.at == "request-time":
-                rows = rows.withColumn(
-                    "error", F.when(F.expr("error IS NULL AND timestamp IS NULL"), F.lit(_NO_TIME)).otherwise(F.col("error"))
-                )
+            rows = persisted if self.run.at != "request-time" else persisted.withColumn("error", F.coalesce("error", _no_time()))
             if self._goes_on:
                 rows = self._without_answered(lake, rows)
             contents = self._contents(rows)
             if contents.answered or contents.bad:
-                until_alone(lake, lambda: self._write(lake, rows, contents, started, number))
+                until_alone(lake, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         finally:
             persisted.unpersist()
         self.done.batches += 1
@@ -175,18 +170,22 @@ class Batches:
         header = None if row["config"] is None else json.loads(row["config"])
         return self.settings_of(header, f"{row['source']}, line 1")
 
+    def _tables(self, contents: _Contents) -> list[t.Table]:
+        """The tables that a batch writes to."""
+        needed = ((t.PULL_RESPONSE, contents.answered), (BAD_REQUEST, contents.bad), (t.REPLAY_RUN, not self._begun))
+        return [table for table, is_needed in needed if is_needed]
+
     def _write(self, lake: Lake, rows: DataFrame, contents: _Contents, started: dt.datetime, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run.run_id, what="stream", broker=self.run.broker)
         broker = F.lit(self.run.broker)
-        if contents.settings:
-            writer.prepare(t.PULL_RESPONSE)
+        for table in self._tables(contents):
+            writer.prepare(table)
+        if contents.answered:
             answers = self._answers(lake, rows, contents)
             writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": broker, "runId": F.lit(self.run.run_id)}))
         if contents.bad:
-            writer.prepare(BAD_REQUEST)
             writer.append(BAD_REQUEST, _bad(rows, contents).withColumn("brokerName", broker))
         if not self._begun:
-            writer.prepare(t.REPLAY_RUN)
             writer.append(t.REPLAY_RUN, self._run(lake, started).row(None))
         writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
         self._begun = True
@@ -241,10 +240,10 @@ def _bad(rows: DataFrame, contents: _Contents) -> DataFrame:
     return bad
 
 
-def until_alone(lake: Lake, write: Callable[[], None]) -> None:
-    """Write, again where another run wrote to the same tables meanwhile."""
+def until_alone(lake: Lake, tables: Sequence[t.Table], write: Callable[[], None]) -> None:
+    """Write to some tables, again where another run wrote to them meanwhile."""
     for left in reversed(range(_TRIES)):
-        _wait_for_others(lake)
+        _wait_for_others(lake, tables)
         try:
             write()
         except NotAloneError:
@@ -256,11 +255,11 @@ def until_alone(lake: Lake, write: Callable[[], None]) -> None:
             return
 
 
-def _wait_for_others(lake: Lake) -> None:
+def _wait_for_others(lake: Lake, tables: Sequence[t.Table]) -> None:
     """Let a run that has written but not committed come to its end."""
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
-        written = {table.name: delta_version(lake.path(table.name)) for table in _WRITTEN}
+        written = {table.name: delta_version(lake.path(table.name)) for table in tables}
         if all(lake.at.tables.get(name) == version for name, version in written.items()):
             return
         time.sleep(_LOOK_SECONDS)

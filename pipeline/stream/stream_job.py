@@ -67,7 +67,7 @@ def run_stream(
             raise batches.failed or error from None
     if batches.done.batches:
         now_at = Lake(lake.spark, lake.root)
-        until_alone(now_at, lambda: _finish(now_at, run, batches.now))
+        until_alone(now_at, [t.REPLAY_RUN], lambda: _finish(now_at, run, batches.now))
     return batches.done
 
 
