@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pipeline.table import Column, Table
 
+# of what is bad so many bytes are kept
+RAW_BYTES_MAX = 4096
 _BROKER = Column("brokerName", "STRING", "broker that was asked")
 _TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)")
 _QUEUE = Column("queueId", "INT", "queue of the topic")
@@ -107,7 +109,7 @@ BAD_REQUEST = Table(
         *_SOURCE,
         Column("position", "BIGINT", "byte in the file: of the packet, for a frame of the one that completed it"),
         Column("error", "STRING", "what was expected and what was found"),
-        Column("raw", "BINARY", "the bytes, 4096 at most"),
+        Column("raw", "BINARY", f"the bytes, {RAW_BYTES_MAX} at most"),
     ),
 )
 

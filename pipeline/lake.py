@@ -20,23 +20,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
-from delta.exceptions import (
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-    ProtocolChangedException,
-)
+from delta import exceptions as of_delta
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
 from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, properties_of
-from pipeline.store_files import is_uri, local_path
+from pipeline.store_files import absolute_path, is_uri
 from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, Layout, Table
 
 # what Spark and Delta say of a table to be created where something has come to be
@@ -44,14 +35,14 @@ _CREATED_MEANWHILE = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_N
 
 # what Delta says of a commit that another one got in the way of; in Python none of these is a kind of another
 _CONCURRENT = (
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-    ProtocolChangedException,
+    of_delta.ConcurrentAppendException,
+    of_delta.ConcurrentDeleteDeleteException,
+    of_delta.ConcurrentDeleteReadException,
+    of_delta.ConcurrentTransactionException,
+    of_delta.ConcurrentWriteException,
+    of_delta.DeltaConcurrentModificationException,
+    of_delta.MetadataChangedException,
+    of_delta.ProtocolChangedException,
 )
 # other runs may commit between two tries
 _COMMITS_TRIED = 10
@@ -81,16 +72,12 @@ class StreamBatch:
     number: int
 
 
-def _key_of(batch: StreamBatch | None) -> tuple[str | None, int | None]:
-    return (None, None) if batch is None else (batch.checkpoint, batch.number)
-
-
 class Lake:
     """The tables under `root`, read at one version of the lake."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
-        self.root = (root if is_uri(root) else local_path(root)).rstrip("/")
+        self.root = absolute_path(root).rstrip("/")
         if not is_uri(self.root) and (file := _file_on_the_way(self.root)):
             raise LakeError(f"{self.root}: expected a directory for the tables, found a file {file}; give another --lake")
         try:
@@ -260,10 +247,11 @@ class LakeWriter:
 
         Runs that wrote other tables meanwhile do not matter: what they committed stays.
         """
+        of_stream = (None, None) if batch is None else (batch.checkpoint, batch.number)
         for _ in range(_COMMITS_TRIED):
             version = self.lake.at.version + 1
             tables = {**self.lake.at.tables, **self._versions}
-            if self._committed((version, self.run_id, self.what, self.broker, tables, committed_at, *_key_of(batch))):
+            if self._committed((version, self.run_id, self.what, self.broker, tables, committed_at, *of_stream)):
                 self.lake.at = LakeVersion(version, tables)
                 return version
             newest = self.lake.newest()

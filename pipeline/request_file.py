@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from pipeline.capture_tables import RAW_BYTES_MAX
 from pipeline.settings import BrokerSettings
-from pipeline.store_files import filesystem_of, is_uri, local_path
+from pipeline.store_files import absolute_path, filesystem_of
 
 SCHEMA = (
     "seq BIGINT, consumerGroup STRING, topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT, filterType STRING, "
@@ -43,7 +44,6 @@ REQUEST_ARROW = pa.schema(
 CHUNK_BYTES = 8 << 20
 # no request of a sane client is longer; a file without line ends must not be read whole
 LINE_BYTES_MAX = 16 << 20
-BAD_BYTES_MAX = 4096
 _SHOWN = 200
 # a line with more objects and lists than this may nest deeper than it should
 _OPENINGS_MAX = 500
@@ -93,7 +93,7 @@ class RequestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that is no request: its first byte among those read, what is wrong with it, its first BAD_BYTES_MAX bytes."""
+    """A line that is no request: its first byte among those read, what is wrong with it, its first RAW_BYTES_MAX bytes."""
 
     position: int
     error: RequestError
@@ -142,8 +142,7 @@ def scan_file(path: str) -> RequestFile:
     found = scan_lines(path)
     if not found.chunks:
         raise RequestError(found.path, 1, "at least one request", "an empty file")
-    with open_file(found.path) as file:
-        return replace(found, header=header_of(found.path, file.read(found.chunks[0].end).split(b"\n", 1)[0]))
+    return replace(found, header=header_of(found.path, first_line(found)))
 
 
 def scan_lines(path: str) -> RequestFile:
@@ -156,7 +155,7 @@ def scan_lines(path: str) -> RequestFile:
     chunks: list[Chunk] = []
     start, first_line, lines, at = 0, 1, 0, 0
     has_other_filters, tail = False, b""
-    path = path if is_uri(path) else local_path(path)  # an executor works in another folder
+    path = absolute_path(path)  # an executor works in another folder
     try:
         file = open_file(path)
     except (OSError, ValueError) as error:
@@ -184,6 +183,12 @@ def scan_lines(path: str) -> RequestFile:
     )
 
 
+def first_line(file: RequestFile) -> bytes:
+    """The first line of a file that has lines."""
+    with open_file(file.path) as opened:
+        return bytes(opened.read(file.chunks[0].end)).split(b"\n", 1)[0]
+
+
 def _has_other_filter(raw: bytes) -> bool:
     """Whether a type that is no TAG begins in these bytes, their last ones left aside."""
     found = _OTHER_FILTER.search(raw)
@@ -198,12 +203,12 @@ def header_of(path: str, first: bytes) -> dict[str, Any] | None:
     return line if line.get("kind") == "trace" and "request" not in line else None
 
 
-def has_header(path: str, first: bytes) -> bool:
-    """Whether the first line is a header; a bad line is none."""
+def header_if_any(path: str, first: bytes) -> dict[str, Any] | None:
+    """The first line, if it is a header; a bad line is none."""
     try:
-        return header_of(path, first) is not None
+        return header_of(path, first)
     except RequestError:
-        return False
+        return None
 
 
 def _no_number(name: str) -> None:
@@ -318,7 +323,7 @@ def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> tuple[pa.R
             try:
                 rows.append(_row(path, number, raw))
             except RequestError as error:
-                bad.append(BadLine(position, error, raw[:BAD_BYTES_MAX]))
+                bad.append(BadLine(position, error, raw[:RAW_BYTES_MAX]))
         position += len(raw) + 1
     return pa.RecordBatch.from_pylist(rows, schema=REQUEST_ARROW), bad
 

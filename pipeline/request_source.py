@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.request_file import SCHEMA, Chunk, RequestError, has_header, open_file, read_lines
+from pipeline.request_file import SCHEMA, Chunk, RequestError, header_if_any, open_file, read_lines
 
 NAME = "pull-requests"
 
@@ -70,6 +70,6 @@ def lines_of_chunk(path: str, chunk: Chunk) -> tuple[int, int, bytes]:
         raise RequestError(path, chunk.first_line, "a file that every executor can open", str(error)) from error
     if chunk.first_line == 1:
         head, end, rest = raw.partition(b"\n")
-        if has_header(path, head):
+        if header_if_any(path, head) is not None:
             return 2, len(head) + len(end), rest
     return chunk.first_line, chunk.start, raw

@@ -42,6 +42,11 @@ def local_path(path: str) -> str:
     return os.path.abspath(path)
 
 
+def absolute_path(path: str) -> str:
+    """A path as every process finds it, whatever folder it works in; a URI stays as it is."""
+    return path if is_uri(path) else local_path(path)
+
+
 def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
     """File system of a path or URI, and the path inside it; OSError or ArrowInvalid where there is none."""
     filesystem: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path) if is_uri(path) else (pafs.LocalFileSystem(), local_path(path))
@@ -80,7 +85,7 @@ class StoreFiles:
 
     def __init__(self, root: str, changes: Mapping[FilePath, FileChange] | None = None, deleted: frozenset[FilePath] = frozenset()) -> None:
         """`changes` lie over the files of the store, in which those `deleted` are no more; the store itself is only read."""
-        self.root = root if is_uri(root) else local_path(root)
+        self.root = absolute_path(root)
         self._changes = changes or {}
         self._deleted = deleted
         self._changed_folders = _by_folder(self._changes)

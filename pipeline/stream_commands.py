@@ -55,13 +55,13 @@ def stream_command(
     whatever its name. Lines that are no requests go to bad_request. Ctrl-C or SIGTERM end the stream behind the batch it is at.
     """
     from pipeline.lake import Lake
-    from pipeline.store_files import is_uri, local_path
+    from pipeline.store_files import absolute_path
     from pipeline.stream.batches import Batches
     from pipeline.stream.stream_job import run_stream
     from pipeline.stream.stream_run import run_of_checkpoint
     from udfs.sql_functions import register
 
-    folder, source = (path if is_uri(path) else local_path(path) for path in (checkpoint, requests))
+    folder, source = absolute_path(checkpoint), absolute_path(requests)
     with Engine(master, conf, verbose).session() as spark, _told_to_stop() as stop:
         opened = Lake(spark, lake).require()
         register(spark)

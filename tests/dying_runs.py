@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,22 +82,34 @@ def check_dying_runs(
     assert log == sorted(map(repr, rows(spark, alone, t.COMMIT_LOG)))
 
 
-def kill_import(store: Path, lake: Path, *, commits: int) -> None:
-    """Start an import as a process of its own and kill it, JVM and all, when it has made so many commits to tables."""
+def commits_made(lake: Path) -> int:
+    """How many commits the tables of a lake have seen."""
+    return len([path for path in lake.glob("*/_delta_log/*.json") if path.stem.isdigit()])
 
-    def made() -> int:
-        return len([path for path in lake.glob("*/_delta_log/*.json") if path.stem.isdigit()])
 
-    until = made() + commits
-    command = [sys.executable, "-m", "pipeline.main", "import", str(store), "--lake", str(lake), "--broker-name", "b"]
+@contextmanager
+def doomed(command: list[str], told: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A command of pullsim as a process of its own that is killed, JVM and all, at the end of the block; `told` gets its stderr."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-    told = lake.parent / "killed.err"
     with told.open("wb") as err:
-        run = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)
+        run = subprocess.Popen(
+            [sys.executable, "-m", "pipeline.main", *command],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+            start_new_session=True,
+        )
     try:
-        while made() < until:
-            assert run.poll() is None, f"the import ended before it could be killed: {told.read_text()}"
-            time.sleep(0.02)
+        yield run
     finally:
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
+
+
+def kill_import(store: Path, lake: Path, *, commits: int) -> None:
+    """Start an import as a process of its own and kill it when it has made so many commits to tables."""
+    until, told = commits_made(lake) + commits, lake.parent / "killed.err"
+    with doomed(["import", str(store), "--lake", str(lake), "--broker-name", "b"], told) as run:
+        while commits_made(lake) < until:
+            assert run.poll() is None, f"the import ended before it could be killed: {told.read_text()}"
+            time.sleep(0.02)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dying_runs import commits_made, doomed
 from in_session import Pullsim, pullsim_in
 from replaying import BROKER, DEMO_TRACE, NOON, all_lines, demo_data, import_into, write_lines
 from sampling import sampled, slow_proof
@@ -49,28 +50,13 @@ def lake(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathF
     return tmp_path / "lake"
 
 
-def commits(lake: Path) -> int:
-    return len([path for path in lake.glob("*/_delta_log/*.json") if path.stem.isdigit()])
-
-
 def kill_stream(command: list[str], lake: Path, chance: random.Random) -> None:
-    """Start a stream as a process of its own and kill it, JVM and all, some commits and some milliseconds later."""
-    until = commits(lake) + chance.randint(0, COMMITS_MAX)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-    run = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.main", *command],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        while commits(lake) < until and run.poll() is None:
+    """Start a stream as a process of its own and kill it some commits and some milliseconds later."""
+    until = commits_made(lake) + chance.randint(0, COMMITS_MAX)
+    with doomed(command, lake.parent / "killed.err") as run:
+        while commits_made(lake) < until and run.poll() is None:
             time.sleep(0.02)
         time.sleep(chance.uniform(0, 0.5))
-    finally:
-        os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
 
 
 def cut_newest(checkpoint: Path, kind: str, chance: random.Random) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from pipeline.capture.packets import RAW_SHOWN
 from pipeline.capture.reassembly import Captured
+from pipeline.capture_tables import RAW_BYTES_MAX
 from store_format.message import decode
 from store_format.remoting.command import RPC_ONEWAY_FLAG, RPC_TYPE_FLAG
 from store_format.remoting.errors import FrameError
@@ -239,7 +239,7 @@ class Exchanges:
 
 def bad_row(frame: Frame, error: str) -> Row:
     """A row for a frame that the broker would refuse."""
-    return {"position": frame.packet.position, "error": error, "raw": bytes(frame.content[:RAW_SHOWN])}
+    return {"position": frame.packet.position, "error": error, "raw": bytes(frame.content[:RAW_BYTES_MAX])}
 
 
 def _subscriptions(data: ConsumerData) -> Iterator[Row]:

@@ -16,10 +16,10 @@ from dpkt import UnpackError
 from dpkt import pcap as dpkt_pcap
 
 from pipeline.capture.pcapng import PCAPNG_MAGIC, Interfaces, byte_order_of
+from pipeline.capture_tables import RAW_BYTES_MAX
 from store_format.errors import StoreError
 
 PACKET_MAX = 1 << 20  # libpcap takes no more than 256 KiB; offloading cards hand up no packets above half a MiB
-RAW_SHOWN = 4096  # bytes of what is bad that are kept
 _NANO = {dpkt_pcap.TCPDUMP_MAGIC_NANO, dpkt_pcap.PMUDPCT_MAGIC_NANO}
 _SWAPPED = {dpkt_pcap.PMUDPCT_MAGIC, dpkt_pcap.PMUDPCT_MAGIC_NANO, dpkt_pcap.PACPDOM_MAGIC}
 _MODIFIED = {dpkt_pcap.MODPCAP_MAGIC, dpkt_pcap.PACPDOM_MAGIC}
@@ -121,7 +121,7 @@ def _pcap(reading: _Reading, magic: int, head: bytes) -> Iterator[Packet | Bad]:
             continue
         data = reading.read(kept)
         if len(data) < kept:
-            yield Bad(position, f"expected a packet of {kept} bytes, found {len(data)} up to the end of the file", data[:RAW_SHOWN])
+            yield Bad(position, f"expected a packet of {kept} bytes, found {len(data)} up to the end of the file", data[:RAW_BYTES_MAX])
             return
         seconds_before = seconds
         yield Packet(number, position, seconds * _MILLION + part // fraction, link_type, data)
@@ -142,7 +142,7 @@ def _after_bad_record(reading: _Reading, record: struct.Struct, head: bytes, bef
     skipped = 0
     while True:
         window = reading.read(_SEARCHED + PACKET_MAX + 2 * record.size)
-        shown = shown or window[:RAW_SHOWN]
+        shown = shown or window[:RAW_BYTES_MAX]
         whole = len(window) < _SEARCHED + PACKET_MAX + 2 * record.size
         end = len(window) if whole else _SEARCHED
         for at in range(skipped == 0, end):
@@ -188,12 +188,12 @@ def _pcapng(reading: _Reading) -> Iterator[Packet | Bad]:
             return
         raw = head + reading.read(length - len(head))
         if len(raw) < length:
-            yield Bad(position, f"expected a block of {length} bytes, found {len(raw)} up to the end of the file", raw[:RAW_SHOWN])
+            yield Bad(position, f"expected a block of {length} bytes, found {len(raw)} up to the end of the file", raw[:RAW_BYTES_MAX])
             return
         try:
             found = interfaces.packet_of(raw)
         except (UnpackError, ValueError, struct.error, IndexError) as error:
-            yield Bad(position, f"expected a block of pcapng, found one that cannot be read: {error}", raw[:RAW_SHOWN])
+            yield Bad(position, f"expected a block of pcapng, found one that cannot be read: {error}", raw[:RAW_BYTES_MAX])
             continue
         if found is not None:
             yield Packet(number, position, found.micros, found.link_type, found.data)

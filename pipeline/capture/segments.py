@@ -23,7 +23,8 @@ from dpkt.sll import SLL
 from dpkt.sll2 import SLL2
 from numpy.typing import NDArray
 
-from pipeline.capture.packets import RAW_SHOWN, Bad, Packet
+from pipeline.capture.packets import Bad, Packet
+from pipeline.capture_tables import RAW_BYTES_MAX
 
 # LINKTYPE_ number -> the class of dpkt that reads its header, and all behind it
 _LINKS: dict[int, Any] = {
@@ -101,12 +102,12 @@ def any_segment(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment 
     """The same as segment_of for whatever dpkt can read."""
     layer, bad = _internet_layer(packet)
     if not isinstance(layer, ip.IP | ip6.IP6):
-        return Bad(packet.position, bad, packet.data[:RAW_SHOWN]) if bad else None
+        return Bad(packet.position, bad, packet.data[:RAW_BYTES_MAX]) if bad else None
     inner = layer.data
     if layer.p != ip.IP_PROTO_TCP or not layer.p:
         return None
     if not isinstance(inner, tcp.TCP):
-        return Bad(packet.position, "expected a whole TCP header, found a part of it, or a fragment", packet.data[:RAW_SHOWN])
+        return Bad(packet.position, "expected a whole TCP header, found a part of it, or a fragment", packet.data[:RAW_BYTES_MAX])
     source, target = _name(names, layer.src, inner.sport), _name(names, layer.dst, inner.dport)
     payload = bytes(inner.data)
     return _segment(packet, source, target, (inner.seq, inner.ack, inner.flags & 0xFF), payload, _claimed(layer, inner, len(payload)))
@@ -188,7 +189,7 @@ def pack_segments(packets: Iterable[Packet | Bad]) -> Iterator[PackedSegments | 
         if isinstance(packet, Packet) and packet.link_type not in _KNOWN and packet.link_type not in strange:
             strange.add(packet.link_type)
             what = f"expected a link type that carries IP ({', '.join(map(str, sorted(_KNOWN)))}), found {packet.link_type}; told once"
-            yield Bad(packet.position, what, packet.data[:RAW_SHOWN])
+            yield Bad(packet.position, what, packet.data[:RAW_BYTES_MAX])
         found = packet if isinstance(packet, Bad) else segment_of(packet, names)
         if isinstance(found, Bad):
             yield found

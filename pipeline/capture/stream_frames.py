@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.capture.packets import RAW_SHOWN
 from pipeline.capture.reassembly import Captured, Piece
+from pipeline.capture_tables import RAW_BYTES_MAX
 from store_format.remoting.frame import FRAME_MAX_LENGTH
 from store_format.remoting.frame_columns import FrameColumns, frame_columns
 from store_format.remoting.frame_search import find_frame
@@ -178,7 +178,7 @@ class FrameStream:
         return BadStretch(skipped.offset, found, skipped.raw, skipped.packet)
 
     def _shown(self) -> bytes:
-        return bytes(self._held[:RAW_SHOWN])
+        return bytes(self._held[:RAW_BYTES_MAX])
 
     def _drop(self, count: int) -> None:
         del self._held[:count]

@@ -8,14 +8,15 @@ Surprise: what a folder holds cannot be an offset of Spark: that would grow with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow.fs as pafs
 
-from pipeline.request_file import Chunk, RequestError, has_header, header_of, open_file, scan_lines
+from pipeline.request_file import Chunk, RequestError, RequestFile, first_line, header_if_any, scan_lines
 from pipeline.store_files import filesystem_of
+from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
 
 # the files of one batch have together, where there are several
 BATCH_BYTES = 64 << 20
@@ -98,9 +99,9 @@ class RequestLog:
     def __init__(self, folder: str) -> None:
         self._filesystem, self._folder = filesystem_of(folder)
         self._filesystem.create_dir(self._folder, recursive=True)
-        numbers = self._numbers(".json")
+        numbers = numbered_files(self._filesystem, self._folder, ".json")
         self.newest = max(numbers, default=0)
-        summed_up = max(self._numbers(".all.json"), default=0)
+        summed_up = max(numbered_files(self._filesystem, self._folder, ".all.json"), default=0)
         self._seen = _Seen()
         if summed_up:
             seen = self._read(f"{summed_up:020d}.all.json")
@@ -156,32 +157,23 @@ class RequestLog:
             return PlannedFile(file=file, sha256="", problem=str(error)) if found_file(file.path) else None
         if read.sha256 in self._seen.contents or not read.chunks:
             return PlannedFile(file=file, sha256=read.sha256)
-        return PlannedFile(file=file, sha256=read.sha256, config=_config(file.path), chunks=read.chunks)
+        return PlannedFile(file=file, sha256=read.sha256, config=_config(read), chunks=read.chunks)
 
     def _sum_up(self) -> None:
         files = [(path, *rest) for path, rest in self._seen.files.items()]
         self._write(f"{self.newest:020d}.all.json", {"files": files, "contents": sorted(self._seen.contents)})
-        for number in self._numbers(".all.json"):
+        for number, path in numbered_files(self._filesystem, self._folder, ".all.json").items():
             if number < self.newest - _KEPT:
-                self._filesystem.delete_file(f"{self._folder}/{number:020d}.all.json")
-        for number in self._numbers(".json"):
+                self._filesystem.delete_file(path)
+        for number, path in numbered_files(self._filesystem, self._folder, ".json").items():
             if number <= self.newest - _KEPT:
-                self._filesystem.delete_file(f"{self._folder}/{number:020d}.json")
-
-    def _numbers(self, ending: str) -> list[int]:
-        infos = self._filesystem.get_file_info(pafs.FileSelector(self._folder))
-        stems = (info.base_name.removesuffix(ending) for info in infos if info.base_name.endswith(ending))
-        return [int(stem) for stem in stems if stem.isdigit()]
+                self._filesystem.delete_file(path)
 
     def _read(self, name: str) -> Any:
-        with self._filesystem.open_input_file(f"{self._folder}/{name}") as file:
-            return json.loads(file.read())
+        return read_json(self._filesystem, f"{self._folder}/{name}")
 
     def _write(self, name: str, value: Any) -> None:
-        unfinished = f"{self._folder}/.{name}"
-        with self._filesystem.open_output_stream(unfinished) as file:
-            file.write(json.dumps(value).encode())
-        self._filesystem.move(unfinished, f"{self._folder}/{name}")
+        write_json(self._filesystem, self._folder, name, value)
 
 
 def found_file(path: str) -> FoundFile | None:
@@ -198,19 +190,7 @@ def _gone(planned: PlannedFile) -> PlannedFile:
     return PlannedFile(file=planned.file, sha256="", problem=problem)
 
 
-def _config(path: str) -> str | None:
+def _config(file: RequestFile) -> str | None:
     """The settings in the first line of a file, if that is a header."""
-    with open_file(path) as file:
-        first = file.read(_HEADER_BYTES_MAX).split(b"\n", 1)[0]
-    header = header_of(path, first) if has_header(path, first) else None
+    header = header_if_any(file.path, first_line(file))
     return None if header is None or header.get("config") is None else json.dumps(header["config"], sort_keys=True)
-
-
-_HEADER_BYTES_MAX = 1 << 20
-
-
-def chunks_of(files: list[PlannedFile]) -> Iterator[tuple[int, PlannedFile, Chunk]]:
-    """Every chunk of the files of a batch, each with the number of its file."""
-    for number, planned in enumerate(files):
-        for chunk in planned.chunks:
-            yield number, planned, chunk

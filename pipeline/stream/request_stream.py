@@ -1,6 +1,6 @@
 """A folder of request files as a stream of Spark: `spark.readStream.format("pull-request-files")`.
 
-Broker files have no part in it. A batch is an entry of the request log, see there; a task reads one chunk of whole lines.
+A batch is an entry of the request log, see there; a task reads one chunk of whole lines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from pipeline.request_file import REQUEST_ARROW, SCHEMA, Chunk, RequestError, read_good_lines
 from pipeline.request_source import lines_of_chunk
-from pipeline.stream.request_log import FoundFile, PlannedFile, RequestLog, chunks_of, found_file, list_requests
+from pipeline.stream.request_log import FoundFile, PlannedFile, RequestLog, found_file, list_requests
 
 NAME = "pull-request-files"
 # seq: number of the file in its batch, then the line
@@ -85,8 +85,8 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A partition a chunk."""
         log = self._request_log()
         files = [planned for number in range(start["entry"] + 1, end["entry"] + 1) for planned in log.files(number)]
-        bad: list[InputPartition] = [LinesPartition(number, planned, None) for number, planned in enumerate(files) if planned.problem]
-        return [*bad, *(LinesPartition(*rest) for rest in chunks_of(files))]
+        parts = [(number, planned, (None,) if planned.problem else planned.chunks) for number, planned in enumerate(files)]
+        return [LinesPartition(number, planned, chunk) for number, planned, chunks in parts for chunk in chunks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The lines of a chunk: requests, and those that are none."""

@@ -17,12 +17,13 @@ import pyarrow.fs as pafs
 from pipeline.lake import LakeError
 from pipeline.replay import At
 from pipeline.store_files import filesystem_of
+from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
 
 _NAME = "pullsim.json"
 # Spark's own files, and the request log beside them
 SPARK, REQUESTS = "spark", "requests"
-# folder of files that are numbered by batch or entry -> lines of each at least, and whether the first one is a version
-_NUMBERED = {f"{SPARK}/offsets": (3, True), f"{SPARK}/commits": (2, True), REQUESTS: (1, False)}
+# folder of files that are numbered by batch or entry -> how their names end, lines of each at least, and whether the first one is a version
+_NUMBERED = {f"{SPARK}/offsets": ("", 3, True), f"{SPARK}/commits": ("", 2, True), REQUESTS: (".json", 1, False)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ def run_of_checkpoint(
         if removed:
             run = replace(run, checkpoint=uuid.uuid4().hex)
         if removed or known is None:
-            _write(filesystem, inside, run)
+            write_json(filesystem, inside, _NAME, asdict(run))
     except (OSError, ValueError, TypeError) as error:
         if isinstance(error, LakeError):
             raise
@@ -79,33 +80,25 @@ def _require_same(folder: str, known: dict[str, Any], asked: dict[str, Any]) -> 
 
 def _known(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
     try:
-        with filesystem.open_input_file(path) as file:
-            return dict(json.loads(file.read()))
+        return dict(read_json(filesystem, path))
     except FileNotFoundError:
         return None
-
-
-def _write(filesystem: pafs.FileSystem, inside: str, run: StreamRun) -> None:
-    unfinished = f"{inside}/.{_NAME}"
-    with filesystem.open_output_stream(unfinished) as file:
-        file.write(json.dumps(asdict(run), indent=1).encode())
-    filesystem.move(unfinished, f"{inside}/{_NAME}")
 
 
 def _mend(filesystem: pafs.FileSystem, inside: str) -> list[str]:
     """Remove the newest file of each kind where it is not whole; what it said is found out again."""
     removed = []
-    for folder, (lines, versioned) in _NUMBERED.items():
-        infos = filesystem.get_file_info(pafs.FileSelector(f"{inside}/{folder}", allow_not_found=True))
-        numbered = [info for info in infos if info.base_name.removesuffix(".json").isdigit()]
-        newest = max(numbered, key=lambda info: int(info.base_name.removesuffix(".json")), default=None)
-        if newest is None or _is_whole(filesystem, newest.path, lines, versioned=versioned):
+    for folder, (ending, lines, versioned) in _NUMBERED.items():
+        numbered = numbered_files(filesystem, f"{inside}/{folder}", ending)
+        if not numbered or _is_whole(filesystem, numbered[max(numbered)], lines, versioned=versioned):
             continue
-        filesystem.delete_file(newest.path)
-        checksum = f"{inside}/{folder}/.{newest.base_name}.crc"
+        newest = numbered[max(numbered)]
+        filesystem.delete_file(newest)
+        name = newest.rpartition("/")[2]
+        checksum = f"{inside}/{folder}/.{name}.crc"
         if filesystem.get_file_info(checksum).type == pafs.FileType.File:
             filesystem.delete_file(checksum)
-        removed.append(f"{folder}/{newest.base_name}")
+        removed.append(f"{folder}/{name}")
     return removed
 
 

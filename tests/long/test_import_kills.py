@@ -17,7 +17,7 @@ from pipeline.lake import Lake, LakeError, LakeVersion
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# an import beside another broker makes some more: tables without rows stay as they are
+# an import beside another broker makes ten: tables without rows stay as they are
 COMMITS_MAX = 8
 QUEUES = [("TopicA", 0), ("TopicB", 0), ("%RETRY%g", 3)]
 
