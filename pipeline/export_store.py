@@ -20,6 +20,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
+from pipeline.data_files import rows_for_tasks
+from pipeline.import_store import spark_parallelism
 from pipeline.lake import Lake, LakeError
 from pipeline.log_records import RECORD_COLUMNS, write_records
 from pipeline.other_files import FOLDER
@@ -33,8 +35,10 @@ from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 Progress = Callable[[str], None]
 Batches = Iterator[pa.RecordBatch]
+RowsOf = Callable[[Batches], Batches]
 # what a task does with the rows of a batch; gives how many they are, and the bytes written
 Write = Callable[[OpenFiles, pa.RecordBatch], tuple[int, int]]
+Step = tuple[DataFrame, Write, RowsOf]
 _COUNT = pa.schema({"count": pa.int64(), "bytes": pa.int64()})
 _COUNT_DDL = "count BIGINT, bytes BIGINT"
 
@@ -69,13 +73,13 @@ def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: 
     row = lake.table(t.BROKER).where(F.col("brokerName") == broker).first()
     if row is None or "path" not in lake.table(t.STORE_FILE).columns:
         raise LakeError(f"{lake.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
-    with folder_beside(store, lake, run_id) as folder:
+    with folder_beside(store, lake, run_id) as folder, ThreadPoolExecutor(1) as beside:
         progress("making the files")
+        steps = beside.submit(_steps, lake, broker, row["mappedFileSizeCommitLog"])
         files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length", "wrote", "mtimeMs")
-        made, _ = written(files, folder, create_files)
+        made, _ = written(files.repartition(spark_parallelism(lake.spark)), folder, create_files)
         progress(f"writing {made:,} files")
-        log_size = row["mappedFileSizeCommitLog"]
-        messages, size = _write_all(lake, broker, folder, log_size)
+        messages, size = _write_all(lake, broker, folder, steps.result())
         progress("setting the times of the files")
         written(files.where(F.col("mtimeMs") > 0).where(F.col("kind") != FOLDER), folder, set_times)
     return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
@@ -113,32 +117,47 @@ def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_all(lake: Lake, broker: str, folder: StoreFolder, log_size: int) -> tuple[int, int]:
-    """Number of records, and bytes in all."""
+def _steps(lake: Lake, broker: str, log_size: int) -> tuple[Step, ...]:
+    """What is to be written: the records, the entries of queues, and all other bytes."""
     segment = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
-    steps = (
-        (of_broker(lake, t.COMMIT_LOG, broker, *RECORD_COLUMNS), partial(_write_records, log_size)),
-        (of_broker(lake, t.CONSUME_QUEUE_SEGMENT, broker, *segment), _write_entries),
-        (of_broker(lake, t.STORE_FILE_RANGE, broker, "path", "position", "bytes"), _write_ranges),
+    records, rows_of = rows_for_tasks(lake, t.COMMIT_LOG, broker, RECORD_COLUMNS, column="physicOffset")
+    return (
+        (records, partial(_write_records, log_size), rows_of),
+        (of_broker(lake, t.CONSUME_QUEUE_SEGMENT, broker, *segment), _write_entries, iter),
+        (of_broker(lake, t.STORE_FILE_RANGE, broker, "path", "position", "bytes"), _write_ranges, iter),
     )
-    with ThreadPoolExecutor(len(steps)) as pool:
-        jobs = [pool.submit(written, frame, folder, write) for frame, write in steps]
+
+
+def _write_all(lake: Lake, broker: str, folder: StoreFolder, steps: tuple[Step, ...]) -> tuple[int, int]:
+    """Number of records, and bytes in all."""
+    with ThreadPoolExecutor(len(steps) + 1) as pool:
+        expected = pool.submit(_records_of, lake, broker)
+        jobs = [pool.submit(written, frame, folder, write, rows) for frame, write, rows in steps]
         try:
             found = [job.result() for job in jobs]
         finally:
             pool.shutdown(cancel_futures=True)
-    return found[0][0], sum(size for _, size in found)
+    messages = found[0][0]
+    if messages != expected.result():
+        told = f"{expected.result()} records, as commit_log_segment says"
+        raise StoreError("commit_log", told, str(messages), hint="import the store again")
+    return messages, sum(size for _, size in found)
 
 
-def written(frame: DataFrame, folder: StoreFolder, write: Write) -> tuple[int, int]:
-    """Have tasks write the rows of a frame; rows and bytes written.
+def _records_of(lake: Lake, broker: str) -> int:
+    total = of_broker(lake, t.COMMIT_LOG_SEGMENT, broker, "recordCount").agg(F.sum("recordCount")).first()
+    return (total[0] or 0) if total else 0
+
+
+def written(frame: DataFrame, folder: StoreFolder, write: Write, rows_of: RowsOf = iter) -> tuple[int, int]:
+    """Have tasks write the rows of a frame, or those that `rows_of` makes of it; rows and bytes written.
 
     A task keeps its files open from one batch to the next: each page of a mapped file costs more to find than to write to.
     """
 
     def run(batches: Batches) -> Batches:
         with OpenFiles(folder) as files:
-            counts = [write(files, batch) for batch in batches]
+            counts = [write(files, batch) for batch in rows_of(batches)]
         rows, size = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
         yield pa.RecordBatch.from_pylist([{"count": rows, "bytes": size}], schema=_COUNT)
 

@@ -112,6 +112,11 @@ class Lake:
             return self.spark.createDataFrame([], table.schema)
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.path(table.name))
 
+    def features(self, table: Table) -> set[str]:
+        """The features of Delta that the table uses."""
+        detail = self.spark.sql(f"DESCRIBE DETAIL {delta(self.path(table.name))}").first()
+        return set() if detail is None else set(detail["tableFeatures"])
+
     def versions(self) -> DataFrame:
         """The rows of lake_version, all that there are now."""
         none = self.spark.createDataFrame([], LAKE_VERSION.schema)

@@ -107,7 +107,7 @@ class QueueReader:
                     "minStoreTimestamp": int(stamps.min()),
                     "fileFirstOffset": first,
                     "entryBytes": int(sizes[start:end].sum()),
-                    "bytesBehind": int(sizes[end:].sum()),
+                    "bytesBefore": int(sizes[:start].sum()),
                     "oddEntries": np.flatnonzero(odd[start:end]).tolist(),
                     "extUnits": pack_units(queue_file.extension, read_unit_file, tags_codes[start : end + SCAN_ENTRIES - 1]),
                 }
@@ -179,7 +179,7 @@ def unpack_segments(segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             pa.array(units["tagsCode"].astype(np.int64)),
             _ext_units(row["extUnits"], len(row["entries"]) // CQ_STORE_UNIT_SIZE, len(units)),
             pa.array(stamps, mask=stamps == NO_TIMESTAMP),
-            pa.array(sizes[::-1].astype(np.int64).cumsum()[::-1] + row["bytesBehind"]),
+            pa.array(sizes.astype(np.int64).cumsum() - sizes + row["bytesBefore"]),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 

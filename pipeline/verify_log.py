@@ -189,7 +189,7 @@ def verify_queue_file(log: LogFiles, queue: Queue, file: MappedFile, *, is_last:
         found.find("CQ_TAIL", f"{np.count_nonzero(behind):,} bytes that are not zero behind the last entry, at offset {first + len(used)}")
     for start in range(0, len(used), _CHECKED_UNITS):
         part = used[start : start + _CHECKED_UNITS]
-        if encode_units(*(part[name].tolist() for name in CQ_UNIT.names or ())) != part.tobytes():
+        if encode_units(*(part[name].astype(np.int64) for name in CQ_UNIT.names or ())) != part.tobytes():
             found.find("CQ_DIFFERS", f"written again, the entries from offset {first + start} on are others")
         _verify_units(found, log, queue, part, first + start)
     return found

@@ -18,6 +18,7 @@ from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
 from store_format.mapped_files import MappedFile, max_offset, truncate_dirty_files
 
 Units = NDArray[np.void]
+Numbers = Sequence[int] | NDArray[np.int64]
 ReadUnits = Callable[[MappedFile], Units]
 
 RECOVERED_FILES = 3  # ConsumeQueue.recover begins at the third file from the end
@@ -29,7 +30,7 @@ def units_of(content: NDArray[np.uint8]) -> Units:
     return content[:whole].view(CQ_UNIT)
 
 
-def encode_units(physic_offsets: Sequence[int], sizes: Sequence[int], tags_codes: Sequence[int]) -> bytes:
+def encode_units(physic_offsets: Numbers, sizes: Numbers, tags_codes: Numbers) -> bytes:
     """Units as the broker writes them."""
     units = np.empty(len(physic_offsets), CQ_UNIT)
     units["physicOffset"], units["size"], units["tagsCode"] = physic_offsets, sizes, tags_codes

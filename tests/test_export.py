@@ -15,6 +15,7 @@ from replaying import BROKER, lake_of
 from sampling import sampled, slow_proof
 
 from pipeline.lake import Lake
+from pipeline.tables import COMMIT_LOG
 
 if TYPE_CHECKING:
     from in_session import Pullsim
@@ -187,23 +188,58 @@ def test_places_where_no_store_can_be_written_are_refused(
     assert message in err
 
 
-def test_a_row_that_gives_another_record_ends_the_export_and_leaves_nothing(spark: SparkSession, tmp_path: Path, pullsim: Pullsim) -> None:
-    from pipeline.tables import COMMIT_LOG
-
-    lake = tmp_path / "lake"
-    import_as(spark, lake, tiny_store(tmp_path / "store", [("T", 0)]))
-    version = Lake(spark, str(lake)).at
+def changed_log(spark: SparkSession, lake: Path, *statements: str) -> Lake:
+    """The lake with commit_log as statements of SQL leave it."""
+    found = Lake(spark, str(lake))
     table = f"delta.`{lake / COMMIT_LOG.name}`"
-    spark.sql(f"UPDATE {table} SET body = CAST(reverse(CAST(body AS STRING)) AS BINARY) WHERE queueOffset = 1")  # noqa: S608
+    for statement in statements:
+        spark.sql(statement.format(table))
     newest = spark.sql(f"DESCRIBE HISTORY {table} LIMIT 1").first()
     assert newest is not None
-    tables = {**version.tables, COMMIT_LOG.name: newest["version"]}
-    broken = Lake(spark, str(lake))
-    broken.at = type(version)(version.version, tables)
+    found.at = type(found.at)(found.at.version, {**found.at.tables, COMMIT_LOG.name: newest["version"]})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (
+            "UPDATE {} SET body = CAST(reverse(CAST(body AS STRING)) AS BINARY) WHERE queueOffset = 1",
+            "expected the record whose recordCrc32 the row says, found a row with topic 'T', queueId 0",
+        ),
+        ("DELETE FROM {} WHERE queueOffset = 1", "commit_log: expected 3 records, as commit_log_segment says, found 2"),
+    ],
+)
+def test_rows_that_give_another_log_end_the_export_and_leave_nothing(
+    spark: SparkSession, tmp_path: Path, statement: str, message: str
+) -> None:
     from pipeline.export_store import export_store
 
-    with pytest.raises(Exception, match="expected the record whose recordCrc32 the row says, found a row with topic 'T', queueId 0"):
+    import_as(spark, tmp_path / "lake", tiny_store(tmp_path / "store", [("T", 0)]))
+    broken = changed_log(spark, tmp_path / "lake", statement)
+    with pytest.raises(Exception, match=message):
         export_store(broken, "b", str(tmp_path / "out"), run_id="export", progress=lambda _: None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "store"]
+
+
+def test_rows_that_delta_marks_as_deleted_are_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    store = tiny_store(tmp_path / "store", [("T", 0)])
+    import_as(spark, tmp_path / "lake", store, BROKER)
+    marks = "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)"
+    twice = "INSERT INTO {0} BY NAME SELECT * EXCEPT (reconsumeTimes), 99 AS reconsumeTimes FROM {0}"
+    lake = changed_log(spark, tmp_path / "lake", marks, twice, "OPTIMIZE {}", "DELETE FROM {} WHERE reconsumeTimes = 99")
+    assert list((tmp_path / "lake" / "commit_log").rglob("deletion_vector*.bin"))
+    assert differing(exported(lake, tmp_path / "out" / "store"), tree(store)) == []
+
+
+def test_a_data_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    from pipeline.export_store import export_store
+
+    import_as(spark, tmp_path / "lake", tiny_store(tmp_path / "store", [("T", 0)]))
+    (file,) = (tmp_path / "lake" / "commit_log").rglob("part-*.parquet")
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(Exception, match=f"{file.name}: expected a Parquet file of the table, found"):
+        export_store(Lake(spark, str(tmp_path / "lake")), "b", str(tmp_path / "out"), run_id="export", progress=lambda _: None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "store"]
 
 

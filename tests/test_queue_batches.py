@@ -64,7 +64,7 @@ def test_segments_hold_the_entries_and_unpack_to_rows_of_them(
             assert (row["firstQueueOffset"], row["entryCount"], row["fileFirstOffset"]) == (first + at, len(run), first)
             assert list(struct.iter_unpack(">qiq", row["entries"])) == entries[at : at + segment_entries + scan_entries - 1]
             assert row["entryBytes"] == sum(size for _, size, _ in run)
-            assert row["bytesBehind"] == sum(size for _, size, _ in entries[at + segment_entries :])
+            assert row["bytesBefore"] == sum(size for _, size, _ in entries[:at])
             assert row["oddEntries"] == []
             stamps = np.frombuffer(row["storeTimestamps"], "<i8").tolist()
             assert row["minStoreTimestamp"] == min(stamps)
@@ -78,7 +78,7 @@ def test_segments_hold_the_entries_and_unpack_to_rows_of_them(
             assert (row["brokerName"], row["topic"], row["queueId"]) == ("the broker", queue_file.topic, queue_file.queue_id)
             assert (row["queueOffset"], row["storeTimestamp"]) == (first + i, message.store_timestamp)
             assert row["queueOffset"] == message.queue_offset
-            assert row["bytesToFileEnd"] == sum(size for _, size, _ in entries[i:])
+            assert row["bytesBefore"] == sum(size for _, size, _ in entries[:i])
 
 
 def test_segments_of_a_queue_are_numbered_on_over_its_files(monkeypatch: pytest.MonkeyPatch, reader: qb.QueueReader) -> None:

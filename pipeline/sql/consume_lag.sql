@@ -57,7 +57,7 @@ WITH pairs AS (
     max(CASE WHEN e.queueOffset < w.consumerOffset AND e.storeTimestamp > 0 THEN e.storeTimestamp END) AS lastTimestamp,
     max(CASE WHEN e.queueOffset = w.consumerOffset AND e.storeTimestamp > 0 THEN e.storeTimestamp END) AS nextTimestamp,
     max(CASE WHEN e.queueOffset = w.consumerOffset THEN e.size END) AS nextSize,
-    max(CASE WHEN e.queueOffset = w.countedFrom THEN e.bytesToFileEnd END) AS bytesToFileEnd
+    max(CASE WHEN e.queueOffset = w.countedFrom THEN e.bytesBefore END) AS bytesBefore
   FROM consume_queue e
   JOIN wanted w
     ON e.brokerName = w.brokerName AND e.topic = w.topic AND e.queueId = w.queueId AND e.queueOffset = w.queueOffset
@@ -67,10 +67,10 @@ WITH pairs AS (
   FROM consume_queue_segment
   GROUP BY brokerName, topic, queueId, fileFirstOffset
 ), behind AS (
-  -- bytes of the files that begin behind the offset (those of its own file are in bytesToFileEnd), and how many entries there are from it on
+  -- bytes of the files that reach behind the offset, and how many entries there are from it on
   SELECT
     p.brokerName, p.consumerGroup, p.topic, p.queueId,
-    sum(CASE WHEN f.fileFirstOffset > p.countedFrom THEN f.bytes ELSE 0 END) AS bytes,
+    sum(f.bytes) AS bytes,
     sum(f.fileFirstOffset + f.entries - greatest(f.fileFirstOffset, p.countedFrom)) AS entries
   FROM positions p
   JOIN file f
@@ -82,7 +82,7 @@ WITH pairs AS (
     try_subtract(p.brokerOffset, p.consumerOffset) AS lag,
     CASE
       WHEN coalesce(b.entries, 0) < p.brokerOffset - p.countedFrom THEN NULL
-      WHEN p.consumerOffset IS NOT NULL THEN coalesce(n.bytesToFileEnd, 0) + coalesce(b.bytes, 0)
+      WHEN p.consumerOffset IS NOT NULL THEN coalesce(b.bytes, 0) - coalesce(n.bytesBefore, 0)
     END AS lagBytes,
     CASE WHEN p.brokerOffset = p.consumerOffset THEN 0 ELSE try_subtract(a.maxStoreTimestamp, n.nextTimestamp) END AS lagMillis,
     n.lastTimestamp AS lastConsumedTimestamp,
