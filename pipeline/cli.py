@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -129,61 +128,6 @@ def now() -> dt.datetime:
 @click.version_option(package_name="pullsim")
 def cli() -> None:
     """Ask a RocketMQ 4.9.3 broker's store what the broker would have answered, and query lag in SQL."""
-
-
-@cli.command("import", cls=ExampleCommand, example="pullsim import /data/rocketmq/store --lake lake --broker-name broker-a")
-@click.argument("store")
-@lake_option
-@click.option("--broker-name", metavar="NAME", help="Name in the lake; that of --properties by default, else the folder's.")
-@click.option(
-    "--layout",
-    type=click.Choice(["auto", "partitioned", "clustered"]),
-    default="auto",
-    show_default=True,
-    help="Layout by queue.",
-)
-@click.option("--as-found", is_flag=True, help="Take the files as they are, to verify or export a sick store; replay refuses it then.")
-@settings_options
-@engine_options
-def import_command(
-    store: str,
-    lake: str,
-    broker_name: str | None,
-    layout: str,
-    as_found: bool,
-    settings: tuple[str, ...],
-    properties: str | None,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
-) -> None:
-    """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it, or as it was found.
-
-    STORE is only read. Importing a broker that the lake holds replaces it; another one is added.
-    """
-    from pipeline.import_store import import_store
-    from pipeline.lake import Lake
-
-    broker_settings = BrokerSettings.from_sources(properties=properties, options=settings)
-    name = broker_name or broker_settings.broker_name or os.path.basename(os.path.abspath(store)) or "broker"
-    with Engine(master, conf, verbose).session() as spark:
-        done = import_store(
-            Lake(spark, lake),
-            store,
-            broker=name,
-            layout=None if layout == "auto" else layout,  # type: ignore[arg-type]
-            settings=broker_settings,
-            as_found=as_found,
-            run_id=run_id(),
-            now=now,
-            progress=progress_to_stderr,
-        )
-    for note in done.notes:
-        say(f"note: {note}")
-    say(
-        f"imported broker {done.broker}: {done.messages:,} messages, {done.entries:,} entries in {done.queues:,} queues, "
-        f"commit log {done.min_phy_offset} to {done.max_phy_offset}, layout {done.layout}, lake version {done.lake_version}"
-    )
 
 
 @cli.command(

@@ -293,5 +293,6 @@ def _broker_row(
         "layout": layout,
         "brokerRole": settings.value("brokerRole"),
         "asFound": as_found,
+        "followedFrom": None,
     }
     return spark.createDataFrame([tuple(row[name] for name in t.BROKER.names)], t.BROKER.schema)

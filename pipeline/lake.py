@@ -14,7 +14,7 @@ import datetime as dt
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
-from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, properties_of
+from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, properties_of, quoted
 from pipeline.store_files import absolute_path, is_uri
 from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, Layout, Table
 
@@ -44,6 +44,7 @@ _CONCURRENT = (
     of_delta.MetadataChangedException,
     of_delta.ProtocolChangedException,
 )
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 # other runs may commit between two tries
 _COMMITS_TRIED = 10
 
@@ -221,7 +222,9 @@ class LakeWriter:
         self._note(table)
 
     def prepare(self, table: Table, layout: Layout = "clustered") -> None:
-        """Have the table at its last committed state for `append`, created where it was never committed."""
+        """Have the table at its last committed state for `append`, created where it was never committed; once is enough in a run."""
+        if table.name in self._versions:
+            return
         if table.name in self.lake.at.tables:
             self._put_back(table)
         else:
@@ -241,6 +244,17 @@ class LakeWriter:
         self._put_back(table)
         with self._alone():
             self._write(rows, table, "overwrite").option("replaceWhere", where).save(self.lake.path(table.name))
+        self._note(table)
+
+    def merge_rows(self, table: Table, rows: DataFrame, keys: Sequence[str]) -> None:
+        """Put each of `rows` in the place of the one with the same `keys`, or beside the others."""
+        self.prepare(table)
+        on = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in keys)
+        with self._alone(), self._view(table, rows) as new:
+            # the only way to name the run in this commit; other writes of the run name the same one
+            self.spark.conf.set(_USER_METADATA, self._metadata())
+            merge = f"MERGE INTO {delta(self.lake.path(table.name))} t USING {new} s ON {on}"
+            self.spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
         self._note(table)
 
     def written(self, table: Table) -> DataFrame:
@@ -279,8 +293,10 @@ class LakeWriter:
         return merged is not None and merged["num_inserted_rows"] == 1
 
     def _write(self, rows: DataFrame, table: Table, mode: str) -> DataFrameWriter:
-        run = json.dumps({"runId": self.run_id, "what": self.what, "brokerName": self.broker})
-        return rows.select(*table.names).write.format("delta").mode(mode).option("userMetadata", run)
+        return rows.select(*table.names).write.format("delta").mode(mode).option("userMetadata", self._metadata())
+
+    def _metadata(self) -> str:
+        return json.dumps({"runId": self.run_id, "what": self.what, "brokerName": self.broker})
 
     def _write_anew(self, table: Table, rows: DataFrame, placement: Placement) -> None:
         path, properties = self.lake.path(table.name), properties_of(table, placement, {RUN_PROPERTY: self.run_id})

@@ -52,7 +52,54 @@ class QueueFile:
 def first_segment(file: MappedFile) -> int:
     """Number of the first segment of a queue file."""
     entries = file.length // CQ_STORE_UNIT_SIZE
-    return file.from_offset // CQ_STORE_UNIT_SIZE // entries * -(-entries // SEGMENT_ENTRIES)
+    return segment_of(file.from_offset // CQ_STORE_UNIT_SIZE, entries)
+
+
+def segment_of(offset: int, entries_a_file: int) -> int:
+    """Number of the segment that holds an offset of a queue."""
+    file, inside = divmod(offset, entries_a_file)
+    return file * -(-entries_a_file // SEGMENT_ENTRIES) + inside // SEGMENT_ENTRIES
+
+
+def segment_row(
+    queue: tuple[str, str, int],
+    *,
+    segment: int,
+    file_first: int,
+    first: int,
+    window: Units,
+    stamps: NDArray[np.int64],
+    bytes_before: int,
+    odd: list[int],
+    ext_units: bytes | None,
+) -> dict[str, object]:
+    """A row of consume_queue_segment.
+
+    Args:
+        queue: broker, topic and number.
+        segment: number of the run.
+        file_first: offset of the first entry of its file.
+        first: offset of its own first entry.
+        window: its entries, as many as `stamps`, and those behind it that a scan from its last one may reach.
+        stamps: storeTimestamp of each of its entries, ms.
+        bytes_before: sizes of the entries of the file before it.
+        odd: positions of entries whose bytes are no record.
+        ext_units: those of the window, packed.
+    """
+    return {
+        **dict(zip(("brokerName", "topic", "queueId"), queue, strict=True)),
+        "segment": segment,
+        "firstQueueOffset": first,
+        "entryCount": len(stamps),
+        "entries": window.tobytes(),
+        "storeTimestamps": stamps.astype("<i8").tobytes(),
+        "minStoreTimestamp": int(stamps.min()),
+        "fileFirstOffset": file_first,
+        "entryBytes": int(window["size"][: len(stamps)].astype(np.int64).sum()),
+        "bytesBefore": bytes_before,
+        "oddEntries": odd,
+        "extUnits": ext_units,
+    }
 
 
 class QueueReader:
@@ -93,24 +140,19 @@ class QueueReader:
         rows = []
         for index, start in enumerate(range(0, len(units), SEGMENT_ENTRIES)):
             end = min(start + SEGMENT_ENTRIES, len(units))
-            stamps = found.store_timestamps[start:end]
+            window = slice(start, end + SCAN_ENTRIES - 1)
             rows.append(
-                {
-                    "brokerName": self.broker,
-                    "topic": queue_file.topic,
-                    "queueId": queue_file.queue_id,
-                    "segment": number + index,
-                    "firstQueueOffset": first + start,
-                    "entryCount": end - start,
-                    "entries": units[start : end + SCAN_ENTRIES - 1].tobytes(),
-                    "storeTimestamps": stamps.astype("<i8").tobytes(),
-                    "minStoreTimestamp": int(stamps.min()),
-                    "fileFirstOffset": first,
-                    "entryBytes": int(sizes[start:end].sum()),
-                    "bytesBefore": int(sizes[:start].sum()),
-                    "oddEntries": np.flatnonzero(odd[start:end]).tolist(),
-                    "extUnits": pack_units(queue_file.extension, read_unit_file, tags_codes[start : end + SCAN_ENTRIES - 1]),
-                }
+                segment_row(
+                    (self.broker, queue_file.topic, queue_file.queue_id),
+                    segment=number + index,
+                    file_first=first,
+                    first=first + start,
+                    window=units[window],
+                    stamps=found.store_timestamps[start:end],
+                    bytes_before=int(sizes[:start].sum()),
+                    odd=np.flatnonzero(odd[start:end]).tolist(),
+                    ext_units=pack_units(queue_file.extension, read_unit_file, tags_codes[window]),
+                )
             )
         yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(CONSUME_QUEUE_SEGMENT))
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -13,6 +9,7 @@ import click
 from pipeline.cli import Engine, ExampleCommand, at_option, broker_option, cli, engine_options, lake_option, now, settings_options
 from pipeline.console import progress_to_stderr, say
 from pipeline.settings import BrokerSettings
+from pipeline.stopping import told_to_stop
 
 
 @cli.command(
@@ -62,7 +59,7 @@ def stream_command(
     from udfs.sql_functions import register
 
     folder, source = absolute_path(checkpoint), absolute_path(requests)
-    with Engine(master, conf, verbose).session() as spark, _told_to_stop() as stop:
+    with Engine(master, conf, verbose).session() as spark, told_to_stop() as stop:
         opened = Lake(spark, lake).require()
         register(spark)
         name = opened.broker(broker)
@@ -79,16 +76,3 @@ def stream_command(
         batches = Batches(root=opened.root, run=run, settings_of=settings_of, progress=progress_to_stderr, now=now, stop=stop)
         done = run_stream(opened, run, folder, batches, files_max=max_files, once=once, trigger_seconds=trigger)
     say(f"run {run.run_id}: answered {done.answered:,} requests in {done.batches:,} batches, {done.bad:,} bad ones")
-
-
-@contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
-    """An event that is set where the process is asked to end."""
-    stop = threading.Event()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: stop.set()) for number in signals]
-    try:
-        yield stop
-    finally:
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)

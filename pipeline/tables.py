@@ -304,6 +304,22 @@ BROKER = Table(
         Column("layout", "STRING", "partitioned or clustered"),
         Column("brokerRole", "STRING", "SYNC_MASTER, ASYNC_MASTER or SLAVE"),
         Column("asFound", "BOOLEAN", "whether the files were taken as they lay there, without what load and start make of them"),
+        Column("followedFrom", "BIGINT", "where in the commit log it was followed from, while it ran; NULL where all was imported"),
+    ),
+)
+
+FOLLOW_EVENT = Table(
+    "follow_event",
+    "What happened to the log of a followed broker so that its store had to be imported again as a whole.",
+    (
+        _BROKER,
+        _RUN,
+        Column("batchId", "BIGINT", "batch of the run that found it"),
+        Column("event", "STRING", "TRUNCATED, CLEANED, ODD_RECORD, ODD_TOPIC, MULTI_DISPATCH or QUEUE_OFFSETS"),
+        Column("physicOffset", "BIGINT", "offset in the commit log that it is about"),
+        Column("text", "STRING", "the same in words"),
+        Column("maxPhyOffset", "BIGINT", "end of the commit log after the import"),
+        Column("seenAt", "TIMESTAMP", "wall clock"),
     ),
 )
 
@@ -389,4 +405,4 @@ IMPORTED = (
     BROKER,
 )
 APPENDED = (REPLAY_RUN, PULL_RESPONSE)
-TABLES = {table.name: table for table in (*IMPORTED, *CAPTURED, *APPENDED, *ANSWERED_SCENARIOS)}
+TABLES = {table.name: table for table in (*IMPORTED, FOLLOW_EVENT, *CAPTURED, *APPENDED, *ANSWERED_SCENARIOS)}

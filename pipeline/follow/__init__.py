@@ -1,0 +1,1 @@
+"""Following the store of a broker that runs."""

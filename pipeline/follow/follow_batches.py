@@ -1,0 +1,180 @@
+"""The batches of a followed log: each adds its records to the tables of the broker, in one commit.
+
+Rule: the lake says itself how far it has come, by the end of the log in its row of broker. A batch that was committed before a crash adds
+nothing the second time, and one that was not is written again.
+Where records cannot just be added, the whole store is imported again, and follow_event says why.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.config_tables import config_rows
+from pipeline.delta_sql import literal
+from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
+from pipeline.follow.log_tail import Event, LogTail
+from pipeline.import_store import Imported
+from pipeline.lake import Lake, LakeWriter
+from pipeline.store_files import StoreFiles
+from pipeline.stream.batches import StoppedError
+from store_format.errors import ConfigFileError
+from store_format.layout import CQ_STORE_UNIT_SIZE
+
+QUEUE_OFFSETS = "QUEUE_OFFSETS"
+_TABLES_AT_ONCE = 4
+
+
+@dataclass(slots=True)
+class Followed:
+    """What was done since the start."""
+
+    batches: int = 0
+    messages: int = 0
+    events: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class FollowBatches:
+    """Adds the batches of one stream; called by Spark with each.
+
+    Attributes:
+        root: the lake.
+        store: the broker's.
+        broker: its name in the lake.
+        run_id: of the stream.
+        import_again: imports the whole store into a lake.
+        progress: told of each batch.
+        now: the wall clock.
+        stop: no further batch is begun once it is set.
+        done: what was done so far.
+        failed: what ended the stream.
+        working: whether a batch is being added.
+    """
+
+    root: str
+    store: StoreFiles
+    broker: str
+    run_id: str
+    import_again: Callable[[Lake], Imported]
+    progress: Callable[[str], None]
+    now: Callable[[], dt.datetime]
+    stop: threading.Event
+    done: Followed = field(default_factory=Followed)
+    failed: Exception | None = None
+    working: bool = False
+    _config: tuple[tuple[str, int, int], ...] | None = None
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Add a batch."""
+        self.working = True
+        try:
+            if self.stop.is_set():
+                raise StoppedError
+            self._take(Lake(batch.sparkSession, self.root), batch, number)
+        except Exception as error:  # Spark keeps its text only
+            self.failed = error
+            raise
+        finally:
+            self.working = False
+
+    def _take(self, lake: Lake, batch: DataFrame, number: int) -> None:
+        started = self.now()
+        row = lake.table(t.BROKER).where(F.col("brokerName") == self.broker).first()
+        assert row is not None
+        records = batch.where(F.col("event").isNotNull() | (F.col("physicOffset") >= row["maxPhyOffset"])).persist()
+        try:
+            messages = self._add(lake, row, records, number)
+        finally:
+            records.unpersist()
+        self.done.batches += 1
+        self.done.messages += messages
+        self.progress(f"batch {number}: {messages:,} messages added in {(self.now() - started).total_seconds():.1f} s")
+
+    def _add(self, lake: Lake, row: Row, records: DataFrame, number: int) -> int:
+        """Number of messages that came to the lake."""
+        event = F.min(F.when(F.col("event").isNotNull(), F.struct("physicOffset", "event", "eventText"))).alias("event")
+        end = F.max(F.col("physicOffset") + F.col("storeSize")).alias("end")
+        facts = records.agg(F.count("*").alias("count"), event, end, F.max("storeTimestamp").alias("newest")).first()
+        assert facts is not None
+        if facts["event"] is not None:
+            offset, kind, text = facts["event"]
+            return self._import_again(lake, Event(kind=kind, physic_offset=offset, text=text), number)
+        growth = Growth(lake, self.broker, row["mappedFileSizeConsumeQueue"] // CQ_STORE_UNIT_SIZE, records)
+        odd = growth.queues_that_do_not_follow().orderBy("topic", "queueId").first() if facts["count"] else None
+        if odd is not None:
+            text = f"queue {odd['queueId']} of {odd['topic']} goes on at {odd['first']}, its entries so far end at {odd['maxOffset']}"
+            return self._import_again(lake, Event(kind=QUEUE_OFFSETS, physic_offset=row["maxPhyOffset"], text=text), number)
+        self._write(lake, row, growth, facts)
+        return int(facts["count"])
+
+    def _import_again(self, lake: Lake, event: Event, number: int) -> int:
+        self.progress(f"{event.kind}: {event.text}; importing the whole store again")
+        before = lake.table(t.COMMIT_LOG).where(F.col("brokerName") == self.broker).count()
+        imported = self.import_again(lake)
+        writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
+        told = (self.broker, self.run_id, number, event.kind, event.physic_offset, event.text, imported.max_phy_offset, self.now())
+        writer.merge_rows(t.FOLLOW_EVENT, lake.spark.createDataFrame([told], t.FOLLOW_EVENT.schema), ("brokerName", "runId", "batchId"))
+        writer.commit(self.now())
+        self.done.events += 1
+        return imported.messages - before
+
+    def _write(self, lake: Lake, row: Row, growth: Growth, facts: Row) -> None:
+        writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
+        steps = self._config_steps(lake, writer)
+        if facts["count"]:
+            steps += self._record_steps(writer, row, growth, facts)
+        with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+            running = [pool.submit(step) for step in steps]
+            try:
+                for step in running:
+                    step.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+        if steps:
+            writer.commit(self.now())
+
+    def _record_steps(self, writer: LakeWriter, row: Row, growth: Growth, facts: Row) -> list[Callable[[], None]]:
+        mine = f"brokerName = {literal(self.broker)}"
+        segments = growth.segments().localCheckpoint()
+        files = LogTail(self.store, row["mappedFileSizeCommitLog"]).files()
+        added = {
+            t.COMMIT_LOG: growth.records,
+            t.COMMIT_LOG_SEGMENT: growth.commit_log_segments(),
+            t.CONSUME_QUEUE_PROPERTIES: growth.properties(),
+            t.CONSUME_QUEUE: growth.consume_queue(segments),
+        }
+
+        def add(table: t.Table, rows: DataFrame) -> None:
+            writer.prepare(table)
+            writer.append(table, rows)
+
+        return [
+            *(partial(add, table, rows) for table, rows in added.items()),
+            partial(writer.merge_rows, t.CONSUME_QUEUE_SEGMENT, segments, SEGMENT_KEY),
+            partial(writer.merge_rows, t.QUEUE, growth.queues(), QUEUE_KEY),
+            partial(writer.replace_rows, t.STORE_FILE, growth.log_files(files, facts["end"]), f"{mine} AND kind = 'commitlog'"),
+            partial(writer.replace_rows, t.BROKER, growth.broker_row(facts["end"], facts["newest"]), mine),
+        ]
+
+    def _config_steps(self, lake: Lake, writer: LakeWriter) -> list[Callable[[], None]]:
+        """What the files under config/ say, where they changed."""
+        found = tuple((entry.name, entry.length, entry.mtime_ms) for entry in self.store.folder("config") if not entry.is_folder)
+        if found == self._config:
+            return []
+        try:
+            tables = config_rows(lake.spark, self.store, self.broker).tables
+        except ConfigFileError as error:  # the broker is writing it; the next batch finds it
+            self.progress(str(error))
+            return []
+        self._config = found
+        mine = f"brokerName = {literal(self.broker)}"
+        return [partial(writer.replace_rows, table, rows, mine) for table, rows in tables.items()]

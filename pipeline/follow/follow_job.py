@@ -1,0 +1,99 @@
+"""`pullsim import --follow`: the whole store once, then what its broker appends while it runs."""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline import tables as t
+from pipeline.follow.follow_batches import FollowBatches, Followed
+from pipeline.follow.follow_source import NAME, FollowedLog
+from pipeline.lake import Lake, LakeError
+from pipeline.load_store import ENABLE_EXTENSION, with_extension
+from pipeline.settings import BrokerSettings
+from pipeline.store_files import StoreFiles
+from pipeline.store_settings import store_settings
+from pipeline.stream.batches import StoppedError
+from pipeline.stream.stream_run import SPARK
+
+BYTES_MAX = 64 << 20
+_LOOK_SECONDS = 1
+
+
+def follow(
+    lake: Lake,
+    batches: FollowBatches,
+    checkpoint: str,
+    settings: BrokerSettings,
+    *,
+    once: bool,
+    trigger_seconds: float,
+) -> Followed:
+    """Add what comes to the commit log until it is stopped.
+
+    Args:
+        lake: where to.
+        batches: what adds it, and is told to stop.
+        checkpoint: folder of the stream.
+        settings: the broker's.
+        once: end when all that is there now was added.
+        trigger_seconds: between two looks at the store.
+
+    Raises:
+        LakeError: the store cannot be followed.
+        StoreError: it cannot be used.
+    """
+    _require_followable(batches.store, settings)
+    if not _has_store(lake, batches):
+        batches.import_again(lake)
+        lake = Lake(lake.spark, lake.root)
+    query = _started(lake, batches, checkpoint, settings, once=once, trigger_seconds=trigger_seconds)
+    try:
+        while not query.awaitTermination(_LOOK_SECONDS):
+            if batches.stop.is_set() and not batches.working:
+                query.stop()
+    except StreamingQueryException as error:
+        if not isinstance(batches.failed, StoppedError):
+            raise batches.failed or error from None
+    return batches.done
+
+
+def _has_store(lake: Lake, batches: FollowBatches) -> bool:
+    """Whether the lake has this store as a start leaves it, so that only what came since is missing."""
+    row = lake.table(t.BROKER).where(F.col("brokerName") == batches.broker).first()
+    return row is not None and row["store"] == batches.store.root and not row.asDict().get("asFound")
+
+
+def _require_followable(store: StoreFiles, settings: BrokerSettings) -> None:
+    if with_extension(settings, store).value(ENABLE_EXTENSION):
+        raise LakeError(f"{store.root}: expected a store without consume queue extension to follow, found one; import it without --follow")
+
+
+def _started(
+    lake: Lake, batches: FollowBatches, checkpoint: str, settings: BrokerSettings, *, once: bool, trigger_seconds: float
+) -> StreamingQuery:
+    mine = F.col("brokerName") == batches.broker
+    row = lake.table(t.BROKER).where(mine).first()
+    assert row is not None
+    last = F.max(F.struct("physicOffset", "storeSize", "recordCrc32")).alias("last")
+    mark = lake.table(t.COMMIT_LOG).where(mine).agg(last).first()
+    delays = store_settings(batches.store, settings).delays
+    options = {
+        "path": batches.store.root,
+        "brokerName": batches.broker,
+        "mappedFileSizeCommitLog": str(row["mappedFileSizeCommitLog"]),
+        "startingOffset": str(row["maxPhyOffset"]),
+        "minOffset": str(row["minPhyOffset"]),
+        "mark": json.dumps(None if mark is None else mark["last"]),
+        "maxBytesPerTrigger": str(BYTES_MAX),
+        "delays": json.dumps(delays or ()),
+        "multiDispatch": str(bool(settings.value("enableLmq") and settings.value("enableMultiDispatch"))).lower(),
+    }
+    lake.spark.dataSource.register(FollowedLog)
+    records = lake.spark.readStream.format(NAME).options(**options).load()
+    writer = records.writeStream.option("checkpointLocation", f"{checkpoint}/{SPARK}").foreachBatch(batches)
+    timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_seconds} seconds")
+    return timed.start()

@@ -1,0 +1,212 @@
+"""The commit log of a running broker as a stream of Spark: `spark.readStream.format("rocketmq-log")`.
+
+Options: `path` the store, `brokerName`, `mappedFileSizeCommitLog`, `startingOffset` in the log, `minOffset` where it begins, `mark`, the
+record before the start (JSON), `maxBytesPerTrigger`, `delays` of the delay levels in ms (JSON), and `multiDispatch`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from pipeline.arrow_types import arrow_schema
+from pipeline.follow.log_tail import CLEANED, Event, FollowOffset, LogTail, Mark, Piece, Tail
+from pipeline.log_batches import commit_log_batch, walks
+from pipeline.store_files import StoreFiles
+from pipeline.tables import COMMIT_LOG, Column, Table
+from pipeline.topic_partitions import NULL_PARTITION, can_name_a_folder
+from store_format.commit_log import Bytes, Positions
+from store_format.dispatch_request import DispatchRequests, read_requests
+from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
+from store_format.record_columns import representable
+from udfs.schedule import deliver_timestamp
+
+NAME = "rocketmq-log"
+# what the stream gives beside the rows of commit_log
+FOLLOWED_LOG = Table(
+    "followed_log",
+    "Records of the commit log with what their dispatch needs; or an event, with the offset that it is about as physicOffset.",
+    (
+        *COMMIT_LOG.columns,
+        Column("tagsCode", "BIGINT", "of its entry in the consume queue; NULL where it gets none"),
+        Column("event", "STRING", "NULL for a record; else why the rows so far are no longer those of the log"),
+        Column("eventText", "STRING", "the same in words"),
+    ),
+)
+# what only an import of the whole store can take
+ODD_RECORD, ODD_TOPIC, MULTI_DISPATCH = "ODD_RECORD", "ODD_TOPIC", "MULTI_DISPATCH"
+_CONFIG = "config"
+# between the two looks that show that a record is no longer being written
+_SETTLE_SECONDS = 0.2
+
+
+class FollowedLog(DataSource):
+    """The data source."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name of the format."""
+        return NAME
+
+    def schema(self) -> str:
+        """Columns of FOLLOWED_LOG."""
+        return FOLLOWED_LOG.schema
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """The reader."""
+        options = self.options
+        mark = json.loads(options.get("mark", "null"))
+        return FollowReader(
+            LogTail(StoreFiles(options["path"]), int(options["mappedFileSizeCommitLog"])),
+            options["brokerName"],
+            start=int(options["startingOffset"]),
+            least=int(options["minOffset"]),
+            mark=None if mark is None else Mark(*mark),
+            bytes_max=int(options["maxBytesPerTrigger"]),
+            delays=json.loads(options["delays"]),
+            multi_dispatch=options["multiDispatch"] == "true",
+        )
+
+
+@dataclass
+class EventPartition(InputPartition):
+    """One event."""
+
+    event: Event
+
+
+@dataclass
+class PiecePartition(InputPartition):
+    """Some records."""
+
+    piece: Piece
+
+
+class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Looks for new records in one process of the driver, and reads them in tasks."""
+
+    def __init__(
+        self,
+        log: LogTail,
+        broker: str,
+        *,
+        start: int,
+        least: int,
+        mark: Mark | None,
+        bytes_max: int,
+        delays: Sequence[int],
+        multi_dispatch: bool,
+    ) -> None:
+        self.log, self.broker, self.start, self.least, self.mark, self.bytes_max = log, broker, start, least, mark, bytes_max
+        self.delays, self.multi_dispatch = tuple(delays), multi_dispatch
+        self._newest: Mark | None = None
+        self._until: int | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        """Where an import ended."""
+        return FollowOffset(physic_offset=self.start, min_offset=self.least, mark=self.mark).as_dict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
+        """So many bytes of records a batch."""
+        return ReadMaxBytes(self.bytes_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
+        """No more than the records that are there now, the newest one included."""
+        self._newest = self.log.end().newest
+        time.sleep(_SETTLE_SECONDS)
+        found = self.log.end()
+        self._until = found.newest.end if found.newest is not None and found.newest == self._newest else found.end
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        """Behind the last record that is there, or behind an event."""
+        at = FollowOffset.of(start)
+        config = self._config()
+        if (event := self.log.lost(at)) is not None:
+            tail = self.log.end()
+            found = FollowOffset(
+                physic_offset=tail.end,
+                min_offset=event.physic_offset if event.kind == CLEANED else at.min_offset,
+                mark=tail.last,
+                epoch=at.epoch + 1,
+                event=event,
+                config=config,
+            )
+            return found.as_dict()
+        tail = self._look(at, limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.bytes_max)
+        return replace(at, physic_offset=tail.end, mark=tail.last or at.mark, event=None, config=config).as_dict()
+
+    def _look(self, at: FollowOffset, bytes_max: int) -> Tail:
+        if self._until is not None:
+            bytes_max = min(bytes_max, self._until - at.physic_offset)
+            if bytes_max <= 0:
+                return Tail(end=at.physic_offset)
+        tail = self.log.look(at.physic_offset, bytes_max, self._newest)
+        self._newest = tail.newest
+        return tail
+
+    def _config(self) -> str:
+        entries = self.log.store.folder(_CONFIG)
+        return " ".join(f"{entry.name}:{entry.length}:{entry.mtime_ms}" for entry in entries if not entry.is_folder)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """An event, or pieces of the log."""
+        first, last = FollowOffset.of(start), FollowOffset.of(end)
+        if last.event is not None:
+            return [EventPartition(last.event)]
+        return [PiecePartition(piece) for piece in self.log.pieces(first.physic_offset, last.physic_offset)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Rows of FOLLOWED_LOG."""
+        if isinstance(partition, EventPartition):
+            yield self._event(partition.event)
+            return
+        assert isinstance(partition, PiecePartition)
+        piece = partition.piece
+        content = self.log.store.stretch(piece.start, piece.end, piece.file.length, "commitlog", piece.file.name)
+        for part in walks(content, piece.end, piece.start):
+            if len(part.positions):
+                yield from self._rows(piece.file.from_offset, content, part.positions)
+
+    def _rows(self, from_offset: int, content: Bytes, positions: Positions) -> Iterator[pa.RecordBatch]:
+        odd = np.flatnonzero(~representable(content, positions, from_offset))
+        requests = read_requests(content, positions, self._deliver_timestamp if self.delays else None)
+        many = np.flatnonzero(requests.multi_dispatch.lengths > 0)
+        if len(odd) or len(requests) < len(positions):
+            at = from_offset + int(positions[odd[0] if len(odd) else len(requests)])
+            yield self._event(Event(kind=ODD_RECORD, physic_offset=at, text=f"the record at {at} is none that a row can give back"))
+        elif len(many) and self.multi_dispatch:
+            at = from_offset + int(positions[many[0]])
+            yield self._event(Event(kind=MULTI_DISPATCH, physic_offset=at, text=f"the record at {at} goes to queues of other topics too"))
+        else:
+            rows = commit_log_batch(self.broker, from_offset, content, positions)
+            names = rows.column("topic").unique().to_pylist()
+            odd_topic = next((name for name in names if name == NULL_PARTITION or not can_name_a_folder(name)), None)
+            if odd_topic is not None:
+                at = from_offset + int(positions[0])
+                text = f"topic {odd_topic!r} cannot name a partition"
+                yield self._event(Event(kind=ODD_TOPIC, physic_offset=at, text=text))
+                return
+            nothing = pa.nulls(len(rows), pa.string())
+            yield pa.RecordBatch.from_arrays([*rows.columns, _tags_codes(requests), nothing, nothing], schema=arrow_schema(FOLLOWED_LOG))
+
+    def _deliver_timestamp(self, level: int, stored: int) -> int:
+        return deliver_timestamp(min(level, len(self.delays)), stored, self.delays)
+
+    def _event(self, event: Event) -> pa.RecordBatch:
+        row = {"brokerName": self.broker, "physicOffset": event.physic_offset, "event": event.kind, "eventText": event.text}
+        return pa.RecordBatch.from_pylist([row], schema=arrow_schema(FOLLOWED_LOG))
+
+
+def _tags_codes(requests: DispatchRequests) -> pa.Array:
+    """Prepared and rolled back messages of transactions get no entry (CommitLogDispatcherBuildConsumeQueue)."""
+    kinds = requests.sys_flag & TRANSACTION_ROLLBACK_TYPE
+    return pa.array(requests.tags_code, mask=(kinds != 0) & (kinds != TRANSACTION_COMMIT_TYPE))

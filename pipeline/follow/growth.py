@@ -1,0 +1,141 @@
+"""What new records change in the tables of their broker: rows to add, and few that take the place of others.
+
+After all records the tables are those that an import of the store would have written, but for what only an import needs: the bytes
+between records, index files and the checkpoint stay as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.arrow_types import arrow_schema
+from pipeline.follow.queue_growth import ENTRY_COLUMNS, grown_properties, grown_segments
+from pipeline.lake import Lake
+from pipeline.queue_batches import SCAN_ENTRIES, unpack
+from store_format.mapped_files import MappedFile
+from store_format.store_paths import COMMIT_LOG
+
+_QUEUE = ("topic", "queueId")
+SEGMENT_KEY = ("brokerName", "topic", "queueId", "segment")
+QUEUE_KEY = ("brokerName", "topic", "queueId")
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The new records of a broker, rows of followed_log, and the lake that does not have them yet."""
+
+    lake: Lake
+    broker: str
+    entries_a_file: int
+    records: DataFrame
+
+    def _of_broker(self, table: t.Table) -> DataFrame:
+        return self.lake.table(table).where(F.col("brokerName") == self.broker)
+
+    def entries(self) -> DataFrame:
+        """Entries of consume queues for the records that get one."""
+        named = self.records.withColumnRenamed("storeSize", "size")
+        return named.where(F.col("tagsCode").isNotNull()).select(*ENTRY_COLUMNS)
+
+    def known_queues(self) -> DataFrame:
+        """The queues that get entries: how many, from which offset on, and the bounds that the lake has."""
+        new = self.entries().groupBy(*_QUEUE)
+        counted = new.agg(F.min("queueOffset").alias("first"), F.max("queueOffset").alias("last"), F.count("*").alias("count"))
+        return counted.join(self._of_broker(t.QUEUE).select(*_QUEUE, "minOffset", "maxOffset"), list(_QUEUE), "left")
+
+    def queues_that_do_not_follow(self) -> DataFrame:
+        """Those whose new entries leave a gap, or repeat what the lake has."""
+        follows = F.col("first") == F.coalesce("maxOffset", F.lit(0))
+        return self.known_queues().where(~follows | (F.col("last") - F.col("first") + 1 != F.col("count")))
+
+    def commit_log_segments(self) -> DataFrame:
+        """Rows to add to commit_log_segment."""
+        columns = self.records.select("physicOffset", "storeSize", "storeTimestamp").sortWithinPartitions("physicOffset")
+        return columns.mapInArrow(partial(_log_segments, self.broker), t.COMMIT_LOG_SEGMENT.schema)
+
+    def queues(self) -> DataFrame:
+        """Rows of queue, by QUEUE_KEY."""
+        grown = self.known_queues().withColumn("maxOffset", F.col("last") + 1).withColumn("minOffset", F.coalesce("minOffset", "first"))
+        return grown.withColumn("brokerName", F.lit(self.broker))
+
+    def segments(self) -> DataFrame:
+        """Rows of consume_queue_segment, by SEGMENT_KEY, that take the place of others or are new."""
+        queues = self.known_queues().select(*_QUEUE, "maxOffset")
+        of_queues = self._of_broker(t.CONSUME_QUEUE_SEGMENT).join(F.broadcast(queues), list(_QUEUE))
+        last_file = F.floor(F.col("maxOffset") / self.entries_a_file) * self.entries_a_file
+        reaches_end = F.col("firstQueueOffset") + F.col("entryCount") + (SCAN_ENTRIES - 1) > F.col("maxOffset")
+        open_ones = of_queues.where((F.col("fileFirstOffset") == last_file) & reaches_end).drop("maxOffset")
+        broker, entries_a_file = self.broker, self.entries_a_file
+
+        def grown(key: tuple[Any, ...], new: pa.Table, known: pa.Table) -> pa.Table:
+            return grown_segments(broker, entries_a_file, _plain(key), new, known)
+
+        return self.entries().groupBy(*_QUEUE).cogroup(open_ones.groupBy(*_QUEUE)).applyInArrow(grown, t.CONSUME_QUEUE_SEGMENT.schema)
+
+    def properties(self) -> DataFrame:
+        """Rows to add to consume_queue_properties."""
+        broker, entries_a_file = self.broker, self.entries_a_file
+
+        def grown(key: tuple[Any, ...], new: pa.Table) -> pa.Table:
+            return grown_properties(broker, entries_a_file, _plain(key), new)
+
+        return self.entries().groupBy(*_QUEUE).applyInArrow(grown, t.CONSUME_QUEUE_PROPERTIES.schema)
+
+    def consume_queue(self, segments: DataFrame) -> DataFrame:
+        """Rows to add to consume_queue, out of the rows of `segments`."""
+        first = self.known_queues().select(*_QUEUE, "first")
+        rows = segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema).join(F.broadcast(first), list(_QUEUE))
+        return rows.where("queueOffset >= first").drop("first")
+
+    def log_files(self, files: Sequence[MappedFile], end: int) -> DataFrame:
+        """Rows of store_file for the files of the commit log, which ends at `end`."""
+        used = [replace(file, wrote=min(file.length, end - file.from_offset)) for file in files if file.from_offset < end]
+        rows = [(COMMIT_LOG, f.name, f.from_offset, f.length, f.wrote, f.mtime_ms, f"{COMMIT_LOG}/{f.name}") for f in used]
+        ddl = "kind STRING, name STRING, fromOffset BIGINT, length BIGINT, wrote BIGINT, mtimeMs BIGINT, path STRING"
+        found = self.lake.spark.createDataFrame(rows, ddl).withColumn("brokerName", F.lit(self.broker))
+        return found.withColumns({"topic": F.lit(None).cast("STRING"), "queueId": F.lit(None).cast("INT")})
+
+    def broker_row(self, end: int, newest: int) -> DataFrame:
+        """The row of broker, the log ending at `end`, with a message of the time `newest`."""
+        row = self._of_broker(t.BROKER)
+        known = F.col("followedFrom") if "followedFrom" in row.columns else F.lit(None).cast("BIGINT")
+        changes = {
+            "followedFrom": F.coalesce(known, F.col("maxPhyOffset")),
+            "maxPhyOffset": F.lit(end).cast("BIGINT"),
+            "maxStoreTimestamp": F.greatest("maxStoreTimestamp", F.lit(newest).cast("BIGINT")),
+        }
+        return row.withColumns(changes)
+
+
+# what tasks do ------------------------------------------------------------------------------------------------------------------------
+
+
+def _plain(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A key of Spark's, whose values are Arrow's."""
+    return tuple(value.as_py() for value in key)
+
+
+def _log_segments(broker: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if not len(batch):
+            continue
+        offsets, sizes, stamps = (column.to_numpy().astype(np.int64) for column in batch.columns)
+        row = {
+            "brokerName": broker,
+            "firstPhysicOffset": int(offsets[0]),
+            "endPhysicOffset": int(offsets[-1] + sizes[-1]),
+            "recordCount": len(offsets),
+            "ends": (offsets + sizes).astype("<i8").tobytes(),
+            "storeTimestamps": stamps.astype("<i8").tobytes(),
+            "minStoreTimestamp": int(stamps.min()),
+        }
+        yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(t.COMMIT_LOG_SEGMENT))

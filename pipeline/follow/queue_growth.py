@@ -1,0 +1,123 @@
+"""Entries that are added to a queue: the packed rows that a replay reads, as an import of the whole queue would give them.
+
+Rule: entries are packed in runs of one queue file, each with the entries behind it that a scan may reach. So new entries change the
+last run, those before it that reach behind the old end, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline import queue_batches as qb
+from pipeline.arrow_types import arrow_schema
+from pipeline.property_batches import ROW_BYTES
+from pipeline.tables import CONSUME_QUEUE_PROPERTIES, CONSUME_QUEUE_SEGMENT
+from store_format.consume_queue import Units, units_of
+from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
+
+# columns of a new entry, of the message that it is for
+ENTRY_COLUMNS = ("topic", "queueId", "queueOffset", "physicOffset", "size", "tagsCode", "storeTimestamp", "propertiesRaw")
+
+Longs = NDArray[np.int64]
+
+
+def grown_segments(broker: str, entries_a_file: int, key: tuple[Any, ...], new: pa.Table, known: pa.Table) -> pa.Table:
+    """Rows of consume_queue_segment that one queue has instead of some, and further ones.
+
+    Args:
+        broker: whose queue it is.
+        entries_a_file: of a full queue file.
+        key: topic and number of the queue.
+        new: entries, in any order; they follow each other, and the last one known.
+        known: rows of consume_queue_segment that reach behind the old end, or none.
+    """
+    new = new.sort_by("queueOffset")
+    rows = sorted(known.to_pylist(), key=lambda row: row["segment"])
+    fresh = np.empty(len(new), CQ_UNIT)
+    for name, column in (("physicOffset", "physicOffset"), ("size", "size"), ("tagsCode", "tagsCode")):
+        fresh[name] = new.column(column).to_numpy()
+    start = rows[0]["firstQueueOffset"] if rows else new.column("queueOffset")[0].as_py()
+    # as bytes: numpy would give joined rows the byte order of the machine
+    units = units_of(np.frombuffer(b"".join([*(_own_entries(row) for row in rows), fresh.tobytes()]), np.uint8))
+    stamps = np.concatenate([*(np.frombuffer(row["storeTimestamps"], "<i8") for row in rows), new.column("storeTimestamp").to_numpy()])
+    odd = [row["firstQueueOffset"] + position for row in rows for position in row["oddEntries"]]
+    before = rows[0]["bytesBefore"] if rows else 0
+    made = _rows((broker, *key), entries_a_file, start, units, stamps, odd, before)
+    return pa.Table.from_pylist(list(made), schema=arrow_schema(CONSUME_QUEUE_SEGMENT))
+
+
+def _own_entries(row: dict[str, Any]) -> bytes:
+    entries: bytes = row["entries"][: row["entryCount"] * CQ_STORE_UNIT_SIZE]
+    return entries
+
+
+def _rows(
+    queue: tuple[str, ...], entries_a_file: int, start: int, units: Units, stamps: Longs, odd: list[int], before: int
+) -> Iterator[dict[str, object]]:
+    sizes = units["size"].astype(np.int64)
+    file_first = start // entries_a_file * entries_a_file
+    at, end = start, start + len(units)
+    while at < end:
+        if at >= file_first + entries_a_file:
+            file_first, before = file_first + entries_a_file, 0
+        file_end = min(file_first + entries_a_file, end)
+        stop = min(at + qb.SEGMENT_ENTRIES - (at - file_first) % qb.SEGMENT_ENTRIES, file_end)
+        yield qb.segment_row(
+            queue,  # type: ignore[arg-type]
+            segment=qb.segment_of(at, entries_a_file),
+            file_first=file_first,
+            first=at,
+            window=units[at - start : min(stop + qb.SCAN_ENTRIES - 1, file_end) - start],
+            stamps=stamps[at - start : stop - start],
+            bytes_before=before,
+            odd=[offset - at for offset in odd if at <= offset < stop],
+            ext_units=None,
+        )
+        before += int(sizes[at - start : stop - start].sum())
+        at = stop
+
+
+def grown_properties(broker: str, entries_a_file: int, key: tuple[Any, ...], new: pa.Table) -> pa.Table:
+    """Rows of consume_queue_properties for the new entries of a queue, beside those that it has."""
+    new = new.sort_by("queueOffset")
+    properties = [raw or b"" for raw in new.column("propertiesRaw").to_pylist()]
+    first = new.column("queueOffset")[0].as_py()
+    rows = [
+        dict(zip(("brokerName", "topic", "queueId"), (broker, *key), strict=True))
+        | {
+            "segment": segment,
+            "firstQueueOffset": first + start,
+            "lengths": np.array([len(raw) for raw in properties[start:stop]], "<i4").tobytes(),
+            "properties": b"".join(properties[start:stop]),
+        }
+        for segment, begin, end in _reaches(first, first + len(new), entries_a_file)
+        for start, stop in _parts(properties, begin - first, end - first)
+    ]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(CONSUME_QUEUE_PROPERTIES))
+
+
+def _reaches(first: int, end: int, entries_a_file: int) -> Iterator[tuple[int, int, int]]:
+    """The segments that have a new entry, or see one, with the new entries [begin, end) that are theirs."""
+    for file_first in range(first // entries_a_file * entries_a_file, end, entries_a_file):
+        file_end = min(file_first + entries_a_file, end)
+        least = max(first - (qb.SCAN_ENTRIES - 1), file_first) - file_first
+        for start in range(file_first + least // qb.SEGMENT_ENTRIES * qb.SEGMENT_ENTRIES, file_end, qb.SEGMENT_ENTRIES):
+            begin, stop = max(start, first), min(start + qb.SEGMENT_ENTRIES + qb.SCAN_ENTRIES - 1, file_end)
+            if begin < stop:
+                yield qb.segment_of(start, entries_a_file), begin, stop
+
+
+def _parts(properties: list[bytes], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Entries [start, end) in parts of at most ROW_BYTES of properties, one entry at least."""
+    at, size = start, 0
+    for index in range(start, end):
+        if index > at and size + len(properties[index]) > ROW_BYTES:
+            yield at, index
+            at, size = index, 0
+        size += len(properties[index])
+    yield at, end

@@ -1,0 +1,21 @@
+"""Being asked to end, by Ctrl-C or SIGTERM, between two batches."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def told_to_stop() -> Iterator[threading.Event]:
+    """An event that is set where the process is asked to end."""
+    stop = threading.Event()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: stop.set()) for number in signals]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
