@@ -3,7 +3,7 @@
 Broker source (4.9.3): DefaultMessageStore.ReputMessageService.doReput, which dispatches record after record and rolls to the next file at
 a BLANK; CommitLog.DefaultAppendMessageCallback, which copies a record into the file as one buffer.
 Rule: a record is there when another one, or a BLANK, stands behind it, or when two looks found the same bytes. What is half copied is a
-record whose lengths do not add up, whose body has another CRC-32, or that changes.
+record whose lengths do not add up, whose body has another CRC-32, whose last text ends in zeros, or that changes.
 Surprises: a broker that restarts after a kill may cut the log and write other messages where the old ones stood; one that cleans deletes
 files that nobody has read yet. Both are seen by the records that were read last: they are kept, with their CRC-32.
 """
@@ -150,7 +150,7 @@ class LogTail:
                 return _taken(tail, file, content, positions, ends, taken)
             if len(positions) and not is_followed:
                 newest = _mark(file, content, int(positions[-1]))
-                if newest != known or first_bad_body(content, positions[-1:]) == 0:
+                if newest != known or not _is_whole(content, positions[-1:], end):
                     return replace(_taken(tail, file, content, positions, ends, len(positions) - 1), newest=newest)
             tail = _taken(tail, file, content, positions, ends, len(positions))
         return tail
@@ -191,6 +191,14 @@ class LogTail:
                 at = mark.offset - file.from_offset
                 return zlib.crc32(self.store.part(at, at + mark.size, COMMIT_LOG, file.name).tobytes())
         return None
+
+
+def _is_whole(content: Bytes, position: Positions, end: int) -> bool:
+    """Whether the record at a position up to `end` shows no sign of a copy that has not come to its end."""
+    if first_bad_body(content, position) == 0:
+        return False
+    has_no_properties = not content[end - 2 : end].any()
+    return bool(content[end - 3 if has_no_properties else end - 1])  # of the topic, or of the properties
 
 
 def _begins(content: Bytes, at: int) -> bool:

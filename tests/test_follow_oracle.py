@@ -1,0 +1,143 @@
+"""A real broker that runs is followed: messages, queues and lag come to the lake while producers write, whoever is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from following import assert_as_imported
+from golden import shared_dir
+from in_session import pullsim_in
+from oracle import needs_oracle
+from replaying import BROKER
+from sampling import slow_proof
+
+from pipeline import tables as t
+from pipeline.lake import Lake
+
+if TYPE_CHECKING:
+    from in_session import Pullsim
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [*needs_oracle(), slow_proof]
+
+TOPIC, GROUP = "FollowedTopic", "FollowedGroup"
+PORT = 23461
+LAG = "SELECT sum(lag) FROM consume_lag WHERE consumerGroup = 'FollowedGroup' AND topic = 'FollowedTopic' AND lag IS NOT NULL"
+# files so small that the log rolls while it is followed
+PROPERTIES = "mappedFileSizeCommitLog=300000\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+def harness() -> Path:
+    here = shared_dir()
+    assert here is not None
+    return here / "oracle" / "oracle"
+
+
+class Live:
+    """The broker, its clients, and the process that follows it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store, self.lake = folder / "store", folder / "lake"
+        self.store.mkdir()
+        self.properties = folder / "broker.conf"
+        self.properties.write_text(PROPERTIES, encoding="utf-8")
+        self.log = folder / "follow.log"
+
+    @contextmanager
+    def broker(self, *, ends_by: signal.Signals = signal.SIGTERM) -> Iterator[None]:
+        command = [harness(), "serve", "--store", self.store, "--in-place", "--port", str(PORT), "--properties", self.properties]
+        running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            assert running.stdout is not None
+            told = running.stdout.readline()
+            assert told.startswith("READY"), told
+            yield
+        finally:
+            os.killpg(running.pid, ends_by)
+            running.communicate(timeout=60)
+
+    def produce(self, messages: int, rate: int = 400) -> None:
+        numbers = ("--messages", str(messages), "--rate", str(rate), "--size", "200", "--tags", "TagA,TagB")
+        self._client("produce", *numbers)
+
+    def consume(self, messages: int) -> None:
+        self._client("consume", "--group", GROUP, "--messages", str(messages), "--seconds", "60")
+
+    @staticmethod
+    def _client(what: str, *arguments: str) -> None:
+        command = [harness(), what, "--port", str(PORT), "--topic", TOPIC, *arguments]
+        subprocess.run(command, check=True, capture_output=True, timeout=200)
+
+    @contextmanager
+    def followed(self, *, ends_by: signal.Signals = signal.SIGTERM) -> Iterator[None]:
+        command = [sys.executable, "-m", "pipeline.main", "import", self.store, "--lake", self.lake, "--broker-name", BROKER]
+        settings = [part for line in PROPERTIES.splitlines() for part in ("--set", line)]
+        with self.log.open("a", encoding="utf-8") as log:
+            running = subprocess.Popen([*command, "--follow", *settings], stdout=log, stderr=log, cwd=Path(__file__).parents[1])
+            try:
+                yield
+            finally:
+                running.send_signal(ends_by)
+                code = running.wait(timeout=120)
+        assert code == (0 if ends_by is signal.SIGTERM else -ends_by), self.log.read_text(encoding="utf-8")
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 400) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(1)
+
+
+def test_a_running_broker_is_followed(spark: SparkSession, tmp_path: Path, pullsim: Pullsim) -> None:
+    live = Live(tmp_path)
+
+    def table(of: t.Table) -> DataFrame:
+        return Lake(spark, str(live.lake)).table(of)
+
+    def messages() -> int:
+        return table(t.COMMIT_LOG).where(f"topic = '{TOPIC}'").count() if live.lake.exists() else 0
+
+    def lag() -> int | None:
+        code, out, err = pullsim("sql", "--lake", live.lake, LAG, "--format", "csv")
+        assert code == 0, err
+        found = out.splitlines()[1]
+        return int(found) if found else None
+
+    with live.broker(ends_by=signal.SIGKILL):
+        live.produce(300)
+        with live.followed(ends_by=signal.SIGKILL):
+            eventually(lambda: messages() == 300)
+            live.produce(500)
+            eventually(lambda: messages() > 300)
+        live.produce(200)
+        with live.followed():
+            eventually(lambda: messages() == 1000)
+            live.consume(400)
+            eventually(lambda: lag() is not None)
+            before = lag()
+            live.produce(300)
+            eventually(lambda: messages() == 1300)
+            after = lag()
+            assert after == (before or 0) + 300
+    with live.followed():
+        with live.broker():
+            live.produce(400)
+            eventually(lambda: messages() == 1700)
+        time.sleep(3)
+    assert len(list((live.store / "commitlog").iterdir())) > 1
+    assert_as_imported(spark, pullsim, live.lake, live.store, tmp_path / "other")
