@@ -20,6 +20,7 @@ import numpy as np
 from pipeline.store_files import StoreFiles
 from store_format.commit_log import Bytes, Positions, WalkEnd, first_bad_body, walk
 from store_format.mapped_files import FILE_NAME_DIGITS, MappedFile
+from store_format.record_columns import locate
 from store_format.store_paths import COMMIT_LOG
 
 # why the rows that were read are no longer those of the log
@@ -150,7 +151,7 @@ class LogTail:
                 return _taken(tail, file, content, positions, ends, taken)
             if len(positions) and not is_followed:
                 newest = _mark(file, content, int(positions[-1]))
-                if newest != known or not _is_whole(content, positions[-1:], end):
+                if newest != known or not _is_whole(content, positions[-1:]):
                     return replace(_taken(tail, file, content, positions, ends, len(positions) - 1), newest=newest)
             tail = _taken(tail, file, content, positions, ends, len(positions))
         return tail
@@ -193,12 +194,13 @@ class LogTail:
         return None
 
 
-def _is_whole(content: Bytes, position: Positions, end: int) -> bool:
-    """Whether the record at a position up to `end` shows no sign of a copy that has not come to its end."""
+def _is_whole(content: Bytes, position: Positions) -> bool:
+    """Whether the record at a position shows no sign of a copy that has not come to its end."""
     if first_bad_body(content, position) == 0:
         return False
-    has_no_properties = not content[end - 2 : end].any()
-    return bool(content[end - 3 if has_no_properties else end - 1])  # of the topic, or of the properties
+    parts = locate(content, position)
+    last = parts.properties if parts.properties.lengths[0] > 0 else parts.topic
+    return bool(content[last.starts[0] + last.lengths[0] - 1])
 
 
 def _begins(content: Bytes, at: int) -> bool:
