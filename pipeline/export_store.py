@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.data_files import rows_for_tasks
 from pipeline.import_store import spark_parallelism
-from pipeline.lake import Lake, LakeError
+from pipeline.lake import Lake
 from pipeline.log_records import RECORD_COLUMNS, write_records
 from pipeline.other_files import FOLDER
 from pipeline.output_file import OutputError
@@ -66,13 +66,11 @@ def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: 
 
     Raises:
         OutputError: there cannot be such a directory.
-        LakeError: the lake was filled by an earlier pullsim that did not keep all files.
+        LakeError: the lake was filled by an earlier pullsim that did not keep all files, or the store was followed.
         StoreError: the tables do not give the bytes that were imported, or a file cannot be written.
         Whatever is raised, there is no directory that looks like the store.
     """
-    row = lake.table(t.BROKER).where(F.col("brokerName") == broker).first()
-    if row is None or "path" not in lake.table(t.STORE_FILE).columns:
-        raise LakeError(f"{lake.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
+    row = lake.require_files(broker)
     with folder_beside(store, lake, run_id) as folder, ThreadPoolExecutor(1) as beside:
         progress("making the files")
         steps = beside.submit(_steps, lake, broker, row["mappedFileSizeCommitLog"])

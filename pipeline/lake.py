@@ -22,13 +22,13 @@ from functools import cached_property
 import pyarrow as pa
 from delta import exceptions as of_delta
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
 from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, properties_of, quoted
 from pipeline.store_files import absolute_path, is_uri
-from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, Layout, Table
+from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, STORE_FILE, Layout, Table
 
 # what Spark and Delta say of a table to be created where something has come to be
 _CREATED_MEANWHILE = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
@@ -157,6 +157,15 @@ class Lake:
         """Refuse a broker whose files were taken as they were found."""
         if self.is_as_found(broker):
             raise self.not_started(broker)
+
+    def require_files(self, broker: str) -> Row:
+        """The row of a broker all of whose files are in the tables: it was imported as a whole, and not followed since."""
+        row = self.table(BROKER).where(F.col("brokerName") == broker).first()
+        if row is None or "path" not in self.table(STORE_FILE).columns:
+            raise LakeError(f"{self.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
+        if row.asDict().get("followedFrom") is not None:
+            raise LakeError(f"{self.root}: expected a store that was imported as a whole, found {broker!r} followed; import it again")
+        return row
 
     def not_started(self, broker: str) -> LakeError:
         """The error about a broker whose files were taken as they were found."""

@@ -20,7 +20,7 @@ from pipeline.config_tables import config_rows
 from pipeline.export_store import entries_of, of_broker
 from pipeline.import_store import rows_of_queue_files, rows_of_store, spark_parallelism
 from pipeline.index_tables import index_rows
-from pipeline.lake import Lake, LakeError
+from pipeline.lake import Lake
 from pipeline.load_store import LoadedStore
 from pipeline.log_records import RECORD_COLUMNS, write_records
 from pipeline.other_files import FOLDER, pieces_of
@@ -46,8 +46,7 @@ def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, pr
         StoreError: the broker would not load or start the store, so that it cannot have been imported.
         LakeError: the lake does not hold all of the broker's files.
     """
-    if "path" not in lake.table(t.STORE_FILE).columns:
-        raise LakeError(f"{lake.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
+    lake.require_files(broker)
     progress("loading the store as an import does")
     as_found = lake.is_as_found(broker)
     loaded, files = rows_of_store(lake.spark, StoreFiles(path), broker, settings, as_found=as_found)

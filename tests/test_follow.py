@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ from in_session import pullsim_in
 from living_store import LivingStore, stages
 from replaying import BROKER
 from sampling import slow_proof
+
+from pipeline import tables as t
+from pipeline.lake import Lake
 
 if TYPE_CHECKING:
     from in_session import Pullsim
@@ -34,6 +38,65 @@ def test_what_was_followed_is_what_an_import_gives(
         code, out, err = pullsim("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once")
         assert code == 0, err
         assert "imported again" not in out + err
-    living.cut_at(offsets[-1])
-    living.commit_offsets({"TopicTest@group": {"0": batches - 1}})
+    assert "batch 0" not in pullsim("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once")[2]
+    code, _, err = pullsim("export", "--lake", lake, tmp_path / "out")
+    assert code == 2 and "found 'broker-a' followed; import it again" in err  # noqa: PT018
     assert_as_imported(spark, pullsim, lake, living.path, tmp_path / "other")
+
+
+@slow_proof
+def test_a_log_that_was_cut_and_written_on_is_imported_again(
+    spark: SparkSession, small_store: Path, tmp_path: Path, pullsim: Pullsim
+) -> None:
+    living, lake = LivingStore(small_store, tmp_path / "store"), tmp_path / "lake"
+    offsets = living.record_offsets()
+    half, more = offsets[len(offsets) // 2], offsets[-40]
+    follow = ("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once")
+    for end in (half, more):
+        living.cut_at(end)
+        assert pullsim(*follow)[0] == 0
+    # what the broker wrote after its restart: the same messages, stored later
+    living.cut_at(half)
+    rewrite_stamps(small_store, tmp_path / "rewritten", half)
+    living.grown = tmp_path / "rewritten"
+    living.cut_at(offsets[-1])
+    code, out, err = pullsim(*follow)
+    assert code == 0, err
+    assert "TRUNCATED" in err
+    assert "1 times the whole store was imported again" in out
+    assert_as_imported(spark, pullsim, lake, living.path, tmp_path / "other")
+    (event,) = Lake(spark, str(lake)).table(t.FOLLOW_EVENT).collect()
+    assert (event["event"], event["maxPhyOffset"]) == ("TRUNCATED", offsets[-1])
+    assert half < event["physicOffset"] < more
+
+
+@slow_proof
+def test_a_log_whose_first_file_is_deleted_is_imported_again(
+    spark: SparkSession, small_store: Path, tmp_path: Path, pullsim: Pullsim
+) -> None:
+    living, lake = LivingStore(small_store, tmp_path / "store"), tmp_path / "lake"
+    offsets = living.record_offsets()
+    follow = ("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once")
+    living.cut_at(offsets[-30])
+    assert pullsim(*follow)[0] == 0
+    living.cut_at(offsets[-1])
+    first, second, *_ = sorted((living.path / "commitlog").iterdir())
+    first.unlink()
+    code, _, err = pullsim(*follow)
+    assert code == 0, err
+    assert f"CLEANED: the log begins at {int(second.name)} now, it began at 0" in err
+    assert_as_imported(spark, pullsim, lake, living.path, tmp_path / "other")
+
+
+def rewrite_stamps(store: Path, target: Path, start: int) -> None:
+    """A copy of a store in which the messages from an offset of the log on were stored a second later."""
+    shutil.copytree(store, target)
+    for offset in LivingStore(store, target.with_name("unused")).record_offsets()[:-1]:
+        if offset < start:
+            continue
+        file = max((file for file in (target / "commitlog").iterdir() if int(file.name) <= offset), key=lambda file: int(file.name))
+        raw, at = bytearray(file.read_bytes()), offset - int(file.name)
+        sys_flag = int.from_bytes(raw[at + 36 : at + 40], "big")
+        stamp = at + 48 + (20 if sys_flag & 16 else 8)
+        raw[stamp : stamp + 8] = (int.from_bytes(raw[stamp : stamp + 8], "big") + 1000).to_bytes(8, "big")
+        file.write_bytes(raw)
