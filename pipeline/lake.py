@@ -10,6 +10,7 @@ same time would slip its rows in.
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import json
 import os
@@ -216,7 +217,9 @@ class LakeWriter:
         self._note(table)
 
     def prepare(self, table: Table, layout: Layout = "clustered") -> None:
-        """Have the table at its last committed state for `append`, created where it was never committed."""
+        """Have the table at its last committed state for `append`, created where it was never committed; once is enough in a run."""
+        if table.name in self._versions:
+            return
         if table.name in self.lake.at.tables:
             self._put_back(table)
         else:
@@ -241,6 +244,12 @@ class LakeWriter:
     def written(self, table: Table) -> DataFrame:
         """A table as this run wrote it."""
         return self.spark.read.format("delta").option("versionAsOf", self._versions[table.name]).load(self.lake.path(table.name))
+
+    def as_written(self) -> Lake:
+        """The lake with the tables as this run has them so far, at the version that it builds on."""
+        lake = copy.copy(self.lake)
+        lake.at = LakeVersion(lake.at.version, {**lake.at.tables, **self._versions})
+        return lake
 
     def commit(self, committed_at: dt.datetime, batch: StreamBatch | None = None) -> int:
         """Make all that was written visible at once; returns the new version of the lake.
