@@ -47,5 +47,5 @@ def write_state(
         ]
     writer = LakeWriter(Lake(spark, str(folder)), run_id=f"offsets of {broker}", what="import", broker=broker)
     for table, rows in found.items():
-        writer.replace_broker(table, spark.createDataFrame(rows, table.schema).coalesce(1))
+        writer.replace_rows(table, spark.createDataFrame(rows, table.schema).coalesce(1), f"brokerName = '{broker}'")
     return writer.commit(NOON)

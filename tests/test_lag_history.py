@@ -11,8 +11,7 @@ from lag_lakes import write_state
 from lakes import live_files, rows
 from replaying import NOON
 
-from pipeline import tables as t
-from pipeline.lag_history import append_observation, is_new, record
+from pipeline.lag_history import is_new, record
 from pipeline.lag_tables import LAG_HISTORY
 from pipeline.lake import Lake, LakeError, LakeWriter
 
@@ -58,21 +57,6 @@ def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(spark: Sp
     write_state(spark, tmp_path, "a", OFFSETS)
     assert is_new(Lake(spark, str(tmp_path)), "a", 22_000)
     assert not is_new(Lake(spark, str(tmp_path)), "a", 20_000), "there is one of that time"
-
-
-def test_a_run_observes_what_it_has_written_itself_and_commits_both_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    write_state(spark, tmp_path, "a", OFFSETS)
-    dead = LakeWriter(Lake(spark, str(tmp_path)), run_id="dead", what="stream", broker="a")
-    assert append_observation(dead, 1_000)
-    assert times(spark, tmp_path) == [], "a run that does not commit is not seen"
-
-    writer = LakeWriter(Lake(spark, str(tmp_path)), run_id="next", what="stream", broker="a")
-    writer.replace_broker(t.CONSUMER_OFFSET, spark.createDataFrame([("a", "g", "orders", 0, 55)], t.CONSUMER_OFFSET.schema))
-    assert append_observation(writer, 2_000)
-    assert not append_observation(writer, 2_000)
-    writer.commit(NOON)
-    found = [(row["queueId"], row["observedAt"], row["consumerOffset"]) for row in rows(spark, tmp_path, LAG_HISTORY)]
-    assert found == [(0, 2_000, 55)]
 
 
 def test_old_observations_go_and_the_others_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
