@@ -62,8 +62,8 @@ def lag_command(
     NULL is what cannot be known, and #Reason says why: `pullsim sql --lake DIR "DESCRIBE consume_lag"` explains each. #LastTime is in UTC.
     As json and csv the rows are those of consume_lag, under its column names.
 
-    With --record, after each import say, lag_history grows by an observation of the broker. It is new where the lake has changed for the
-    broker since the last one.
+    With --record, after each import say, lag_history grows by an observation of the broker, for group_status and retention_risk to look at.
+    It is new where the lake has changed for the broker since the last one.
     """
     engine = Engine(master, conf, verbose)
     if record:

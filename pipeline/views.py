@@ -11,7 +11,7 @@ from pipeline.tables import BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUM
 from udfs.sql_functions import register
 
 # in the order of their dependence
-VIEWS = ("consume_lag", "consume_lag_by_group", "pull_status_summary", "group_status")
+VIEWS = ("consume_lag", "consume_lag_by_group", "pull_status_summary", "group_status", "retention_risk")
 # functions that look into tables, called by views
 FUNCTIONS = ("queue_status",)
 # what consume_lag reads

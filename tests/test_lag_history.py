@@ -10,6 +10,7 @@ from in_session import Pullsim, pullsim_in
 from lag_lakes import write_state
 from lakes import live_files, rows
 from replaying import NOON
+from sampling import slow_proof
 
 from pipeline.lag_history import is_new, record
 from pipeline.lag_tables import LAG_HISTORY
@@ -86,13 +87,21 @@ def test_the_command_records_once_and_says_what_it_did(pullsim: Pullsim, spark: 
     assert pullsim(*command, "2024-05-01T12:00:00")[:2] == (0, "recorded 2 queues of broker a at 1714564800000 ms, lake version 2\n")
     code, out, _ = pullsim(*command, "2024-05-01T12:01:00")
     assert (code, out.partition(":")[0]) == (0, "nothing new of broker a")
-    _, out, _ = pullsim("sql", "--lake", tmp_path, "SELECT observedAt, queueId, lag FROM lag_history ORDER BY queueId", "--format", "csv")
-    assert out.splitlines() == ["observedAt,queueId,lag", "1714564800000,0,60", "1714564800000,1,"]
+    query = "SELECT queueId, why, messagesToLoss, reason FROM group_status JOIN retention_risk USING (queueId) ORDER BY queueId"
+    _, out, _ = pullsim("sql", "--lake", tmp_path, query, "--format", "csv")
+    assert out.splitlines()[1:] == ["0,INCOMPLETE_WINDOW,30,NO_STORE_TIME", "1,NO_OFFSET,,NO_OFFSET"]
+
+
+@slow_proof
+def test_in_a_lake_of_two_brokers_one_is_recorded_or_shown(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
+    write_state(spark, tmp_path, "a", OFFSETS, QUEUES)
     write_state(spark, tmp_path, "b", {}, QUEUES)
     code, _, err = pullsim("lag", "--lake", tmp_path, "--record")
     assert (code, "say which one with --broker" in err) == (2, True)
     code, out, _ = pullsim("lag", "--lake", tmp_path, "--broker", "b")
     assert (code, out.splitlines()[-1]) == (0, "Diff Total: 0 (no offset is stored)")
+    code, out, _ = pullsim("lag", "--lake", tmp_path, "--broker", "a")
+    assert (code, out.splitlines()[-1]) == (0, "Diff Total: 60 (1 of 2 queues left out: their lag is not known)")
 
 
 @pytest.mark.parametrize(

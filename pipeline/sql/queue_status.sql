@@ -31,9 +31,10 @@ WITH observed AS (
   -- against the offset that was known last, for one may be missing in between
   SELECT
     *,
-    consumerOffset <> lag(consumerOffset) IGNORE NULLS OVER (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt) AS moved
+    consumerOffset <> lag(consumerOffset) IGNORE NULLS OVER queue AS moved
   FROM observed
   WHERE newness <= queue_status.intervals
+  WINDOW queue AS (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt)
 ), told AS (
   -- clients commit all their queues together: where one queue of the topic has moved, the group has committed the others too
   SELECT *, coalesce(bool_or(moved) OVER (PARTITION BY brokerName, consumerGroup, topic, observedAt), false) AS committed
