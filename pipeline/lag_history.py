@@ -46,8 +46,7 @@ def observation(lake: Lake, broker: str, observed_at: int) -> DataFrame:
     Raises:
         LakeError: the time lies before 1970 or after the year 9999.
     """
-    if not 0 <= observed_at <= _LAST_OF_YEAR_9999:
-        raise LakeError(f"expected a time of observation from 1970 to the year 9999, in ms, found {observed_at}")
+    _require_time(observed_at)
     observed = consume_lag(lake).where(F.col("brokerName") == broker)
     added = {"observedAt": F.lit(observed_at).cast("BIGINT"), "lakeVersion": F.lit(lake.at.version).cast("BIGINT")}
     return observed.withColumns(added).select(*LAG_HISTORY.names)
@@ -117,6 +116,7 @@ def record(lake: Lake, broker: str, *, observed_at: int, keep_days: int | None, 
     Raises:
         LakeError: another run is writing to the table, or the time lies before 1970 or after the year 9999.
     """
+    _require_time(observed_at)
     if not is_new(lake, broker, observed_at):
         return None
     writer = LakeWriter(lake, run_id=run_id, what="lag", broker=broker)
@@ -125,6 +125,11 @@ def record(lake: Lake, broker: str, *, observed_at: int, keep_days: int | None, 
     append_observation(writer, observed_at)
     queues = _observed_at(writer.written(LAG_HISTORY), broker, observed_at).count()
     return Recorded(queues, writer.commit(committed_at))
+
+
+def _require_time(observed_at: int) -> None:
+    if not 0 <= observed_at <= _LAST_OF_YEAR_9999:
+        raise LakeError(f"expected a time of observation from 1970 to the year 9999, in ms, found {observed_at}")
 
 
 def _observed_at(history: DataFrame, broker: str, observed_at: int) -> DataFrame:

@@ -9,6 +9,7 @@ import pytest
 from lag_lakes import write_state
 from lakes import rows
 from replaying import NOON
+from sampling import slow_proof
 
 from pipeline import tables as t
 from pipeline.consumer_offsets import merge_offsets
@@ -49,9 +50,8 @@ def test_the_last_commit_stays_whatever_dead_and_other_runs_do(spark: SparkSessi
     assert offsets(spark, tmp_path) == before, "a run that does not commit is not seen"
 
     writer = run(spark, tmp_path, "next")
-    batch = [("g", "t", 0, 45, 30), ("g", "t", 0, 60, 20), ("g", "t", 1, 7, 21), ("g", "t", 1, None, 22), ("new", "t", 2, 0, 23)]
+    batch = [("g", "t", 0, 45, 30), ("g", "t", 0, 60, 20), ("g", "t", 1, 7, 21), ("g", "t", 1, None, 22), ("new", "t", 2, 8, 23)]
     merge_offsets(writer, commits(spark, *batch, ("h", "%RETRY%h", 0, 2, 24)), order="sequence")
-    merge_offsets(writer, commits(spark, ("new", "t", 2, 8, 1)), order="sequence")
     assert append_observation(writer, 2_000)
     assert not append_observation(writer, 2_000), "a time has one observation"
     writer.commit(NOON)
@@ -62,12 +62,8 @@ def test_the_last_commit_stays_whatever_dead_and_other_runs_do(spark: SparkSessi
     assert {(row["brokerName"], row["consumerGroup"], row["topic"], row["queueId"]): row["consumerOffset"] for row in observed} == of_a
     assert {row["observedAt"] for row in observed} == {2_000}
 
-    again = run(spark, tmp_path, "nothing new")
-    merge_offsets(again, commits(spark, ("g", "t", 0, 45, 31)), order="sequence")
-    again.commit(NOON)
-    assert offsets(spark, tmp_path) == of_a | {("b", "g", "t", 0): 1}
 
-
+@slow_proof
 def test_rows_that_slip_in_under_a_merge_stop_the_run(spark: SparkSession, tmp_path: Path) -> None:
     write_state(spark, tmp_path, "a", BEFORE)
     writer = run(spark, tmp_path, "slower")
@@ -79,14 +75,15 @@ def test_rows_that_slip_in_under_a_merge_stop_the_run(spark: SparkSession, tmp_p
     assert offsets(spark, tmp_path) == {("a", *queue): offset for queue, offset in BEFORE.items()}
 
 
-def test_a_merge_leaves_the_session_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_merges_again_and_leaves_the_session_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     name = "spark.databricks.delta.commitInfo.userMetadata"
     spark.conf.set(name, "of somebody else")
     try:
         writer = run(spark, tmp_path, "first")
-        merge_offsets(writer, commits(spark, ("g", "t", 0, 41, 1)), order="sequence")
+        for offset in (41, 42, 42):  # the last one changes nothing
+            merge_offsets(writer, commits(spark, ("g", "t", 0, offset, 1), ("g", "t", offset, 5, 1)), order="sequence")
         assert spark.conf.get(name) == "of somebody else"
         writer.commit(NOON)
     finally:
         spark.conf.unset(name)
-    assert offsets(spark, tmp_path) == {("a", "g", "t", 0): 41}
+    assert offsets(spark, tmp_path) == {("a", "g", "t", 0): 42, ("a", "g", "t", 41): 5, ("a", "g", "t", 42): 5}

@@ -33,11 +33,16 @@ def times(spark: SparkSession, folder: Path) -> list[tuple[str, int, int]]:
     return sorted((row["brokerName"], row["queueId"], row["observedAt"]) for row in rows(spark, folder, LAG_HISTORY))
 
 
-def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
     write_state(spark, tmp_path, "a", OFFSETS, QUEUES, stamps={("orders", 0, 40): 7_000}, as_of=9_500)
     write_state(spark, tmp_path, "b", {("g", "orders", 0): 1})
-    done = observe(spark, tmp_path, "a", 20_000)
-    assert (done.queues, done.lake_version) == (2, 3)
+    command = ("lag", "--lake", tmp_path, "--record", "--observed-at")
+    assert pullsim(*command, "1970-01-01T00:00:20")[:2] == (0, "recorded 2 queues of broker a at 20000 ms, lake version 3\n")
     same = {"brokerName": "a", "consumerGroup": "g", "topic": "orders", "observedAt": 20_000, "asOf": 9_500, "lakeVersion": 2}
     assert sorted(rows(spark, tmp_path, LAG_HISTORY), key=lambda row: row["queueId"]) == [
         same
@@ -47,9 +52,14 @@ def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(spark: Sp
         | {"queueId": 1, "consumerOffset": None, "brokerOffset": 50, "minOffset": 0, "lag": None, "lagMillis": None}
         | {"reason": "NO_OFFSET"},
     ]
+    query = """SELECT s.queueId, why, messagesToLoss, timeToLossMillis FROM group_status s
+        JOIN retention_risk r ON r.brokerName = s.brokerName AND r.queueId = s.queueId ORDER BY s.queueId"""
+    _, out, _ = pullsim("sql", "--lake", tmp_path, query, "--format", "csv")
+    assert out.splitlines()[1:] == [f"0,INCOMPLETE_WINDOW,30,{72 * 3_600_000 - 2_500}", "1,NO_OFFSET,,"]
 
     before = Lake(spark, str(tmp_path)).at
-    assert observe(spark, tmp_path, "a", 21_000) is None, "the lake knows nothing new of the broker"
+    code, out, _ = pullsim(*command, 21_000)
+    assert (code, out.partition(":")[0]) == (0, "nothing new of broker a")
     assert Lake(spark, str(tmp_path)).at == before
     # what is imported of another broker is no news of this one, even where it is written to the same tables
     write_state(spark, tmp_path, "b", {("g", "orders", 0): 2})
@@ -74,22 +84,6 @@ def test_old_observations_go_and_the_others_are_compacted(spark: SparkSession, t
     version = Lake(spark, str(tmp_path)).at.tables[LAG_HISTORY.name]
     of_a = [add for add in live_files(tmp_path / LAG_HISTORY.name, version).values() if '"brokerName":"a"' in add["stats"]]
     assert len(of_a) == 2, "what is kept, and the new observation"
-
-
-@pytest.fixture
-def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
-    return pullsim_in(spark, monkeypatch, capsys)
-
-
-def test_the_command_records_once_and_says_what_it_did(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
-    write_state(spark, tmp_path, "a", OFFSETS, QUEUES)
-    command = ("lag", "--lake", tmp_path, "--record", "--keep", 30, "--observed-at")
-    assert pullsim(*command, "2024-05-01T12:00:00")[:2] == (0, "recorded 2 queues of broker a at 1714564800000 ms, lake version 2\n")
-    code, out, _ = pullsim(*command, "2024-05-01T12:01:00")
-    assert (code, out.partition(":")[0]) == (0, "nothing new of broker a")
-    query = "SELECT queueId, why, messagesToLoss, reason FROM group_status JOIN retention_risk USING (queueId) ORDER BY queueId"
-    _, out, _ = pullsim("sql", "--lake", tmp_path, query, "--format", "csv")
-    assert out.splitlines()[1:] == ["0,INCOMPLETE_WINDOW,30,NO_STORE_TIME", "1,NO_OFFSET,,NO_OFFSET"]
 
 
 @slow_proof
