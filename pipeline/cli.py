@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from pipeline.console import progress_to_stderr, say, show_rows, show_table, tell_replayed
+from pipeline.console import progress_to_stderr, show_rows, tell_replayed
 from pipeline.settings import BrokerSettings, SettingsError
 
 if TYPE_CHECKING:
@@ -104,6 +104,24 @@ def filters_option(command: Callable[P, R]) -> Callable[P, R]:
     """Which requests are answered."""
     text = "Answer only requests with these filters: null,TAG,SQL92."
     return click.option("--filters", callback=_filters, metavar="KINDS", help=text)(command)
+
+
+def moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """A callback for an option with a moment: ms since 1970, UTC."""
+    if value is None:
+        return None
+    try:
+        stamp = int(value) if value.lstrip("-").isdecimal() else milliseconds(dt.datetime.fromisoformat(value))
+        if -(2**63) <= stamp < 2**63:
+            return stamp
+    except (ValueError, OverflowError):
+        pass
+    raise click.BadParameter(f"expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {value!r}")
+
+
+def milliseconds(time: dt.datetime) -> int:
+    """A moment in ms since 1970; one without a zone is in UTC."""
+    return round((time.replace(tzinfo=time.tzinfo or dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(milliseconds=1))
 
 
 class ExampleCommand(click.Command):
@@ -215,44 +233,6 @@ def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict
 
     with Engine(master, conf, verbose).session() as spark:
         show_rows(create_views(Lake(spark, lake).require()).sql(query), form)
-
-
-@cli.command("lag", cls=ExampleCommand, example="pullsim lag --lake lake --group orders-consumer")
-@lake_option
-@click.option("--group", metavar="NAME", help="Only this consumer group.")
-@click.option("--topic", metavar="NAME", help="Only this topic.")
-@click.option("--now", "until_now", is_flag=True, help="Count waiting time until now instead of the store's last message.")
-@format_option
-@engine_options
-def lag_command(
-    lake: str,
-    group: str | None,
-    topic: str | None,
-    until_now: bool,
-    form: str,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
-) -> None:
-    """Show how far each group is behind: the columns of mqadmin consumerProgress, and how long the next message has waited.
-
-    NULL is what cannot be known, and #Reason says why: `pullsim sql --lake DIR "DESCRIBE consume_lag"` explains each. #LastTime is in UTC.
-    As json and csv the rows are those of consume_lag, under its column names.
-    """
-    from pipeline.lag import diff_total, lag_rows, queue_lags
-    from pipeline.lake import Lake
-    from pipeline.views import create_views
-
-    until = now() if until_now else None
-    with Engine(master, conf, verbose).session() as spark:
-        create_views(Lake(spark, lake).require())
-        if form != "table":
-            show_rows(queue_lags(spark, group=group, topic=topic, until=until), form)
-            return
-        frame = lag_rows(spark, group=group, topic=topic, until=until)
-        names, rows = frame.columns, frame.collect()
-    show_table([f"#{name}" for name in names], rows)
-    say(f"\n{diff_total([row['Diff'] for row in rows])}")
 
 
 @cli.command("demo", cls=ExampleCommand, example="pullsim demo --lake demo-lake")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.tables import PARTITION_COLUMNS, Layout, Table
@@ -62,6 +62,18 @@ def create_empty(table: Table, path: str) -> str:
     """Create the table without rows where there is none."""
     columns = ", ".join(f"{quoted(column.name)} {column.type} COMMENT {literal(column.comment)}" for column in table.columns)
     return f"CREATE TABLE IF NOT EXISTS {delta(path)} ({columns}) USING delta COMMENT {literal(table.comment)}"
+
+
+def merge_into(table: Table, path: str, view: str, keys: Sequence[str]) -> str:
+    """Put the rows of a view in the place of those with the same keys, and add the others; rows that stay as they are are not written."""
+    same = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
+    differs = " OR ".join(f"NOT t.{quoted(name)} <=> s.{quoted(name)}" for name in table.names if name not in keys)
+    parts = (
+        f"MERGE INTO {delta(path)} t USING {view} s ON {same}",
+        f"WHEN MATCHED AND ({differs}) THEN UPDATE SET *",
+        "WHEN NOT MATCHED THEN INSERT *",
+    )
+    return " ".join(parts)
 
 
 def _laid_out(table: Table, placement: Placement) -> str:

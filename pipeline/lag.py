@@ -21,7 +21,9 @@ from pipeline.lake import LakeError
 _LAST_OF_YEAR_9999 = 253_402_300_799_999
 
 
-def queue_lags(spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None) -> DataFrame:
+def queue_lags(
+    spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None, broker: str | None = None
+) -> DataFrame:
     """Rows of consume_lag, sorted by broker, group, topic and queue.
 
     Args:
@@ -29,11 +31,14 @@ def queue_lags(spark: SparkSession, *, group: str | None, topic: str | None, unt
         group: only this group.
         topic: only this topic.
         until: count waiting time to this moment instead of the store's last message.
+        broker: only this broker, which the lake has.
 
     Raises:
         LakeError: the lake does not know the group or the topic.
     """
     rows = spark.table("consume_lag")
+    if broker is not None:
+        rows = rows.where(F.col("brokerName") == broker)
     if group is not None:
         _require(spark, "consumerGroup", "consumer group", group, ("consumer_offset", "subscription_group"))
         rows = rows.where(F.col("consumerGroup") == group)
@@ -47,12 +52,14 @@ def queue_lags(spark: SparkSession, *, group: str | None, topic: str | None, unt
     return rows.orderBy("brokerName", "consumerGroup", "topic", "queueId")
 
 
-def lag_rows(spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None) -> DataFrame:
+def lag_rows(
+    spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None, broker: str | None = None
+) -> DataFrame:
     """What `queue_lags` gives, under the column names of mqadmin consumerProgress."""
     last = F.col("lastConsumedTimestamp")
     # a time from bytes that are no message can be any number
     last_time = F.when(last <= _LAST_OF_YEAR_9999, F.date_format(F.timestamp_millis(last), "yyyy-MM-dd HH:mm:ss"))
-    return queue_lags(spark, group=group, topic=topic, until=until).select(
+    return queue_lags(spark, broker=broker, group=group, topic=topic, until=until).select(
         F.col("consumerGroup").alias("Group"),
         F.col("topic").alias("Topic"),
         F.col("brokerName").alias("Broker Name"),

@@ -10,10 +10,12 @@ same time would slip its rows in.
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import json
 import os
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +28,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
-from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, properties_of, quoted
+from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of
 from pipeline.store_files import absolute_path, is_uri
 from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, STORE_FILE, Layout, Table
 
@@ -44,7 +46,9 @@ _CONCURRENT = (
     of_delta.MetadataChangedException,
     of_delta.ProtocolChangedException,
 )
+# what the option userMetadata of a write is for a statement
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_NAMING = threading.Lock()
 # other runs may commit between two tries
 _COMMITS_TRIED = 10
 
@@ -255,20 +259,27 @@ class LakeWriter:
             self._write(rows, table, "overwrite").option("replaceWhere", where).save(self.lake.path(table.name))
         self._note(table)
 
-    def merge_rows(self, table: Table, rows: DataFrame, keys: Sequence[str]) -> None:
-        """Put each of `rows` in the place of the one with the same `keys`, or beside the others."""
-        self.prepare(table)
-        on = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in keys)
-        with self._alone(), self._view(table, rows) as new:
-            # the only way to name the run in this commit; other writes of the run name the same one
-            self.spark.conf.set(_USER_METADATA, self._metadata())
-            merge = f"MERGE INTO {delta(self.lake.path(table.name))} t USING {new} s ON {on}"
-            self.spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
+    def merge(self, table: Table, rows: DataFrame, keys: Sequence[str]) -> None:
+        """Change and add rows of a table that was prepared.
+
+        Args:
+            table: which.
+            rows: with its columns, and one row at most for the same keys: it takes the place of the table's row with them.
+            keys: columns that tell rows apart.
+        """
+        with self._alone(), self._view(table, rows) as new, self._commits_named():
+            self.spark.sql(merge_into(table, self.lake.path(table.name), new, keys))
         self._note(table)
 
     def written(self, table: Table) -> DataFrame:
         """A table as this run wrote it."""
         return self.spark.read.format("delta").option("versionAsOf", self._versions[table.name]).load(self.lake.path(table.name))
+
+    def as_written(self) -> Lake:
+        """The lake with the tables as this run has them so far, at the version that it builds on."""
+        lake = copy.copy(self.lake)
+        lake.at = LakeVersion(lake.at.version, {**lake.at.tables, **self._versions})
+        return lake
 
     def commit(self, committed_at: dt.datetime, batch: StreamBatch | None = None) -> int:
         """Make all that was written visible at once; returns the new version of the lake.
@@ -301,11 +312,27 @@ class LakeWriter:
                 return False
         return merged is not None and merged["num_inserted_rows"] == 1
 
-    def _write(self, rows: DataFrame, table: Table, mode: str) -> DataFrameWriter:
-        return rows.select(*table.names).write.format("delta").mode(mode).option("userMetadata", self._metadata())
-
-    def _metadata(self) -> str:
+    @property
+    def _named(self) -> str:
+        """What a commit of the run says of it."""
         return json.dumps({"runId": self.run_id, "what": self.what, "brokerName": self.broker})
+
+    def _write(self, rows: DataFrame, table: Table, mode: str) -> DataFrameWriter:
+        return rows.select(*table.names).write.format("delta").mode(mode).option("userMetadata", self._named)
+
+    @contextmanager
+    def _commits_named(self) -> Iterator[None]:
+        """Commits of statements, which take no options, name the run too: by a setting that all threads of the session share."""
+        with _NAMING:
+            before = self.spark.conf.get(_USER_METADATA, None)
+            self.spark.conf.set(_USER_METADATA, self._named)
+            try:
+                yield
+            finally:
+                if before is None:
+                    self.spark.conf.unset(_USER_METADATA)
+                else:
+                    self.spark.conf.set(_USER_METADATA, before)
 
     def _write_anew(self, table: Table, rows: DataFrame, placement: Placement) -> None:
         path, properties = self.lake.path(table.name), properties_of(table, placement, {RUN_PROPERTY: self.run_id})

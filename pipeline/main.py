@@ -19,7 +19,16 @@ if __package__ in {None, ""}:  # spark-submit runs this file by its path: the fo
 
 import click
 
-from pipeline import answer_commands, capture_commands, file_commands, import_commands, question_commands, store_commands, stream_commands  # noqa: F401 (they add their commands)
+from pipeline import (  # noqa: F401 (they add their commands)
+    answer_commands,
+    capture_commands,
+    file_commands,
+    import_commands,
+    lag_commands,
+    question_commands,
+    store_commands,
+    stream_commands,
+)
 from pipeline.cli import cli
 from pipeline.console import ReaderGoneError, progress_to_stderr
 from pipeline.settings import SettingsError

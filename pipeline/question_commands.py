@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from pipeline.cli import (
     filters_option,
     format_option,
     lake_option,
+    moment,
     settings_options,
 )
 from pipeline.console import progress_to_stderr, say
@@ -40,23 +40,6 @@ def _text(_context: click.Context, _parameter: click.Parameter, value: str | Non
     return value
 
 
-def _time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """A moment in ms since 1970, UTC."""
-    if value is None:
-        return None
-    try:
-        stamp = int(value) if value.lstrip("-").isdecimal() else _milliseconds(dt.datetime.fromisoformat(value))
-        if -(2**63) <= stamp < 2**63:
-            return stamp
-    except (ValueError, OverflowError):
-        pass
-    raise click.BadParameter(f"expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {value!r}")
-
-
-def _milliseconds(moment: dt.datetime) -> int:
-    return round((moment.replace(tzinfo=moment.tzinfo or dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(milliseconds=1))
-
-
 @cli.command(
     "explain",
     cls=ExampleCommand,
@@ -71,7 +54,7 @@ def _milliseconds(moment: dt.datetime) -> int:
 @click.option("--filter-type", callback=_text, metavar="TYPE", help="TAG or SQL92; TAG where there is an --expression.")
 @click.option("--expression", callback=_text, metavar="TEXT", help="The filter.")
 @click.option("--registered", is_flag=True, help="Use the filter that the group registered for the topic.")
-@click.option("--at", callback=_time, metavar="TIME", help="See the store as of then: ms, or a time in UTC. All of it by default.")
+@click.option("--at", callback=moment, metavar="TIME", help="See the store as of then: ms, or a time in UTC. All of it by default.")
 @click.option("--all", "every_entry", is_flag=True, help="Show every entry, also those of long runs with the same outcome.")
 @broker_option
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the explanation.")

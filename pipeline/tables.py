@@ -7,6 +7,7 @@ queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
 from __future__ import annotations
 
 from pipeline.capture_tables import CAPTURED
+from pipeline.lag_tables import OBSERVED
 from pipeline.scenario_tables import ANSWERED_SCENARIOS
 
 # other modules name these from here, beside the tables
@@ -405,4 +406,4 @@ IMPORTED = (
     BROKER,
 )
 APPENDED = (REPLAY_RUN, PULL_RESPONSE)
-TABLES = {table.name: table for table in (*IMPORTED, FOLLOW_EVENT, *CAPTURED, *APPENDED, *ANSWERED_SCENARIOS)}
+TABLES = {table.name: table for table in (*IMPORTED, FOLLOW_EVENT, *CAPTURED, *APPENDED, *ANSWERED_SCENARIOS, *OBSERVED)}

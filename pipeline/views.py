@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.lake import Lake
-from pipeline.tables import LAKE_VERSION, TABLES
+from pipeline.tables import BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, LAKE_VERSION, QUEUE, TABLES
 from udfs.sql_functions import register
 
 # in the order of their dependence
-VIEWS = ("consume_lag", "consume_lag_by_group", "pull_status_summary")
+VIEWS = ("consume_lag", "consume_lag_by_group", "pull_status_summary", "group_status", "retention_risk")
+# functions that look into tables, called by views
+FUNCTIONS = ("queue_status",)
+# what consume_lag reads
+CONSUME_LAG_TABLES = (BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, QUEUE)
 
 
 def view_sql(name: str) -> str:
-    """The statement that defines a view, with what each of its columns means: one file each under pipeline/sql."""
+    """The statement that defines a view or function, with what each of its columns means: one file each under pipeline/sql."""
     return files("pipeline").joinpath("sql", f"{name}.sql").read_text("utf-8")
 
 
@@ -26,6 +30,14 @@ def create_views(lake: Lake) -> SparkSession:
         lake.create_view(table)
     if lake.at.version:
         lake.versions().createOrReplaceTempView(LAKE_VERSION.name)
-    for name in VIEWS:
+    for name in (*FUNCTIONS, *VIEWS):
         lake.spark.sql(view_sql(name))
     return lake.spark
+
+
+def consume_lag(lake: Lake) -> DataFrame:
+    """The view consume_lag as of the lake's version; only the tables that it reads are opened."""
+    for table in CONSUME_LAG_TABLES:
+        lake.create_view(table)
+    lake.spark.sql(view_sql("consume_lag"))
+    return lake.spark.table("consume_lag")

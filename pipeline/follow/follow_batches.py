@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -122,7 +122,8 @@ class FollowBatches:
         imported = self.import_again(lake)
         writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
         told = (self.broker, self.run_id, number, event.kind, event.physic_offset, event.text, imported.max_phy_offset, self.now())
-        writer.merge_rows(t.FOLLOW_EVENT, lake.spark.createDataFrame([told], t.FOLLOW_EVENT.schema), ("brokerName", "runId", "batchId"))
+        writer.prepare(t.FOLLOW_EVENT)
+        writer.merge(t.FOLLOW_EVENT, lake.spark.createDataFrame([told], t.FOLLOW_EVENT.schema), ("brokerName", "runId", "batchId"))
         writer.commit(self.now())
         self.done.events += 1
         return imported.messages - before
@@ -157,10 +158,14 @@ class FollowBatches:
             writer.prepare(table)
             writer.append(table, rows)
 
+        def merge(table: t.Table, rows: DataFrame, keys: Sequence[str]) -> None:
+            writer.prepare(table)
+            writer.merge(table, rows, keys)
+
         return [
             *(partial(add, table, rows) for table, rows in added.items()),
-            partial(writer.merge_rows, t.CONSUME_QUEUE_SEGMENT, segments, SEGMENT_KEY),
-            partial(writer.merge_rows, t.QUEUE, growth.queues(), QUEUE_KEY),
+            partial(merge, t.CONSUME_QUEUE_SEGMENT, segments, SEGMENT_KEY),
+            partial(merge, t.QUEUE, growth.queues(), QUEUE_KEY),
             partial(writer.replace_rows, t.STORE_FILE, growth.log_files(files, facts["end"]), f"{mine} AND kind = 'commitlog'"),
             partial(writer.replace_rows, t.BROKER, growth.broker_row(facts["end"], facts["newest"]), mine),
         ]

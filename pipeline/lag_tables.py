@@ -1,0 +1,27 @@
+"""The table of lag over time: what consume_lag said, observation by observation."""
+
+from __future__ import annotations
+
+from pipeline.table import Column, Table
+
+LAG_HISTORY = Table(
+    "lag_history",
+    "consume_lag as it was observed again and again: a row a queue and observation. An observation has all queues of a broker.",
+    (
+        Column("brokerName", "STRING", "broker whose store it is"),
+        Column("consumerGroup", "STRING", "name of the group"),
+        Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)"),
+        Column("queueId", "INT", "queue of the topic"),
+        Column("observedAt", "BIGINT", "when it was observed, ms: a broker has one observation at a time"),
+        Column("consumerOffset", "BIGINT", "next offset that the group would consume; NULL where it stored none"),
+        Column("brokerOffset", "BIGINT", "end of the queue"),
+        Column("minOffset", "BIGINT", "begin of the queue"),
+        Column("lag", "BIGINT", "brokerOffset - consumerOffset, negative where the offset lay past the end"),
+        Column("lagMillis", "BIGINT", "how long the next message had waited, ms; 0 where lag is 0"),
+        Column("asOf", "BIGINT", "the greatest storeTimestamp of the broker then, ms: how fresh the observed store was"),
+        Column("reason", "STRING", "why something is NULL or odd, as in consume_lag"),
+        Column("lakeVersion", "BIGINT", "version of the lake that was there; what the observing run itself changed is observed too"),
+    ),
+)
+
+OBSERVED = (LAG_HISTORY,)

@@ -1,0 +1,105 @@
+-- Status of each queue of each group by Burrow's rules, over the last observations in lag_history. Source: linkedin/Burrow,
+-- core/internal/evaluator/caching.go (evaluatePartitionStatus, calculatePartitionStatus and the checks below it).
+CREATE OR REPLACE TEMPORARY FUNCTION queue_status(
+  intervals INT DEFAULT 10 COMMENT 'observations in the window, Burrow: intervals',
+  minimumComplete DOUBLE DEFAULT 1.0 COMMENT 'part of the window that must have an offset before it is judged, Burrow: minimum-complete, there 0 by default',
+  allowedLag BIGINT DEFAULT 0 COMMENT 'lag that counts as none, Burrow: allowed-lag'
+)
+RETURNS TABLE (
+  brokerName STRING COMMENT 'broker whose store it is',
+  consumerGroup STRING COMMENT 'name of the group',
+  topic STRING COMMENT 'topic, as the broker spells it',
+  queueId INT COMMENT 'queue of the topic',
+  status STRING COMMENT 'OK, WARN, STOP, STALL or REWIND',
+  why STRING COMMENT 'the rule that spoke',
+  lag BIGINT COMMENT 'messages behind at the last observation, 0 where the offset lies past the end, NULL without an offset',
+  complete DOUBLE COMMENT 'part of the window that has an offset of the queue',
+  committedAt BIGINT COMMENT 'the last observation by which the group is known to have committed, ms',
+  observedFrom BIGINT COMMENT 'first observation in the window, ms',
+  observedAt BIGINT COMMENT 'last observation of the broker, ms'
+)
+COMMENT 'Status of each queue of each group by the rules of Burrow.'
+RETURN
+WITH observed AS (
+  SELECT
+    brokerName, consumerGroup, topic, queueId, observedAt, consumerOffset, brokerOffset,
+    -- an offset past the end is no lag, as in Burrow, and a difference that no BIGINT holds is the greatest
+    CASE WHEN consumerOffset IS NOT NULL THEN greatest(coalesce(lag, 9223372036854775807), 0) END AS behind,
+    row_number() OVER (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt DESC) AS newness
+  FROM lag_history
+), compared AS (
+  -- against the offset that was known last, for one may be missing in between
+  SELECT
+    *,
+    consumerOffset <> lag(consumerOffset) IGNORE NULLS OVER queue AS moved
+  FROM observed
+  WHERE newness <= queue_status.intervals
+  WINDOW queue AS (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt)
+), told AS (
+  -- clients commit all their queues together: where one queue of the topic has moved, the group has committed the others too
+  SELECT *, coalesce(bool_or(moved) OVER (PARTITION BY brokerName, consumerGroup, topic, observedAt), false) AS committed
+  FROM compared
+), windows AS (
+  SELECT
+    brokerName, consumerGroup, topic, queueId,
+    max_by(consumerOffset, observedAt) AS consumerOffset,
+    max_by(behind, observedAt) AS currentLag,
+    count(consumerOffset) / queue_status.intervals AS complete,
+    collect_list(brokerOffset) AS brokerOffsets,
+    sort_array(collect_list(
+      CASE WHEN consumerOffset IS NOT NULL THEN struct(observedAt AS at, consumerOffset AS offset, behind, committed) END
+    )) AS offsets,
+    min(observedAt) AS observedFrom,
+    max(observedAt) AS observedAt
+  FROM told
+  GROUP BY brokerName, consumerGroup, topic, queueId
+), present AS (
+  -- a queue that the last observation of its broker no longer has is gone
+  SELECT w.*, filter(w.offsets, (one, i) -> i = 0 OR one.committed) AS commits
+  FROM windows w
+  JOIN (SELECT brokerName, max(observedAt) AS observedAt FROM lag_history GROUP BY brokerName) last
+    ON last.brokerName = w.brokerName AND last.observedAt = w.observedAt
+), measured AS (
+  SELECT
+    *,
+    get(commits, 0).at AS firstCommit,
+    get(commits, size(commits) - 1).at AS lastCommit,
+    -- places where something is so of a commit and the one before it
+    filter(sequence(0, size(commits)), i -> get(commits, i).offset < get(commits, i - 1).offset) AS rewinds,
+    filter(sequence(0, size(commits)), i -> get(commits, i).offset <> get(commits, i - 1).offset) AS moves,
+    filter(sequence(0, size(commits)), i -> get(commits, i).behind < get(commits, i - 1).behind) AS decreases
+  FROM present
+), judged AS (
+  SELECT
+    *,
+    CASE
+      WHEN currentLag IS NULL THEN 'NO_OFFSET'
+      WHEN complete < queue_status.minimumComplete THEN 'INCOMPLETE_WINDOW'
+      WHEN currentLag <= queue_status.allowedLag THEN 'NO_LAG'
+      -- checkIfOffsetsStopped, checkIfRecentLagZero
+      WHEN observedAt - lastCommit > lastCommit - firstCommit AND NOT exists(brokerOffsets, one -> one <= consumerOffset) THEN 'NO_COMMITS'
+      -- checkIfOffsetsRewind, checkIfRewindRecovered
+      WHEN size(rewinds) > 0
+        AND NOT exists(slice(commits, get(rewinds, 0) + 1, size(commits)), one -> one.offset >= get(commits, get(rewinds, 0) - 1).offset)
+        THEN 'OFFSET_WENT_BACK'
+      -- isLagAlwaysNotZero
+      WHEN exists(commits, one -> one.behind <= queue_status.allowedLag) THEN 'HAD_NO_LAG'
+      -- checkIfOffsetsStalled
+      WHEN size(moves) = 0 THEN 'OFFSET_STANDS'
+      -- checkIfLagNotDecreasing
+      WHEN size(decreases) = 0 THEN 'LAG_NOT_DECREASING'
+      ELSE 'LAG_DECREASED'
+    END AS why
+  FROM measured
+)
+SELECT
+  brokerName, consumerGroup, topic, queueId,
+  CASE why
+    WHEN 'NO_COMMITS' THEN 'STOP'
+    WHEN 'OFFSET_WENT_BACK' THEN 'REWIND'
+    WHEN 'OFFSET_STANDS' THEN 'STALL'
+    WHEN 'LAG_NOT_DECREASING' THEN 'WARN'
+    ELSE 'OK'
+  END,
+  why, currentLag, complete, lastCommit, observedFrom, observedAt
+FROM judged
