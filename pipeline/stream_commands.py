@@ -1,18 +1,23 @@
-"""The command that answers pull requests as they arrive."""
+"""The commands of a stream: one answers pull requests as they arrive, one lets them arrive at a pace."""
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.cli import Engine, ExampleCommand, at_option, broker_option, cli, engine_options, lake_option, now, settings_options
 from pipeline.console import progress_to_stderr, say
 from pipeline.settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from pipeline.stream.pace import Faults
 
 
 @cli.command(
@@ -79,6 +84,84 @@ def stream_command(
         batches = Batches(root=opened.root, run=run, settings_of=settings_of, progress=progress_to_stderr, now=now, stop=stop)
         done = run_stream(opened, run, folder, batches, files_max=max_files, once=once, trigger_seconds=trigger)
     say(f"run {run.run_id}: answered {done.answered:,} requests in {done.batches:,} batches, {done.bad:,} bad ones")
+
+
+def _above_zero(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    if value is None or (math.isfinite(value) and value > 0):
+        return value
+    raise click.BadParameter(f"expected a number above 0, found {value}")
+
+
+def _faults(_context: click.Context, _parameter: click.Parameter, value: str) -> Faults:
+    from dataclasses import fields
+
+    from pipeline.stream.pace import Faults
+
+    known = [field.name for field in fields(Faults)]
+    shares: dict[str, float] = {}
+    for part in value.split(",") if value else []:
+        name, _, number = part.partition("=")
+        try:
+            share = float(number)
+        except ValueError:
+            share = math.nan
+        if name not in known or name in shares or not 0 <= share <= 1:
+            raise click.BadParameter(
+                f"expected some of {', '.join(known)}, each once, as NAME=SHARE with a share from 0 to 1, found {part!r}"
+            )
+        shares[name] = share
+    return Faults(**shares)
+
+
+@cli.command("pace", cls=ExampleCommand, example="pullsim pace trace.jsonl --into incoming/ --speed 10 --faults late=0.1,duplicated=0.05")
+@click.argument("file")
+@click.option("--into", "folder", required=True, metavar="DIR", help="Folder that a stream reads; made where there is none.")
+@click.option("--speed", type=float, callback=_above_zero, metavar="N", help="So many times the pace of the requests' timestamps.")
+@click.option("--rate", type=float, callback=_above_zero, metavar="R", help="So many requests a second.")
+@click.option("--loop", type=click.IntRange(min=1), default=1, show_default=True, metavar="K", help="Feed the requests so many times.")
+@click.option(
+    "--tick", type=float, default=1.0, show_default=True, callback=_above_zero, metavar="SECONDS", help="From one file to the next."
+)
+@click.option(
+    "--faults",
+    callback=_faults,
+    default="",
+    metavar="NAME=SHARE,...",
+    help="Shares that get lost, late, duplicated, reordered.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S", help="Of the faults.")
+@engine_options
+def pace_command(
+    file: str,
+    folder: str,
+    speed: float | None,
+    rate: float | None,
+    loop: int,
+    tick: float,
+    faults: Faults,
+    seed: int,
+    **_needs_no_spark: object,
+) -> None:
+    """Feed the pull requests of FILE into a folder for `pullsim stream`: as fast as possible, or at a pace.
+
+    At a pace each file has what falls into one tick, and appears whole at its end. The same FILE, options and seed give the same files, and
+    one that is there stays: after a kill, start the feed again. To ask all again, give another --seed. Ctrl-C or SIGTERM end the feed
+    behind the file it is at. This needs no Spark.
+    """
+    from pipeline.stream.feed import feed_folder, feed_of
+    from pipeline.stream.pace import Pace
+
+    if speed is not None and rate is not None:
+        raise click.UsageError("expected --speed or --rate, found both")
+    feed, requests = feed_of(file, pace=Pace(speed=speed, rate=rate, tick_seconds=tick), faults=faults, seed=seed, loop=loop)
+    progress_to_stderr(f"feeding the {requests:,} requests of {file}, {loop:,} times, as {feed.id}")
+    with _told_to_stop() as stop:
+        done = feed_folder(feed, folder, clock=time.monotonic, wait=stop.wait)
+    if done.were_there:
+        progress_to_stderr(f"{done.were_there:,} files were there already")
+    if done.behind >= tick:
+        progress_to_stderr(f"the pace was not kept: a file came {done.behind:.1f} s after it was due")
+    say(f"fed {done.requests:,} requests in {done.files:,} files into {folder}{', ended before the rest' if stop.is_set() else ''}")
 
 
 @contextmanager

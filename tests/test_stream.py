@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -14,6 +15,8 @@ from sampling import slow_proof
 
 from pipeline import tables as t
 from pipeline.lake import Lake
+from pipeline.stream.feed import feed_folder, feed_of
+from pipeline.stream.pace import Faults, Pace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +44,11 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(spark: SparkSession, lake: Path, run: str) -> list[tuple[Any, ...]]:
     rows = Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").drop("runId").collect()
     return sorted((tuple(row) for row in rows), key=repr)
+
+
+def answered(spark: SparkSession, lake: Path, run: str) -> list[dict[str, Any]]:
+    rows = Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").drop("runId").collect()
+    return [row.asDict(recursive=True) for row in rows]
 
 
 def run_of(out: str) -> str:
@@ -122,6 +130,30 @@ def test_a_request_without_a_time_cannot_be_answered_as_of_its_time(
     assert (code, out.split(": ")[1]) == (0, "answered 1 requests in 1 batches, 1 bad ones\n"), err
     [bad] = Lake(spark, str(lake)).table(t.TABLES["bad_request"]).where(f"source = '{file}'").collect()
     assert bad["error"].startswith(f'{file}, line 1: expected a "timestamp" in ms')
+
+
+def test_what_is_fed_at_a_pace_is_answered_as_by_a_replay(
+    spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
+) -> None:
+    file, folder = write_lines(tmp_path / "in.jsonl", trace[:41]), tmp_path / "incoming"
+    faults = Faults(lost=0.1, late=0.3, duplicated=0.3, reordered=0.5)
+    feed, _ = feed_of(str(file), pace=Pace(rate=40.0), faults=faults, seed=3, loop=2)
+    fed = feed_folder(feed, str(folder), clock=lambda: 0.0, wait=lambda _: False)
+    command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once")
+    code, out, err = pullsim(*command)
+    assert (code, out.split(": ")[1]) == (0, f"answered {fed.requests} requests in 1 batches, 0 bad ones\n"), err
+
+    pullsim("replay", "--lake", lake, "--requests", file)
+    replayed = Lake(spark, str(lake)).versions().orderBy("version").collect()[-1]["runId"]
+    by_line = {int(row["requestId"].split("-")[1]): row for row in answered(spark, lake, replayed)}
+    of_text = {line: by_line[number] for number, line in enumerate(file.read_text().splitlines(), 1) if number > 1}
+    expected = {}
+    for path in folder.iterdir():
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for number, line in enumerate(path.read_text().splitlines()[1:], 2):
+            expected[f"{digest}-{number}"] = of_text[line] | {"requestId": f"{digest}-{number}"}
+    assert len(expected) == fed.requests > 2 * 40 * 0.9
+    assert {row["requestId"]: row for row in answered(spark, lake, run_of(out))} == expected
 
 
 def test_a_checkpoint_of_another_stream_is_refused(lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path) -> None:
