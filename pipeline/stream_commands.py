@@ -17,6 +17,7 @@ from pipeline.console import progress_to_stderr, say
 from pipeline.settings import BrokerSettings
 
 if TYPE_CHECKING:
+    from pipeline.metrics_target import Publish
     from pipeline.stream.pace import Faults
 
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     "--trigger", type=click.FloatRange(min=0), default=1.0, show_default=True, metavar="SECONDS", help="Look for new files so often."
 )
 @click.option("--max-files", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N", help="Files of one batch.")
+@click.option("--metrics", metavar="FILE|PORT", help="Prometheus metrics: a file, written whole after each batch, or [HOST:]PORT.")
 @click.option("--run-id", metavar="ID", help="Go on with this run under a new checkpoint; what it has answered is left out.")
 @broker_option
 @settings_options
@@ -46,6 +48,7 @@ def stream_command(
     once: bool,
     trigger: float,
     max_files: int,
+    metrics: str | None,
     run_id: str | None,
     broker: str | None,
     settings: tuple[str, ...],
@@ -58,16 +61,20 @@ def stream_command(
 
     Put files there by renaming them: one that grows while it is read is read again, as another one. The same content is answered once,
     whatever its name. Lines that are no requests go to bad_request. Ctrl-C or SIGTERM end the stream behind the batch it is at.
+
+    A line a batch says what was done and what waits. --metrics gives it to Prometheus, with how far each group is behind: docs/streams.md.
     """
     from pipeline.lake import Lake
     from pipeline.store_files import absolute_path
     from pipeline.stream.batches import Batches
+    from pipeline.stream.report import report_of
+    from pipeline.stream.request_log import RequestLog
     from pipeline.stream.stream_job import run_stream
-    from pipeline.stream.stream_run import run_of_checkpoint
+    from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
     from udfs.sql_functions import register
 
     folder, source = absolute_path(checkpoint), absolute_path(requests)
-    with Engine(master, conf, verbose).session() as spark, _told_to_stop() as stop:
+    with _metrics(metrics) as publish, Engine(master, conf, verbose).session() as spark, _told_to_stop() as stop:
         opened = Lake(spark, lake).require()
         register(spark)
         name = opened.broker(broker)
@@ -81,9 +88,23 @@ def stream_command(
         for path in removed:
             progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
         progress_to_stderr(f"run {run.run_id}: answering what is in {source}")
-        batches = Batches(root=opened.root, run=run, settings_of=settings_of, progress=progress_to_stderr, now=now, stop=stop)
-        done = run_stream(opened, run, folder, batches, files_max=max_files, once=once, trigger_seconds=trigger)
+        batches = Batches(root=opened.root, run=run, settings_of=settings_of, now=now, stop=stop)
+        log = RequestLog(f"{folder}/{REQUESTS}")
+        report = report_of(spark, run, log, batches.counts, progress=progress_to_stderr, now=now, publish=publish)
+        done = run_stream(opened, run, folder, batches, report, files_max=max_files, once=once, trigger_seconds=trigger)
     say(f"run {run.run_id}: answered {done.answered:,} requests in {done.batches:,} batches, {done.bad:,} bad ones")
+
+
+@contextmanager
+def _metrics(target: str | None) -> Iterator[Publish | None]:
+    """What takes the metrics, if any are asked for."""
+    from pipeline.metrics_target import metrics_target
+
+    if target is None:
+        yield None
+        return
+    with metrics_target(target, progress_to_stderr) as publish:
+        yield publish
 
 
 def _above_zero(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from in_session import Pullsim, pullsim_in
-from replaying import DEMO_TRACE, all_lines, demo_data, import_into, write_lines
+from prometheus import Metric, parse, series
+from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
 from sampling import slow_proof
+from store_lag import StoreLag
 
 from pipeline import tables as t
 from pipeline.lake import Lake
@@ -99,22 +102,43 @@ def test_files_are_answered_as_by_a_replay(
 
 
 def test_what_is_no_request_becomes_a_row(
-    spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
+    spark: SparkSession,
+    lake: Path,
+    trace: list[dict[str, Any]],
+    pullsim: Pullsim,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path / "incoming"
+    folder, metrics = tmp_path / "incoming", tmp_path / "pullsim.prom"
     folder.mkdir()
     good = json.dumps(trace[1])
     (folder / "bad.jsonl").write_text(f"{good}\nno json\n\n{good}\n[]\n" + '{"request": {"group": 1}}\n')
     (folder / "settings.jsonl").write_text('{"kind": "trace", "config": {"brokerRool": "SLAVE"}}\n' + good + "\n")
     (folder / "empty.jsonl").touch()
     (folder / "_unfinished.jsonl").write_text("no json\n")
-    code, out, err = pullsim("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once")
+    command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once", "--metrics", metrics)
+    code, out, err = pullsim(*command)
     assert (code, out.split(": ")[1]) == (0, "answered 2 requests in 1 batches, 4 bad ones\n"), err
+    assert "batch 0: 2 requests answered, 4 bad ones in bad_request, 6 rows read; no file waits; triggerExecution " in err
     bad = Lake(spark, str(lake)).table(t.TABLES["bad_request"]).where(f"source LIKE '{folder}%'").orderBy("source", "position").collect()
     lines = [(row["position"], row["raw"]) for row in bad[:3]]
     assert lines == [(len(good) + 1, b"no json"), (2 * len(good) + 11, b"[]"), (2 * len(good) + 14, b'{"request": {"group": 1}}')]
     assert "line 2: expected a JSON object" in bad[0]["error"]
     assert "brokerRool" in bad[3]["error"]
+    assert_told(parse(metrics.read_text()), demo_data(tmp_path_factory) / "cleaned")
+
+
+def assert_told(metrics: dict[str, Metric], store: Path) -> None:
+    """The batch above has its numbers, the stream has ended, and topics are as long as in the files of the store."""
+    names = ("running", "failed", "batches_total", "rows_read_total", "requests_answered_total", "requests_bad_total", "behind_files")
+    assert [[*metrics[f"pullsim_stream_{name}"].series.values()] for name in names] == [[0], [0], [1], [6], [2], [4], [0]]
+    phases = series(metrics["pullsim_stream_last_batch_duration_seconds"], "phase")
+    assert phases["triggerExecution",] >= phases["addBatch",] > 0
+    told = metrics["rocketmq_producer_offset"].series | metrics["rocketmq_topic_retry_offset"].series
+    lengths: Counter[tuple[str, ...]] = Counter()
+    for (topic, _), queue in StoreLag(store).queues.items():
+        lengths[BROKER, topic] += queue.maximum
+    assert series(Metric("", "gauge", told), "broker", "topic") == lengths
 
 
 @slow_proof
