@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import threading
 import uuid
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from prometheus import parse, series
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent, StreamingQueryProgress
 from replaying import NOON, write_lines
 
@@ -19,8 +21,10 @@ from pipeline.lake import LakeError
 from pipeline.metrics_text import metrics_text
 from pipeline.output_file import OutputError
 from pipeline.stream import report as module
+from pipeline.stream.batches import StoppedError
 from pipeline.stream.report import StreamReport, report_of
 from pipeline.stream.request_log import RequestLog, list_requests
+from pipeline.stream.stream_job import wait_for_end
 from pipeline.stream.stream_metrics import BatchReport, Behind, StreamState, batch_line, stream_families
 from pipeline.stream.stream_run import StreamRun
 
@@ -274,3 +278,49 @@ def test_a_log_is_followed_entry_by_entry(tmp_path: Path) -> None:
     assert follower.new_of(found) == []
     follower.follow(0)
     assert follower.newest == 1
+
+
+class FakeQuery:
+    """A query that is asked some times whether it ended, and then ends, with an error or not."""
+
+    def __init__(self, looks: int, error: Exception | None = None) -> None:
+        self.looks, self.error, self.stopped = looks, error, False
+
+    def awaitTermination(self, _seconds: float) -> bool:
+        self.looks -= 1
+        if (self.looks <= 0 or self.stopped) and self.error:
+            raise self.error
+        return self.looks <= 0 or self.stopped
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def ended(query: FakeQuery, *, failed: Exception | None = None, stop: bool = False, working: bool = False) -> list[object]:
+    """What a report is told while a query comes to its end."""
+    told: list[object] = []
+    event = threading.Event()
+    if stop:
+        event.set()
+    report = SimpleNamespace(tell=lambda: told.append("tell"), end=lambda *, failed: told.append(failed))
+    try:
+        wait_for_end(query, SimpleNamespace(stop=event, failed=failed, working=working), report)  # type: ignore[arg-type]
+    except Exception as error:
+        told.append(error)
+    return told
+
+
+def test_how_a_stream_ended_is_told() -> None:
+    gone = StreamingQueryException("gone")
+    ours = LakeError("another run writes")
+    assert ended(FakeQuery(3)) == ["tell", "tell", False]
+    assert ended(FakeQuery(2, gone)) == ["tell", True, gone]
+    assert ended(FakeQuery(2, gone), failed=ours) == ["tell", True, ours]
+    assert ended(FakeQuery(2, gone), failed=StoppedError()) == ["tell", False]
+    lost = ConnectionError("no engine")
+    assert ended(FakeQuery(1, lost)) == [True, lost]
+
+
+def test_a_query_is_stopped_between_two_batches() -> None:
+    assert ended(FakeQuery(9), stop=True) == ["tell", False]
+    assert ended(FakeQuery(3), stop=True, working=True) == ["tell", "tell", False]

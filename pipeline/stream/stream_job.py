@@ -65,7 +65,7 @@ def run_stream(
     lake.spark.streams.addListener(report.listener)
     try:
         query = _started(requests, run, checkpoint, batches, once=once, trigger_seconds=trigger_seconds)
-        _wait(query, batches, report)
+        wait_for_end(query, batches, report)
     finally:
         lake.spark.streams.removeListener(report.listener)
     if batches.done.batches:
@@ -74,8 +74,8 @@ def run_stream(
     return batches.done
 
 
-def _wait(query: StreamingQuery, batches: Batches, report: StreamReport) -> None:
-    """Let a query come to its end, and tell what it does."""
+def wait_for_end(query: StreamingQuery, batches: Batches, report: StreamReport) -> None:
+    """Tell what a query does until it ends, or is asked to and is between two batches; what ended it otherwise is raised."""
     failed = True
     try:
         while not query.awaitTermination(_LOOK_SECONDS):
