@@ -167,6 +167,17 @@ def test_an_end_that_spark_does_not_tell_is_not_waited_for_forever(told: Told, m
     assert told.metric("running") == {(): 0}
 
 
+def test_the_end_is_told_where_nobody_reads_the_log_any_more(told: Told) -> None:
+    def gone(_line: str) -> None:
+        raise BrokenPipeError
+
+    told.report.progress = gone
+    told.report.listener.onQueryProgress(progress_of(0, 5, 0, {}))
+    with pytest.raises(BrokenPipeError):
+        told.report.end(failed=True)
+    assert (told.metric("running"), told.metric("failed"), told.metric("batches_total")) == ({(): 0}, {(): 1}, {(): 1})
+
+
 def test_what_cannot_be_told_ends_no_stream_and_is_said_once(told: Told, tmp_path: Path) -> None:
     def full(_text: str) -> None:
         raise OutputError("m.prom: the disk is full")

@@ -117,7 +117,16 @@ class StreamReport:
             self._publish()
 
     def end(self, *, failed: bool) -> None:
-        """Tell what is left, and that the stream ended."""
+        """Tell what is left, and that the stream ended: the latter even where the engine is gone, and the log with it."""
+        try:
+            self._take_rest()
+            if not failed:  # else there may be no engine to ask
+                self._look_at_lag()
+        finally:
+            self.state.ended, self.state.failed = self.now(), failed
+            self._publish()
+
+    def _take_rest(self) -> None:
         event: _Event | None = None
         try:
             while event != _ENDED:
@@ -125,10 +134,6 @@ class StreamReport:
                 self._take(event)
         except queue.Empty:
             self.progress("Spark did not say that the stream ended")
-        if not failed:  # else there may be no engine to ask
-            self._look_at_lag()
-        self.state.ended, self.state.failed = self.now(), failed
-        self._publish()
 
     def _take(self, event: _Event) -> None:
         if not isinstance(event, StreamingQueryProgress):
