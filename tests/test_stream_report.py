@@ -17,9 +17,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent, StreamingQueryProgress
 from replaying import NOON, write_lines
 
+from pipeline.lag_metrics import LagMetrics
 from pipeline.lake import LakeError
 from pipeline.metrics_text import metrics_text
 from pipeline.output_file import OutputError
+from pipeline.stream import lag_watch
 from pipeline.stream import report as module
 from pipeline.stream.batches import StoppedError
 from pipeline.stream.report import StreamReport, report_of
@@ -191,8 +193,8 @@ def test_what_cannot_be_told_ends_no_stream_and_is_said_once(told: Told, tmp_pat
         told.report.tell()
     assert [line.split(":")[0] for line in told.lines] == [
         "what waits cannot be told",
-        "how far groups are behind cannot be told",
         "metrics cannot be told",
+        "how far groups are behind cannot be told",
     ]
     assert told.report.state.behind is None
 
@@ -211,15 +213,15 @@ def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypa
         def properties(self, _broker: str) -> dict[str, str]:
             return {"brokerClusterName": "c9"}
 
-    def fake_metrics(_spark: object, broker: str, cluster: str) -> module.LagMetrics:
+    def fake_metrics(_spark: object, broker: str, cluster: str) -> LagMetrics:
         asked.append(f"{broker} {cluster}")
         if len(asked) == 3:
             raise LakeError("another run writes")
-        return module.LagMetrics((), 12, 0)
+        return LagMetrics((), 12, 0)
 
-    monkeypatch.setattr(module, "Lake", FakeLake)
-    monkeypatch.setattr(module, "create_views", lambda lake: lake)
-    monkeypatch.setattr(module, "lag_metrics", fake_metrics)
+    monkeypatch.setattr(lag_watch, "Lake", FakeLake)
+    monkeypatch.setattr(lag_watch, "create_views", lambda lake: lake)
+    monkeypatch.setattr(lag_watch, "lag_metrics", fake_metrics)
 
     def idle() -> int:
         told.report.listener.onQueryIdle(SimpleNamespace(runId=QUERY))  # type: ignore[arg-type]
@@ -231,10 +233,13 @@ def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypa
     assert idle() == 1, "answers change no lag"
     versions["queue"] = 4
     assert idle() == 2
-    assert asked == ["b c9", "b c9"]
+    versions["queue"] = 5
+    assert [idle(), idle()] == [3, 4], "it is tried again"
+    assert asked == ["b c9"] * 4
     left_out = parse(told.texts[-1])["pullsim_lag_left_out"]
     assert series(left_out, "run_id", "of") == {("r1", "groups"): 12, ("r1", "topics"): 0}
     assert told.lines[0] == "the metrics leave out 12 pairs of group and topic, 0 topics: they hold 1,000 and 1,000"
+    assert "how far groups are behind cannot be told: another run writes" in told.lines
 
 
 def test_the_metrics_of_two_batches_by_hand(tmp_path: Path) -> None:
