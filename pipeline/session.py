@@ -77,7 +77,18 @@ def _submitted_session(builder: Any) -> SparkSession:
     for name, value in spark_defaults("spark-defaults-cluster.conf").items():
         if name.startswith(("spark.sql.execution", "spark.sql.session", "spark.sql.maxConcurrent", "spark.databricks.")):
             session.conf.set(name, session.conf.get(name, None) or value)
+    _let_planners_find_packages(session)
     return session
+
+
+def _let_planners_find_packages(session: SparkSession) -> None:
+    """Tell Python processes where the driver has these packages.
+
+    Surprise: the process that plans the batches of a Python stream looks for --py-files in a folder of its own, where they are not.
+    """
+    environment = session.sparkContext.environment
+    packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), packages)))
 
 
 @contextlib.contextmanager

@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 
 import pytest
 from packaged import PROJECT, bare_python, build_wheel, dependencies
+from prometheus import parse
+from replaying import DEMO_TRACE
 from sampling import slow_proof
+from store_lag import StoreLag
 
+from pipeline.demo import unpack_demo_data
 from pipeline.session import SHORT_JOBS
+from pipeline.stream.feed import feed_folder, feed_of
+from pipeline.stream.pace import Faults, Pace
 
 pytestmark = pytest.mark.spark
 ALL_EQUAL = re.compile(r"^(?P<compared>\d+) compared, 0 differ$", re.MULTILINE)
@@ -61,17 +69,18 @@ def test_a_wheel_in_an_empty_environment_runs_the_demo(wheel: Path, tmp_path: Pa
     assert "WARN" not in done.stderr
 
 
-def test_spark_submit_runs_the_demo_on_executors_that_have_only_the_zip(wheel: Path, tmp_path: Path) -> None:
-    archive = tmp_path / "pullsim.zip"
+def submission(wheel: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """A command that submits pullsim to executors that have only the zip, but for pullsim's arguments; and its environment."""
+    archive = folder / "pullsim.zip"
     shutil.copy(wheel, archive)
-    shutil.copy(PROJECT / "pipeline" / "main.py", tmp_path / "main.py")
+    shutil.copy(PROJECT / "pipeline" / "main.py", folder / "main.py")
     pyspark = Path(dependencies()) / "pyspark"
     environment = _clean_environment() | {
         "SPARK_HOME": str(pyspark),
-        "PYSPARK_PYTHON": str(bare_python(tmp_path)),
+        "PYSPARK_PYTHON": str(bare_python(folder)),
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    submitted = [
+    command = [
         str(pyspark / "bin" / "spark-submit"),
         "--master",
         "local-cluster[2,1,1024]",
@@ -84,12 +93,75 @@ def test_spark_submit_runs_the_demo_on_executors_that_have_only_the_zip(wheel: P
         *(word for side in ("driver", "executor") for word in ("--conf", f"spark.{side}.extraJavaOptions={QUICK_START}")),
         "--py-files",
         str(archive),
-        str(tmp_path / "main.py"),
-        "demo",
-        "--lake",
-        str(tmp_path / "lake"),
+        str(folder / "main.py"),
     ]
-    done = subprocess.run(submitted, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
+    return command, environment
+
+
+def test_spark_submit_runs_the_demo_on_executors_that_have_only_the_zip(wheel: Path, tmp_path: Path) -> None:
+    command, environment = submission(wheel, tmp_path)
+    demo = [*command, "demo", "--lake", str(tmp_path / "lake")]
+    done = subprocess.run(demo, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr[-4000:]
     assert ALL_EQUAL.search(done.stdout), done.stdout
+
+
+def driver_of(submitted: subprocess.Popen[str]) -> int:
+    """The Python process that a running spark-submit has started for the driver."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        parent = re.search(r"^PPid:\t(\d+)$", status.read_text(), re.MULTILINE)
+        if parent and int(parent[1]) == submitted.pid and b"main.py" in (status.parent / "cmdline").read_bytes():
+            return int(status.parent.name)
+    raise AssertionError("there is no driver")
+
+
+def wait_until_answered(requests: int, stream: subprocess.Popen[str], metrics: Path) -> None:
+    """Until the metrics of a stream say so, or it ends."""
+    answered = 0.0
+    while answered < requests and stream.poll() is None:
+        time.sleep(0.2)
+        if metrics.exists():
+            [answered] = parse(metrics.read_text())["pullsim_stream_requests_answered_total"].series.values()
+
+
+@slow_proof
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, to find the driver's process")
+def test_a_stream_under_spark_submit_tells_what_it_does_until_it_is_told_to_end(wheel: Path, tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    unpack_demo_data(tmp_path / "demo")
+    store, metrics, folder = tmp_path / "demo" / "broker-a", tmp_path / "pullsim.prom", tmp_path / "incoming"
+    command, environment = submission(wheel, tmp_path)
+    imported = [*command, "import", store, "--lake", tmp_path / "lake", "--properties", tmp_path / "demo" / "broker-a.conf"]
+    subprocess.run([str(word) for word in imported], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    feed, _ = feed_of(str(tmp_path / "demo" / DEMO_TRACE), pace=Pace(rate=100.0), faults=Faults(), seed=0, loop=1)
+    fed = feed_folder(feed, str(folder), clock=lambda: 0.0, wait=lambda _: False)
+
+    streamed = [*command, "stream", "--lake", tmp_path / "lake", "--requests", folder, "--checkpoint", tmp_path / "checkpoint"]
+    streamed += ["--max-files", "3", "--metrics", metrics]
+    with (
+        (tmp_path / "stderr").open("w") as err,
+        subprocess.Popen(
+            [str(word) for word in streamed], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=err, text=True
+        ) as stream,
+    ):
+        try:
+            wait_until_answered(fed.requests, stream, metrics)
+            assert stream.poll() is None, (tmp_path / "stderr").read_text()[-4000:]
+            os.kill(driver_of(stream), signal.SIGTERM)
+            out, _ = stream.communicate(timeout=120)
+        finally:
+            stream.kill()
+
+    assert stream.returncode == 0, (tmp_path / "stderr").read_text()[-4000:]
+    assert f"answered {fed.requests} requests in 2 batches, 0 bad ones" in out
+    told = parse(metrics.read_text())
+    for name, value in {"running": 0, "failed": 0, "batches_total": 2, "behind_files": 0}.items():
+        assert [*told[f"pullsim_stream_{name}"].series.values()] == [value], name
+    lags: dict[tuple[str, ...], int] = {}
+    for (_, group, topic, _), row in StoreLag(store).rows("broker-a").items():
+        if row["lag"] is not None:
+            lags[group, topic] = lags.get((group, topic), 0) + row["lag"]
+    diffs = [told[name].series for name in ("rocketmq_group_diff", "rocketmq_group_retrydiff", "rocketmq_group_dlqdiff") if name in told]
+    assert {(dict(labels)["group"], dict(labels)["topic"]): value for found in diffs for labels, value in found.items()} == lags
+    assert len(lags) > 1

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from in_session import Pullsim, pullsim_in
-from replaying import DEMO_TRACE, all_lines, demo_data, import_into, write_lines
+from prometheus import Metric, parse, series
+from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
 from sampling import slow_proof
+from store_lag import StoreLag
 
 from pipeline import tables as t
 from pipeline.lake import Lake
+from pipeline.stream.feed import feed_folder, feed_of
+from pipeline.stream.pace import Faults, Pace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +47,11 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(spark: SparkSession, lake: Path, run: str) -> list[tuple[Any, ...]]:
     rows = Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").drop("runId").collect()
     return sorted((tuple(row) for row in rows), key=repr)
+
+
+def answered(spark: SparkSession, lake: Path, run: str) -> list[dict[str, Any]]:
+    rows = Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").drop("runId").collect()
+    return [row.asDict(recursive=True) for row in rows]
 
 
 def run_of(out: str) -> str:
@@ -91,22 +102,43 @@ def test_files_are_answered_as_by_a_replay(
 
 
 def test_what_is_no_request_becomes_a_row(
-    spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
+    spark: SparkSession,
+    lake: Path,
+    trace: list[dict[str, Any]],
+    pullsim: Pullsim,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path / "incoming"
+    folder, metrics = tmp_path / "incoming", tmp_path / "pullsim.prom"
     folder.mkdir()
     good = json.dumps(trace[1])
     (folder / "bad.jsonl").write_text(f"{good}\nno json\n\n{good}\n[]\n" + '{"request": {"group": 1}}\n')
     (folder / "settings.jsonl").write_text('{"kind": "trace", "config": {"brokerRool": "SLAVE"}}\n' + good + "\n")
     (folder / "empty.jsonl").touch()
     (folder / "_unfinished.jsonl").write_text("no json\n")
-    code, out, err = pullsim("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once")
+    command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once", "--metrics", metrics)
+    code, out, err = pullsim(*command)
     assert (code, out.split(": ")[1]) == (0, "answered 2 requests in 1 batches, 4 bad ones\n"), err
+    assert "batch 0: 2 requests answered, 4 bad ones in bad_request, 6 rows read; no file waits; triggerExecution " in err
     bad = Lake(spark, str(lake)).table(t.TABLES["bad_request"]).where(f"source LIKE '{folder}%'").orderBy("source", "position").collect()
     lines = [(row["position"], row["raw"]) for row in bad[:3]]
     assert lines == [(len(good) + 1, b"no json"), (2 * len(good) + 11, b"[]"), (2 * len(good) + 14, b'{"request": {"group": 1}}')]
     assert "line 2: expected a JSON object" in bad[0]["error"]
     assert "brokerRool" in bad[3]["error"]
+    assert_told(parse(metrics.read_text()), demo_data(tmp_path_factory) / "cleaned")
+
+
+def assert_told(metrics: dict[str, Metric], store: Path) -> None:
+    """The batch above has its numbers, the stream has ended, and topics are as long as in the files of the store."""
+    names = ("running", "failed", "batches_total", "rows_read_total", "requests_answered_total", "requests_bad_total", "behind_files")
+    assert [[*metrics[f"pullsim_stream_{name}"].series.values()] for name in names] == [[0], [0], [1], [6], [2], [4], [0]]
+    phases = series(metrics["pullsim_stream_last_batch_duration_seconds"], "phase")
+    assert phases["triggerExecution",] >= phases["addBatch",] > 0
+    told = metrics["rocketmq_producer_offset"].series | metrics["rocketmq_topic_retry_offset"].series
+    lengths: Counter[tuple[str, ...]] = Counter()
+    for (topic, _), queue in StoreLag(store).queues.items():
+        lengths[BROKER, topic] += queue.maximum
+    assert series(Metric("", "gauge", told), "broker", "topic") == lengths
 
 
 @slow_proof
@@ -122,6 +154,30 @@ def test_a_request_without_a_time_cannot_be_answered_as_of_its_time(
     assert (code, out.split(": ")[1]) == (0, "answered 1 requests in 1 batches, 1 bad ones\n"), err
     [bad] = Lake(spark, str(lake)).table(t.TABLES["bad_request"]).where(f"source = '{file}'").collect()
     assert bad["error"].startswith(f'{file}, line 1: expected a "timestamp" in ms')
+
+
+def test_what_is_fed_at_a_pace_is_answered_as_by_a_replay(
+    spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
+) -> None:
+    file, folder = write_lines(tmp_path / "in.jsonl", trace[:41]), tmp_path / "incoming"
+    faults = Faults(lost=0.1, late=0.3, duplicated=0.3, reordered=0.5)
+    feed, _ = feed_of(str(file), pace=Pace(rate=40.0), faults=faults, seed=3, loop=2)
+    fed = feed_folder(feed, str(folder), clock=lambda: 0.0, wait=lambda _: False)
+    command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once")
+    code, out, err = pullsim(*command)
+    assert (code, out.split(": ")[1]) == (0, f"answered {fed.requests} requests in 1 batches, 0 bad ones\n"), err
+
+    pullsim("replay", "--lake", lake, "--requests", file)
+    replayed = Lake(spark, str(lake)).versions().orderBy("version").collect()[-1]["runId"]
+    by_line = {int(row["requestId"].split("-")[1]): row for row in answered(spark, lake, replayed)}
+    of_text = {line: by_line[number] for number, line in enumerate(file.read_text().splitlines(), 1) if number > 1}
+    expected = {}
+    for path in folder.iterdir():
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for number, line in enumerate(path.read_text().splitlines()[1:], 2):
+            expected[f"{digest}-{number}"] = of_text[line] | {"requestId": f"{digest}-{number}"}
+    assert len(expected) == fed.requests > 2 * 40 * 0.9
+    assert {row["requestId"]: row for row in answered(spark, lake, run_of(out))} == expected
 
 
 def test_a_checkpoint_of_another_stream_is_refused(lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path) -> None:

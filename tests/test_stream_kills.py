@@ -23,8 +23,10 @@ from pipeline import tables as t
 from pipeline.lake import Lake
 from pipeline.settings import BrokerSettings
 from pipeline.stream.batches import Batches
+from pipeline.stream.report import report_of
+from pipeline.stream.request_log import RequestLog
 from pipeline.stream.stream_job import run_stream
-from pipeline.stream.stream_run import run_of_checkpoint
+from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +103,6 @@ def started(lake: Path, folder: Path, checkpoint: Path, run_id: str) -> Batches:
         root=str(lake),
         run=run,
         settings_of=lambda header, where: BrokerSettings.from_sources(header=header, header_where=where),
-        progress=lambda _: None,
         now=lambda: NOON,
         stop=threading.Event(),
     )
@@ -116,7 +117,9 @@ def test_two_streams_write_to_one_lake(spark: SparkSession, lake: Path, lines: l
     streams = [started(lake, folder, tmp_path / name, name) for name in ("one", "other")]
 
     def run(batches: Batches, checkpoint: Path) -> None:
-        run_stream(Lake(spark, str(lake)), batches.run, str(checkpoint), batches, files_max=2, once=True, trigger_seconds=0)
+        log = RequestLog(f"{checkpoint}/{REQUESTS}")
+        report = report_of(spark, batches.run, log, batches.counts, progress=lambda _: None, now=lambda: NOON, publish=None)
+        run_stream(Lake(spark, str(lake)), batches.run, str(checkpoint), batches, report, files_max=2, once=True, trigger_seconds=0)
 
     threads = [threading.Thread(target=run, args=(batches, tmp_path / batches.run.run_id)) for batches in streams]
     for thread in threads:

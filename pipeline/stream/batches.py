@@ -76,10 +76,10 @@ class Batches:
         root: the lake.
         run: whose batches they are.
         settings_of: the settings, given those of a file's header and where that is.
-        progress: told of each batch.
         now: the wall clock.
         stop: no further batch is begun once it is set.
         done: what was done so far.
+        counts: requests answered and bad ones of each batch by its number, until they are told.
         failed: what ended the stream.
         working: whether a batch is being answered.
     """
@@ -87,10 +87,10 @@ class Batches:
     root: str
     run: StreamRun
     settings_of: SettingsOf
-    progress: Callable[[str], None]
     now: Callable[[], dt.datetime]
     stop: threading.Event
     done: Streamed = field(default_factory=Streamed)
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     failed: Exception | None = None
     working: bool = False
     _last: int = -1
@@ -139,9 +139,7 @@ class Batches:
         self.done.batches += 1
         self.done.answered += contents.answered
         self.done.bad += contents.bad
-        took = (self.now() - started).total_seconds()
-        bad = f", {contents.bad:,} bad ones in bad_request" if contents.bad else ""
-        self.progress(f"batch {number}: {contents.answered:,} requests answered in {took:.1f} s{bad}")
+        self.counts[number] = (contents.answered, contents.bad)
 
     def _without_answered(self, lake: Lake, rows: DataFrame) -> DataFrame:
         """The rows of a run that goes on in a new checkpoint, without those that it has answers for, or found bad."""

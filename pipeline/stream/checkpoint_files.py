@@ -1,4 +1,6 @@
-"""The small files of JSON in a checkpoint: each appears whole under its name, and those of batches and entries are named by number."""
+"""The small files of a stream: each appears whole under its name; those of a checkpoint are JSON, those of batches and entries are named by
+number.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,14 @@ def read_json(filesystem: pafs.FileSystem, path: str) -> Any:
 
 def write_json(filesystem: pafs.FileSystem, folder: str, name: str, value: Any) -> None:
     """Write a file, or another one in its place."""
+    write_whole(filesystem, folder, name, json.dumps(value).encode())
+
+
+def write_whole(filesystem: pafs.FileSystem, folder: str, name: str, content: bytes) -> None:
+    """Write a file under another name, with a dot before it, and rename it: who lists the folder sees all of it or none."""
     unfinished = f"{folder}/.{name}"
     with filesystem.open_output_stream(unfinished) as file:
-        file.write(json.dumps(value).encode())
+        file.write(content)
     filesystem.move(unfinished, f"{folder}/{name}")
 
 

@@ -135,6 +135,17 @@ class RequestLog:
                 self._sum_up()
         return self.newest
 
+    def follow(self, number: int) -> None:
+        """Take note of the entries that another process has written meanwhile, up to this one."""
+        for written in range(self.newest + 1, number + 1):
+            for planned in self.entry(written):
+                self._seen.add(planned)
+            self.newest = written
+
+    def new_of(self, found: Iterable[FoundFile]) -> list[FoundFile]:
+        """Those files that are in no entry."""
+        return [file for file in found if self._seen.is_new(file)]
+
     def files(self, number: int) -> list[PlannedFile]:
         """The files of one batch as they are now: where one changed since it was planned, all are planned anew."""
         entry = self.entry(number)

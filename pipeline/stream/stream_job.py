@@ -20,6 +20,7 @@ from pipeline import tables as t
 from pipeline.delta_sql import literal
 from pipeline.lake import Lake, LakeError, LakeWriter
 from pipeline.stream.batches import Batches, StoppedError, Streamed, until_alone
+from pipeline.stream.report import StreamReport
 from pipeline.stream.request_log import list_requests
 from pipeline.stream.request_stream import NAME, RequestStream
 from pipeline.stream.stream_run import REQUESTS, SPARK, StreamRun
@@ -32,6 +33,7 @@ def run_stream(
     run: StreamRun,
     checkpoint: str,
     batches: Batches,
+    report: StreamReport,
     *,
     files_max: int,
     once: bool,
@@ -44,31 +46,49 @@ def run_stream(
         run: of the checkpoint.
         checkpoint: its folder.
         batches: what answers them, and is told to stop.
+        report: what tells of them.
         files_max: of one batch.
         once: end when all that is there now is answered.
         trigger_seconds: between the starts of two batches, where there is anything for the second.
 
     Raises:
         LakeError: the store was imported as it was found, there is no folder of requests, or other runs keep writing to the lake.
+        OutputError: the metrics cannot be put where they belong, at the start.
     """
     lake.require_started(run.broker)
     try:
         list_requests(run.source)
     except OSError as error:
         raise LakeError(f"{run.source}: expected a folder of request files, found {error}") from error
+    report.begin()
     requests = _requests(lake, run, checkpoint, files_max)
-    query = _started(requests, checkpoint, batches, once=once, trigger_seconds=trigger_seconds)
+    lake.spark.streams.addListener(report.listener)
     try:
-        while not query.awaitTermination(_LOOK_SECONDS):
-            if batches.stop.is_set() and not batches.working:
-                query.stop()
-    except StreamingQueryException as error:
-        if not isinstance(batches.failed, StoppedError):
-            raise batches.failed or error from None
+        query = _started(requests, run, checkpoint, batches, once=once, trigger_seconds=trigger_seconds)
+        wait_for_end(query, batches, report)
+    finally:
+        lake.spark.streams.removeListener(report.listener)
     if batches.done.batches:
         now_at = Lake(lake.spark, lake.root)
         until_alone(now_at, [t.REPLAY_RUN], lambda: _finish(now_at, run, batches.now))
     return batches.done
+
+
+def wait_for_end(query: StreamingQuery, batches: Batches, report: StreamReport) -> None:
+    """Tell what a query does until it ends, or is asked to and is between two batches; what ended it otherwise is raised."""
+    failed = True
+    try:
+        while not query.awaitTermination(_LOOK_SECONDS):
+            report.tell()
+            if batches.stop.is_set() and not batches.working:
+                query.stop()
+        failed = False
+    except StreamingQueryException as error:
+        failed = not isinstance(batches.failed, StoppedError)
+        if failed:
+            raise batches.failed or error from None
+    finally:
+        report.end(failed=failed)
 
 
 def _requests(lake: Lake, run: StreamRun, checkpoint: str, files_max: int) -> DataFrame:
@@ -77,8 +97,10 @@ def _requests(lake: Lake, run: StreamRun, checkpoint: str, files_max: int) -> Da
     return lake.spark.readStream.format(NAME).options(**options).load()
 
 
-def _started(requests: DataFrame, checkpoint: str, batches: Batches, *, once: bool, trigger_seconds: float) -> StreamingQuery:
-    writer = requests.writeStream.option("checkpointLocation", f"{checkpoint}/{SPARK}").foreachBatch(batches)
+def _started(
+    requests: DataFrame, run: StreamRun, checkpoint: str, batches: Batches, *, once: bool, trigger_seconds: float
+) -> StreamingQuery:
+    writer = requests.writeStream.queryName(run.checkpoint).option("checkpointLocation", f"{checkpoint}/{SPARK}").foreachBatch(batches)
     timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_seconds} seconds")
     return timed.start()
 

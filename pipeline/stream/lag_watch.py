@@ -1,0 +1,66 @@
+"""How far the groups of a stream's broker are behind, asked again where an import has changed that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipeline import tables as t
+from pipeline.lag_metrics import GROUPS_MAX, TOPICS_MAX, LagMetrics, lag_metrics
+from pipeline.lake import Lake, LakeError
+from pipeline.metrics_text import Family
+from pipeline.settings import BrokerSettings
+from pipeline.stream.stream_metrics import left_out_family
+from pipeline.stream.stream_run import StreamRun
+from pipeline.views import create_views
+
+
+class LagWatchError(Exception):
+    """How far groups are behind cannot be asked now."""
+
+
+@dataclass(slots=True)
+class LagWatch:
+    """Asks consume_lag in a session of a stream's lake.
+
+    Attributes:
+        spark: the session.
+        run: the stream's.
+        progress: told where something is left out.
+    """
+
+    spark: SparkSession
+    run: StreamRun
+    progress: Callable[[str], None]
+    _lag: LagMetrics | None = None
+    _lag_of: Mapping[str, int | None] | None = None
+
+    def look(self) -> bool:
+        """Ask, where a table that imports write has changed since the last look; gives whether it has.
+
+        Raises:
+            LagWatchError: the lake, or Spark, gives no answer.
+        """
+        try:
+            lake = Lake(self.spark, self.run.lake).require()
+            found = {table.name: lake.at.tables.get(table.name) for table in t.IMPORTED}
+            if found == self._lag_of:
+                return False
+            cluster = BrokerSettings.from_sources(stored=lake.properties(self.run.broker)).value("brokerClusterName")
+            self._lag, self._lag_of = lag_metrics(create_views(lake), self.run.broker, cluster), found
+        except (LakeError, PySparkException) as error:
+            raise LagWatchError(str(error)) from error
+        if self._lag.groups_left_out or self._lag.topics_left_out:
+            left_out = f"{self._lag.groups_left_out:,} pairs of group and topic, {self._lag.topics_left_out:,} topics"
+            self.progress(f"the metrics leave out {left_out}: they hold {GROUPS_MAX:,} and {TOPICS_MAX:,}")
+        return True
+
+    def families(self) -> list[Family]:
+        """The metrics, as of the last look."""
+        if self._lag is None:
+            return []
+        left_out = [("groups", self._lag.groups_left_out), ("topics", self._lag.topics_left_out)]
+        return [*self._lag.families, left_out_family(self.run, left_out)]

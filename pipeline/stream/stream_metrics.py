@@ -1,0 +1,133 @@
+"""What a stream tells of its batches: in a line each, and as metrics."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pipeline.metrics_text import Family, Sample
+from pipeline.stream.stream_run import StreamRun
+
+# shorter phases of a batch are not told in its line
+_TOLD_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReport:
+    """A batch: number, when it was begun, rows read, requests answered, bad ones, and seconds that each phase took, under Spark's names."""
+
+    number: int
+    started: dt.datetime
+    rows_read: int
+    answered: int
+    bad: int
+    durations: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What lies in the folder of requests and is in no batch that ended: files, their bytes, the age of the oldest in seconds."""
+
+    files: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamState:
+    """What is known of a stream since it was started.
+
+    Attributes:
+        run: of its checkpoint.
+        started: when.
+        ended: when; None while it runs.
+        failed: whether an error ended it.
+        last: the last batch.
+        behind: as of the last look; None where it is not known.
+        batches: how many.
+        rows_read, answered, bad, durations: of all batches together.
+    """
+
+    run: StreamRun
+    started: dt.datetime
+    ended: dt.datetime | None = None
+    failed: bool = False
+    last: BatchReport | None = None
+    behind: Behind | None = None
+    batches: int = 0
+    rows_read: int = 0
+    answered: int = 0
+    bad: int = 0
+    durations: dict[str, float] = field(default_factory=dict)
+
+    def add(self, batch: BatchReport) -> None:
+        """Count a batch."""
+        self.last = batch
+        self.batches += 1
+        self.rows_read += batch.rows_read
+        self.answered += batch.answered
+        self.bad += batch.bad
+        for phase, seconds in batch.durations.items():
+            self.durations[phase] = self.durations.get(phase, 0.0) + seconds
+
+
+def batch_line(batch: BatchReport, behind: Behind | None) -> str:
+    """A batch in a line."""
+    phases = sorted(batch.durations.items(), key=lambda phase: -phase[1])
+    took = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases if seconds >= _TOLD_SECONDS)
+    bad = f", {batch.bad:,} bad ones in bad_request" if batch.bad else ""
+    done = f"batch {batch.number}: {batch.answered:,} requests answered{bad}, {batch.rows_read:,} rows read"
+    return "; ".join(filter(None, (done, _waiting(behind), took)))
+
+
+def _waiting(behind: Behind | None) -> str:
+    if behind is None:
+        return "what waits is not known"
+    if not behind.files:
+        return "no file waits"
+    return f"{behind.files:,} files of {behind.bytes:,} bytes wait, the oldest for {behind.seconds:.0f} s"
+
+
+def stream_families(state: StreamState, now: dt.datetime) -> list[Family]:
+    """The metrics of a stream as of `now`; all have its run_id as a label, so that files of several streams may lie in one folder."""
+    run = {"run_id": state.run.run_id}
+    of_run = run | {"broker": state.run.broker, "requests": state.run.source, "at": state.run.at}
+
+    def one(name: str, text: str, value: float | None, kind: Literal["counter", "gauge"] = "gauge") -> Family:
+        return Family(f"pullsim_stream_{name}", text, kind, () if value is None else (Sample(value, run),))
+
+    def phases(name: str, text: str, durations: Mapping[str, float], kind: Literal["counter", "gauge"]) -> Family:
+        samples = (Sample(round(seconds, 3), run | {"phase": phase}) for phase, seconds in sorted(durations.items()))
+        return Family(f"pullsim_stream_{name}", text, kind, tuple(samples))
+
+    last, behind = state.last, state.behind
+    return [
+        Family("pullsim_stream_info", "The run that answers, and what.", "gauge", (Sample(1, of_run),)),
+        one("running", "1 while the stream runs, 0 once it has ended.", int(state.ended is None)),
+        one("failed", "1 where an error ended the stream.", int(state.failed)),
+        one("start_time_seconds", "When the stream was started.", state.started.timestamp()),
+        one("end_time_seconds", "When the stream ended.", state.ended.timestamp() if state.ended else None),
+        one("report_time_seconds", "When these metrics were made.", now.timestamp()),
+        one("batches_total", "Batches since the start.", state.batches, "counter"),
+        one("rows_read_total", "Rows read since the start, as Spark counts them.", state.rows_read, "counter"),
+        one("requests_answered_total", "Requests answered since the start.", state.answered, "counter"),
+        one("requests_bad_total", "Rows of bad_request since the start.", state.bad, "counter"),
+        phases("duration_seconds_total", "Time that each phase of the batches took since the start.", state.durations, "counter"),
+        one("last_batch_number", "Number of the last batch.", last.number if last else None),
+        one("last_batch_start_time_seconds", "When the last batch was begun.", last.started.timestamp() if last else None),
+        one("last_batch_rows_read", "Rows read in the last batch.", last.rows_read if last else None),
+        one("last_batch_requests_answered", "Requests answered in the last batch.", last.answered if last else None),
+        one("last_batch_requests_bad", "Rows of bad_request of the last batch.", last.bad if last else None),
+        phases("last_batch_duration_seconds", "Time that each phase of the last batch took.", last.durations if last else {}, "gauge"),
+        one("behind_files", "Files that wait in the folder of requests.", behind.files if behind else None),
+        one("behind_bytes", "Bytes of the files that wait.", behind.bytes if behind else None),
+        one("behind_seconds", "Age of the oldest file that waits; 0 where none does.", behind.seconds if behind else None),
+    ]
+
+
+def left_out_family(run: StreamRun, left_out: Iterable[tuple[str, int]]) -> Family:
+    """How much is not among the gauges of consumer lag, of each kind."""
+    samples = tuple(Sample(count, {"run_id": run.run_id, "of": kind}) for kind, count in left_out)
+    return Family("pullsim_lag_left_out", "What the gauges of consumer lag leave out, as it is too much.", "gauge", samples)
