@@ -20,6 +20,7 @@ from pipeline import tables as t
 from pipeline.delta_sql import literal
 from pipeline.lake import Lake, LakeError, LakeWriter
 from pipeline.stream.batches import Batches, StoppedError, Streamed, until_alone
+from pipeline.stream.holding import with_released
 from pipeline.stream.request_log import list_requests
 from pipeline.stream.request_stream import NAME, RequestStream
 from pipeline.stream.stream_run import REQUESTS, SPARK, StreamRun
@@ -57,6 +58,8 @@ def run_stream(
     except OSError as error:
         raise LakeError(f"{run.source}: expected a folder of request files, found {error}") from error
     requests = _requests(lake, run, checkpoint, files_max)
+    if run.hold:
+        requests = with_released(requests, lake, run.broker, batches.settings_of(None, ""))
     query = _started(requests, checkpoint, batches, once=once, trigger_seconds=trigger_seconds)
     try:
         while not query.awaitTermination(_LOOK_SECONDS):
