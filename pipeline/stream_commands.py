@@ -70,7 +70,8 @@ def stream_command(
 
     With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits, and is answered once as of the moment at which a
     message or the broker's sweep wakes it. Time is that of the requests: a pull is answered as soon as a later request comes than that
-    moment. What still waits at the end is kept in the checkpoint, and goes on to wait with the next start.
+    moment, or a line {"kind": "heartbeat", "timestamp": MS}. What still waits at the end is kept in the checkpoint, and goes on to wait
+    with the next start.
     """
     from pipeline.lake import Lake
     from pipeline.store_files import absolute_path

@@ -22,6 +22,7 @@ from pipeline import tables as t
 from pipeline.capture_tables import BAD_REQUEST
 from pipeline.lake import Lake
 from pipeline.stream.holding import KEPT, PullRequestTable
+from pipeline.stream.request_stream import heartbeat_of
 from udfs.pull_request_hold import NEVER
 
 if TYPE_CHECKING:
@@ -71,6 +72,24 @@ def test_the_least_moment_of_a_pull_counts_and_what_is_never_woken_is_not_kept()
     assert numbers(tester.setWatermark(30)) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "time"),
+    [
+        (b'{"kind": "heartbeat", "timestamp": 5}', 5),
+        (b'{"kind": "heartbeat", "timestamp": 9223372036854775807}', 2**63 - 1),
+        (b'{"kind": "heartbeat", "timestamp": 9223372036854775808}', None),
+        (b'{"kind": "heartbeat", "timestamp": true}', None),
+        (b'{"kind": "heartbeat", "timestamp": 5, "request": {}}', None),
+        (b'{"kind": "heartbeat"}', None),
+        (b'{"kind": "trace", "timestamp": 5}', None),
+        (b"[" * 100_000, None),
+        (b"\xff", None),
+    ],
+)
+def test_a_heartbeat_says_a_time_and_no_more(line: bytes, time: int | None) -> None:
+    assert heartbeat_of(line) == time
+
+
 @pytest.fixture
 def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
     return pullsim_in(spark, monkeypatch, capsys)
@@ -104,11 +123,11 @@ def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark:
     [bad] = Lake(spark, str(lake)).table(BAD_REQUEST).collect()
     assert 'expected a "suspendTimeoutMillis" in the request' in bad["error"]
 
-    # another process goes on with the state; a pull of another queue says how late it is
-    write_lines(folder / "later.jsonl", [pull(0, 60_000, sys_flag=0, topic="other")])
+    # another query goes on with the state; of itself nothing is in the file but how late it is
+    write_lines(folder / "later.jsonl", [{"kind": "heartbeat", "timestamp": START + 60_000}])
     code, out, err = pullsim(*command)
     assert code == 0, err
-    rows = [row for row in answered(spark, lake, run) if row["error"] is None and row["topic"] != "other"]
+    rows = [row for row in answered(spark, lake, run) if row["error"] is None]
     by_line = sorted(rows, key=lambda row: int(row["requestId"].rpartition("-")[2]))
     assert [told(row) for row in by_line] == [case[1:] for case in CASES]
 

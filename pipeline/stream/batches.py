@@ -132,7 +132,9 @@ class Batches:
     def _answer(self, lake: Lake, persisted: DataFrame, number: int) -> None:
         started = self.now()
         try:
-            rows = persisted if self.run.at != "request-time" else persisted.withColumn("error", F.coalesce("error", _no_time()))
+            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL")  # the others are heartbeats
+            if self.run.at == "request-time":
+                rows = rows.withColumn("error", F.coalesce("error", _no_time()))
             if self.run.hold:
                 rows = rows.withColumn("error", F.coalesce("error", _no_timeout()))
             rows = rows.withColumn("requestId", _request_id())

@@ -1,9 +1,9 @@
 """Long polling in a stream: pulls that may wait are kept in Spark's state until it is time to ask them again.
 
 Broker source (4.9.3): PullRequestHoldService (pullRequestTable, run, checkHoldRequest, notifyMessageArriving), ManyPullRequest.
-Rule: time is that of the requests: as late as the latest of them so far, whatever their queue. A pull that may wait is held under its topic
-and queue until the moment at which a message, a sweep or its patience wakes it, by the rule that a replay uses; then it is given out once.
-Whether it waits at all, and what it gets, the batch finds out that answers it.
+Rule: time is that of the requests and heartbeats: as late as the latest so far, whatever their queue. A pull that may wait is held under
+its topic and queue until the moment at which a message, a sweep or its patience wakes it, by the rule that a replay uses; then it is given
+out once. Whether it waits at all, and what it gets, the batch finds out that answers it.
 Surprise: the state sees the time of the batch before. So Spark runs one more batch, without requests, where time went on.
 """
 
