@@ -15,6 +15,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StringType
 
 from pipeline import tables as t
+from pipeline.held_pulls import NEVER_WOKEN
 from pipeline.lake import Lake
 from udfs.pull_filter import FILTER_DATA_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED
 
@@ -33,6 +34,7 @@ ANSWER_FIELDS = (
 _ERROR_TEXTS = {
     SUBSCRIPTION_PARSE_FAILED: "the filter's expression does not parse",
     FILTER_DATA_NOT_EXIST: "the group has registered no filter for the topic, or the broker has forgotten it",
+    NEVER_WOKEN: "the broker holds the pull, and nothing wakes it",
 }
 
 

@@ -91,6 +91,24 @@ def at_option(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("--at", type=moments, default="snapshot", show_default=True, help="What of the store a request sees.")(command)
 
 
+def hold_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Whether pulls wait."""
+    text = "Let pulls that may be held wait for messages, as long polling does; needs --at request-time."
+    return click.option("--hold", is_flag=True, help=text)(command)
+
+
+def check_hold(hold: bool, at: str) -> None:
+    """Whether pulls that wait are answered as of a time.
+
+    Raises:
+        click.UsageError: they are not.
+    """
+    if hold and at != "request-time":
+        raise click.UsageError(
+            f"--hold: expected --at request-time, so that pulls have a time at which they begin to wait, found --at {at}"
+        )
+
+
 def _filters(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str] | None:
     if value is None:
         return None
@@ -158,6 +176,7 @@ def cli() -> None:
 @click.option("--out", metavar="FILE", help="File for the answers; without it they go to the table pull_response.")
 @at_option
 @filters_option
+@hold_option
 @click.option("--no-messages", is_flag=True, help="Leave the messages out of the answers.")
 @click.option("--compare", is_flag=True, help="Hold the answers against the recorded ones; exit code 1 if any differs.")
 @broker_option
@@ -169,6 +188,7 @@ def replay_command(
     out: str | None,
     at: Any,
     filters: frozenset[str] | None,
+    hold: bool,
     no_messages: bool,
     compare: bool,
     broker: str | None,
@@ -182,6 +202,9 @@ def replay_command(
 
     The settings are those of the import, over them those of the file's header line, over them --properties and --set.
 
+    With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits for suspendTimeoutMillis, and is answered as of
+    the moment at which a message or the broker's sweep wakes it.
+
     Captured pulls (`pullsim capture`) are compared by code, offsets and the SHA-256 of the messages; one that was held is answered as of
     when it was woken.
     """
@@ -191,7 +214,10 @@ def replay_command(
     from pipeline.replay_run import ReplayOptions
     from udfs.sql_functions import register
 
-    options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out)
+    check_hold(hold, at)
+    if hold and requests is None:
+        raise click.UsageError("--hold: expected a file in --requests; captured pulls are answered as of when they were woken without it")
+    options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold)
     with Engine(master, conf, verbose).session() as spark:
         opened = Lake(spark, lake).require()
         register(spark)

@@ -127,7 +127,7 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         pull = _with_registered_filter(lake, broker, pull)
     row = (
         *(1, pull.group, pull.topic, pull.queue_id, pull.offset, pull.max_msg_nums),
-        *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None),
+        *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None, None, None),
     )
     requests = lake.spark.createDataFrame([row], SCHEMA)
     null_answers = beyond_lmq_limit(lake, broker, requests, settings)

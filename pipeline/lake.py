@@ -246,7 +246,8 @@ class LakeWriter:
     def append(self, table: Table, rows: DataFrame) -> None:
         """Add rows to a table that was prepared."""
         with self._alone():
-            self._write(rows, table, "append").save(self.lake.path(table.name))
+            # the table may be that of an older version, with fewer columns
+            self._write(rows, table, "append").option("mergeSchema", "true").save(self.lake.path(table.name))
         self._note(table)
 
     def replace_rows(self, table: Table, rows: DataFrame, where: str) -> None:

@@ -6,12 +6,13 @@ import datetime as dt
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.answers import Comparison, answered_lines, compare, output_lines, with_messages
+from pipeline.held_pulls import TIMEOUT_NEEDED, Polling, lacks_timeout, may_wait, not_found, with_wakes, without_never_woken
 from pipeline.lake import Lake
 from pipeline.lmq import beyond_lmq_limit
 from pipeline.output_file import OutputFile, output_file, write_lines
@@ -52,6 +53,34 @@ def answer(
     return answered if null_answers is None else null_answers(answered)
 
 
+def held_requests(
+    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, into_messages: bool
+) -> DataFrame:
+    """The requests that the broker would hold: those with the suspend bit that find nothing as of their time."""
+    asking = requests.where(may_wait())
+    first = answer(lake, broker, asking, options=replace(options, messages=False), settings=settings, into_messages=into_messages)
+    return asking.join(not_found(first, settings).select("seq"), "seq")
+
+
+def when_woken(lake: Lake, broker: str, held: DataFrame, *, settings: BrokerSettings, into_messages: bool) -> DataFrame:
+    """(seq, wokenMillis): when each held request is asked again, NEVER where it never is."""
+    runs = with_wakes(lake, broker, held, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=into_messages)
+    return runs.groupBy("seq").agg(F.min("wakes").alias("wokenMillis")).localCheckpoint()
+
+
+def answer_woken(
+    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, into_messages: bool = True
+) -> DataFrame:
+    """Answers as `answer` gives them, with heldMillis and wokenMillis; requests have the latter where they were held.
+
+    Those are answered as of when they were woken. The others have NULL for both.
+    """
+    asked = requests.withColumn("timestamp", F.coalesce("wokenMillis", "timestamp"))
+    answers = answer(lake, broker, asked, options=options, settings=settings, into_messages=into_messages)
+    held_at = F.when(F.col("wokenMillis").isNotNull(), F.col("timestamp")).alias("heldMillis")
+    return without_never_woken(answers.join(requests.select("seq", held_at, "wokenMillis"), "seq"))
+
+
 def run_replay(
     lake: Lake,
     broker: str,
@@ -89,7 +118,14 @@ def run_replay(
         check_timestamps(requests, file, options)
         progress("answering")
         pull = settings.pull_settings()
-        answers = answer(lake, broker, requests, options=options, settings=pull, into_messages=file.has_other_filters)
+        into_messages = file.has_other_filters
+        if options.hold:
+            held = held_requests(lake, broker, requests, options=options, settings=pull, into_messages=into_messages)
+            woken = when_woken(lake, broker, held, settings=settings, into_messages=into_messages)
+            timed = requests.join(woken, "seq", "left")
+            answers = answer_woken(lake, broker, timed, options=options, settings=pull, into_messages=into_messages)
+        else:
+            answers = answer(lake, broker, requests, options=options, settings=pull, into_messages=into_messages)
         told = options.compare or out is not None
         uses = told * (2 if options.messages else 1) + (out is None)
         answers = answers.persist() if uses > 1 else answers
@@ -117,15 +153,21 @@ def run_replay(
 
 
 def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> None:
-    """Whether each request has the time that the options need.
+    """Whether each request has the times that the options need.
 
     Raises:
         RequestError: the first that has none.
     """
+    chosen = options.chosen(requests)
+    needed = []
     if options.at == "request-time":
-        first = options.chosen(requests).where("timestamp IS NULL").select(F.min("seq")).first()
+        needed.append((F.col("timestamp").isNull(), 'a "timestamp" in ms in the request, for --at request-time'))
+    if options.hold:
+        needed.append((lacks_timeout(), TIMEOUT_NEEDED))
+    for lacks, expected in needed:
+        first = chosen.where(lacks).select(F.min("seq")).first()
         if first is not None and first[0] is not None:
-            raise RequestError(file.path, first[0], 'a "timestamp" in ms in the request, for --at request-time', "none")
+            raise RequestError(file.path, first[0], expected, "none")
 
 
 def _tell(
@@ -144,9 +186,6 @@ def _tell(
 
 def response_rows(answers: DataFrame, settings: PullSettings) -> DataFrame:
     """Rows of pull_response, but for the columns that name the run, of answers that have their `requestId`."""
-    return answers.select(
-        "*",
-        code_of_status(settings).cast("INT").alias("code"),
-        F.lit(None).cast("STRING").alias("bodySha256"),
-        F.lit(None).cast("BIGINT").alias("wokenMillis"),
-    )
+    times = [F.lit(None).cast("BIGINT").alias(name) for name in ("heldMillis", "wokenMillis") if name not in answers.columns]
+    code = code_of_status(settings).cast("INT").alias("code")
+    return answers.select("*", code, F.lit(None).cast("STRING").alias("bodySha256"), *times)

@@ -28,6 +28,7 @@ class ReplayOptions:
         messages: give the messages of each answer.
         compare: hold the answers against the recorded ones.
         out: file for the answers; None writes them to the table pull_response.
+        hold: let pulls with the suspend bit wait where they find nothing; `at` is request-time then.
     """
 
     at: At = "snapshot"
@@ -35,6 +36,7 @@ class ReplayOptions:
     messages: bool = True
     compare: bool = False
     out: str | None = None
+    hold: bool = False
 
     def chosen(self, requests: DataFrame) -> DataFrame:
         """The requests, or their checks, whose kind of filter is to be answered."""

@@ -23,7 +23,8 @@ from pipeline.store_files import absolute_path, filesystem_of
 
 SCHEMA = (
     "seq BIGINT, consumerGroup STRING, topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT, filterType STRING, "
-    "expression STRING, registered BOOLEAN, timestamp BIGINT, recordedMaxOffset BIGINT, line STRING"
+    "expression STRING, registered BOOLEAN, timestamp BIGINT, sysFlag INT, suspendTimeoutMillis BIGINT, recordedMaxOffset BIGINT, "
+    "line STRING"
 )
 REQUEST_ARROW = pa.schema(
     {
@@ -37,6 +38,8 @@ REQUEST_ARROW = pa.schema(
         "expression": pa.string(),
         "registered": pa.bool_(),
         "timestamp": pa.int64(),
+        "sysFlag": pa.int32(),
+        "suspendTimeoutMillis": pa.int64(),
         "recordedMaxOffset": pa.int64(),
         "line": pa.string(),
     }
@@ -67,6 +70,8 @@ _REQUEST = pa.struct(
         "maxMsgNums": pa.int32(),
         "filter": _FILTER,
         "timestamp": pa.int64(),
+        "sysFlag": pa.int32(),
+        "suspendTimeoutMillis": pa.int64(),
     }
 )
 _LINE = pa.schema({"request": _REQUEST, "response": pa.struct({"maxOffset": pa.int64()})})
@@ -78,6 +83,8 @@ _FIELDS = (
     ("offset", "queueOffset", 2**63),
     ("maxMsgNums", "maxMsgNums", 2**31),
 )
+# those that may be missing or null, with the limit of each; they are columns of the same name
+_OPTIONAL = (("timestamp", 2**63), ("sysFlag", 2**31), ("suspendTimeoutMillis", 2**63))
 
 
 class RequestError(ValueError):
@@ -296,7 +303,7 @@ def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatc
             kind,
             expression,
             registered,
-            values["timestamp"],
+            *(values[field] for field, _ in _OPTIONAL),
             table["response"].combine_chunks().field("maxOffset"),
             texts,
         ],
@@ -336,8 +343,7 @@ def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
     row: dict[str, Any] = {"seq": number}
     for field, column, limit in _FIELDS:
         row[column] = _value(path, number, request, field, limit)
-    if "timestamp" in request and request["timestamp"] is not None:
-        row["timestamp"] = _value(path, number, request, "timestamp", 2**63)
+    row |= {field: _value(path, number, request, field, limit) for field, limit in _OPTIONAL if request.get(field) is not None}
     if "filter" not in request:
         raise RequestError(path, number, 'a field "filter" (null where there is none)', _shown(raw))
     row |= _filter(path, number, request["filter"])

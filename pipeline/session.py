@@ -75,7 +75,9 @@ def _submitted_session(builder: Any) -> SparkSession:
     if "DeltaSparkSessionExtension" not in (session.conf.get("spark.sql.extensions", None) or ""):
         raise EngineError("the session has no Delta: give spark-submit --properties-file conf/spark-defaults-cluster.conf")
     for name, value in spark_defaults("spark-defaults-cluster.conf").items():
-        if name.startswith(("spark.sql.execution", "spark.sql.session", "spark.sql.maxConcurrent", "spark.databricks.")):
+        if name.startswith(
+            ("spark.sql.execution", "spark.sql.session", "spark.sql.maxConcurrent", "spark.sql.streaming", "spark.databricks.")
+        ):
             session.conf.set(name, session.conf.get(name, None) or value)
     _let_planners_find_packages(session)
     return session

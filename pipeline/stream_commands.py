@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.cli import Engine, ExampleCommand, at_option, broker_option, cli, engine_options, lake_option, now, settings_options
+from pipeline.cli import (
+    Engine,
+    ExampleCommand,
+    at_option,
+    broker_option,
+    check_hold,
+    cli,
+    engine_options,
+    hold_option,
+    lake_option,
+    now,
+    settings_options,
+)
 from pipeline.console import progress_to_stderr, say
 from pipeline.settings import BrokerSettings
 from pipeline.stopping import told_to_stop
@@ -29,6 +41,7 @@ if TYPE_CHECKING:
 @click.option("--requests", required=True, metavar="DIR", help="Folder of files of pull requests, a JSON object a line.")
 @click.option("--checkpoint", required=True, metavar="DIR", help="Folder that remembers what was read; one for each stream.")
 @at_option
+@hold_option
 @click.option("--once", is_flag=True, help="Answer what is there and end.")
 @click.option(
     "--trigger", type=click.FloatRange(min=0), default=1.0, show_default=True, metavar="SECONDS", help="Look for new files so often."
@@ -44,6 +57,7 @@ def stream_command(
     requests: str,
     checkpoint: str,
     at: Any,
+    hold: bool,
     once: bool,
     trigger: float,
     max_files: int,
@@ -62,6 +76,11 @@ def stream_command(
     whatever its name. Lines that are no requests go to bad_request. Ctrl-C or SIGTERM end the stream behind the batch it is at.
 
     A line a batch says what was done and what waits. --metrics gives it to Prometheus, with how far each group is behind: docs/streams.md.
+
+    With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits, and is answered once as of the moment at which a
+    message or the broker's sweep wakes it. Time is that of the requests: a pull is answered as soon as a later request comes than that
+    moment, or a line {"kind": "heartbeat", "timestamp": MS}. What still waits at the end is kept in the checkpoint, and goes on to wait
+    with the next start.
     """
     from pipeline.lake import Lake
     from pipeline.store_files import absolute_path
@@ -72,6 +91,7 @@ def stream_command(
     from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
     from udfs.sql_functions import register
 
+    check_hold(hold, at)
     folder, source = absolute_path(checkpoint), absolute_path(requests)
     with _metrics(metrics) as publish, Engine(master, conf, verbose).session() as spark, told_to_stop() as stop:
         opened = Lake(spark, lake).require()
@@ -83,7 +103,9 @@ def stream_command(
             return BrokerSettings.from_sources(stored=stored, header=header, header_where=where, properties=properties, options=settings)
 
         given = settings_of(None, "").as_texts()
-        run, removed = run_of_checkpoint(folder, run_id=run_id, lake=opened.root, broker=name, source=source, at=at, settings=given)
+        run, removed = run_of_checkpoint(
+            folder, run_id=run_id, lake=opened.root, broker=name, source=source, at=at, settings=given, hold=hold
+        )
         for path in removed:
             progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
         progress_to_stderr(f"run {run.run_id}: answering what is in {source}")

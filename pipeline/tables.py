@@ -365,7 +365,8 @@ PULL_RESPONSE = Table(
         Column("exception", "STRING", "class that the store throws"),
         Column("error", "STRING", "why there is no answer"),
         Column("bodySha256", "STRING", "SHA-256 of the records of its messages as the broker sends them; of captured pulls only"),
-        Column("wokenMillis", "BIGINT", "when a captured pull that was held was answered, ms; the store was asked as of then"),
+        Column("heldMillis", "BIGINT", "when a pull that was held (long polling) began to wait, ms; NULL for all others"),
+        Column("wokenMillis", "BIGINT", "when a pull that was held was asked again and answered, ms; the store was asked as of then"),
         Column("entries", ENTRIES_TYPE, "entries given, in order"),
     ),
 )

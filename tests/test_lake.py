@@ -6,6 +6,7 @@ import json
 import random
 import struct
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import pytest
 from dying_runs import FORMER, check_dying_runs, kill_import
 from lakes import MESSAGES, clustering, contents, file_rows, import_as, live_files, metadata, put_together, rows, tiny_store
 from pyspark.sql import functions as F
-from replaying import BROKER, answers_of
+from replaying import BROKER, NOON, answers_of
 from sampling import sampled, slow_proof
 
 from pipeline import import_store as import_module
@@ -356,3 +357,16 @@ def test_a_process_that_is_killed_leaves_reads_as_they_were(spark: SparkSession,
     assert contents(tmp_path, before.tables) == contents_before
     done = import_as(spark, tmp_path, small_store)
     assert (done.lake_version, done.messages) == (2, len(rows(spark, tmp_path, t.COMMIT_LOG)))
+
+
+def test_a_table_of_an_older_version_gets_the_columns_that_came_since(spark: SparkSession, tmp_path: Path) -> None:
+    table = t.REPLAY_RUN
+    older = replace(table, columns=tuple(column for column in table.columns if column.name != "at"))
+    for run, columns in (("old", older), ("new", table)):
+        writer = LakeWriter(Lake(spark, str(tmp_path)), run_id=run, what="replay", broker=BROKER)
+        writer.prepare(columns)
+        row = {"brokerName": BROKER, "runId": run, "at": "snapshot"}
+        writer.append(columns, spark.createDataFrame([tuple(row.get(name) for name in columns.names)], columns.schema))
+        writer.commit(NOON)
+    found = rows(spark, tmp_path, table)
+    assert sorted((row["runId"], row["at"]) for row in found) == [("new", "snapshot"), ("old", None)]

@@ -167,6 +167,7 @@ def _with_codes(pulls: DataFrame, given: DataFrame, settings: BrokerSettings) ->
         "timestamp",
         "refusedCode",
         "checkError",
+        F.expr("IF(held, arrivalMicros DIV 1000, NULL)").alias("heldMillis"),
         F.when(F.col("held"), F.col("timestamp")).alias("wokenMillis"),
     )
     own = [name for name in given.columns if name not in of_pull.columns]

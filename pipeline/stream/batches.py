@@ -22,8 +22,9 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.capture_tables import BAD_REQUEST
 from pipeline.delta_log import delta_version
+from pipeline.held_pulls import TIMEOUT_NEEDED, lacks_timeout
 from pipeline.lake import Lake, LakeWriter, NotAloneError, StreamBatch
-from pipeline.replay_job import answer, response_rows
+from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
 from pipeline.replay_run import ReplayOptions, ReplayRun
 from pipeline.settings import BrokerSettings, SettingsError
 from pipeline.stream.request_stream import LINES_A_FILE
@@ -34,6 +35,7 @@ _TRIES = 10
 _PATIENCE = 15.0
 _LOOK_SECONDS = 0.2
 _NO_TIME = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
+_NO_TIMEOUT = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 
 SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
 
@@ -109,6 +111,8 @@ class Batches:
             if number > self._last:
                 self._answer(lake, batch.persist(), number)
                 self._last = number
+            elif self.run.hold:  # what is held changes all the same
+                batch.write.format("noop").mode("overwrite").save()
         except Exception as error:  # Spark keeps its text only
             self.failed = error
             raise
@@ -128,10 +132,18 @@ class Batches:
     def _answer(self, lake: Lake, persisted: DataFrame, number: int) -> None:
         started = self.now()
         try:
-            rows = persisted if self.run.at != "request-time" else persisted.withColumn("error", F.coalesce("error", _no_time()))
+            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL")  # the others are heartbeats
+            if self.run.at == "request-time":
+                rows = rows.withColumn("error", F.coalesce("error", _no_time()))
+            if self.run.hold:
+                rows = rows.withColumn("error", F.coalesce("error", _no_timeout()))
+            rows = rows.withColumn("requestId", _request_id())
             if self._goes_on:
                 rows = self._without_answered(lake, rows)
             contents = self._contents(rows)
+            if self.run.hold:
+                rows = self._to_be_asked(lake, rows, contents)
+                contents = self._contents(rows)
             if contents.answered or contents.bad:
                 until_alone(lake, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         finally:
@@ -146,8 +158,25 @@ class Batches:
         mine = lake.table(t.PULL_RESPONSE).where(F.col("runId") == self.run.run_id)
         bad = lake.table(BAD_REQUEST).where(F.col("brokerName") == self.run.broker)
         known = mine.select(F.col("requestId").alias("id")).unionByName(bad.select(_bad_id().alias("id")))
-        own = F.when(F.col("error").isNull(), _request_id()).otherwise(_bad_id())
+        own = F.when(F.col("error").isNull(), F.col("requestId")).otherwise(_bad_id())
         return rows.withColumn("id", own).join(known, "id", "left_anti").drop("id").localCheckpoint()
+
+    def _to_be_asked(self, lake: Lake, rows: DataFrame, contents: _Contents) -> DataFrame:
+        """The rows with wokenMillis, but for requests that wait from now on, and for those of the state that did not wait."""
+        # those of the state are numbered as in the batches that they came in
+        numbered = rows.withColumn("seq", F.monotonically_increasing_id()).localCheckpoint()
+        bad = numbered.where(F.col("error").isNotNull() | F.col("config").isin(*contents.refused))
+        parts = [bad.where("NOT released").withColumn("wokenMillis", F.lit(None).cast("BIGINT"))]
+        for config, (settings, into_messages) in contents.settings.items():
+            requests = numbered.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
+            pull, at = settings.pull_settings(), ReplayOptions(at=self.run.at)
+            held = held_requests(lake, self.run.broker, requests, options=at, settings=pull, into_messages=into_messages)
+            held = held.localCheckpoint()
+            woken = when_woken(lake, self.run.broker, held.where("released"), settings=settings, into_messages=into_messages)
+            waited = requests.join(held.select("seq", F.lit(True).alias("waits")), "seq", "left")
+            due = waited.where(F.coalesce("waits", F.lit(False)) == F.col("released")).drop("waits")
+            parts.append(due.join(woken, "seq", "left"))
+        return reduce(DataFrame.unionByName, parts).localCheckpoint()
 
     def _contents(self, rows: DataFrame) -> _Contents:
         looks = F.coalesce(F.max(F.col("filterType") != "TAG"), F.lit(False))
@@ -194,9 +223,9 @@ class Batches:
             pull = settings.pull_settings()
             requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             options = ReplayOptions(at=self.run.at)
-            answers = answer(lake, self.run.broker, requests, options=options, settings=pull, into_messages=into_messages)
-            ids = requests.select("seq", _request_id().alias("requestId"))
-            parts.append(response_rows(answers.join(ids, "seq"), pull))
+            ask = answer_woken if self.run.hold else answer
+            answers = ask(lake, self.run.broker, requests, options=options, settings=pull, into_messages=into_messages)
+            parts.append(response_rows(answers.join(requests.select("seq", "requestId"), "seq"), pull))
         return reduce(DataFrame.unionByName, parts)
 
     def _run(self, lake: Lake, started: dt.datetime) -> ReplayRun:
@@ -227,6 +256,10 @@ def _bad_id() -> Column:
 
 def _no_time() -> Column:
     return F.when(F.col("timestamp").isNull(), F.format_string(_NO_TIME, "source", _line()))
+
+
+def _no_timeout() -> Column:
+    return F.when(lacks_timeout(), F.format_string(_NO_TIMEOUT, "source", _line()))
 
 
 def _bad(rows: DataFrame, contents: _Contents) -> DataFrame:

@@ -5,6 +5,7 @@ A batch is an entry of the request log, see there; a task reads one chunk of who
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,9 +19,10 @@ from pipeline.request_source import lines_of_chunk
 from pipeline.stream.request_log import FoundFile, PlannedFile, RequestLog, found_file, list_requests
 
 NAME = "pull-request-files"
+HEARTBEAT = "heartbeat"
 # seq: number of the file in its batch, then the line
 LINES_A_FILE = 1 << 40
-# a request, or what could not be read as one: `error` tells them apart
+# a request, or what could not be read as one: `error` tells them apart; a heartbeat has a time, and neither topic nor error
 STREAM_SCHEMA = f"{SCHEMA}, source STRING, sourceDigest STRING, config STRING, position BIGINT, error STRING, raw BINARY"
 _OF_FILE = {"source": pa.string(), "sourceDigest": pa.string(), "config": pa.string()}
 _OF_BAD = {"position": pa.int64(), "error": pa.string(), "raw": pa.binary()}
@@ -101,8 +103,13 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         good, bad = read_good_lines(planned.file.path, first, raw)
         if len(good):
             yield _good_rows(planned, partition.number, good)
-        if bad:
-            yield _bad_rows(planned, [(position + line.position, str(line.error), line.raw) for line in bad])
+        beats = {line.position: heartbeat_of(line.raw) for line in bad}
+        times = [beat for beat in beats.values() if beat is not None]
+        if times:
+            yield _heartbeats(planned, times)
+        lines = [(position + line.position, str(line.error), line.raw) for line in bad if beats[line.position] is None]
+        if lines:
+            yield _bad_rows(planned, lines)
 
     def _request_log(self) -> RequestLog:
         if self._opened is None:
@@ -116,6 +123,24 @@ def _good_rows(planned: PlannedFile, number: int, batch: pa.RecordBatch) -> pa.R
     of_bad = [pa.nulls(len(batch), type_) for type_ in _OF_BAD.values()]
     numbered = pa.array(batch.column("seq").to_numpy() + number * LINES_A_FILE)
     return pa.RecordBatch.from_arrays([numbered, *batch.columns[1:-1], pa.nulls(len(batch), pa.string()), *of_file, *of_bad], schema=_ARROW)
+
+
+def heartbeat_of(raw: bytes) -> int | None:
+    """The time in ms of a line that says no more than how late it is; None for any other line."""
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(line, dict) or line.get("kind") != HEARTBEAT or line.keys() != {"kind", "timestamp"}:
+        return None
+    time = line["timestamp"]
+    return time if isinstance(time, int) and not isinstance(time, bool) and -(2**63) <= time < 2**63 else None
+
+
+def _heartbeats(planned: PlannedFile, times: list[int]) -> pa.RecordBatch:
+    """Rows of neither a request nor a bad line, with a time."""
+    rows = [{"source": planned.file.path, "sourceDigest": planned.sha256, "timestamp": time} for time in times]
+    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 
 
 def _bad_rows(planned: PlannedFile, bad: list[tuple[int, str, bytes]]) -> pa.RecordBatch:

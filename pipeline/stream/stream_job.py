@@ -20,6 +20,7 @@ from pipeline import tables as t
 from pipeline.delta_sql import literal
 from pipeline.lake import Lake, LakeError, LakeWriter
 from pipeline.stream.batches import Batches, StoppedError, Streamed, until_alone
+from pipeline.stream.holding import with_released
 from pipeline.stream.report import StreamReport
 from pipeline.stream.request_log import list_requests
 from pipeline.stream.request_stream import NAME, RequestStream
@@ -62,6 +63,8 @@ def run_stream(
         raise LakeError(f"{run.source}: expected a folder of request files, found {error}") from error
     report.begin()
     requests = _requests(lake, run, checkpoint, files_max)
+    if run.hold:
+        requests = with_released(requests, lake, run.broker, batches.settings_of(None, ""))
     lake.spark.streams.addListener(report.listener)
     try:
         query = _started(requests, run, checkpoint, batches, once=once, trigger_seconds=trigger_seconds)

@@ -37,17 +37,18 @@ class StreamRun:
     source: str
     at: At
     settings: dict[str, str]
+    hold: bool = False
 
 
 def run_of_checkpoint(
-    folder: str, *, run_id: str | None, lake: str, broker: str, source: str, at: At, settings: dict[str, str]
+    folder: str, *, run_id: str | None, lake: str, broker: str, source: str, at: At, settings: dict[str, str], hold: bool = False
 ) -> tuple[StreamRun, list[str]]:
     """The run that a checkpoint belongs to, a new one where there is no checkpoint yet; and the files that had to be removed from it.
 
     Raises:
         LakeError: it belongs to another stream; the message says what is different.
     """
-    asked: dict[str, Any] = {"lake": lake, "broker": broker, "source": source, "at": at, "settings": settings}
+    asked: dict[str, Any] = {"lake": lake, "broker": broker, "source": source, "at": at, "settings": settings, "hold": hold}
     try:
         filesystem, inside = filesystem_of(folder)
         filesystem.create_dir(inside, recursive=True)
@@ -80,7 +81,7 @@ def _require_same(folder: str, known: dict[str, Any], asked: dict[str, Any]) -> 
 
 def _known(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
     try:
-        return dict(read_json(filesystem, path))
+        return {"hold": False} | dict(read_json(filesystem, path))  # that of an older version does not say it
     except FileNotFoundError:
         return None
 

@@ -1,0 +1,119 @@
+"""Long polling in a stream: pulls that may wait are kept in Spark's state until it is time to ask them again.
+
+Broker source (4.9.3): PullRequestHoldService (pullRequestTable, run, checkHoldRequest, notifyMessageArriving), ManyPullRequest.
+Rule: time is that of the requests and heartbeats: as late as the latest so far, whatever their queue. A pull that may wait is held under
+its topic and queue until the moment at which a message, a sweep or its patience wakes it, by the rule that a replay uses; then it is given
+out once. Whether it waits at all, and what it gets, the batch finds out that answers it.
+Surprise: the state sees the time of the batch before. So Spark runs one more batch, without requests, where time went on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from pipeline.held_pulls import Polling, lacks_timeout, may_wait, with_wakes
+from pipeline.lake import Lake
+from pipeline.settings import BrokerSettings
+from udfs.pull_request_hold import NEVER
+
+_QUEUE: Final = {"topic": "STRING", "queueId": "INT"}
+# what is kept of a pull
+KEPT: Final = _QUEUE | {
+    "seq": "BIGINT",
+    "consumerGroup": "STRING",
+    "queueOffset": "BIGINT",
+    "maxMsgNums": "INT",
+    "filterType": "STRING",
+    "expression": "STRING",
+    "registered": "BOOLEAN",
+    "timestamp": "BIGINT",
+    "sysFlag": "INT",
+    "suspendTimeoutMillis": "BIGINT",
+    "recordedMaxOffset": "BIGINT",
+    "source": "STRING",
+    "sourceDigest": "STRING",
+    "config": "STRING",
+}
+KEPT_SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in KEPT.items())
+# a clock in this range is a time to Spark, in microseconds
+_CLOCK_MAX = 253_402_300_799_999
+
+
+def with_released(requests: DataFrame, lake: Lake, broker: str, settings: BrokerSettings) -> DataFrame:
+    """A stream of requests, and with them those that were kept and are to be asked again: `released` tells them apart.
+
+    Args:
+        requests: rows of STREAM_SCHEMA of request_stream.
+        lake: with the broker's tables, which are read as they are now. For a message that comes into the lake later a pull is asked only at
+            the sweep behind its patience; its answer takes the message into account.
+        broker: whose store it is.
+        settings: of the broker; who waits how long.
+    """
+    clock = F.timestamp_millis(F.least(F.greatest("timestamp", F.lit(0)), F.lit(_CLOCK_MAX)))
+    timed = requests.withColumn("clock", clock).withWatermark("clock", "0 seconds").drop("clock")
+    waiting = timed.where(F.col("error").isNull() & F.col("timestamp").isNotNull() & may_wait() & ~lacks_timeout())
+    kept = waiting.select(*KEPT)
+    # a filter that looks into messages is not asked here: the sweep behind a message is soon enough to ask the pull again
+    wakes = with_wakes(lake, broker, kept, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=False)
+    grouped = wakes.groupBy(*_QUEUE)
+    released = grouped.transformWithState(PullRequestTable(), KEPT_SCHEMA, "append", "EventTime")
+    fresh = timed.withColumn("released", F.lit(False))
+    return fresh.unionByName(released.withColumn("released", F.lit(True)), allowMissingColumns=True)
+
+
+class PullRequestTable(StatefulProcessor):
+    """The pulls that are kept for one queue, by the moment at which each is to be asked again.
+
+    Rows come with the columns of `with_wakes`, one or more a pull, and go as rows of KEPT_SCHEMA, one a pull.
+    """
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._handle = handle
+        self._held = handle.getMapState("pullRequestTable", "wakes BIGINT, sourceDigest STRING, seq BIGINT", KEPT_SCHEMA)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802 (Spark's name)
+        """Keep pulls that came; those whose moment has passed, or never comes, are given out."""
+        now = timerValues.getCurrentWatermarkInMs()
+        for wakes, pull in _least_moments(rows).values():
+            if wakes <= now or wakes == NEVER:
+                yield _released(pull)
+            else:
+                self._held.updateValue((wakes, pull[_DIGEST], pull[_SEQ]), pull)
+                self._handle.registerTimer(wakes)
+
+    def handleExpiredTimer(  # noqa: N802 (Spark's name)
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[Row]:
+        """Give out the pulls whose moment has come."""
+        now = expiredTimerInfo.getExpiryTimeInMs()
+        for place, pull in list(self._held.iterator()):
+            if place[0] <= now:
+                self._held.removeKey(place)
+                yield _released(tuple(pull))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+_SEQ, _DIGEST = list(KEPT).index("seq"), list(KEPT).index("sourceDigest")
+
+
+def _least_moments(rows: Iterator[Row]) -> dict[tuple[str, int], tuple[int, tuple[Any, ...]]]:
+    """Each pull with the least moment of its rows."""
+    found: dict[tuple[str, int], tuple[int, tuple[Any, ...]]] = {}
+    for row in rows:
+        pull = tuple(row[name] for name in KEPT)
+        same = pull[_DIGEST], pull[_SEQ]
+        if same not in found or row["wakes"] < found[same][0]:
+            found[same] = row["wakes"], pull
+    return found
+
+
+def _released(pull: tuple[Any, ...]) -> Row:
+    return Row(*KEPT)(*pull)

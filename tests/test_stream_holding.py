@@ -1,0 +1,159 @@
+"""`pullsim stream --hold`: pulls wait in the state of the stream, and are answered once, as a replay answers them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from held_store import CASES, NEVER_SWEPT, START, held_store, pull
+from hypothesis import given
+from hypothesis import strategies as st
+from in_session import Pullsim, pullsim_in
+from lakes import import_as
+from pyspark.sql import Row
+from pyspark.sql.streaming.tws_tester import TwsTester
+from replaying import write_lines
+from sampling import slow_proof
+from test_stream_kills import kill_stream
+
+from pipeline import tables as t
+from pipeline.capture_tables import BAD_REQUEST
+from pipeline.lake import Lake
+from pipeline.stream.holding import KEPT, PullRequestTable
+from pipeline.stream.request_stream import heartbeat_of
+from udfs.pull_request_hold import NEVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUEUE = "t@0"
+
+
+def kept(seq: int, wakes: int) -> Row:
+    """A pull as the state gets it."""
+    values = dict.fromkeys(KEPT) | {"topic": "t", "queueId": 0, "seq": seq, "sourceDigest": "file"}
+    return Row(**values, wakes=wakes)
+
+
+def table_of_pulls() -> TwsTester:
+    return TwsTester(PullRequestTable(), timeMode="EventTime", eventTimeExtractor=lambda _: NEVER)
+
+
+def numbers(rows: list[Row]) -> list[int]:
+    return [row["seq"] for row in rows]
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(1, 30), max_size=4), st.integers(1, 10)), max_size=6))
+def test_each_pull_is_given_out_once_at_the_first_time_that_is_not_before_its_moment(batches: list[tuple[list[int], int]]) -> None:
+    tester, now, count = table_of_pulls(), 0, 0
+    expected: list[tuple[int, int]] = []  # pull, and its moment
+    for moments, passes in batches:
+        came = [(count + number, moment) for number, moment in enumerate(moments)]
+        count += len(came)
+        told = tester.test(QUEUE, [kept(*one) for one in came])
+        assert sorted(numbers(told)) == [pull for pull, moment in came if moment <= now]
+        expected += [one for one in came if one[1] > now]
+        now += passes
+        told = tester.setWatermark(now)
+        assert sorted(numbers(told)) == [pull for pull, moment in expected if moment <= now]
+        expected = [one for one in expected if one[1] > now]
+    assert sorted(numbers(tester.setWatermark(now + 30))) == [pull for pull, _ in expected]
+    assert not tester.peekMapState("pullRequestTable", QUEUE)
+
+
+def test_the_least_moment_of_a_pull_counts_and_what_is_never_woken_is_not_kept() -> None:
+    tester = table_of_pulls()
+    assert numbers(tester.test(QUEUE, [kept(1, 20), kept(1, 10), kept(1, NEVER), kept(2, NEVER)])) == [2]
+    assert numbers(tester.setWatermark(9)) == []
+    [row] = tester.setWatermark(10)
+    assert (row["topic"], row["queueId"], row["seq"], row["sourceDigest"]) == ("t", 0, 1, "file")
+    assert numbers(tester.setWatermark(30)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "time"),
+    [
+        (b'{"kind": "heartbeat", "timestamp": 5}', 5),
+        (b'{"kind": "heartbeat", "timestamp": 9223372036854775807}', 2**63 - 1),
+        (b'{"kind": "heartbeat", "timestamp": 9223372036854775808}', None),
+        (b'{"kind": "heartbeat", "timestamp": true}', None),
+        (b'{"kind": "heartbeat", "timestamp": 5, "request": {}}', None),
+        (b'{"kind": "heartbeat"}', None),
+        (b'{"kind": "trace", "timestamp": 5}', None),
+        (b"[" * 100_000, None),
+        (b"\xff", None),
+    ],
+)
+def test_a_heartbeat_says_a_time_and_no_more(line: bytes, time: int | None) -> None:
+    assert heartbeat_of(line) == time
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+def answered(spark: SparkSession, lake: Path, run: str) -> list[Row]:
+    return Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").collect()
+
+
+def told(row: Row) -> tuple[Any, ...]:
+    woken = None if row["wokenMillis"] is None else row["wokenMillis"] - START
+    return woken, row["status"], row["nextBeginOffset"], row["messageCount"]
+
+
+def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark: SparkSession, pullsim: Pullsim, tmp_path: Path) -> None:
+    lake, folder = tmp_path / "lake", tmp_path / "incoming"
+    import_as(spark, lake, held_store(tmp_path / "store"))
+    folder.mkdir()
+    write_lines(folder / "pulls.jsonl", [*(case[0] for case in CASES), NEVER_SWEPT, pull(1, 0, timeout=None)])
+    hold = ("--at", "request-time", "--hold", "--once")
+    command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", *hold)
+
+    # the last of these pulls came at 9 s; those that look into messages are asked at the sweep behind
+    code, out, err = pullsim(*command)
+    assert code == 0, err
+    run = out.splitlines()[-1].split(":")[0].removeprefix("run ")
+    due = [case for case in CASES if case[1] is None or (case[1] <= 9000 and "SQL92" not in str(case[0]))]
+    *rows, never = sorted(answered(spark, lake, run), key=lambda row: row["error"] is not None)
+    assert sorted(map(told, rows), key=repr) == sorted((case[1:] for case in due), key=repr)
+    assert never["error"] == "NEVER_WOKEN"
+    [bad] = Lake(spark, str(lake)).table(BAD_REQUEST).collect()
+    assert 'expected a "suspendTimeoutMillis" in the request' in bad["error"]
+
+    # another query goes on with the state; of itself nothing is in the file but how late it is
+    write_lines(folder / "later.jsonl", [{"kind": "heartbeat", "timestamp": START + 60_000}])
+    code, out, err = pullsim(*command)
+    assert code == 0, err
+    rows = [row for row in answered(spark, lake, run) if row["error"] is None]
+    by_line = sorted(rows, key=lambda row: int(row["requestId"].rpartition("-")[2]))
+    assert [told(row) for row in by_line] == [case[1:] for case in CASES]
+
+    # nothing is left to be answered
+    code, out, err = pullsim(*command)
+    assert (code, out.split(": ")[1].split(" in ")[0]) == (0, "answered 0 requests"), err
+    code, _, err = pullsim(*command[:7], "--at", "request-time", "--once")
+    assert (code, "expected the checkpoint of a stream with hold False, found one with True" in err) == (2, True), err
+
+
+@slow_proof
+@pytest.mark.parametrize("seed", range(10))
+def test_a_killed_stream_still_holds_what_it_held(spark: SparkSession, pullsim: Pullsim, tmp_path: Path, seed: int) -> None:
+    lake, folder = tmp_path / "lake", tmp_path / "incoming"
+    import_as(spark, lake, held_store(tmp_path / "store"))
+    folder.mkdir()
+    chance = random.Random(seed)
+    cases = chance.sample(CASES, len(CASES))  # later ones may come before earlier ones
+    for number in range(0, len(cases), 5):
+        write_lines(folder / f"{number:02d}.jsonl", [case[0] for case in cases[number : number + 5]])
+    write_lines(folder / "99.jsonl", [pull(0, 60_000, sys_flag=0, topic="other")])
+    stream = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--run-id", "killed")
+    command = [str(part) for part in (*stream, "--at", "request-time", "--hold")]
+    kill_stream([*command, "--trigger", "0", "--max-files", "1"], lake, chance)
+    code, _, err = pullsim(*command, "--max-files", "2", "--once")
+    assert code == 0, err
+    rows = [row for row in answered(spark, lake, "killed") if row["topic"] != "other"]
+    assert len({row["requestId"] for row in rows}) == len(rows)
+    assert sorted(map(told, rows), key=repr) == sorted((case[1:] for case in cases), key=repr)
