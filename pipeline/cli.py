@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 from pipeline.console import progress_to_stderr, show_rows, tell_replayed
+from pipeline.moments import milliseconds
 from pipeline.settings import BrokerSettings, SettingsError
 
 if TYPE_CHECKING:
@@ -135,11 +136,6 @@ def moment(_context: click.Context, _parameter: click.Parameter, value: str | No
     except (ValueError, OverflowError):
         pass
     raise click.BadParameter(f"expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {value!r}")
-
-
-def milliseconds(time: dt.datetime) -> int:
-    """A moment in ms since 1970; one without a zone is in UTC."""
-    return round((time.replace(tzinfo=time.tzinfo or dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) / dt.timedelta(milliseconds=1))
 
 
 class ExampleCommand(click.Command):

@@ -14,12 +14,12 @@ from pipeline.cli import (
     engine_options,
     format_option,
     lake_option,
-    milliseconds,
     moment,
     now,
     run_id,
 )
 from pipeline.console import say, show_rows, show_table
+from pipeline.moments import milliseconds
 
 
 @cli.command(

@@ -10,9 +10,8 @@ import click
 
 from pipeline.cli import Engine, ExampleCommand, broker_option, cli, engine_options, lake_option, run_id, settings_options
 from pipeline.console import progress_to_stderr, say
+from pipeline.moments import milliseconds
 from pipeline.settings import BrokerSettings
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def _bound(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, bool] | None:
@@ -25,7 +24,7 @@ def _bound(_context: click.Context, _parameter: click.Parameter, value: str | No
         time = dt.datetime.fromisoformat(value)
     except ValueError:
         raise click.BadParameter(f"expected a queue's offset, @ms since 1970, or a time as 2024-05-01T12:00:00Z, found {value!r}") from None
-    return (time.replace(tzinfo=time.tzinfo or dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1), True
+    return milliseconds(time), True
 
 
 @cli.command("export", cls=ExampleCommand, example="pullsim export --lake lake /data/exported/store --topic orders --from 2024-05-01")

@@ -23,7 +23,9 @@ from pipeline.delta_sql import literal
 from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
 from pipeline.follow.log_tail import Event, LogTail
 from pipeline.import_store import Imported
+from pipeline.lag_history import append_observation
 from pipeline.lake import Lake, LakeWriter
+from pipeline.moments import milliseconds
 from pipeline.store_files import StoreFiles
 from pipeline.stream.batches import StoppedError
 from store_format.errors import ConfigFileError
@@ -141,6 +143,7 @@ class FollowBatches:
             finally:
                 pool.shutdown(cancel_futures=True)
         if steps:
+            append_observation(writer, milliseconds(self.now()))
             writer.commit(self.now())
 
     def _record_steps(self, writer: LakeWriter, row: Row, growth: Growth, facts: Row) -> list[Callable[[], None]]:
