@@ -17,7 +17,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -51,6 +51,8 @@ _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _NAMING = threading.Lock()
 # other runs may commit between two tries
 _COMMITS_TRIED = 10
+# runs that add files commit after commit join them so often
+COMPACTED_EVERY = 50
 
 
 class LakeError(ValueError):
@@ -272,6 +274,12 @@ class LakeWriter:
             self.spark.sql(merge_into(table, self.lake.path(table.name), new, keys))
         self._note(table)
 
+    def compact(self, table: Table) -> None:
+        """Join the small files of a table that the run wrote to."""
+        with self._alone(), self._commits_named():
+            self.spark.sql(f"OPTIMIZE {delta(self.lake.path(table.name))}")
+        self._note(table)
+
     def written(self, table: Table) -> DataFrame:
         """A table as this run wrote it."""
         return self.spark.read.format("delta").option("versionAsOf", self._versions[table.name]).load(self.lake.path(table.name))
@@ -293,12 +301,19 @@ class LakeWriter:
             tables = {**self.lake.at.tables, **self._versions}
             if self._committed((version, self.run_id, self.what, self.broker, tables, committed_at, *of_stream)):
                 self.lake.at = LakeVersion(version, tables)
+                if version % COMPACTED_EVERY == 0:
+                    self._compact_versions()
                 return version
             newest = self.lake.newest()
             if any(newest.tables.get(name) != self.lake.at.tables.get(name) for name in self._versions):
                 break
             self.lake.at = newest
         raise self._not_alone()
+
+    def _compact_versions(self) -> None:
+        """Join the rows of lake_version, which all runs read first, into one file."""
+        with suppress(*_CONCURRENT):  # another run commits, and the next one that is due does this
+            self.spark.sql(f"OPTIMIZE {delta(self.lake.path(LAKE_VERSION.name))}")
 
     def _committed(self, row: tuple[object, ...]) -> bool:
         """Whether the row is now the one of its version."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from in_session import Pullsim, pullsim_in
+from lakes import commits, live_files
 from prometheus import Metric, parse, series
 from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
 from sampling import slow_proof
@@ -99,6 +100,27 @@ def test_files_are_answered_as_by_a_replay(
     assert len(answers(spark, lake, run)) == 94 + 7 + 2
     ids = [row["requestId"] for row in Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").collect()]
     assert len(set(ids)) == len(ids)
+
+
+def test_files_of_batches_are_joined(
+    spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.lake.COMPACTED_EVERY", 3)
+    monkeypatch.setattr("pipeline.stream.batches.COMPACTED_EVERY", 3)
+    folder = tmp_path / "incoming"
+    folder.mkdir()
+    for number in range(4):
+        write_lines(folder / f"{number}.jsonl", [trace[0], *trace[1 + number : 90 : 4]])
+    code, out, err = pullsim("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "c", "--once", "--max-files", "1")
+    assert (code, out.split(": ")[1]) == (0, "answered 89 requests in 4 batches, 0 bad ones\n"), err
+    run = run_of(out)
+    assert len({row["requestId"] for row in answered(spark, lake, run)}) == 89
+    opened = Lake(spark, str(lake))
+    # of three batches, and of the fourth
+    assert len(live_files(lake / "pull_response", opened.at.tables["pull_response"])) <= 2
+    versions = lake / "lake_version"
+    assert len(live_files(versions, len(commits(versions)) - 1)) <= 3
+    assert opened.versions().count() == opened.at.version
 
 
 def test_what_is_no_request_becomes_a_row(

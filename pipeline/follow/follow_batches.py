@@ -24,7 +24,8 @@ from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
 from pipeline.follow.log_tail import Event, LogTail
 from pipeline.import_store import Imported
 from pipeline.lag_history import append_observation
-from pipeline.lake import Lake, LakeWriter
+from pipeline.lag_tables import LAG_HISTORY
+from pipeline.lake import COMPACTED_EVERY, Lake, LakeWriter
 from pipeline.moments import milliseconds
 from pipeline.store_files import StoreFiles
 from pipeline.stream.batches import StoppedError
@@ -33,6 +34,8 @@ from store_format.layout import CQ_STORE_UNIT_SIZE
 
 QUEUE_OFFSETS = "QUEUE_OFFSETS"
 _TABLES_AT_ONCE = 4
+# tables that get files with each batch
+_GROWING = (t.COMMIT_LOG, t.COMMIT_LOG_SEGMENT, t.CONSUME_QUEUE_PROPERTIES, t.CONSUME_QUEUE, LAG_HISTORY)
 
 
 @dataclass(slots=True)
@@ -115,7 +118,7 @@ class FollowBatches:
         if odd is not None:
             text = f"queue {odd['queueId']} of {odd['topic']} goes on at {odd['first']}, its entries so far end at {odd['maxOffset']}"
             return self._import_again(lake, Event(kind=QUEUE_OFFSETS, physic_offset=row["maxPhyOffset"], text=text), number)
-        self._write(lake, row, growth, facts)
+        self._write(lake, row, growth, facts, number)
         return int(facts["count"])
 
     def _import_again(self, lake: Lake, event: Event, number: int) -> int:
@@ -130,7 +133,7 @@ class FollowBatches:
         self.done.events += 1
         return imported.messages - before
 
-    def _write(self, lake: Lake, row: Row, growth: Growth, facts: Row) -> None:
+    def _write(self, lake: Lake, row: Row, growth: Growth, facts: Row, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
         steps = self._config_steps(lake, writer)
         if facts["count"]:
@@ -144,6 +147,10 @@ class FollowBatches:
                 pool.shutdown(cancel_futures=True)
         if steps:
             append_observation(writer, milliseconds(self.now()))
+            if number % COMPACTED_EVERY == COMPACTED_EVERY - 1:
+                for table in _GROWING:
+                    writer.prepare(table)
+                    writer.compact(table)
             writer.commit(self.now())
 
     def _record_steps(self, writer: LakeWriter, row: Row, growth: Growth, facts: Row) -> list[Callable[[], None]]:

@@ -23,7 +23,7 @@ from pipeline import tables as t
 from pipeline.capture_tables import BAD_REQUEST
 from pipeline.delta_log import delta_version
 from pipeline.held_pulls import TIMEOUT_NEEDED, lacks_timeout
-from pipeline.lake import Lake, LakeWriter, NotAloneError, StreamBatch
+from pipeline.lake import COMPACTED_EVERY, Lake, LakeWriter, NotAloneError, StreamBatch
 from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
 from pipeline.replay_run import ReplayOptions, ReplayRun
 from pipeline.settings import BrokerSettings, SettingsError
@@ -210,6 +210,8 @@ class Batches:
         if contents.answered:
             answers = self._answers(lake, rows, contents)
             writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": broker, "runId": F.lit(self.run.run_id)}))
+            if number % COMPACTED_EVERY == COMPACTED_EVERY - 1:
+                writer.compact(t.PULL_RESPONSE)
         if contents.bad:
             writer.append(BAD_REQUEST, _bad(rows, contents).withColumn("brokerName", broker))
         if not self._begun:
