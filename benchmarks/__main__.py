@@ -20,11 +20,13 @@ from benchmarks.frame_measures import measure_frames
 from benchmarks.generating import MESSAGES as GENERATED
 from benchmarks.generating import measure_generate
 from benchmarks.store_measures import measure_export, measure_verify
+from benchmarks.stream_measures import measure_stream
 from benchmarks.synthetic_store import Shape, write_store
 from pipeline.session import build_session
 
 MESSAGES, REQUESTS = 5_000_000, 1_000_000
 CAPTURED_MEGABYTES = 1000
+STREAMED = 200
 QUICK = 10
 # name, TAG filter, read each queue from its start
 REPLAYS = (
@@ -60,6 +62,8 @@ def main(quick: bool, only: str | None, out: str | None) -> None:
         by_tag = next((figure for figure in figures if figure.name == SAME_BY_TAG), None)
         if by_tag is not None:
             figures += m.measure_expressions(spark, lake, shape, count, expression=SQL92, by_tag=by_tag)
+        if only is None or only == "stream":
+            figures += measure_stream(spark, folder, lake, shape, STREAMED // scale)
         if only is None or only == "verify":
             figures += measure_verify(spark, store, shape)
         if only is None or only == "export":

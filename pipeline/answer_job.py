@@ -20,7 +20,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.import_store import spark_parallelism
-from pipeline.lake import Lake, LakeWriter
+from pipeline.lake import Lake
+from pipeline.lake_writer import LakeWriter
 from pipeline.output_file import OutputFile, output_file, write_lines
 from pipeline.request_file import Chunk, RequestFile, scan_file
 from pipeline.scenario_broker import EPOCH_MS, ScenarioBroker

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake import LakeWriter
+from pipeline.lake_writer import LakeWriter
 from pipeline.tables import CONSUMER_OFFSET
 
 _KEY = ("consumerGroup", "topic", "queueId")

@@ -78,7 +78,8 @@ def filter_rules(lake: Lake, broker: str, settings: PullSettings) -> FilterRules
     Raises:
         SettingsError: there is no such bloom filter, so that no broker starts.
     """
-    rows = lake.table(t.CONSUMER_FILTER).where(F.col("brokerName") == broker).orderBy("topic", "consumerGroup").collect()
+    registered = lake.table(t.CONSUMER_FILTER).where(F.col("brokerName") == broker).orderBy("topic", "consumerGroup")
+    rows = lake.remembered(f"filters of {broker}", [t.CONSUMER_FILTER], registered.collect)
     topics = [
         FilterDataMapByTopic(topic, tuple(_filter_data(row.asDict()) for row in of_topic))
         for topic, of_topic in groupby(rows, key=lambda row: str(row["topic"]))

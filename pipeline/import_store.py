@@ -23,7 +23,8 @@ from pipeline.config_tables import config_rows
 from pipeline.delta_sql import Placement
 from pipeline.found_store import find_store
 from pipeline.index_tables import index_rows
-from pipeline.lake import Lake, LakeError, LakeWriter
+from pipeline.lake import Lake, LakeError
+from pipeline.lake_writer import LakeWriter
 from pipeline.load_store import LoadedStore, load_store, with_extension
 from pipeline.other_files import FOLDER, file_ranges, other_files
 from pipeline.property_batches import read_properties

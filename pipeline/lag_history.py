@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from pipeline.delta_sql import literal
 from pipeline.lag_tables import LAG_HISTORY
-from pipeline.lake import Lake, LakeError, LakeWriter
+from pipeline.lake import Lake, LakeError
+from pipeline.lake_writer import LakeWriter
 from pipeline.views import CONSUME_LAG_TABLES, consume_lag
 
 # times beyond are no times of a clock, and sums of them need not be numbers

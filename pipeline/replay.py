@@ -86,6 +86,10 @@ def broker_store(lake: Lake, broker: str) -> BrokerStore:
     Raises:
         LakeError: there is none, or it was imported as it was found: what it would answer, only a start tells.
     """
+    return lake.remembered(f"store of {broker}", (t.BROKER, t.STORE_FILE), lambda: _read_store(lake, broker))
+
+
+def _read_store(lake: Lake, broker: str) -> BrokerStore:
     row = lake.table(t.BROKER).where(F.col("brokerName") == broker).first()
     if row is None:
         raise LakeError(f"{lake.root}: no broker {broker!r}")

@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
-from pipeline.lake import Lake, LakeWriter
+from pipeline.lake import Lake
+from pipeline.lake_writer import LakeWriter
 from pipeline.replay import At
 from pipeline.settings import BrokerSettings, PullSettings
 

@@ -7,6 +7,7 @@ queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
 from __future__ import annotations
 
 from pipeline.capture_tables import CAPTURED
+from pipeline.follow.follow_tables import FOLLOWED
 from pipeline.lag_tables import OBSERVED
 from pipeline.scenario_tables import ANSWERED_SCENARIOS
 
@@ -309,21 +310,6 @@ BROKER = Table(
     ),
 )
 
-FOLLOW_EVENT = Table(
-    "follow_event",
-    "What happened to the log of a followed broker so that its store had to be imported again as a whole.",
-    (
-        _BROKER,
-        _RUN,
-        Column("batchId", "BIGINT", "batch of the run that found it"),
-        Column("event", "STRING", "TRUNCATED, CLEANED, ODD_RECORD, ODD_TOPIC, MULTI_DISPATCH or QUEUE_OFFSETS"),
-        Column("physicOffset", "BIGINT", "offset in the commit log that it is about"),
-        Column("text", "STRING", "the same in words"),
-        Column("maxPhyOffset", "BIGINT", "end of the commit log after the import"),
-        Column("seenAt", "TIMESTAMP", "wall clock"),
-    ),
-)
-
 REPLAY_RUN = Table(
     "replay_run",
     "One row a finished replay, or a stream from its first batch on.",
@@ -407,4 +393,4 @@ IMPORTED = (
     BROKER,
 )
 APPENDED = (REPLAY_RUN, PULL_RESPONSE)
-TABLES = {table.name: table for table in (*IMPORTED, FOLLOW_EVENT, *CAPTURED, *APPENDED, *ANSWERED_SCENARIOS, *OBSERVED)}
+TABLES = {table.name: table for table in (*IMPORTED, *FOLLOWED, *CAPTURED, *APPENDED, *ANSWERED_SCENARIOS, *OBSERVED)}

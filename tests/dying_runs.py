@@ -17,7 +17,8 @@ from lakes import contents, import_as, rows
 
 from pipeline import import_store as import_module
 from pipeline import tables as t
-from pipeline.lake import Lake, LakeWriter
+from pipeline.lake import Lake
+from pipeline.lake_writer import LakeWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

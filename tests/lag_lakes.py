@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from replaying import NOON
 
 from pipeline import tables as t
-from pipeline.lake import Lake, LakeWriter
+from pipeline.lake import Lake
+from pipeline.lake_writer import LakeWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,9 @@ def write_state(
         t.CONSUMER_OFFSET: [(broker, group, topic, queue_id, offset) for (group, topic, queue_id), offset in offsets.items()]
     }
     if queues is not None:
-        found[t.BROKER] = [(broker, "", dict(properties or {}), min_phy_offset, 0, 0, 0, 0, 0, as_of, "clustered", "ASYNC_MASTER", False)]
+        found[t.BROKER] = [
+            (broker, "", dict(properties or {}), min_phy_offset, 0, 0, 0, 0, 0, as_of, "clustered", "ASYNC_MASTER", False, None)
+        ]
         found[t.QUEUE] = [(broker, topic, queue_id, first, end) for (topic, queue_id), (first, end) in queues.items()]
     if stamps is not None:
         found[t.CONSUME_QUEUE] = [

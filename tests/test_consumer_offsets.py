@@ -15,7 +15,8 @@ from pipeline import tables as t
 from pipeline.consumer_offsets import merge_offsets
 from pipeline.lag_history import append_observation
 from pipeline.lag_tables import LAG_HISTORY
-from pipeline.lake import Lake, LakeError, LakeWriter
+from pipeline.lake import Lake, LakeError
+from pipeline.lake_writer import LakeWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -54,7 +54,7 @@ def test_every_entry_of_a_queue_is_a_row_with_the_time_of_its_message(imported: 
         end = min(bounds[topic, queue_id]["maxOffset"] - first, len(content) // 20)
         units = [struct.unpack_from(">qiq", content, 20 * i) for i in range(end)]
         for i, (offset, size, code) in enumerate(units):
-            expected.append((topic, queue_id, first + i, offset, size, code, None, stamps[offset], sum(unit[1] for unit in units[i:])))
+            expected.append((topic, queue_id, first + i, offset, size, code, None, stamps[offset], sum(unit[1] for unit in units[:i])))
     found = [tuple(row)[1:] for row in imported.table(t.CONSUME_QUEUE).collect()]
     assert sorted(found) == sorted(expected)
 

@@ -83,11 +83,11 @@ def entries(store: Path, bounds: dict[tuple[str, int], tuple[int, int]]) -> list
         queue, first, content = (path.parts[-3], int(path.parts[-2])), int(path.name) // 20, path.read_bytes()
         count = max(0, min(len(content) // 20, bounds[queue][1] - first))
         units = [struct.unpack_from(">qiq", content, 20 * at) for at in range(count)]
-        rest = sum(size for _, size, _ in units)
+        before = 0
         for at, (offset, size, code) in enumerate(units):
             unit = ext_unit(store, queue, code)
-            expected.append((*queue, first + at, offset, size, code, unit, log.store_timestamp(offset, size), rest))
-            rest -= size
+            expected.append((*queue, first + at, offset, size, code, unit, log.store_timestamp(offset, size), before))
+            before += size
     return expected
 
 

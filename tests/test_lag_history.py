@@ -14,7 +14,8 @@ from sampling import slow_proof
 
 from pipeline.lag_history import is_new, record
 from pipeline.lag_tables import LAG_HISTORY
-from pipeline.lake import Lake, LakeError, LakeWriter
+from pipeline.lake import Lake, LakeError
+from pipeline.lake_writer import LakeWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

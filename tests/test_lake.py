@@ -19,10 +19,11 @@ from replaying import BROKER, NOON, answers_of
 from sampling import sampled, slow_proof
 
 from pipeline import import_store as import_module
-from pipeline import lake as lake_module
+from pipeline import lake_writer
 from pipeline import tables as t
 from pipeline.delta_sql import create_empty
-from pipeline.lake import Lake, LakeError, LakeVersion, LakeWriter
+from pipeline.lake import Lake, LakeError, LakeVersion
+from pipeline.lake_writer import LakeWriter
 from pipeline.topic_partitions import NULL_PARTITION
 from store_format.errors import StoreError
 
@@ -322,7 +323,7 @@ def test_a_table_that_another_run_creates_meanwhile_stops_the_run(
 ) -> None:
     writer = LakeWriter(Lake(spark, str(tmp_path)), run_id="slower", what="import", broker="b")
     spark.sql(create_empty(t.QUEUE, str(tmp_path / "queue")))
-    monkeypatch.setattr(lake_module, "is_empty", lambda _path: True)
+    monkeypatch.setattr(lake_writer, "is_empty", lambda _path: True)
     with pytest.raises(LakeError, match="expected no other run to write to the lake since its version 0, found one"):
         writer.replace_broker(t.QUEUE, spark.createDataFrame([("b", "T", 0, 0, 99)], t.QUEUE.schema))
 

@@ -63,7 +63,9 @@ CASES: dict[tuple[str, str], tuple[int, Observations, tuple[Any, ...]]] = {
 def risks(spark: SparkSession) -> dict[tuple[str, str, str, int], dict[str, Any]]:
     """The rows of the view, by (broker, group, topic, queueId)."""
     data: dict[t.Table, list[tuple[Any, ...]]] = {
-        t.BROKER: [(name, "", found, start, 0, 0, 0, 0, 0, AS_OF, "clustered", "SLAVE", False) for name, (found, start) in BROKERS.items()],
+        t.BROKER: [
+            (name, "", found, start, 0, 0, 0, 0, 0, AS_OF, "clustered", "SLAVE", False, None) for name, (found, start) in BROKERS.items()
+        ],
         t.QUEUE: [(broker, "t", queue_id, *BOUNDS) for broker in BROKERS for queue_id in (0, 1)],
         t.CONSUMER_OFFSET: [
             *((broker, group, "t", 0, offset) for (broker, group), (offset, _, _) in CASES.items()),

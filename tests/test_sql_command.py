@@ -16,7 +16,8 @@ from in_session import Pullsim, pullsim_in
 from sampling import slow_proof
 
 from pipeline import tables as t
-from pipeline.lake import Lake, LakeWriter
+from pipeline.lake import Lake
+from pipeline.lake_writer import LakeWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -105,7 +105,7 @@ def test_files_are_answered_as_by_a_replay(
 def test_files_of_batches_are_joined(
     spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.lake.COMPACTED_EVERY", 3)
+    monkeypatch.setattr("pipeline.lake_writer.COMPACTED_EVERY", 3)
     monkeypatch.setattr("pipeline.stream.batches.COMPACTED_EVERY", 3)
     folder = tmp_path / "incoming"
     folder.mkdir()

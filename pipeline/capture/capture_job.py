@@ -29,7 +29,8 @@ from pipeline.capture.packets import Bad, read_packets
 from pipeline.capture.registrations import with_registrations
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
 from pipeline.delta_sql import literal
-from pipeline.lake import Lake, LakeWriter
+from pipeline.lake import Lake
+from pipeline.lake_writer import LakeWriter
 from pipeline.store_files import filesystem_of
 from pipeline.table import Table
 from store_format.errors import StoreError

@@ -20,12 +20,14 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.config_tables import config_rows
 from pipeline.delta_sql import literal
+from pipeline.follow.follow_tables import FOLLOW_EVENT
 from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
 from pipeline.follow.log_tail import Event, LogTail
 from pipeline.import_store import Imported
 from pipeline.lag_history import append_observation
 from pipeline.lag_tables import LAG_HISTORY
-from pipeline.lake import COMPACTED_EVERY, Lake, LakeWriter
+from pipeline.lake import Lake
+from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.moments import milliseconds
 from pipeline.store_files import StoreFiles
 from pipeline.stream.batches import StoppedError
@@ -127,8 +129,8 @@ class FollowBatches:
         imported = self.import_again(lake)
         writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
         told = (self.broker, self.run_id, number, event.kind, event.physic_offset, event.text, imported.max_phy_offset, self.now())
-        writer.prepare(t.FOLLOW_EVENT)
-        writer.merge(t.FOLLOW_EVENT, lake.spark.createDataFrame([told], t.FOLLOW_EVENT.schema), ("brokerName", "runId", "batchId"))
+        writer.prepare(FOLLOW_EVENT)
+        writer.merge(FOLLOW_EVENT, lake.spark.createDataFrame([told], FOLLOW_EVENT.schema), ("brokerName", "runId", "batchId"))
         writer.commit(self.now())
         self.done.events += 1
         return imported.messages - before
@@ -158,7 +160,7 @@ class FollowBatches:
         segments = growth.segments().localCheckpoint()
         files = LogTail(self.store, row["mappedFileSizeCommitLog"]).files()
         added = {
-            t.COMMIT_LOG: growth.records,
+            t.COMMIT_LOG: growth.commit_log(),
             t.COMMIT_LOG_SEGMENT: growth.commit_log_segments(),
             t.CONSUME_QUEUE_PROPERTIES: growth.properties(),
             t.CONSUME_QUEUE: growth.consume_queue(segments),
@@ -177,7 +179,7 @@ class FollowBatches:
             partial(merge, t.CONSUME_QUEUE_SEGMENT, segments, SEGMENT_KEY),
             partial(merge, t.QUEUE, growth.queues(), QUEUE_KEY),
             partial(writer.replace_rows, t.STORE_FILE, growth.log_files(files, facts["end"]), f"{mine} AND kind = 'commitlog'"),
-            partial(writer.replace_rows, t.BROKER, growth.broker_row(facts["end"], facts["newest"]), mine),
+            partial(writer.replace_rows, t.BROKER, growth.broker_row(files[0].from_offset, facts["end"], facts["newest"]), mine),
         ]
 
     def _config_steps(self, lake: Lake, writer: LakeWriter) -> list[Callable[[], None]]:

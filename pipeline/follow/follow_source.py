@@ -142,7 +142,9 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             return found.as_dict()
         tail = self._look(at, limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.bytes_max)
-        return replace(at, physic_offset=tail.end, mark=tail.last or at.mark, event=None, config=config).as_dict()
+        files = self.log.files()
+        least = files[0].from_offset if at.min_offset < 0 and files else at.min_offset
+        return replace(at, physic_offset=tail.end, min_offset=least, mark=tail.last or at.mark, event=None, config=config).as_dict()
 
     def _look(self, at: FollowOffset, bytes_max: int) -> Tail:
         if self._until is not None:

@@ -57,6 +57,10 @@ class Growth:
         follows = F.col("first") == F.coalesce("maxOffset", F.lit(0))
         return self.known_queues().where(~follows | (F.col("last") - F.col("first") + 1 != F.col("count")))
 
+    def commit_log(self) -> DataFrame:
+        """Rows to add to commit_log, those of a queue in one task."""
+        return self.records.repartition(*_QUEUE).sortWithinPartitions(*_QUEUE, "queueOffset", "physicOffset")
+
     def commit_log_segments(self) -> DataFrame:
         """Rows to add to commit_log_segment."""
         columns = self.records.select("physicOffset", "storeSize", "storeTimestamp").sortWithinPartitions("physicOffset")
@@ -104,12 +108,13 @@ class Growth:
         found = self.lake.spark.createDataFrame(rows, ddl).withColumn("brokerName", F.lit(self.broker))
         return found.withColumns({"topic": F.lit(None).cast("STRING"), "queueId": F.lit(None).cast("INT")})
 
-    def broker_row(self, end: int, newest: int) -> DataFrame:
-        """The row of broker, the log ending at `end`, with a message of the time `newest`."""
+    def broker_row(self, least: int, end: int, newest: int) -> DataFrame:
+        """The row of broker, the log reaching from `least` to `end`, with a message of the time `newest`."""
         row = self._of_broker(t.BROKER)
         known = F.col("followedFrom") if "followedFrom" in row.columns else F.lit(None).cast("BIGINT")
         changes = {
             "followedFrom": F.coalesce(known, F.col("maxPhyOffset")),
+            "minPhyOffset": F.lit(least).cast("BIGINT"),
             "maxPhyOffset": F.lit(end).cast("BIGINT"),
             "maxStoreTimestamp": F.greatest("maxStoreTimestamp", F.lit(newest).cast("BIGINT")),
         }

@@ -81,7 +81,7 @@ class FollowOffset:
 
     Attributes:
         physic_offset: behind the last record.
-        min_offset: of the log.
+        min_offset: of the log, -1 while it has no file.
         mark: the last record, None at the start of a log.
         epoch: how many events there were.
         event: the last of them.
@@ -126,7 +126,7 @@ class LogTail:
         """What happened to the rows that were read so far: whether the log has lost some of them, or writes over them."""
         files = self.files()
         first = files[0].from_offset if files else at.min_offset
-        if first != at.min_offset:
+        if at.min_offset >= 0 and first != at.min_offset:
             text = f"the log begins at {first} now, it began at {at.min_offset}"
             return Event(kind=CLEANED, physic_offset=first, text=text)
         if at.mark is None or self._crc32(files, at.mark) == at.mark.crc32:

@@ -23,7 +23,8 @@ from pipeline import tables as t
 from pipeline.capture_tables import BAD_REQUEST
 from pipeline.delta_log import delta_version
 from pipeline.held_pulls import TIMEOUT_NEEDED, lacks_timeout
-from pipeline.lake import COMPACTED_EVERY, Lake, LakeWriter, NotAloneError, StreamBatch
+from pipeline.lake import Lake, NotAloneError, StreamBatch
+from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
 from pipeline.replay_run import ReplayOptions, ReplayRun
 from pipeline.settings import BrokerSettings, SettingsError
@@ -95,8 +96,9 @@ class Batches:
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     failed: Exception | None = None
     working: bool = False
+    _lake: Lake | None = None
     _last: int = -1
-    _begun: bool | None = None
+    _begun: bool = False
     _goes_on: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -105,9 +107,11 @@ class Batches:
         try:
             if self.stop.is_set():
                 raise StoppedError
-            lake = Lake(batch.sparkSession, self.root).require()
-            if self._begun is None:
-                self._look_back(lake)
+            if self._lake is None:
+                self._lake = Lake(batch.sparkSession, self.root).require()
+                self._look_back(self._lake)
+            lake = self._lake
+            lake.at = lake.newest()
             if number > self._last:
                 self._answer(lake, batch.persist(), number)
                 self._last = number

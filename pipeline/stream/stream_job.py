@@ -18,7 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline import tables as t
 from pipeline.delta_sql import literal
-from pipeline.lake import Lake, LakeError, LakeWriter
+from pipeline.lake import Lake, LakeError
+from pipeline.lake_writer import LakeWriter
 from pipeline.stream.batches import Batches, StoppedError, Streamed, until_alone
 from pipeline.stream.holding import with_released
 from pipeline.stream.report import StreamReport
