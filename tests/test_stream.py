@@ -102,6 +102,7 @@ def test_files_are_answered_as_by_a_replay(
     assert len(set(ids)) == len(ids)
 
 
+@slow_proof
 def test_files_of_batches_are_joined(
     spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
