@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pipeline import queue_batches as qb
 from pipeline.arrow_types import arrow_schema
 from pipeline.tables import CONSUME_QUEUE_PROPERTIES
-from store_format.entry_properties import EntryProperties, find_properties
+from store_format.entry_properties import find_properties
 from store_format.layout import CQ_STORE_UNIT_SIZE
 
 # properties in one row: a run whose messages have more goes into several, so that a row is bounded
@@ -31,7 +32,8 @@ def property_batches(reader: qb.QueueReader, queue_file: qb.QueueFile) -> Iterat
     rows: list[dict[str, object]] = []
     size = 0
     for index, start in enumerate(range(0, len(units), qb.SEGMENT_ENTRIES)):
-        for at, part in _parts(found, start, min(start + qb.SEGMENT_ENTRIES + qb.SCAN_ENTRIES - 1, len(units))):
+        for at, stop in row_parts(found.lengths, start, min(start + qb.SEGMENT_ENTRIES + qb.SCAN_ENTRIES - 1, len(units))):
+            part = found[at:stop]
             properties = part.bytes_of(lambda file: reader.log_content(reader.log.files[file])).tobytes()
             rows.append(
                 {
@@ -56,14 +58,14 @@ def _batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(CONSUME_QUEUE_PROPERTIES))
 
 
-def _parts(found: EntryProperties, start: int, end: int) -> Iterator[tuple[int, EntryProperties]]:
-    """Entries [start, end) in parts of at most ROW_BYTES of properties, one entry at least, each with where it starts."""
-    ends = np.cumsum(np.maximum(found.lengths[start:end], 0))
+def row_parts(lengths: NDArray[np.int64], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Entries [start, end) in parts of at most ROW_BYTES of properties, one entry at least; `lengths` are those of all entries."""
+    ends = np.cumsum(np.maximum(lengths[start:end], 0))
     at = 0
     while at < end - start:
         before = int(ends[at - 1]) if at else 0
         stop = max(int(np.searchsorted(ends, before + ROW_BYTES, side="right")), at + 1)
-        yield start + at, found[start + at : start + stop]
+        yield start + at, start + stop
         at = stop
 
 

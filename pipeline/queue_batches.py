@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,9 @@ from udfs.batch_caps import scan_window_entries
 SEGMENT_ENTRIES = 8192
 # the window of every pull that asks for no more entries than it has
 SCAN_ENTRIES: int = scan_window_entries(0)
+
+
+Offsets = TypeVar("Offsets", int, NDArray[np.int64])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +58,8 @@ def first_segment(file: MappedFile) -> int:
     return segment_of(file.from_offset // CQ_STORE_UNIT_SIZE, entries)
 
 
-def segment_of(offset: int, entries_a_file: int) -> int:
-    """Number of the segment that holds an offset of a queue."""
+def segment_of(offset: Offsets, entries_a_file: int) -> Offsets:
+    """Number of the segment that holds an offset of a queue, or each of many."""
     file, inside = divmod(offset, entries_a_file)
     return file * -(-entries_a_file // SEGMENT_ENTRIES) + inside // SEGMENT_ENTRIES
 

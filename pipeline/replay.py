@@ -24,7 +24,7 @@ from pipeline.as_of import with_bounds_as_of
 from pipeline.expression_filters import SPLIT_SCHEMA, filter_rules, looks_into_messages, split_by_condition, with_filter_text, with_verdicts
 from pipeline.lake import Lake, LakeError
 from pipeline.packing import ARROW_SCHEMA, NONE, SCHEMA, Col, Packed, Repacker, pack
-from pipeline.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES
+from pipeline.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
 from pipeline.settings import PullSettings
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.get_message import LogFiles
@@ -73,11 +73,6 @@ class BrokerStore:
     def segments_a_file(self) -> int:
         """Segments of a full queue file."""
         return -(-self.entries_a_file // SEGMENT_ENTRIES)
-
-    def segment_of(self, offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Number of the segment that holds each offset."""
-        file, inside = offsets // self.entries_a_file, offsets % self.entries_a_file
-        return file * self.segments_a_file + inside // SEGMENT_ENTRIES
 
 
 def broker_store(lake: Lake, broker: str) -> BrokerStore:
@@ -223,7 +218,7 @@ def by_segment(
             far = whole_files | (matrix[:, Col.MAX_MSG_NUMS] > SCAN_ENTRIES)
             offsets = matrix[:, Col.OFFSET]
             inside = (offsets >= matrix[:, Col.MIN_OFFSET]) & (offsets < matrix[:, Col.MAX_OFFSET])
-            segments = np.where(inside, store.segment_of(offsets), -1)
+            segments = np.where(inside, segment_of(offsets, store.entries_a_file), -1)
             files = np.where(inside, offsets // store.entries_a_file * store.entries_a_file, -1)
             for repacker, rows, keys in ((narrow, ~far, segments), (wide, far, files)):
                 if rows.any():

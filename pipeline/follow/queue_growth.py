@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pipeline import queue_batches as qb
 from pipeline.arrow_types import arrow_schema
-from pipeline.property_batches import ROW_BYTES
+from pipeline.property_batches import row_parts
 from pipeline.tables import CONSUME_QUEUE_PROPERTIES, CONSUME_QUEUE_SEGMENT
 from store_format.consume_queue import Units, units_of
 from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
@@ -86,17 +86,18 @@ def grown_properties(broker: str, entries_a_file: int, key: tuple[Any, ...], new
     """Rows of consume_queue_properties for the new entries of a queue, beside those that it has."""
     new = new.sort_by("queueOffset")
     properties = [raw or b"" for raw in new.column("propertiesRaw").to_pylist()]
+    lengths = np.array([len(raw) for raw in properties], np.int64)
     first = new.column("queueOffset")[0].as_py()
     rows = [
         dict(zip(("brokerName", "topic", "queueId"), (broker, *key), strict=True))
         | {
             "segment": segment,
             "firstQueueOffset": first + start,
-            "lengths": np.array([len(raw) for raw in properties[start:stop]], "<i4").tobytes(),
+            "lengths": lengths[start:stop].astype("<i4").tobytes(),
             "properties": b"".join(properties[start:stop]),
         }
         for segment, begin, end in _reaches(first, first + len(new), entries_a_file)
-        for start, stop in _parts(properties, begin - first, end - first)
+        for start, stop in row_parts(lengths, begin - first, end - first)
     ]
     return pa.Table.from_pylist(rows, schema=arrow_schema(CONSUME_QUEUE_PROPERTIES))
 
@@ -110,14 +111,3 @@ def _reaches(first: int, end: int, entries_a_file: int) -> Iterator[tuple[int, i
             begin, stop = max(start, first), min(start + qb.SEGMENT_ENTRIES + qb.SCAN_ENTRIES - 1, file_end)
             if begin < stop:
                 yield qb.segment_of(start, entries_a_file), begin, stop
-
-
-def _parts(properties: list[bytes], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Entries [start, end) in parts of at most ROW_BYTES of properties, one entry at least."""
-    at, size = start, 0
-    for index in range(start, end):
-        if index > at and size + len(properties[index]) > ROW_BYTES:
-            yield at, index
-            at, size = index, 0
-        size += len(properties[index])
-    yield at, end
