@@ -40,6 +40,7 @@ def offsets(spark: SparkSession, folder: Path) -> dict[tuple[str, str, str, int]
     return by_queue
 
 
+@slow_proof
 def test_the_last_commit_stays_whatever_dead_and_other_runs_do(spark: SparkSession, tmp_path: Path) -> None:
     write_state(spark, tmp_path, "a", BEFORE)
     write_state(spark, tmp_path, "b", {("g", "t", 0): 1})

@@ -71,6 +71,7 @@ def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(pullsim: 
     assert not is_new(Lake(spark, str(tmp_path)), "a", 20_000), "there is one of that time"
 
 
+@slow_proof
 def test_old_observations_go_and_the_others_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
     former = [(broker, "g", "orders", 0, at, *[None] * 7, 0) for broker, at in (("a", 0), ("b", 0), ("a", DAY), ("a", 2 * DAY))]
     writer = LakeWriter(Lake(spark, str(tmp_path)), run_id="former", what="lag", broker="a")

@@ -179,6 +179,7 @@ def test_a_request_without_a_time_cannot_be_answered_as_of_its_time(
     assert bad["error"].startswith(f'{file}, line 1: expected a "timestamp" in ms')
 
 
+@slow_proof
 def test_what_is_fed_at_a_pace_is_answered_as_by_a_replay(
     spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:
