@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -16,11 +15,10 @@ from pipeline.load_store import ENABLE_EXTENSION, with_extension
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles
 from pipeline.store_settings import store_settings
-from pipeline.stream.batches import StoppedError
+from pipeline.stream.stream_job import until_ended
 from pipeline.stream.stream_run import SPARK
 
 BYTES_MAX = 64 << 20
-_LOOK_SECONDS = 1
 
 
 def follow(
@@ -51,13 +49,7 @@ def follow(
         batches.import_again(lake)
         lake = Lake(lake.spark, lake.root)
     query = _started(lake, batches, checkpoint, settings, once=once, trigger_seconds=trigger_seconds)
-    try:
-        while not query.awaitTermination(_LOOK_SECONDS):
-            if batches.stop.is_set() and not batches.working:
-                query.stop()
-    except StreamingQueryException as error:
-        if not isinstance(batches.failed, StoppedError):
-            raise batches.failed or error from None
+    until_ended(query, batches, lambda: None)
     return batches.done
 
 

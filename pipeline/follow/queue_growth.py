@@ -17,7 +17,7 @@ from pipeline import queue_batches as qb
 from pipeline.arrow_types import arrow_schema
 from pipeline.property_batches import row_parts
 from pipeline.tables import CONSUME_QUEUE_PROPERTIES, CONSUME_QUEUE_SEGMENT
-from store_format.consume_queue import Units, units_of
+from store_format.consume_queue import Units, encode_units, units_of
 from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
 
 # columns of a new entry, of the message that it is for
@@ -38,12 +38,10 @@ def grown_segments(broker: str, entries_a_file: int, key: tuple[Any, ...], new: 
     """
     new = new.sort_by("queueOffset")
     rows = sorted(known.to_pylist(), key=lambda row: row["segment"])
-    fresh = np.empty(len(new), CQ_UNIT)
-    for name, column in (("physicOffset", "physicOffset"), ("size", "size"), ("tagsCode", "tagsCode")):
-        fresh[name] = new.column(column).to_numpy()
+    fresh = encode_units(*(new.column(name).to_numpy() for name in CQ_UNIT.names or ()))
     start = rows[0]["firstQueueOffset"] if rows else new.column("queueOffset")[0].as_py()
     # as bytes: numpy would give joined rows the byte order of the machine
-    units = units_of(np.frombuffer(b"".join([*(_own_entries(row) for row in rows), fresh.tobytes()]), np.uint8))
+    units = units_of(np.frombuffer(b"".join([*(_own_entries(row) for row in rows), fresh]), np.uint8))
     stamps = np.concatenate([*(np.frombuffer(row["storeTimestamps"], "<i8") for row in rows), new.column("storeTimestamp").to_numpy()])
     odd = [row["firstQueueOffset"] + position for row in rows for position in row["oddEntries"]]
     before = rows[0]["bytesBefore"] if rows else 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -26,6 +27,9 @@ from pipeline.stream.report import StreamReport
 from pipeline.stream.request_log import list_requests
 from pipeline.stream.request_stream import NAME, RequestStream
 from pipeline.stream.stream_run import REQUESTS, SPARK, StreamRun
+
+if TYPE_CHECKING:
+    from pipeline.follow.follow_batches import FollowBatches
 
 _LOOK_SECONDS = 1
 
@@ -82,17 +86,22 @@ def wait_for_end(query: StreamingQuery, batches: Batches, report: StreamReport) 
     """Tell what a query does until it ends, or is asked to and is between two batches; what ended it otherwise is raised."""
     failed = True
     try:
-        while not query.awaitTermination(_LOOK_SECONDS):
-            report.tell()
-            if batches.stop.is_set() and not batches.working:
-                query.stop()
+        until_ended(query, batches, report.tell)
         failed = False
-    except StreamingQueryException as error:
-        failed = not isinstance(batches.failed, StoppedError)
-        if failed:
-            raise batches.failed or error from None
     finally:
         report.end(failed=failed)
+
+
+def until_ended(query: StreamingQuery, batches: Batches | FollowBatches, tell: Callable[[], None]) -> None:
+    """Call `tell` again and again until a query ends, or is asked to and is between two batches; what ended it otherwise is raised."""
+    try:
+        while not query.awaitTermination(_LOOK_SECONDS):
+            tell()
+            if batches.stop.is_set() and not batches.working:
+                query.stop()
+    except StreamingQueryException as error:
+        if not isinstance(batches.failed, StoppedError):
+            raise batches.failed or error from None
 
 
 def _requests(lake: Lake, run: StreamRun, checkpoint: str, files_max: int) -> DataFrame:
