@@ -1,0 +1,58 @@
+"""Several commands of pullsim at the same time in one process, each in a session of its own; given as a JSON list of their arguments.
+
+Who kills the process kills them all: a process takes long to get to work, so that many streams die as cheaply as one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pipeline import import_commands, stream_commands
+from pipeline.cli import Engine
+from pipeline.main import run
+from pipeline.session import SHORT_JOBS, build_session
+from pipeline.stream import batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENDED = "ended with exit code"
+# they shall not all be at the same place
+_APART_SECONDS = 0.7
+
+
+def run_at_once(commands: list[list[str]]) -> None:
+    """Run them until all have ended; stderr says which did."""
+    spark = build_session(master="local[2]", conf=SHORT_JOBS | {"spark.sql.shuffle.partitions": "2"})
+
+    @contextmanager
+    def session_of_its_own(_engine: Engine) -> Iterator[SparkSession]:
+        yield spark.newSession()
+
+    @contextmanager
+    def never_told() -> Iterator[threading.Event]:  # signals reach the first thread only
+        yield threading.Event()
+
+    Engine.session = session_of_its_own  # type: ignore[assignment, method-assign]
+    stream_commands.told_to_stop = import_commands.told_to_stop = never_told
+    batches._PATIENCE = 1.0  # each lake is written to by one of them, so that what another one left is that of a dead one
+
+    def told(number: int, command: list[str]) -> None:
+        print(f"command {number} {ENDED} {run(command)}", file=sys.stderr, flush=True)
+
+    threads = [threading.Thread(target=told, args=numbered) for numbered in enumerate(commands)]
+    for thread in threads:
+        thread.start()
+        time.sleep(_APART_SECONDS)
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    run_at_once(json.loads(sys.argv[1]))
