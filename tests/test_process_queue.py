@@ -8,6 +8,7 @@ import pytest
 from golden import golden_lines, needs_golden
 from hypothesis import given
 from hypothesis import strategies as st
+from process_queues import message, state_of
 
 from store_format.lookup import ThrownError
 from udfs.consumer.offset_tree import MessageExt, OffsetTree
@@ -15,26 +16,6 @@ from udfs.consumer.process_queue import NO_OFFSET, ProcessQueue
 
 Step = dict[str, Any]
 OFFSETS = st.integers(0, 30)
-
-
-def message(offset: int) -> MessageExt:
-    """One with a body of the size that the recorded ones have."""
-    return MessageExt(offset, offset % 7 + 1)
-
-
-def state_of(queue: ProcessQueue) -> dict[str, Any]:
-    consuming = list(queue.consuming)
-    return {
-        "msgCount": queue.msg_count,
-        "msgSize": queue.msg_size,
-        "maxSpan": queue.max_span(),
-        "treeOffsets": list(queue.msg_tree_map),
-        "hasTempMessage": queue.has_temp_message(),
-        "consumingCount": len(consuming),
-        "consumingMin": consuming[0] if consuming else 0,
-        "consumingMax": consuming[-1] if consuming else 0,
-        "msgAccCnt": queue.msg_acc_cnt,
-    }
 
 
 def taken(queue: ProcessQueue, step: Step) -> dict[str, Any]:
