@@ -33,7 +33,7 @@ def concurrent_ack(row: Row) -> Row:
     """A recorded row's results, worked out anew."""
     first, last = row["queueHeld"]
     # ten to sixteen were made, with 0, 1, 2, 0 ... tries behind them, and the first of them is not in the queue any more
-    made = [MessageExt(offset, 1, (offset - 10) % 3) for offset in range(10, last + 1)]
+    made = [MessageExt(offset, 1, reconsume_times=(offset - 10) % 3) for offset in range(10, last + 1)]
     queue = ProcessQueue.new(0)
     queue.put_message([one for one in made if one.queue_offset >= first], None)
     queue.dropped = row["queueDropped"]
@@ -90,7 +90,7 @@ def test_every_recorded_orderly_result_comes_out_the_same() -> None:
 
 def suspended(tries: list[int], sent: list[int], *, auto_commit: bool) -> tuple[OrderlyResult, list[int], ProcessQueue]:
     """A batch that is suspended with at most two tries: the result, the tries after it, and the queue."""
-    queue, batch = ProcessQueue.new(0), [MessageExt(offset, 1, times) for offset, times in enumerate(tries)]
+    queue, batch = ProcessQueue.new(0), [MessageExt(offset, 1, reconsume_times=times) for offset, times in enumerate(tries)]
     queue.put_message(batch, None)
     queue.take_messages(len(batch), 0)
     over = consume_orderly.to_send_back(batch, None, 2)

@@ -22,12 +22,14 @@ class MessageExt:
     Attributes:
         queue_offset: its place in its queue.
         body_size: bytes of its body.
+        tag: its tag, None without one.
         reconsume_times: how often it was tried before.
         consume_start_timestamp: when it was last given to the listener, ms; None where it was not.
     """
 
     queue_offset: int
     body_size: int
+    tag: str | None = None
     reconsume_times: int = 0
     consume_start_timestamp: int | None = None
 
