@@ -12,6 +12,7 @@ from scenario_answers import answered, compared
 
 from store_format.config_rows import SubscriptionGroupConfig
 from store_format.message import Host, Message
+from udfs.consumer.send_message_back import consumed_topic, resend
 from udfs.schedule_delivery import correct_deliver_timestamp, due_messages, look_after, noted_offset
 from udfs.send_message import SendBackRequest, SendBrokerConfig, SendMessageProcessor, retry_level, send_back
 from udfs.subscription_group import SubscriptionGroupManager
@@ -89,3 +90,20 @@ def test_the_broker_looks_ten_times_a_second_from_a_second_after_its_start(due: 
 
 def test_the_offset_noted_is_one_behind_where_the_look_began() -> None:
     assert [noted_offset(40, delivered) for delivered in (0, 1, 5)] == [40, 41, 41]
+
+
+# what a client sends itself: DefaultMQPushConsumerImpl.sendMessageBack, ConsumeMessageOrderlyService.sendMessageBack
+
+
+@pytest.mark.parametrize(("orderly", "tries"), [(False, 3), (True, 2)])
+def test_a_client_sends_what_the_broker_did_not_take_back_to_the_retry_topic(orderly: bool, tries: int) -> None:
+    noted = {"TAGS": "a", "MAX_OFFSET": "9", "TRAN_MSG": "true", "RECONSUME_TIME": "2", "RETRY_TOPIC": "first"}
+    topic = consumed_topic("%RETRY%g", noted, "g")
+    resent = resend("g", topic, noted, 2, 16, orderly=orderly)
+    assert (resent.topic, resent.reconsume_times, resent.max_reconsume_times) == ("%RETRY%g", tries, 16)
+    assert resent.properties == {"TAGS": "a", "MAX_OFFSET": "9", "RETRY_TOPIC": "first", "DELAY": "5"}
+
+
+@pytest.mark.parametrize(("topic", "properties"), [("t", {"RETRY_TOPIC": "first"}), ("%RETRY%g", {}), ("%RETRY%h", {"RETRY_TOPIC": "x"})])
+def test_only_messages_of_the_groups_retry_topic_show_another_topic(topic: str, properties: dict[str, str]) -> None:
+    assert consumed_topic(topic, properties, "g") == topic

@@ -41,7 +41,7 @@ PROPERTY_WAIT_STORE_MSG_OK: Final = "WAIT"
 PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 DLQ_NUMS_PER_GROUP: Final = 1
 V3_4_9: Final = 121  # MQVersion: from here on a client says how often a message may be tried
-_FIRST_DELAY_LEVEL: Final = 3
+FIRST_DELAY_LEVEL: Final = 3
 _TODO: Final = "See http://rocketmq.apache.org/docs/faq/ for further details."
 _ILLEGAL = (
     "the message is illegal, maybe msg body or properties length not matched. msg body length limit 128k, msg properties length limit 32k."
@@ -175,7 +175,7 @@ def retry_level(delay_level: int, reconsume_times: int, most_tries: int) -> int 
     """
     if reconsume_times >= most_tries or delay_level < 0:
         return None
-    return delay_level or _FIRST_DELAY_LEVEL + reconsume_times
+    return delay_level or FIRST_DELAY_LEVEL + reconsume_times
 
 
 def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: Message | None, draw: int = 0) -> InnerMessage | None:
