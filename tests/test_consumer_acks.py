@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from process_queues import message, state_of
 from store_format.lookup import ThrownError
 from udfs.consumer import consume_concurrently, consume_orderly
 from udfs.consumer.consume_concurrently import ConsumeConcurrentlyStatus
-from udfs.consumer.consume_orderly import ConsumeOrderlyStatus, OrderlyResult, Turn
+from udfs.consumer.consume_orderly import ConsumeOrderlyStatus, Turn
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.push_consumer import MessageModel, PushConsumer, default_consume_timestamp
@@ -88,37 +90,27 @@ def test_every_recorded_orderly_result_comes_out_the_same() -> None:
     assert len(recorded) == 32
 
 
-def suspended(tries: list[int], sent: list[int], *, auto_commit: bool) -> tuple[OrderlyResult, list[int], ProcessQueue]:
-    """A batch that is suspended with at most two tries: the result, the tries after it, and the queue."""
-    queue, batch = ProcessQueue.new(0), [MessageExt(offset, 1, reconsume_times=times) for offset, times in enumerate(tries)]
-    queue.put_message(batch, None)
-    queue.take_messages(len(batch), 0)
-    over = consume_orderly.to_send_back(batch, None, 2)
-    assert [one.queue_offset for one in over] == [offset for offset, times in enumerate(tries) if times >= 2]
-    went = [one for one in over if one.queue_offset in sent]
-    result = consume_orderly.process_consume_result(queue, batch, None, went, auto_commit=auto_commit)
-    return result, [one.reconsume_times for one in batch], queue
+# recorded with ConsumeMessageOrderlyService of 4.9.3 and a producer that fails for some messages
+ORDERLY_RESULTS = [json.loads(line) for line in (Path(__file__).parent / "data" / "orderly_results.jsonl").read_text("utf-8").splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("tries", "sent", "auto_commit", "committed", "continues", "after", "held"),
-    [
-        # ConsumeMessageOrderlyService.checkReconsumeTimes: all of them given up, or some, or one that cannot be sent
-        ([2, 3], [0, 1], True, 2, True, [2, 3], 0),
-        ([2, 1], [0], True, None, False, [2, 2], 2),
-        ([2, 2], [0], True, None, False, [2, 3], 2),
-        ([0, 1], [], True, None, False, [1, 2], 2),
-        # a listener that commits by itself keeps what it gave up
-        ([2, 3], [0, 1], False, None, True, [2, 3], 0),
-    ],
-)
-def test_messages_tried_too_often_go_to_the_dead_letters_unless_one_of_the_batch_is_tried_again(
-    tries: list[int], sent: list[int], auto_commit: bool, committed: int | None, continues: bool, after: list[int], held: int
-) -> None:
-    result, tries_after, queue = suspended(tries, sent, auto_commit=auto_commit)
-    assert result == OrderlyResult(committed, continues)
-    assert tries_after == after
-    assert len(queue.msg_tree_map) == held
+def test_messages_tried_too_often_go_to_the_dead_letters_unless_one_of_the_batch_is_tried_again() -> None:
+    for row in ORDERLY_RESULTS:
+        made = [MessageExt(offset, offset % 7 + 1, reconsume_times=times) for offset, times in enumerate(row["times"])]
+        queue, status = ProcessQueue.new(0), ConsumeOrderlyStatus[row["status"]]
+        queue.put_message(made, None)
+        batch = queue.take_messages(row["taken"], 0)
+        queue.dropped = row["dropped"]
+        most = PushConsumer(max_reconsume_times=row["maxReconsumeTimes"]).orderly_max_reconsume_times()
+        over = consume_orderly.to_send_back(batch, status, most)
+        assert [one.queue_offset for one in over] == row["sentBack"]
+        sent = [one for one in over if one.queue_offset not in row["fails"]]
+        result = consume_orderly.process_consume_result(queue, batch, status, sent, auto_commit=row["autoCommit"])
+        assert result.continues == row["continueConsume"]
+        assert offset_updates(result.commit_offset, increase_only=False) == row["offsetUpdates"]
+        assert state_of(queue) == row["state"]
+        assert [one.reconsume_times for one in made] == row["after"]
+    assert len(ORDERLY_RESULTS) == 80
 
 
 @pytest.mark.parametrize(
