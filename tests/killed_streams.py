@@ -33,7 +33,7 @@ class Dying:
 
 
 def kill_together(streams: list[Dying], told: Path, chance: random.Random, meanwhile: Callable[[], object] = lambda: None) -> None:
-    """Run them in one process, and kill it some commits, up to two or three a stream, and some milliseconds later.
+    """Run them in one process, and kill it when they made some commits, one or two each, and some milliseconds later.
 
     Args:
         streams: which.
@@ -42,7 +42,7 @@ def kill_together(streams: list[Dying], told: Path, chance: random.Random, meanw
         meanwhile: called again and again.
     """
     lakes = [stream.lake for stream in streams]
-    until = commits_made(*lakes) + chance.randint(len(lakes) // 2, 2 * len(lakes))
+    until = commits_made(*lakes) + chance.randint(len(lakes) // 2, 3 * len(lakes) // 2)
     begun = time.monotonic()
     with doomed([json.dumps([stream.command for stream in streams])], told, (str(_AT_ONCE),)) as process:
         while commits_made(*lakes) < until and time.monotonic() < begun + _SECONDS_MAX:
@@ -51,14 +51,16 @@ def kill_together(streams: list[Dying], told: Path, chance: random.Random, meanw
             time.sleep(0.05)
         time.sleep(chance.uniform(0, 1.5))
         said = told.read_text()
-    print(time.strftime("%X"), f"killed after {time.monotonic() - begun:.0f} s", commits_made(*lakes) - until, file=sys.stderr)
+    print(
+        time.strftime("%X"), f"killed after {time.monotonic() - begun:.0f} s", commits_made(*lakes) - until, file=sys.__stderr__, flush=True
+    )
     assert ENDED not in said, said
 
 
 def places(streams: list[Dying]) -> Counter[str]:
     """Where streams were when they were killed."""
     found = Counter(place_of_kill(stream) for stream in streams)
-    print("places", found, file=sys.stderr)
+    print("places", found, file=sys.__stderr__, flush=True)
     return found
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from in_session import Pullsim, pullsim_in
 from killed_streams import Dying, assert_nothing_twice, cut_newest, kill_together, places
+from lakes import contents, import_as, tiny_store
 from replaying import BROKER, DEMO_TRACE, NOON, all_lines, demo_data, import_into, write_lines
 from sampling import slow_proof
 from test_stream import answers
@@ -89,7 +90,7 @@ def check_killed_streams(
     parts = [lines[start : start + LINES] for start in range(0, 3 * (lives + 1) * LINES, LINES)]
     for number, part in enumerate(parts):
         write_lines(folder / "incoming" / f"{number:02d}.jsonl", part)
-    whole = write_lines(folder / "whole.jsonl", sum(parts, []))
+    whole = write_lines(folder / "whole.jsonl", [line for part in parts for line in part])
     assert pullsim("replay", "--lake", base, "--requests", whole)[0] == 0
     replayed = Lake(spark, str(base)).versions().orderBy("version").collect()[-1]["runId"]
     expected = sorted((row[:3] + row[4:] for row in answers(spark, base, replayed)), key=repr)
@@ -129,6 +130,14 @@ def started(lake: Path, folder: Path, checkpoint: Path, run_id: str) -> Batches:
     )
 
 
+def run_batches(spark: SparkSession, batches: Batches, checkpoint: Path, *, files_max: int) -> None:
+    """Answer what is there, and end."""
+    log = RequestLog(f"{checkpoint}/{REQUESTS}")
+    report = report_of(spark, batches.run, log, batches.counts, progress=lambda _: None, now=lambda: NOON, publish=None)
+    lake = Lake(spark, batches.root)
+    run_stream(lake, batches.run, str(checkpoint), batches, report, files_max=files_max, once=True, trigger_seconds=0)
+
+
 @slow_proof
 def test_two_streams_write_to_one_lake(spark: SparkSession, lake: Path, lines: list[dict[str, Any]], tmp_path: Path) -> None:
     folder = tmp_path / "incoming"
@@ -137,12 +146,10 @@ def test_two_streams_write_to_one_lake(spark: SparkSession, lake: Path, lines: l
         write_lines(folder / f"{number}.jsonl", lines[number * LINES : (number + 1) * LINES])
     streams = [started(lake, folder, tmp_path / name, name) for name in ("one", "other")]
 
-    def run(batches: Batches, checkpoint: Path) -> None:
-        log = RequestLog(f"{checkpoint}/{REQUESTS}")
-        report = report_of(spark, batches.run, log, batches.counts, progress=lambda _: None, now=lambda: NOON, publish=None)
-        run_stream(Lake(spark, str(lake)), batches.run, str(checkpoint), batches, report, files_max=2, once=True, trigger_seconds=0)
-
-    threads = [threading.Thread(target=run, args=(batches, tmp_path / batches.run.run_id)) for batches in streams]
+    threads = [
+        threading.Thread(target=run_batches, args=(spark, batches, tmp_path / batches.run.run_id), kwargs={"files_max": 2})
+        for batches in streams
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -153,6 +160,34 @@ def test_two_streams_write_to_one_lake(spark: SparkSession, lake: Path, lines: l
     assert one == other
     runs = Lake(spark, str(lake)).table(t.REPLAY_RUN).orderBy("runId").collect()
     assert [(row["runId"], row["finishedAt"] is None) for row in runs] == [("one", False), ("other", False)]
+
+
+@slow_proof
+def test_imports_beside_a_stream_change_nothing_of_it_and_it_nothing_of_them(
+    spark: SparkSession, lake: Path, lines: list[dict[str, Any]], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path / "incoming"
+    folder.mkdir()
+    for number in range(FILES):
+        write_lines(folder / f"{number}.jsonl", lines[number * LINES : (number + 1) * LINES])
+    alone, beside = (started(tmp_path / name, folder, tmp_path / f"checkpoint of {name}", "run") for name in ("alone", "lake"))
+    shutil.copytree(lake, tmp_path / "alone")
+    run_batches(spark, alone, tmp_path / "checkpoint of alone", files_max=FILES)
+    running = threading.Thread(target=run_batches, args=(spark, beside, tmp_path / "checkpoint of lake"), kwargs={"files_max": 1})
+    running.start()
+    # another broker, and that of the stream once more
+    import_as(spark, lake, tiny_store(tmp_path / "store", [("TopicA", 0)]), "other", run_id="other")
+    import_as(spark, lake, demo_data(tmp_path_factory) / "cleaned", BROKER, run_id="again")
+    assert running.is_alive()
+    running.join()
+    assert (alone.failed, beside.failed) == (None, None)
+    found = answers(spark, lake, "run")
+    assert len(found) == FILES * LINES
+    assert found == answers(spark, tmp_path / "alone", "run")
+    import_as(spark, tmp_path / "imported", tmp_path / "store", "other")
+    imported = Lake(spark, str(tmp_path / "imported")).at.tables
+    of_other = contents(lake, Lake(spark, str(lake)).at.tables, "other")
+    assert {name: of_other[name] for name in imported} == contents(tmp_path / "imported", imported)
 
 
 @slow_proof

@@ -15,7 +15,7 @@ import pytest
 from following import assert_same_tables
 from held_store import CASES, held_store, pull
 from in_session import Pullsim, pullsim_in
-from killed_streams import Dying, assert_nothing_twice, cut_newest, kill_together, places
+from killed_streams import Dying, assert_nothing_twice, kill_together, places
 from lakes import import_as
 from living_store import LivingStore
 from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
