@@ -17,7 +17,6 @@ from pipeline import import_commands, stream_commands
 from pipeline.cli import Engine
 from pipeline.main import run
 from pipeline.session import SHORT_JOBS, build_session
-from pipeline.stream import batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +40,6 @@ def run_at_once(commands: list[list[str]]) -> None:
 
     Engine.session = session_of_its_own  # type: ignore[assignment, method-assign]
     stream_commands.told_to_stop = import_commands.told_to_stop = never_told
-    batches._PATIENCE = 1.0  # each lake is written to by one of them, so that what another one left is that of a dead one
 
     def told(number: int, command: list[str]) -> None:
         print(f"command {number} {ENDED} {run(command)}", file=sys.stderr, flush=True)

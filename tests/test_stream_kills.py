@@ -107,9 +107,8 @@ def check_killed_streams(
 
 
 def test_streams_that_were_killed_go_on_where_they_were(
-    spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("pipeline.stream.batches._PATIENCE", 0.2)  # nobody else writes to these lakes
     found = check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5, lives=1, seed=1)
     assert found.total() == 5
     assert len(found) > 1, found

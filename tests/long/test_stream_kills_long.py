@@ -33,7 +33,6 @@ STREAMS = 10
 
 @pytest.fixture
 def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
-    monkeypatch.setattr("pipeline.stream.batches._PATIENCE", 0.2)  # nobody else writes to these lakes
     return pullsim_in(spark, monkeypatch, capsys)
 
 
