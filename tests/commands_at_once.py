@@ -1,4 +1,4 @@
-"""Several commands of pullsim at the same time in one process, each in a session of its own; given as a JSON list of their arguments.
+"""Several commands of pullsim at the same time in one session of a process; given as a JSON list of their arguments.
 
 Who kills the process kills them all: a process takes long to get to work, so that many streams die as cheaply as one.
 """
@@ -31,14 +31,14 @@ def run_at_once(commands: list[list[str]]) -> None:
     spark = build_session(master="local[2]", conf=SHORT_JOBS | {"spark.sql.shuffle.partitions": "2"})
 
     @contextmanager
-    def session_of_its_own(_engine: Engine) -> Iterator[SparkSession]:
-        yield spark.newSession()
+    def same_session(_engine: Engine) -> Iterator[SparkSession]:
+        yield spark
 
     @contextmanager
     def never_told() -> Iterator[threading.Event]:  # signals reach the first thread only
         yield threading.Event()
 
-    Engine.session = session_of_its_own  # type: ignore[assignment, method-assign]
+    Engine.session = same_session  # type: ignore[assignment, method-assign]
     stream_commands.told_to_stop = import_commands.told_to_stop = never_told
 
     def told(number: int, command: list[str]) -> None:
