@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENDED = "ended with exit code"
-# they shall not all be at the same place
-_APART_SECONDS = 0.7
+# Spark gives a process of Python ten seconds to begin; so many of them at once would take longer
+_BEGINS_SECONDS_MAX = 15
 
 
 def run_at_once(commands: list[list[str]]) -> None:
@@ -45,11 +45,21 @@ def run_at_once(commands: list[list[str]]) -> None:
         print(f"command {number} {ENDED} {run(command)}", file=sys.stderr, flush=True)
 
     threads = [threading.Thread(target=told, args=numbered) for numbered in enumerate(commands)]
-    for thread in threads:
+    for number, thread in enumerate(threads, 1):
         thread.start()
-        time.sleep(_APART_SECONDS)
+        await_queries(spark, number)
     for thread in threads:
         thread.join()
+
+
+def await_queries(spark: SparkSession, count: int) -> None:
+    """Give so many queries the time to open their sources."""
+    until = time.monotonic() + _BEGINS_SECONDS_MAX
+    while time.monotonic() < until:
+        begun = [query for query in spark.streams.active if "nitializing" not in query.status["message"]]
+        if len(begun) >= count:
+            return
+        time.sleep(0.2)
 
 
 if __name__ == "__main__":
