@@ -72,8 +72,7 @@ def dying_streams(base: Path, folder: Path, count: int) -> list[Dying]:
 
 def kill_and_cut(streams: list[Dying], told: Path, chance: random.Random) -> Counter[str]:
     """Kill them together; of some, cut a file of the checkpoint too. Where they were killed."""
-    kill_together(streams, told, chance)
-    found = places(streams)
+    found = places(kill_together(streams, told, chance))
     for stream in streams:
         assert_nothing_twice(stream)
         if (cut := chance.choice([None, None, None, "spark/offsets", "spark/commits", "requests"])) is not None:
@@ -110,7 +109,6 @@ def test_streams_that_were_killed_go_on_where_they_were(
     spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:
     found = check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5, lives=1, seed=1)
-    assert found.total() == 5
     assert len(found) > 1, found
 
 
