@@ -21,7 +21,7 @@ from pipeline.session import SHORT_JOBS, build_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ENDED = "ended with exit code"
+BEGUN, ENDED = "has begun", "ended with exit code"
 # Spark gives a process of Python ten seconds to begin; so many of them at once would take longer
 _BEGINS_SECONDS_MAX = 15
 
@@ -45,9 +45,10 @@ def run_at_once(commands: list[list[str]]) -> None:
         print(f"command {number} {ENDED} {run(command)}", file=sys.stderr, flush=True)
 
     threads = [threading.Thread(target=told, args=numbered) for numbered in enumerate(commands)]
-    for number, thread in enumerate(threads, 1):
+    for number, thread in enumerate(threads):
         thread.start()
-        await_queries(spark, number)
+        await_queries(spark, number + 1)
+        print(f"command {number} {BEGUN}", file=sys.stderr, flush=True)
     for thread in threads:
         thread.join()
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from commands_at_once import ENDED
+from commands_at_once import BEGUN, ENDED
 from dying_runs import commits_made, doomed
 from lakes import commits, file_rows, live_files
 
-_ENDED = re.compile(rf"^command (\d+) {ENDED}", re.MULTILINE)
 _STARVED = "terminated with exception: Python worker failed to connect back"
 _AT_ONCE = Path(__file__).with_name("commands_at_once.py")
 # a process that is at its end before so many commits were made is killed all the same
@@ -44,21 +43,21 @@ def kill_together(streams: list[Dying], told: Path, chance: random.Random, meanw
         meanwhile: called again and again.
 
     Returns:
-        Those that were killed: on a machine that has much else to do, Spark gives up some by itself.
+        Those that were killed: some have not begun, and on a machine that has much else to do Spark gives up others by itself.
     """
-    lakes = [stream.lake for stream in streams]
+    lakes, order = [stream.lake for stream in streams], chance.sample(streams, len(streams))
     until = commits_made(*lakes) + chance.randint(len(lakes) // 2, 3 * len(lakes) // 2)
-    begun = time.monotonic()
-    with doomed([json.dumps([stream.command for stream in streams])], told, (str(_AT_ONCE),)) as process:
-        while commits_made(*lakes) < until and time.monotonic() < begun + _SECONDS_MAX:
+    last = time.monotonic() + _SECONDS_MAX
+    with doomed([json.dumps([stream.command for stream in order])], told, (str(_AT_ONCE),)) as process:
+        while commits_made(*lakes) < until and time.monotonic() < last:
             assert process.poll() is None, told.read_text()
             meanwhile()
             time.sleep(0.05)
         time.sleep(chance.uniform(0, 1.5))
         said = told.read_text()
-    starved = [streams[int(number)] for number in _ENDED.findall(said)]
-    assert len(starved) == said.count(_STARVED), said
-    return [stream for stream in streams if stream not in starved]
+    begun, ended = ([order[int(number)] for number in re.findall(rf"^command (\d+) {what}", said, re.MULTILINE)] for what in (BEGUN, ENDED))
+    assert len(ended) == said.count(_STARVED), said
+    return [stream for stream in begun if stream not in ended]
 
 
 def places(streams: list[Dying]) -> Counter[str]:
