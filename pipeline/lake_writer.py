@@ -254,7 +254,7 @@ class LakeWriter:
         if newest is None:
             raise LakeError(f"{path}: expected the Delta table at version {committed} or later, found none")
         if newest != committed and restored_version(path, newest) != committed:
-            with self._alone():
+            with self._alone(), self._commits_named():
                 self.spark.sql(f"RESTORE TABLE {delta(path)} TO VERSION AS OF {committed}")
             newest += 1
             if restored_version(path, newest) != committed:

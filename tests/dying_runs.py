@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from pipeline.lake_writer import LakeWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PULLSIM = ("-m", "pipeline.main")
 # what the lake holds before runs import broker b
 FORMER: dict[str, tuple[str, ...]] = {"the first import": (), "a replacement": ("b",), "one of two brokers": ("b", "x")}
 
@@ -83,18 +84,18 @@ def check_dying_runs(
     assert log == sorted(map(repr, rows(spark, alone, t.COMMIT_LOG)))
 
 
-def commits_made(lake: Path) -> int:
-    """How many commits the tables of a lake have seen."""
-    return len([path for path in lake.glob("*/_delta_log/*.json") if path.stem.isdigit()])
+def commits_made(*lakes: Path) -> int:
+    """How many commits the tables of lakes have seen."""
+    return len([path for lake in lakes for path in lake.glob("*/_delta_log/*.json") if path.stem.isdigit()])
 
 
 @contextmanager
-def doomed(command: list[str], told: Path) -> Iterator[subprocess.Popen[bytes]]:
+def doomed(command: list[str], told: Path, program: Sequence[str] = PULLSIM) -> Iterator[subprocess.Popen[bytes]]:
     """A command of pullsim as a process of its own that is killed, JVM and all, at the end of the block; `told` gets its stderr."""
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     with told.open("wb") as err:
         run = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.main", *command],
+            [sys.executable, *program, *command],
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=err,

@@ -52,7 +52,11 @@ def assert_as_imported(spark: SparkSession, pullsim: Pullsim, lake: Path, store:
     """The lake has what an import of the store gives."""
     code, _, err = pullsim("import", store, "--lake", other, "--broker-name", BROKER)
     assert code == 0, err
-    found, expected = Lake(spark, str(lake)), Lake(spark, str(other))
+    assert_same_tables(Lake(spark, str(lake)), Lake(spark, str(other)))
+
+
+def assert_same_tables(found: Lake, expected: Lake) -> None:
+    """The lake that was followed into has what the one that the store was imported into has."""
     for table in KEPT:
         assert rows(found, table) == rows(expected, table), table.name
     assert properties_by_segment(found) == properties_by_segment(expected)

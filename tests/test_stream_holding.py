@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 from replaying import write_lines
 from sampling import slow_proof
-from test_stream_kills import kill_stream
 
 from pipeline import tables as t
 from pipeline.capture_tables import BAD_REQUEST
@@ -137,24 +135,3 @@ def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark:
     assert (code, out.split(": ")[1].split(" in ")[0]) == (0, "answered 0 requests"), err
     code, _, err = pullsim(*command[:7], "--at", "request-time", "--once")
     assert (code, "expected the checkpoint of a stream with hold False, found one with True" in err) == (2, True), err
-
-
-@slow_proof
-@pytest.mark.parametrize("seed", range(10))
-def test_a_killed_stream_still_holds_what_it_held(spark: SparkSession, pullsim: Pullsim, tmp_path: Path, seed: int) -> None:
-    lake, folder = tmp_path / "lake", tmp_path / "incoming"
-    import_as(spark, lake, held_store(tmp_path / "store"))
-    folder.mkdir()
-    chance = random.Random(seed)
-    cases = chance.sample(CASES, len(CASES))  # later ones may come before earlier ones
-    for number in range(0, len(cases), 5):
-        write_lines(folder / f"{number:02d}.jsonl", [case[0] for case in cases[number : number + 5]])
-    write_lines(folder / "99.jsonl", [pull(0, 60_000, sys_flag=0, topic="other")])
-    stream = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--run-id", "killed")
-    command = [str(part) for part in (*stream, "--at", "request-time", "--hold")]
-    kill_stream([*command, "--trigger", "0", "--max-files", "1"], lake, chance)
-    code, _, err = pullsim(*command, "--max-files", "2", "--once")
-    assert code == 0, err
-    rows = [row for row in answered(spark, lake, "killed") if row["topic"] != "other"]
-    assert len({row["requestId"] for row in rows}) == len(rows)
-    assert sorted(map(told, rows), key=repr) == sorted((case[1:] for case in cases), key=repr)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dying_runs import commits_made, doomed
 from in_session import Pullsim, pullsim_in
+from killed_streams import Dying, assert_nothing_twice, cut_newest, kill_together, places
+from lakes import contents, import_as, tiny_store
 from replaying import BROKER, DEMO_TRACE, NOON, all_lines, demo_data, import_into, write_lines
-from sampling import sampled, slow_proof
+from sampling import slow_proof
 from test_stream import answers
 
 from pipeline import tables as t
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES, LINES = 6, 10
-# a batch commits to pull_response and lake_version, the first one creates more
-COMMITS_MAX = 12
 
 
 @pytest.fixture
@@ -46,51 +47,69 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return all_lines(demo_data(tmp_path_factory) / DEMO_TRACE)[1:]
 
 
+@pytest.fixture(scope="module")
+def imported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kills") / "lake"
+    import_into(spark, folder, demo_data(tmp_path_factory) / "cleaned")
+    return folder
+
+
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import_into(spark, tmp_path / "lake", demo_data(tmp_path_factory) / "cleaned")
-    return tmp_path / "lake"
+def lake(imported: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(imported, tmp_path / "lake")
 
 
-def kill_stream(command: list[str], lake: Path, chance: random.Random) -> None:
-    """Start a stream as a process of its own and kill it some commits and some milliseconds later."""
-    until = commits_made(lake) + chance.randint(0, COMMITS_MAX)
-    with doomed(command, lake.parent / "killed.err") as run:
-        while commits_made(lake) < until and run.poll() is None:
-            time.sleep(0.02)
-        time.sleep(chance.uniform(0, 0.5))
+def dying_streams(base: Path, folder: Path, count: int) -> list[Dying]:
+    """Streams that read one folder, each with a lake of its own that holds what `base` does."""
+    streams = []
+    for number in range(count):
+        lake, checkpoint = folder / f"lake{number}", folder / f"checkpoint{number}"
+        shutil.copytree(base, lake)
+        of_stream = ("--lake", lake, "--requests", folder / "incoming", "--checkpoint", checkpoint, "--run-id", f"killed{number}")
+        streams.append(Dying(lake, checkpoint, ["stream", *map(str, of_stream), "--trigger", "0", "--max-files", "1"]))
+    return streams
 
 
-def cut_newest(checkpoint: Path, kind: str, chance: random.Random) -> None:
-    """Leave half of the newest file of a kind, as a machine that lost its power does."""
-    numbered = [path for path in (checkpoint / kind).glob("*") if path.name.removesuffix(".json").isdigit()]
-    if numbered:
-        newest = max(numbered, key=lambda path: int(path.name.removesuffix(".json")))
-        newest.write_bytes(newest.read_bytes()[: chance.randrange(newest.stat().st_size)])
+def kill_and_cut(streams: list[Dying], told: Path, chance: random.Random) -> Counter[str]:
+    """Kill them together; of some, cut a file of the checkpoint too. Where they were killed."""
+    found = places(kill_together(streams, told, chance))
+    for stream in streams:
+        assert_nothing_twice(stream)
+        if (cut := chance.choice([None, None, None, "spark/offsets", "spark/commits", "requests"])) is not None:
+            cut_newest(stream.checkpoint, cut, chance)
+    return found
 
 
-@pytest.mark.parametrize("seed", sampled(range(100), 1))
-def test_a_killed_stream_goes_on_where_it_was(
-    spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path, seed: int
-) -> None:
+def check_killed_streams(
+    spark: SparkSession, pullsim: Pullsim, base: Path, lines: list[dict[str, Any]], folder: Path, *, streams: int, lives: int, seed: int
+) -> Counter[str]:
+    """Streams are killed so often, then run to their end: each request has the answer of a replay. Where they were killed."""
     chance = random.Random(seed)
-    folder, checkpoint = tmp_path / "incoming", tmp_path / "checkpoint"
-    folder.mkdir()
-    command = [str(part) for part in ("stream", "--lake", lake, "--requests", folder, "--checkpoint", checkpoint, "--run-id", "killed")]
-    for number in range(FILES):
-        write_lines(folder / f"{number}.jsonl", lines[number * LINES : (number + 1) * LINES])
-    kill_stream([*command, "--trigger", "0", "--max-files", "1"], lake, chance)
-    cut = chance.choice([None, None, "spark/offsets", "spark/commits", "requests"])
-    if cut is not None:
-        cut_newest(checkpoint, cut, chance)
-    code, _, err = pullsim(*command, "--max-files", "2", "--once")
-    assert code == 0, err
-    whole = write_lines(tmp_path / "whole.jsonl", lines[: FILES * LINES])
-    assert pullsim("replay", "--lake", lake, "--requests", whole)[0] == 0
-    replayed = Lake(spark, str(lake)).versions().orderBy("version").collect()[-1]["runId"]
-    expected = [row[:3] + row[4:] for row in answers(spark, lake, replayed)]
-    found = [row[:3] + row[4:] for row in answers(spark, lake, "killed")]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    (folder / "incoming").mkdir()
+    parts = [lines[start : start + LINES] for start in range(0, 3 * (lives + 1) * LINES, LINES)]
+    for number, part in enumerate(parts):
+        write_lines(folder / "incoming" / f"{number:02d}.jsonl", part)
+    whole = write_lines(folder / "whole.jsonl", [line for part in parts for line in part])
+    assert pullsim("replay", "--lake", base, "--requests", whole)[0] == 0
+    replayed = Lake(spark, str(base)).versions().orderBy("version").collect()[-1]["runId"]
+    expected = sorted((row[:3] + row[4:] for row in answers(spark, base, replayed)), key=repr)
+    dying, found = dying_streams(base, folder, streams), Counter[str]()
+    for life in range(lives):
+        found += kill_and_cut(dying, folder / f"killed{life}.err", chance)
+    for number, stream in enumerate(dying):
+        code, _, err = pullsim(*stream.command, "--max-files", "1000", "--once")
+        assert code == 0, err
+        rows = answers(spark, stream.lake, f"killed{number}")
+        assert len({row[3] for row in rows}) == len(rows) == len(expected)
+        assert sorted((row[:3] + row[4:] for row in rows), key=repr) == expected
+    return found
+
+
+def test_streams_that_were_killed_go_on_where_they_were(
+    spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
+) -> None:
+    found = check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5, lives=1, seed=1)
+    assert len(found) > 1, found
 
 
 def started(lake: Path, folder: Path, checkpoint: Path, run_id: str) -> Batches:
@@ -108,6 +127,14 @@ def started(lake: Path, folder: Path, checkpoint: Path, run_id: str) -> Batches:
     )
 
 
+def run_batches(spark: SparkSession, batches: Batches, checkpoint: Path, *, files_max: int) -> None:
+    """Answer what is there, and end."""
+    log = RequestLog(f"{checkpoint}/{REQUESTS}")
+    report = report_of(spark, batches.run, log, batches.counts, progress=lambda _: None, now=lambda: NOON, publish=None)
+    lake = Lake(spark, batches.root)
+    run_stream(lake, batches.run, str(checkpoint), batches, report, files_max=files_max, once=True, trigger_seconds=0)
+
+
 @slow_proof
 def test_two_streams_write_to_one_lake(spark: SparkSession, lake: Path, lines: list[dict[str, Any]], tmp_path: Path) -> None:
     folder = tmp_path / "incoming"
@@ -116,12 +143,10 @@ def test_two_streams_write_to_one_lake(spark: SparkSession, lake: Path, lines: l
         write_lines(folder / f"{number}.jsonl", lines[number * LINES : (number + 1) * LINES])
     streams = [started(lake, folder, tmp_path / name, name) for name in ("one", "other")]
 
-    def run(batches: Batches, checkpoint: Path) -> None:
-        log = RequestLog(f"{checkpoint}/{REQUESTS}")
-        report = report_of(spark, batches.run, log, batches.counts, progress=lambda _: None, now=lambda: NOON, publish=None)
-        run_stream(Lake(spark, str(lake)), batches.run, str(checkpoint), batches, report, files_max=2, once=True, trigger_seconds=0)
-
-    threads = [threading.Thread(target=run, args=(batches, tmp_path / batches.run.run_id)) for batches in streams]
+    threads = [
+        threading.Thread(target=run_batches, args=(spark, batches, tmp_path / batches.run.run_id), kwargs={"files_max": 2})
+        for batches in streams
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -132,6 +157,34 @@ def test_two_streams_write_to_one_lake(spark: SparkSession, lake: Path, lines: l
     assert one == other
     runs = Lake(spark, str(lake)).table(t.REPLAY_RUN).orderBy("runId").collect()
     assert [(row["runId"], row["finishedAt"] is None) for row in runs] == [("one", False), ("other", False)]
+
+
+@slow_proof
+def test_imports_beside_a_stream_change_nothing_of_it_and_it_nothing_of_them(
+    spark: SparkSession, lake: Path, lines: list[dict[str, Any]], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path / "incoming"
+    folder.mkdir()
+    for number in range(FILES):
+        write_lines(folder / f"{number}.jsonl", lines[number * LINES : (number + 1) * LINES])
+    alone, beside = (started(tmp_path / name, folder, tmp_path / f"checkpoint of {name}", "run") for name in ("alone", "lake"))
+    shutil.copytree(lake, tmp_path / "alone")
+    run_batches(spark, alone, tmp_path / "checkpoint of alone", files_max=FILES)
+    running = threading.Thread(target=run_batches, args=(spark, beside, tmp_path / "checkpoint of lake"), kwargs={"files_max": 1})
+    running.start()
+    # another broker, and that of the stream once more
+    import_as(spark, lake, tiny_store(tmp_path / "store", [("TopicA", 0)]), "other", run_id="other")
+    import_as(spark, lake, demo_data(tmp_path_factory) / "cleaned", BROKER, run_id="again")
+    assert running.is_alive()
+    running.join()
+    assert (alone.failed, beside.failed) == (None, None)
+    found = answers(spark, lake, "run")
+    assert len(found) == FILES * LINES
+    assert found == answers(spark, tmp_path / "alone", "run")
+    import_as(spark, tmp_path / "imported", tmp_path / "store", "other")
+    imported = Lake(spark, str(tmp_path / "imported")).at.tables
+    of_other = contents(lake, Lake(spark, str(lake)).at.tables, "other")
+    assert {name: of_other[name] for name in imported} == contents(tmp_path / "imported", imported)
 
 
 @slow_proof

@@ -1,7 +1,7 @@
 """The batches of a stream: each is answered, written and committed once, whatever dies when.
 
 Rule: what two streams write to the same lake at the same time is written one after the other. A run that finds the writes of another waits
-for its commit, and takes them for those of a dead one when it does not come.
+for its commit, and takes them for those of a dead one when it does not come. Its own it need not wait for: it died there before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from pipeline import tables as t
 from pipeline.capture_tables import BAD_REQUEST
-from pipeline.delta_log import delta_version
+from pipeline.delta_log import delta_version, run_of
 from pipeline.held_pulls import TIMEOUT_NEEDED, lacks_timeout
 from pipeline.lake import Lake, NotAloneError, StreamBatch
 from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
@@ -166,7 +166,7 @@ class Batches:
                 rows = self._to_be_asked(lake, rows, contents)
                 contents = self._contents(rows)
             if contents.answered or contents.bad:
-                until_alone(lake, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
+                until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         finally:
             persisted.unpersist()
         self.done.batches += 1
@@ -322,10 +322,10 @@ def _bad(rows: DataFrame, contents: _Contents) -> DataFrame:
     return bad
 
 
-def until_alone(lake: Lake, tables: Sequence[t.Table], write: Callable[[], None]) -> None:
-    """Write to some tables, again where another run wrote to them meanwhile."""
+def until_alone(lake: Lake, run_id: str, tables: Sequence[t.Table], write: Callable[[], None]) -> None:
+    """Write to some tables as a run, again where another run wrote to them meanwhile."""
     for left in reversed(range(_TRIES)):
-        _wait_for_others(lake, tables)
+        _wait_for_others(lake, run_id, tables)
         try:
             write()
         except NotAloneError:
@@ -337,12 +337,17 @@ def until_alone(lake: Lake, tables: Sequence[t.Table], write: Callable[[], None]
             return
 
 
-def _wait_for_others(lake: Lake, tables: Sequence[t.Table]) -> None:
-    """Let a run that has written but not committed come to its end."""
+def _wait_for_others(lake: Lake, run_id: str, tables: Sequence[t.Table]) -> None:
+    """Let another run that has written but not committed come to its end."""
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
-        written = {table.name: delta_version(lake.path(table.name)) for table in tables}
-        if all(lake.at.tables.get(name) == version for name, version in written.items()):
+        if not any(_is_written_by_another(lake, run_id, table) for table in tables):
             return
         time.sleep(_LOOK_SECONDS)
         lake.at = lake.newest()
+
+
+def _is_written_by_another(lake: Lake, run_id: str, table: t.Table) -> bool:
+    path = lake.path(table.name)
+    version = delta_version(path)
+    return version is not None and version != lake.at.tables.get(table.name) and run_of(path, version) != run_id

@@ -78,7 +78,7 @@ def run_stream(
         lake.spark.streams.removeListener(report.listener)
     if batches.done.batches:
         now_at = Lake(lake.spark, lake.root)
-        until_alone(now_at, [t.REPLAY_RUN], lambda: _finish(now_at, run, batches.now))
+        until_alone(now_at, run.run_id, [t.REPLAY_RUN], lambda: _finish(now_at, run, batches.now))
     return batches.done
 
 

@@ -1,0 +1,67 @@
+"""Several commands of pullsim at the same time in one session of a process; given as a JSON list of their arguments.
+
+Who kills the process kills them all: a process takes long to get to work, so that many streams die as cheaply as one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pipeline import import_commands, stream_commands
+from pipeline.cli import Engine
+from pipeline.main import run
+from pipeline.session import SHORT_JOBS, build_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BEGUN, ENDED = "has begun", "ended with exit code"
+# Spark gives a process of Python ten seconds to begin; so many of them at once would take longer
+_BEGINS_SECONDS_MAX = 15
+
+
+def run_at_once(commands: list[list[str]]) -> None:
+    """Run them until all have ended; stderr says which did."""
+    spark = build_session(master="local[2]", conf=SHORT_JOBS | {"spark.sql.shuffle.partitions": "2"})
+
+    @contextmanager
+    def same_session(_engine: Engine) -> Iterator[SparkSession]:
+        yield spark
+
+    @contextmanager
+    def never_told() -> Iterator[threading.Event]:  # signals reach the first thread only
+        yield threading.Event()
+
+    Engine.session = same_session  # type: ignore[assignment, method-assign]
+    stream_commands.told_to_stop = import_commands.told_to_stop = never_told
+
+    def told(number: int, command: list[str]) -> None:
+        print(f"command {number} {ENDED} {run(command)}", file=sys.stderr, flush=True)
+
+    threads = [threading.Thread(target=told, args=numbered) for numbered in enumerate(commands)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        await_queries(spark, number + 1)
+        print(f"command {number} {BEGUN}", file=sys.stderr, flush=True)
+    for thread in threads:
+        thread.join()
+
+
+def await_queries(spark: SparkSession, count: int) -> None:
+    """Give so many queries the time to open their sources."""
+    until = time.monotonic() + _BEGINS_SECONDS_MAX
+    while time.monotonic() < until:
+        begun = [query for query in spark.streams.active if "nitializing" not in query.status["message"]]
+        if len(begun) >= count:
+            return
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    run_at_once(json.loads(sys.argv[1]))

@@ -1,0 +1,119 @@
+"""Streams that are killed together, as threads of one process: at which place in a batch each of them was, and what it left."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from commands_at_once import BEGUN, ENDED
+from dying_runs import commits_made, doomed
+from lakes import commits, file_rows, live_files
+
+_STARVED = "terminated with exception: Python worker failed to connect back"
+_AT_ONCE = Path(__file__).with_name("commands_at_once.py")
+# a process that is at its end before so many commits were made is killed all the same
+_SECONDS_MAX = 240
+# the places in the life of a batch that differ in what a kill leaves behind
+WAITS, PLANNED, ANSWERING, WRITTEN, COMMITTED = "waits", "planned", "answering", "written", "committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Dying:
+    """A stream: where its lake and checkpoint are, and its command."""
+
+    lake: Path
+    checkpoint: Path
+    command: list[str]
+
+
+def kill_together(streams: list[Dying], told: Path, chance: random.Random, meanwhile: Callable[[], object] = lambda: None) -> list[Dying]:
+    """Run them in one process, and kill it when they made some commits, one or two each, and some milliseconds later.
+
+    Args:
+        streams: which.
+        told: gets what they say.
+        chance: says when.
+        meanwhile: called again and again.
+
+    Returns:
+        Those that were killed: some have not begun, and on a machine that has much else to do Spark gives up others by itself.
+    """
+    lakes, order = [stream.lake for stream in streams], chance.sample(streams, len(streams))
+    until = commits_made(*lakes) + chance.randint(len(lakes) // 2, 3 * len(lakes) // 2)
+    last = time.monotonic() + _SECONDS_MAX
+    with doomed([json.dumps([stream.command for stream in order])], told, (str(_AT_ONCE),)) as process:
+        while commits_made(*lakes) < until and time.monotonic() < last:
+            assert process.poll() is None, told.read_text()
+            meanwhile()
+            time.sleep(0.05)
+        time.sleep(chance.uniform(0, 1.5))
+        said = told.read_text()
+    begun, ended = ([order[int(number)] for number in re.findall(rf"^command (\d+) {what}", said, re.MULTILINE)] for what in (BEGUN, ENDED))
+    assert len(ended) == said.count(_STARVED), said
+    return [stream for stream in begun if stream not in ended]
+
+
+def places(streams: list[Dying]) -> Counter[str]:
+    """Where streams were when they were killed."""
+    return Counter(place_of_kill(stream) for stream in streams)
+
+
+def place_of_kill(stream: Dying) -> str:
+    """Where a stream was when it was killed, by what it left."""
+    begun, done = _newest(stream.checkpoint / "spark" / "offsets"), _newest(stream.checkpoint / "spark" / "commits")
+    if begun == done:
+        planned = _newest(stream.checkpoint / "requests")
+        return PLANNED if planned > _entry(stream.checkpoint / "spark" / "offsets" / str(begun)) else WAITS
+    own = json.loads((stream.checkpoint / "pullsim.json").read_text())["checkpoint"]
+    versions = lake_versions(stream.lake)
+    if any((row["checkpoint"], row["batchId"]) == (own, begun) for row in versions):
+        return COMMITTED
+    tables = {path.parent.name: len(commits(path.parent)) - 1 for path in stream.lake.glob("*/_delta_log")}
+    tables.pop("lake_version")
+    return ANSWERING if tables == dict(versions[-1]["tables"]) else WRITTEN
+
+
+def lake_versions(lake: Path) -> list[dict[str, Any]]:
+    """The rows of lake_version in their order."""
+    table = lake / "lake_version"
+    rows = [row for add in live_files(table, len(commits(table)) - 1).values() for row in file_rows(table, add)]
+    return sorted(rows, key=lambda row: int(row["version"]))
+
+
+def visible_answers(lake: Path) -> list[tuple[str, str]]:
+    """Run and request of each answer that readers of the lake see."""
+    version = dict(lake_versions(lake)[-1]["tables"]).get("pull_response")
+    if version is None:
+        return []
+    table = lake / "pull_response"
+    return [(row["runId"], row["requestId"]) for add in live_files(table, version).values() for row in file_rows(table, add)]
+
+
+def assert_nothing_twice(stream: Dying) -> None:
+    """No answer that is visible is there twice."""
+    found = Counter(visible_answers(stream.lake))
+    assert {key: count for key, count in found.items() if count > 1} == {}, stream.lake
+
+
+def cut_newest(checkpoint: Path, kind: str, chance: random.Random) -> None:
+    """Leave half of the newest file of a kind, as a machine that lost its power does."""
+    numbered = [path for path in (checkpoint / kind).glob("*") if path.name.removesuffix(".json").isdigit()]
+    if numbered:
+        newest = max(numbered, key=lambda path: int(path.name.removesuffix(".json")))
+        newest.write_bytes(newest.read_bytes()[: chance.randrange(newest.stat().st_size)])
+
+
+def _newest(folder: Path) -> int:
+    return max((int(path.name.removesuffix(".json")) for path in folder.glob("*") if path.name.removesuffix(".json").isdigit()), default=-1)
+
+
+def _entry(offsets: Path) -> int:
+    """The entry of the request log that a batch ends with."""
+    return int(json.loads(offsets.read_text().splitlines()[-1])["entry"]) if offsets.exists() else 0
