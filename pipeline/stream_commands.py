@@ -102,10 +102,8 @@ def stream_command(
     from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
     from udfs.sql_functions import register
 
-    check_hold(hold, at)
     of_table = requests == SOURCE
-    if hold and of_table:
-        raise click.UsageError("--hold: expected a folder in --requests; captured pulls are answered as of when they were woken without it")
+    check_hold(hold, at, of_table=of_table)
     folder, source = absolute_path(checkpoint), SOURCE if of_table else absolute_path(requests)
     with _metrics(metrics) as publish, Engine(master, conf, verbose).session() as spark, told_to_stop() as stop:
         opened = Lake(spark, lake).require()
@@ -123,11 +121,8 @@ def stream_command(
         for path in removed:
             progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
         progress_to_stderr(f"run {run.run_id}: answering what is in {source}")
-        batches: Batches | CapturedBatches
-        if of_table:
-            batches = CapturedBatches(root=opened.root, run=run, settings=given, captures_max=max_files, now=now, stop=stop)
-        else:
-            batches = Batches(root=opened.root, run=run, settings_of=settings_of, now=now, stop=stop)
+        captured = CapturedBatches(root=opened.root, run=run, settings=given, captures_max=max_files, now=now, stop=stop)
+        batches = captured if of_table else Batches(root=opened.root, run=run, settings_of=settings_of, now=now, stop=stop)
         log = None if of_table else RequestLog(f"{folder}/{REQUESTS}")
         report = report_of(spark, run, log, batches.counts, progress=progress_to_stderr, now=now, publish=publish)
         done = run_stream(opened, run, folder, batches, report, files_max=max_files, once=once, trigger_seconds=trigger)

@@ -28,6 +28,7 @@ from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
 from pipeline.replay_run import ReplayOptions, ReplayRun
 from pipeline.settings import BrokerSettings, SettingsError
+from pipeline.stream.frame_pulls import ANSWERED, answered_frames
 from pipeline.stream.request_stream import LINES_A_FILE
 from pipeline.stream.stream_run import StreamRun
 
@@ -61,12 +62,14 @@ class _Contents:
     Attributes:
         settings: for each configuration among the headers of its files, and whether any of their filters looks into messages.
         refused: configurations that cannot be used, with why.
+        framed: the configurations of files that have frames, and whether they have other requests too.
         answered: requests to be answered.
         bad: lines, or files, that cannot be.
     """
 
     settings: Mapping[str | None, tuple[BrokerSettings, bool]]
     refused: Mapping[str, str]
+    framed: Mapping[str | None, bool]
     answered: int
     bad: int
 
@@ -136,7 +139,7 @@ class Batches:
     def _answer(self, lake: Lake, persisted: DataFrame, number: int) -> None:
         started = self.now()
         try:
-            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL")  # the others are heartbeats
+            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL OR frame IS NOT NULL")  # the others are heartbeats
             if self.run.at == "request-time":
                 rows = rows.withColumn("error", F.coalesce("error", _no_time()))
             if self.run.hold:
@@ -185,7 +188,8 @@ class Batches:
     def _contents(self, rows: DataFrame) -> _Contents:
         looks = F.coalesce(F.max(F.col("filterType") != "TAG"), F.lit(False))
         grouped = rows.groupBy("config", F.isnotnull("error").alias("bad"))
-        counts = grouped.agg(F.count("*").alias("rows"), F.min("source").alias("source"), looks.alias("looks")).collect()
+        framed = F.count_if(F.col("frame").isNotNull()).alias("framed")
+        counts = grouped.agg(F.count("*").alias("rows"), F.min("source").alias("source"), looks.alias("looks"), framed).collect()
         settings: dict[str | None, tuple[BrokerSettings, bool]] = {}
         refused: dict[str, str] = {}
         for row in counts:
@@ -195,7 +199,9 @@ class Batches:
                 except SettingsError as error:
                     refused[row["config"]] = str(error)
         good = sum(row["rows"] for row in counts if not row["bad"] and row["config"] in settings)
-        return _Contents(settings=settings, refused=refused, answered=good, bad=sum(row["rows"] for row in counts) - good)
+        with_frames = {row["config"]: row["framed"] < row["rows"] for row in counts if row["framed"] and not row["bad"]}
+        bad = sum(row["rows"] for row in counts) - good
+        return _Contents(settings=settings, refused=refused, framed=with_frames, answered=good, bad=bad)
 
     def _settings_of_header(self, row: Row) -> BrokerSettings:
         header = None if row["config"] is None else json.loads(row["config"])
@@ -229,9 +235,14 @@ class Batches:
             pull = settings.pull_settings()
             requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             options = ReplayOptions(at=self.run.at)
+            if config in contents.framed:
+                frames, requests = requests.where("frame IS NOT NULL"), requests.where("frame IS NULL")
+                parts.append(answered_frames(lake, self.run.broker, frames, options=options, settings=settings))
+                if not contents.framed[config]:
+                    continue
             ask = answer_woken if self.run.hold else answer
             answers = ask(lake, self.run.broker, requests, options=options, settings=pull, into_messages=into_messages)
-            parts.append(response_rows(answers.join(requests.select("seq", "requestId"), "seq"), pull))
+            parts.append(response_rows(answers.join(requests.select("seq", "requestId"), "seq"), pull).select(*ANSWERED))
         return reduce(DataFrame.unionByName, parts)
 
     def _run(self, lake: Lake, started: dt.datetime) -> ReplayRun:
