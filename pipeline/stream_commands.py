@@ -99,7 +99,7 @@ def stream_command(
     from pipeline.stream.report import report_of
     from pipeline.stream.request_log import RequestLog
     from pipeline.stream.stream_job import run_stream
-    from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
+    from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint, store_versions
     from udfs.sql_functions import register
 
     of_table = requests == SOURCE
@@ -115,9 +115,8 @@ def stream_command(
             return BrokerSettings.from_sources(stored=stored, header=header, header_where=where, properties=properties, options=settings)
 
         given = settings_of(None, "")
-        run, removed = run_of_checkpoint(
-            folder, run_id=run_id, lake=opened.root, broker=name, source=source, at=at, settings=given.as_texts(), hold=hold
-        )
+        asked = {"broker": name, "source": source, "at": at, "settings": given.as_texts(), "hold": hold}
+        run, removed = run_of_checkpoint(folder, run_id=run_id, lake=opened.root, store=store_versions(opened), **asked)
         for path in removed:
             progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
         progress_to_stderr(f"run {run.run_id}: answering what is in {source}")

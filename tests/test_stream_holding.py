@@ -21,6 +21,7 @@ from test_stream_kills import kill_stream
 from pipeline import tables as t
 from pipeline.capture_tables import BAD_REQUEST
 from pipeline.lake import Lake
+from pipeline.stream.batches import Batches
 from pipeline.stream.holding import KEPT, PullRequestTable
 from pipeline.stream.request_stream import heartbeat_of
 from udfs.pull_request_hold import NEVER
@@ -158,3 +159,52 @@ def test_a_killed_stream_still_holds_what_it_held(spark: SparkSession, pullsim: 
     rows = [row for row in answered(spark, lake, "killed") if row["topic"] != "other"]
     assert len({row["requestId"] for row in rows}) == len(rows)
     assert sorted(map(told, rows), key=repr) == sorted((case[1:] for case in cases), key=repr)
+
+
+# messages of the store when a pull for offset 1 comes at 2 s, and of the one that is imported then; what the pull gets, once.
+# On its own time it finds the message at 1.5 s; that at 4 s wakes it; else its patience ends with the sweep at 20 s.
+FIRST, FOUND, WAKES = (1000, "a"), (1500, "b"), (4000, "b")
+IMPORTS: dict[str, tuple[tuple[tuple[int, str], ...], tuple[tuple[int, str], ...]]] = {
+    "the pull would not have waited": ((FIRST,), (FIRST, FOUND)),
+    "the pull would have waited": ((FIRST, FOUND), (FIRST,)),
+    "the pull would have been woken": ((FIRST,), (FIRST, WAKES)),
+    "the pull would not have been woken": ((FIRST, WAKES), (FIRST,)),
+}
+ANSWERS = {(FIRST,): (20_000, "OFFSET_OVERFLOW_ONE", 1, 0), (FIRST, FOUND): (None, "FOUND", 2, 1), (FIRST, WAKES): (4000, "FOUND", 2, 1)}
+
+
+@slow_proof
+@pytest.mark.parametrize("dies", [True, False], ids=["the process dies", "it goes on"])
+@pytest.mark.parametrize("kind", IMPORTS)
+def test_an_import_while_a_pull_waits_neither_loses_nor_repeats_it(
+    spark: SparkSession, pullsim: Pullsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, dies: bool
+) -> None:
+    lake, folder = tmp_path / "lake", tmp_path / "incoming"
+    before, after = IMPORTS[kind]
+    import_as(spark, lake, held_store(tmp_path / "before", before))
+    folder.mkdir()
+    stream = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--run-id", "r")
+    command = (*stream, "--at", "request-time", "--hold", "--once")
+    # the time of the second batch is 5 s, and its pull comes late
+    write_lines(folder / "0.jsonl", [pull(0, 5000, sys_flag=0, topic="other")])
+    assert pullsim(*command)[0] == 0
+    write_lines(folder / "1.jsonl", [pull(1, 2000), pull(0, 2500, sys_flag=0, topic="other")])
+    answer = Batches._answer
+
+    def answer_and_die(self: Batches, *rest: Any) -> None:
+        answer(self, *rest)
+        raise RuntimeError("died behind the commit of the lake")
+
+    with monkeypatch.context() as dying:
+        if dies:
+            dying.setattr(Batches, "_answer", answer_and_die)
+        assert pullsim(*command)[0] == (3 if dies else 0)
+    others = [row for row in answered(spark, lake, "r") if row["topic"] == "other"]
+    assert len(others) == 2, "the second batch was committed"
+    import_as(spark, lake, held_store(tmp_path / "after", after))
+    write_lines(folder / "2.jsonl", [{"kind": "heartbeat", "timestamp": START + 60_000}])
+    code, _, err = pullsim(*command)
+    assert code == 0, err
+    [row] = [row for row in answered(spark, lake, "r") if row["topic"] == "t"]
+    assert told(row) in {ANSWERS[before], ANSWERS[after]}
+    assert len(answered(spark, lake, "r")) == 3
