@@ -79,7 +79,8 @@ def stream_command(
     """Answer the pull requests in a folder, and those that come, into the table pull_response: each exactly once, whatever is killed when.
 
     Put files there by renaming them: one that grows while it is read is read again, as another one. The same content is answered once,
-    whatever its name. A line may also be a frame of PULL_MESSAGE, {"frameHex": ...}. Lines that are no requests go to bad_request. Ctrl-C or SIGTERM end the stream behind the batch it is at.
+    whatever its name. A line may also be a frame of PULL_MESSAGE, {"frameHex": HEX}. Lines that are no requests go to bad_request. Ctrl-C
+    or SIGTERM end the stream behind the batch it is at.
 
     With `--requests pull_request` they are the captured pulls of the lake, and those of each `pullsim capture` that ends, answered as
     `pullsim replay` without --requests answers them.
