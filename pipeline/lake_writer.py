@@ -65,6 +65,7 @@ class LakeWriter:
         self.spark = lake.spark
         self.run_id, self.what, self.broker = run_id, what, broker
         self._versions: dict[str, int] = {}
+        self._looking: threading.Thread | None = None
 
     @cached_property
     def others(self) -> Mapping[str, Layout]:
@@ -80,6 +81,12 @@ class LakeWriter:
         paths = [self.lake.path(table.name) for table in IMPORTED if table.by_queue]
         details = [self.spark.sql(f"DESCRIBE DETAIL {delta(path)}").first() for path in paths if delta_version(path) is not None]
         return any("clustering" in detail["tableFeatures"] for detail in details if detail)
+
+    def expect_commit(self) -> None:
+        """Let Delta look at the commit point while tables are written: what it asks there takes longer than the commit itself."""
+        if self.lake.at.version:
+            self._looking = threading.Thread(target=self.lake.features, args=(LAKE_VERSION,), daemon=True)
+            self._looking.start()
 
     def replace_broker(self, table: Table, rows: DataFrame, placement: Placement | None = None) -> None:
         """Put `rows` in the place of all that the table holds of the broker.
@@ -160,6 +167,8 @@ class LakeWriter:
 
         Runs that wrote other tables meanwhile do not matter: what they committed stays.
         """
+        if self._looking is not None:
+            self._looking.join()
         of_stream = (None, None) if batch is None else (batch.checkpoint, batch.number)
         for _ in range(_COMMITS_TRIED):
             at = LakeVersion(self.lake.at.version + 1, {**self.lake.at.tables, **self._versions})

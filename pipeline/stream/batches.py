@@ -250,6 +250,7 @@ class Batches:
 
     def _write(self, lake: Lake, rows: DataFrame, contents: _Contents, started: dt.datetime, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run.run_id, what="stream", broker=self.run.broker)
+        writer.expect_commit()
         broker = F.lit(self.run.broker)
         for table in self._tables(contents):
             writer.prepare(table)
