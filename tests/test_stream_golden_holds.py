@@ -6,7 +6,7 @@ Each scenario has a stretch of time of its own, with topics of its own, so that 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -26,6 +26,8 @@ from store_format.message import encode
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# time, topic, queue, tag, properties
+Sent = tuple[int, str, int, str | None, dict[str, str]]
 STRETCH = 100_000  # a whole number of sweeps, whatever their interval here
 ENTRIES_A_FILE = 5
 SUBSCRIPTION = 4
@@ -53,12 +55,12 @@ def can_be_asked(case: dict[str, Any]) -> bool:
 
 @dataclass
 class Played:
-    """A scenario on the clock: what was sent (time, topic, queue, tag, properties), what was asked, and what is to come of it."""
+    """A scenario on the clock: what was sent, what was asked, and what is to come of it."""
 
     case: dict[str, Any]
     now: int
     config: dict[str, Any] = field(default_factory=dict)
-    sent: list[tuple[int, str, int, str | None, dict[str, str]]] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
     pulls: dict[str, dict[str, Any]] = field(default_factory=dict)
     silent: dict[str, int] = field(default_factory=dict)  # until when there is no answer
     expected: dict[str, tuple[dict[str, Any], int]] = field(default_factory=dict)  # with the time of the last message before it
@@ -110,11 +112,12 @@ def java_hash(text: str) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
-def store_of(path: Path, scenarios: list[Played]) -> Path:
+def store_of(path: Path, messages: Iterable[Sent]) -> Path:
+    """A store with messages of any topics, in the order of their times."""
     log = bytearray()
     entries: list[tuple[tuple[str, int], bytes]] = []
     counts: dict[tuple[str, int], int] = {}
-    for time, topic, queue, tag, more in sorted((sent for played in scenarios for sent in played.sent), key=lambda sent: sent[0]):
+    for time, topic, queue, tag, more in sorted(messages, key=lambda sent: sent[0]):
         offset = counts[topic, queue] = counts.get((topic, queue), -1) + 1
         properties = ({} if tag is None else {"TAGS": tag}) | more
         raw_properties = "\x02".join(f"{name}\x01{value}" for name, value in properties.items()).encode()
@@ -146,7 +149,7 @@ def test_held_pulls_get_what_the_broker_gave_them(spark: SparkSession, pullsim: 
     scenarios = [Played(case, START + number * STRETCH) for number, case in enumerate(holds())]
     assert len(scenarios) == 17
     lake, folder = tmp_path / "lake", tmp_path / "incoming"
-    import_as(spark, lake, store_of(tmp_path / "store", scenarios))
+    import_as(spark, lake, store_of(tmp_path / "store", [sent for played in scenarios for sent in played.sent]))
     folder.mkdir()
     for played in scenarios:
         header = {"kind": "trace", "config": played.config}

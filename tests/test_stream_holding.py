@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +16,23 @@ from in_session import Pullsim, pullsim_in
 from lakes import import_as
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
-from replaying import write_lines
+from replaying import NOON, write_lines
 from sampling import slow_proof
+from test_stream_golden_holds import store_of
 from test_stream_kills import kill_stream
 
 from pipeline import tables as t
 from pipeline.capture_tables import BAD_REQUEST
 from pipeline.lake import Lake
+from pipeline.settings import BrokerSettings
 from pipeline.stream.batches import Batches
 from pipeline.stream.holding import KEPT, PullRequestTable
-from pipeline.stream.request_stream import heartbeat_of
+from pipeline.stream.request_stream import STREAM_SCHEMA, heartbeat_of
+from pipeline.stream.stream_run import run_of_checkpoint, store_versions
 from udfs.pull_request_hold import NEVER
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 QUEUE = "t@0"
 
@@ -173,9 +178,69 @@ IMPORTS: dict[str, tuple[tuple[tuple[int, str], ...], tuple[tuple[int, str], ...
 ANSWERS = {(FIRST,): (20_000, "OFFSET_OVERFLOW_ONE", 1, 0), (FIRST, FOUND): (None, "FOUND", 2, 1), (FIRST, WAKES): (4000, "FOUND", 2, 1)}
 
 
+PULLS = {topic: number for number, topic in enumerate(IMPORTS, 1)}  # a topic for each kind, and the line of its pull
+
+
+def store_with(path: Path, which: int) -> Path:
+    """All kinds in one store, as it was before the import (0) or behind it (1)."""
+    found = ((topic, message) for topic, both in IMPORTS.items() for message in both[which])
+    return store_of(path, [(START + time, topic, 0, tag, {}) for topic, (time, tag) in found])
+
+
+def given_out(which: int, *, at_once: bool) -> list[str]:
+    """The kinds whose pull the state gives out in its own batch at 5 s, or later, as the store says."""
+    return [topic for topic, both in IMPORTS.items() if (ANSWERS[both[which]][0] != 20_000) == at_once]
+
+
+def batch_of(spark: SparkSession, *, fresh: Iterable[str] = (), released: Iterable[str] = ()) -> DataFrame:
+    """The rows of a batch as the query of a stream gives them."""
+    of_all = {"consumerGroup": "g", "queueId": 0, "queueOffset": 1, "maxMsgNums": 32, "sysFlag": 3, "suspendTimeoutMillis": 15_000}
+    of_all |= {"timestamp": START + 2000, "source": "file", "sourceDigest": "d" * 64}
+    rows = [
+        of_all | {"topic": topic, "seq": PULLS[topic], "released": given}
+        for given, all_ in ((False, fresh), (True, released))
+        for topic in all_
+    ]
+    return spark.createDataFrame(rows, f"{STREAM_SCHEMA}, released BOOLEAN")
+
+
+def batches_of(spark: SparkSession, lake: Path, checkpoint: Path) -> Batches:
+    """What answers them, as after a start of the process."""
+    run, _ = run_of_checkpoint(
+        str(checkpoint),
+        run_id="r",
+        lake=str(lake),
+        broker="b",
+        source="in",
+        at="request-time",
+        settings={},
+        hold=True,
+        store=store_versions(Lake(spark, str(lake))),
+    )
+    settings = BrokerSettings.from_sources()
+    return Batches(root=str(lake), run=run, settings_of=lambda _header, _where: settings, now=lambda: NOON, stop=threading.Event())
+
+
 @slow_proof
-@pytest.mark.parametrize("dies", [True, False], ids=["the process dies", "it goes on"])
-@pytest.mark.parametrize("kind", IMPORTS)
+@pytest.mark.parametrize("dies", [False, True], ids=["it goes on", "the process dies"])
+def test_an_import_while_pulls_wait_neither_loses_nor_repeats_one(spark: SparkSession, tmp_path: Path, dies: bool) -> None:
+    lake, checkpoint = tmp_path / "lake", tmp_path / "checkpoint"
+    import_as(spark, lake, store_with(tmp_path / "before", 0))
+    batches = batches_of(spark, lake, checkpoint)
+    batches(batch_of(spark, fresh=PULLS, released=given_out(0, at_once=True)), 0)
+    import_as(spark, lake, store_with(tmp_path / "after", 1))
+    if dies:  # behind the commit of the lake, before that of Spark: the batch is run again, and the state as well
+        batches = batches_of(spark, lake, checkpoint)
+        batches(batch_of(spark, fresh=PULLS, released=given_out(1, at_once=True)), 0)
+    batches(batch_of(spark, released=given_out(int(dies), at_once=False)), 1)
+    rows = {row["topic"]: row for row in answered(spark, lake, "r")}
+    assert len(rows) == len(answered(spark, lake, "r")) == len(IMPORTS)
+    for topic, both in IMPORTS.items():
+        assert told(rows[topic]) in {ANSWERS[store] for store in both}, topic
+
+
+@slow_proof
+@pytest.mark.parametrize(("kind", "dies"), [("the pull would not have waited", False), ("the pull would have been woken", True)])
 def test_an_import_while_a_pull_waits_neither_loses_nor_repeats_it(
     spark: SparkSession, pullsim: Pullsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, dies: bool
 ) -> None:
