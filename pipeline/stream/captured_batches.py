@@ -108,7 +108,7 @@ class CapturedBatches:
         started = self.now()
         tables = [t.PULL_RESPONSE] if self._begun else [t.PULL_RESPONSE, t.REPLAY_RUN]
         answered: list[int] = []
-        until_alone(lake, tables, lambda: answered.append(self._write(lake, sources, started, number)))
+        until_alone(lake, self.run.run_id, tables, lambda: answered.append(self._write(lake, sources, started, number)))
         self._begun = True
         self._answered.update(sources)
         self.done.batches += 1
