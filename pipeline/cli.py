@@ -98,8 +98,8 @@ def hold_option(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("--hold", is_flag=True, help=text)(command)
 
 
-def check_hold(hold: bool, at: str) -> None:
-    """Whether pulls that wait are answered as of a time.
+def check_hold(hold: bool, at: str, *, of_table: bool) -> None:
+    """Whether pulls that wait are answered as of a time, and come from files, not from the table of captured ones.
 
     Raises:
         click.UsageError: they are not.
@@ -108,6 +108,8 @@ def check_hold(hold: bool, at: str) -> None:
         raise click.UsageError(
             f"--hold: expected --at request-time, so that pulls have a time at which they begin to wait, found --at {at}"
         )
+    if hold and of_table:
+        raise click.UsageError("--hold: expected files in --requests; captured pulls are answered as of when they were woken without it")
 
 
 def _filters(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str] | None:
@@ -210,9 +212,7 @@ def replay_command(
     from pipeline.replay_run import ReplayOptions
     from udfs.sql_functions import register
 
-    check_hold(hold, at)
-    if hold and requests is None:
-        raise click.UsageError("--hold: expected a file in --requests; captured pulls are answered as of when they were woken without it")
+    check_hold(hold, at, of_table=requests is None)
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold)
     with Engine(master, conf, verbose).session() as spark:
         opened = Lake(spark, lake).require()

@@ -23,7 +23,8 @@ from pipeline.table import Table
 from store_format.errors import StoreError
 
 Batches = Iterator[pa.RecordBatch]
-_FILES_A_TASK = 8
+# so many at most: what a task writes to lies near each other, and each page of it costs the first time that a task touches it
+_FILES_A_TASK = 64
 _FOOTERS_AT_ONCE = 8
 # values of a column that lie as near as this are as good as in order
 _STRETCH = 1 << 30
@@ -46,7 +47,7 @@ def rows_for_tasks(
     if is_uri(lake.root) or _NOT_PLAIN & lake.features(table):
         return rows.select(*columns), iter
     paths = _in_order([path.removeprefix("file:") for path in rows.inputFiles()], column)
-    tasks = max(-(-len(paths) // _FILES_A_TASK), 1)
+    tasks = max(-(-len(paths) // _FILES_A_TASK), lake.spark.sparkContext.defaultParallelism)
     return lake.spark.range(0, len(paths), 1, tasks), partial(_rows_of_files, paths, broker, columns)
 
 

@@ -80,7 +80,12 @@ def _lines(path: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             yield number, raw
 
 
-def _decoded(path: str, number: int, raw: bytes) -> dict[str, Any]:
+def frame_of_line(path: str, number: int, raw: bytes) -> tuple[dict[str, Any], bytes]:
+    """A line and the bytes of its frame.
+
+    Raises:
+        RequestError: it is no JSON object with `frameHex`.
+    """
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -88,9 +93,13 @@ def _decoded(path: str, number: int, raw: bytes) -> dict[str, Any]:
     if not isinstance(line, dict) or not isinstance(line.get("frameHex"), str):
         raise RequestError(path, number, 'a JSON object with a text "frameHex"', _shown(raw))
     try:
-        frame = bytes.fromhex(line["frameHex"])
+        return line, bytes.fromhex(line["frameHex"])
     except ValueError as error:
         raise RequestError(path, number, 'hexadecimal digits in "frameHex"', str(error)) from None
+
+
+def _decoded(path: str, number: int, raw: bytes) -> dict[str, Any]:
+    line, frame = frame_of_line(path, number, raw)
     line.pop("error", None)
     try:
         command = decode_frame(frame[: FRAME_MAX_LENGTH + 1])

@@ -40,6 +40,9 @@ _QUOTED = re.compile(
     re.MULTILINE,
 )
 
+# a line that says so, of Java, of Python or of Arrow
+_NO_SPACE = re.compile(r"[^\n]{0,300}No space left on device[^\n]{0,300}|[^\n]{0,300}Disk quota exceeded[^\n]{0,300}")
+
 # conditions of Spark that say what is wrong with the data, or with the user's SQL
 _FOUND_WHILE_RUNNING = {"USER_RAISED_EXCEPTION", "CAST_INVALID_INPUT", "CAST_OVERFLOW", "INVALID_ARRAY_INDEX", "DIVIDE_BY_ZERO"}
 
@@ -93,11 +96,25 @@ def judged(error: BaseException) -> tuple[int, str]:
         return 2, f"error: {error}"
     if isinstance(error, SparkRuntimeException) and error.getCondition() in _FOUND_WHILE_RUNNING:
         return 2, f"error: {(error.getMessageParameters() or {}).get('errorMessage') or error}"
+    if full := _full_disk(error):
+        return 3, f"the engine failed: a disk is full ({full}); make room and start this again, nothing counts that was not committed"
     if os.environ.get("PULLSIM_TRACEBACK"):
         import traceback
 
         traceback.print_exception(error)
     return 3, f"the engine failed: {type(error).__name__}: {str(error)[:4000]}"
+
+
+def _full_disk(error: BaseException) -> str | None:
+    """What the system says where an error, or what led to it in Python or in Spark, is that there is no space left."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if found := _NO_SPACE.search(f"{cause}\n{getattr(cause, '_stackTrace', '')}"):
+            return found[0].strip()
+        cause = getattr(cause, "_cause", None) or cause.__cause__ or cause.__context__
+    return None
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
-from pipeline.capture_tables import RAW_BYTES_MAX
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import absolute_path, filesystem_of
 
@@ -100,7 +99,7 @@ class RequestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that is no request: its first byte among those read, what is wrong with it, its first RAW_BYTES_MAX bytes."""
+    """A line that is no request: its first byte among those read, what is wrong with it, its bytes."""
 
     position: int
     error: RequestError
@@ -330,7 +329,7 @@ def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> tuple[pa.R
             try:
                 rows.append(_row(path, number, raw))
             except RequestError as error:
-                bad.append(BadLine(position, error, raw[:RAW_BYTES_MAX]))
+                bad.append(BadLine(position, error, raw))
         position += len(raw) + 1
     return pa.RecordBatch.from_pylist(rows, schema=REQUEST_ARROW), bad
 

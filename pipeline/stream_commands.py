@@ -38,7 +38,13 @@ if TYPE_CHECKING:
     example="pullsim stream --lake lake --requests incoming/ --checkpoint checkpoints/incoming --trigger 5",
 )
 @lake_option
-@click.option("--requests", required=True, metavar="DIR", help="Folder of files of pull requests, a JSON object a line.")
+@click.option(
+    "--requests",
+    required=True,
+    metavar="DIR|pull_request",
+    help="Folder of files of pull requests, a JSON object a line; or pull_request: the table of captured pulls. "
+    "A folder of that name is ./pull_request.",
+)
 @click.option("--checkpoint", required=True, metavar="DIR", help="Folder that remembers what was read; one for each stream.")
 @at_option
 @hold_option
@@ -73,7 +79,11 @@ def stream_command(
     """Answer the pull requests in a folder, and those that come, into the table pull_response: each exactly once, whatever is killed when.
 
     Put files there by renaming them: one that grows while it is read is read again, as another one. The same content is answered once,
-    whatever its name. Lines that are no requests go to bad_request. Ctrl-C or SIGTERM end the stream behind the batch it is at.
+    whatever its name. A line may also be a frame of PULL_MESSAGE, {"frameHex": HEX}. Lines that are no requests go to bad_request. Ctrl-C
+    or SIGTERM end the stream behind the batch it is at.
+
+    With `--requests pull_request` they are the captured pulls of the lake, and those of each `pullsim capture` that ends, answered as
+    `pullsim replay` without --requests answers them.
 
     A line a batch says what was done and what waits. --metrics gives it to Prometheus, with how far each group is behind: docs/streams.md.
 
@@ -82,17 +92,20 @@ def stream_command(
     moment, or a line {"kind": "heartbeat", "timestamp": MS}. What still waits at the end is kept in the checkpoint, and goes on to wait
     with the next start.
     """
+    from pipeline.capture.replay_captured import SOURCE
     from pipeline.lake import Lake
     from pipeline.store_files import absolute_path
     from pipeline.stream.batches import Batches
+    from pipeline.stream.captured_batches import CapturedBatches
     from pipeline.stream.report import report_of
     from pipeline.stream.request_log import RequestLog
     from pipeline.stream.stream_job import run_stream
-    from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
+    from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint, store_versions
     from udfs.sql_functions import register
 
-    check_hold(hold, at)
-    folder, source = absolute_path(checkpoint), absolute_path(requests)
+    of_table = requests == SOURCE
+    check_hold(hold, at, of_table=of_table)
+    folder, source = absolute_path(checkpoint), SOURCE if of_table else absolute_path(requests)
     with _metrics(metrics) as publish, Engine(master, conf, verbose).session() as spark, told_to_stop() as stop:
         opened = Lake(spark, lake).require()
         register(spark)
@@ -102,15 +115,15 @@ def stream_command(
         def settings_of(header: dict[str, Any] | None, where: str) -> BrokerSettings:
             return BrokerSettings.from_sources(stored=stored, header=header, header_where=where, properties=properties, options=settings)
 
-        given = settings_of(None, "").as_texts()
-        run, removed = run_of_checkpoint(
-            folder, run_id=run_id, lake=opened.root, broker=name, source=source, at=at, settings=given, hold=hold
-        )
+        given = settings_of(None, "")
+        asked = {"broker": name, "source": source, "at": at, "settings": given.as_texts(), "hold": hold}
+        run, removed = run_of_checkpoint(folder, run_id=run_id, lake=opened.root, store=store_versions(opened), **asked)
         for path in removed:
             progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
         progress_to_stderr(f"run {run.run_id}: answering what is in {source}")
-        batches = Batches(root=opened.root, run=run, settings_of=settings_of, now=now, stop=stop)
-        log = RequestLog(f"{folder}/{REQUESTS}")
+        captured = CapturedBatches(root=opened.root, run=run, settings=given, captures_max=max_files, now=now, stop=stop)
+        batches = captured if of_table else Batches(root=opened.root, run=run, settings_of=settings_of, now=now, stop=stop)
+        log = None if of_table else RequestLog(f"{folder}/{REQUESTS}")
         report = report_of(spark, run, log, batches.counts, progress=progress_to_stderr, now=now, publish=publish)
         done = run_stream(opened, run, folder, batches, report, files_max=max_files, once=once, trigger_seconds=trigger)
     say(f"run {run.run_id}: answered {done.answered:,} requests in {done.batches:,} batches, {done.bad:,} bad ones")

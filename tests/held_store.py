@@ -7,6 +7,7 @@ wakes those whose offset was passed, and those that waited long enough.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ MESSAGES = ((1000, "a"), (7000, "b"), (8500, "a"), (30_000, "b"))
 _ENTRIES_A_FILE = 3
 
 
-def held_store(path: Path) -> Path:
+def held_store(path: Path, messages: Sequence[tuple[int, str]] = MESSAGES) -> Path:
     log, entries = bytearray(), b""
-    for offset, (time, tag) in enumerate(MESSAGES):
+    for offset, (time, tag) in enumerate(messages):
         new = message(b"t", 0, offset, len(log))
         raw = encode(replace(new, store_timestamp=START + time, properties=b"TAGS\x01%b\x02x\x01%d" % (tag.encode(), offset)))
         entries += struct.pack(">qiq", len(log), len(raw), ord(tag))

@@ -32,6 +32,10 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return store_with_topics(tmp_path_factory)
+
+
+def store_with_topics(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A store that has a file of topics, and recorded pulls of it."""
     data = demo_data(tmp_path_factory)
     store = tmp_path_factory.mktemp("answered") / STORE

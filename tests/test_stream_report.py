@@ -27,7 +27,7 @@ from pipeline.stream.batches import StoppedError
 from pipeline.stream.report import StreamReport, report_of
 from pipeline.stream.request_log import RequestLog, list_requests
 from pipeline.stream.stream_job import wait_for_end
-from pipeline.stream.stream_metrics import BatchReport, Behind, StreamState, batch_line, stream_families
+from pipeline.stream.stream_metrics import BatchReport, Behind, StreamState, batch_line, stream_families, waiting
 from pipeline.stream.stream_run import StreamRun
 
 QUERY = uuid.UUID(int=7)
@@ -281,7 +281,7 @@ def test_the_metrics_of_two_batches_by_hand(tmp_path: Path) -> None:
 
 def test_a_line_says_where_what_waits_is_not_known() -> None:
     batch = BatchReport(number=4, started=NOON, rows_read=1234, answered=1234, bad=0, durations={"addBatch": 2.04})
-    assert batch_line(batch, None) == "batch 4: 1,234 requests answered, 1,234 rows read; what waits is not known; addBatch 2.0 s"
+    assert batch_line(batch, waiting(None)) == "batch 4: 1,234 requests answered, 1,234 rows read; what waits is not known; addBatch 2.0 s"
 
 
 def test_a_log_is_followed_entry_by_entry(tmp_path: Path) -> None:

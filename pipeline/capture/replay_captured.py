@@ -9,7 +9,7 @@ Surprise: an answer may reach beyond its own maxOffset, by a message that was di
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from pyspark.sql import Column, DataFrame
@@ -30,7 +30,7 @@ from pipeline.settings import BrokerSettings
 from udfs.codes import ResponseCode
 
 SOURCE = "pull_request"
-_SOURCES_MAX = 1000
+SOURCES_MAX = 1000
 _SEQUENCES = 1 << 53  # of one source
 
 
@@ -100,8 +100,13 @@ def captured_pulls(lake: Lake, broker: str) -> DataFrame:
             f"{lake.root}: expected captured pulls of broker {broker!r}, found {found}; "
             f"give --requests FILE, or capture some with `pullsim capture FILE.pcap --lake {lake.root} --broker {broker}`"
         )
-    if len(sources) > _SOURCES_MAX:
-        raise LakeError(f"{lake.root}: expected captured pulls of at most {_SOURCES_MAX} files, found {len(sources)}")
+    if len(sources) > SOURCES_MAX:
+        raise LakeError(f"{lake.root}: expected captured pulls of at most {SOURCES_MAX} files, found {len(sources)}")
+    return pulls_of(lake, pulls, sources)
+
+
+def pulls_of(lake: Lake, pulls: DataFrame, sources: Sequence[str]) -> DataFrame:
+    """Those rows of pull_request that are of SOURCES_MAX files at most, given by their digests, with `seq` as captured_pulls gives it."""
     ranks = lake.spark.createDataFrame(list(enumerate(sources)), "rank BIGINT, sourceDigest STRING")
     return pulls.join(F.broadcast(ranks), "sourceDigest").withColumn("seq", F.col("rank") * _SEQUENCES + F.col("sequence"))
 

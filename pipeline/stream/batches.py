@@ -33,8 +33,9 @@ from pipeline.replay import Kinds
 from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
 from pipeline.replay_run import ReplayOptions, ReplayRun
 from pipeline.settings import BrokerSettings, SettingsError
+from pipeline.stream.frame_pulls import ANSWERED, answered_frames
 from pipeline.stream.request_stream import LINES_A_FILE
-from pipeline.stream.stream_run import StreamRun
+from pipeline.stream.stream_run import StreamRun, store_versions
 
 _TRIES = 10
 # how long another run may take from its first write to its commit before it counts as dead, in seconds
@@ -66,6 +67,7 @@ class _Contents:
     Attributes:
         settings: for each configuration among the headers of its files, and the kinds of requests under it.
         refused: configurations that cannot be used, with why.
+        framed: the configurations of files that have frames, and whether they have other requests too.
         digests: of its files, by their number in the batch.
         answered: requests to be answered.
         bad: lines, or files, that cannot be.
@@ -73,6 +75,7 @@ class _Contents:
 
     settings: Mapping[str | None, tuple[BrokerSettings, Kinds]]
     refused: Mapping[str, str]
+    framed: Mapping[str | None, bool]
     digests: Mapping[int, str]
     answered: int
     bad: int
@@ -121,11 +124,9 @@ class Batches:
             lake = self._lake
             lake.at = lake.newest()
             self._keep_bounds(lake)
-            if number > self._last:
+            if number > self._last or self.run.hold:  # what is held may change otherwise than it did
                 self._answer(lake, batch.persist(), number)
-                self._last = number
-            elif self.run.hold:  # what is held changes all the same
-                batch.write.format("noop").mode("overwrite").save()
+                self._last = max(self._last, number)
         except Exception as error:  # Spark keeps its text only
             self.failed = error
             raise
@@ -151,19 +152,22 @@ class Batches:
             self._begun = self._goes_on or self._last >= 0
 
     def _answer(self, lake: Lake, persisted: DataFrame, number: int) -> None:
-        started = self.now()
+        started, again = self.now(), number <= self._last
+        known = again or self._goes_on or (self.run.hold and self.run.store != store_versions(lake))
         try:
-            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL")  # the others are heartbeats
+            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL OR frame IS NOT NULL")  # the others are heartbeats
             if self.run.at == "request-time":
                 rows = rows.withColumn("error", F.coalesce("error", _no_time()))
             if self.run.hold:
                 rows = rows.withColumn("error", F.coalesce("error", _no_timeout()))
             rows = rows.withColumn("requestId", _request_id())
-            if self._goes_on:
+            if known:
                 rows = self._without_answered(lake, rows)
             contents = self._contents(rows)
             if self.run.hold:
-                rows = self._to_be_asked(lake, rows, contents)
+                rows = self._to_be_asked(lake, rows, contents, known=known)
+                if again:  # what cannot be answered was found then
+                    rows = rows.where(F.col("error").isNull() & ~F.coalesce(F.col("config").isin(*contents.refused), F.lit(False)))
                 contents = self._contents(rows)
             if contents.answered or contents.bad:
                 until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
@@ -175,15 +179,18 @@ class Batches:
         self.counts[number] = (contents.answered, contents.bad)
 
     def _without_answered(self, lake: Lake, rows: DataFrame) -> DataFrame:
-        """The rows of a run that goes on in a new checkpoint, without those that it has answers for, or found bad."""
+        """The rows without those that the run has answers for, or found bad."""
         mine = lake.table(t.PULL_RESPONSE).where(F.col("runId") == self.run.run_id)
         bad = lake.table(BAD_REQUEST).where(F.col("brokerName") == self.run.broker)
         known = mine.select(F.col("requestId").alias("id")).unionByName(bad.select(_bad_id().alias("id")))
         own = F.when(F.col("error").isNull(), F.col("requestId")).otherwise(_bad_id())
         return rows.withColumn("id", own).join(known, "id", "left_anti").drop("id").localCheckpoint()
 
-    def _to_be_asked(self, lake: Lake, rows: DataFrame, contents: _Contents) -> DataFrame:
-        """The rows with wokenMillis, but for requests that wait from now on, and for those of the state that did not wait."""
+    def _to_be_asked(self, lake: Lake, rows: DataFrame, contents: _Contents, *, known: bool) -> DataFrame:
+        """The rows with wokenMillis, but for requests that wait from now on, and for those of the state that have their answers.
+
+        Those are not among the rows where that is `known`; else they are those that would not wait, as the store is what it was.
+        """
         # those of the state are numbered as in the batches that they came in
         numbered = rows.withColumn("seq", F.monotonically_increasing_id()).localCheckpoint()
         bad = numbered.where(F.col("error").isNotNull() | F.col("config").isin(*contents.refused))
@@ -195,20 +202,28 @@ class Batches:
             held = held.localCheckpoint()
             woken = when_woken(lake, self.run.broker, held.where("released"), settings=settings, into_messages=kinds.into_messages)
             waited = requests.join(held.select("seq", F.lit(True).alias("waits")), "seq", "left")
-            due = waited.where(F.coalesce("waits", F.lit(False)) == F.col("released")).drop("waits")
-            parts.append(due.join(woken, "seq", "left"))
+            waits = F.coalesce("waits", F.lit(False))
+            if known:  # one may come and be given out in the same batch
+                due = waited.where(F.col("released") | ~waits).dropDuplicates(["requestId"])
+            else:
+                due = waited.where(waits == F.col("released"))
+            parts.append(due.drop("waits").join(woken, "seq", "left"))
         return reduce(DataFrame.unionByName, parts).localCheckpoint()
 
     def _contents(self, rows: DataFrame) -> _Contents:
         looks, far = F.max(F.col("filterType") != "TAG"), F.max(F.col("maxMsgNums") > SCAN_ENTRIES)
         kinds = (F.coalesce(looks, F.lit(False)).alias("looks"), F.coalesce(far, F.lit(False)).alias("far"))
         counted = (F.count("*").alias("rows"), F.min("source").alias("source"), F.min("sourceDigest").alias("digest"))
-        by_file = rows.groupBy("config", F.isnotnull("error").alias("bad"), _file().alias("file")).agg(*counted, *kinds).collect()
+        framed = F.count_if(F.col("frame").isNotNull()).alias("framed")
+        by_file = rows.groupBy("config", F.isnotnull("error").alias("bad"), _file().alias("file")).agg(*counted, *kinds, framed).collect()
         settings: dict[str | None, tuple[BrokerSettings, Kinds]] = {}
         refused: dict[str, str] = {}
+        with_frames: dict[str | None, bool] = {}
         good = [row for row in by_file if not row["bad"]]
         for config, of_config in groupby(sorted(good, key=_config), key=_config):
             files = list(of_config)
+            if any(row["framed"] for row in files):
+                with_frames[files[0]["config"]] = any(row["framed"] < row["rows"] for row in files)
             kinds_there = Kinds(into_messages=any(row["looks"] for row in files), far=any(row["far"] for row in files))
             try:
                 settings[files[0]["config"]] = (self._settings_of_header(min(files, key=itemgetter("source"))), kinds_there)
@@ -218,6 +233,7 @@ class Batches:
         return _Contents(
             settings=settings,
             refused=refused,
+            framed=with_frames,
             digests={row["file"]: row["digest"] for row in good},
             answered=answered,
             bad=sum(row["rows"] for row in by_file) - answered,
@@ -256,9 +272,14 @@ class Batches:
             pull = settings.pull_settings()
             requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             options = ReplayOptions(at=self.run.at)
+            if config in contents.framed:
+                frames, requests = requests.where("frame IS NOT NULL"), requests.where("frame IS NULL")
+                parts.append(answered_frames(lake, self.run.broker, frames, options=options, settings=settings))
+                if not contents.framed[config]:
+                    continue
             ask = answer_woken if self.run.hold else answer
             answers = ask(lake, self.run.broker, requests, options=options, settings=pull, kinds=kinds)
-            parts.append(response_rows(self._with_ids(answers, requests, contents), pull))
+            parts.append(response_rows(self._with_ids(answers, requests, contents), pull).select(*ANSWERED))
         return reduce(DataFrame.unionByName, parts)
 
     def _with_ids(self, answers: DataFrame, requests: DataFrame, contents: _Contents) -> DataFrame:

@@ -21,7 +21,7 @@ from pipeline.output_file import OutputError
 from pipeline.stream.lag_watch import LagWatch, LagWatchError
 from pipeline.stream.query_listener import ENDED, Event, QueryListener
 from pipeline.stream.request_log import RequestLog, list_requests
-from pipeline.stream.stream_metrics import BatchReport, Behind, StreamState, batch_line, stream_families
+from pipeline.stream.stream_metrics import BatchReport, Behind, StreamState, batch_line, stream_families, waiting
 from pipeline.stream.stream_run import StreamRun
 
 # how long Spark may take to tell of a query's last batch and of its end
@@ -35,7 +35,7 @@ class StreamReport:
     Attributes:
         state: what is known of the stream.
         lag: how far the groups of its broker are behind.
-        log: its request log, read by this alone, up to the last batch that is told.
+        log: its request log, read by this alone, up to the last batch that is told; None where it reads no folder.
         counts: requests answered and bad ones of each batch by its number; those of a batch that is told are taken out.
         progress: told of each batch.
         now: the wall clock.
@@ -44,7 +44,7 @@ class StreamReport:
 
     state: StreamState
     lag: LagWatch
-    log: RequestLog
+    log: RequestLog | None
     counts: dict[int, tuple[int, int]]
     progress: Callable[[str], None]
     now: Callable[[], dt.datetime]
@@ -93,18 +93,22 @@ class StreamReport:
 
     def _take(self, event: Event) -> None:
         if not isinstance(event, StreamingQueryProgress):
-            self._look_at_folder(self.log.newest)
+            if self.log is not None:
+                self._look_at_folder(self.log, self.log.newest)
             return
         batch = batch_of(event, *self.counts.pop(event.batchId, (0, 0)))
         self.state.add(batch)
-        self._look_at_folder(json.loads(event.sources[0].endOffset)["entry"])
-        self.progress(batch_line(batch, self.state.behind))
+        if self.log is not None:
+            self._look_at_folder(self.log, json.loads(event.sources[0].endOffset)["entry"])
+            self.progress(batch_line(batch, waiting(self.state.behind)))
+        elif batch.answered:  # the lake has commits that are no captures
+            self.progress(batch_line(batch, ""))
 
-    def _look_at_folder(self, read_until: int) -> None:
+    def _look_at_folder(self, log: RequestLog, read_until: int) -> None:
         """Find what waits behind the entry of the last batch."""
         try:
-            self.log.follow(read_until)
-            left = self.log.new_of(list_requests(self.state.run.source))
+            log.follow(read_until)
+            left = log.new_of(list_requests(self.state.run.source))
         except OSError as error:
             self.state.behind = None
             self._cannot_tell("what waits", error)
@@ -141,7 +145,7 @@ class StreamReport:
 def report_of(
     spark: SparkSession,
     run: StreamRun,
-    log: RequestLog,
+    log: RequestLog | None,
     counts: dict[int, tuple[int, int]],
     *,
     progress: Callable[[str], None],

@@ -8,25 +8,32 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pipeline.request_file import REQUEST_ARROW, SCHEMA, Chunk, RequestError, read_good_lines
+from pipeline.capture_tables import RAW_BYTES_MAX
+from pipeline.request_file import REQUEST_ARROW, SCHEMA, BadLine, Chunk, RequestError, read_good_lines
 from pipeline.request_source import lines_of_chunk
+from pipeline.stream.frame_pulls import FRAME_TYPE, OF_FRAME, is_frame, pull_of_line
 from pipeline.stream.request_log import FoundFile, PlannedFile, RequestLog, found_file, list_requests
 
 NAME = "pull-request-files"
 HEARTBEAT = "heartbeat"
 # seq: number of the file in its batch, then the line
 LINES_A_FILE = 1 << 40
-# a request, or what could not be read as one: `error` tells them apart; a heartbeat has a time, and neither topic nor error
-STREAM_SCHEMA = f"{SCHEMA}, source STRING, sourceDigest STRING, config STRING, position BIGINT, error STRING, raw BINARY"
+# a request, or what could not be read as one: `error` tells them apart; one that came as a frame may lack all but `frame`.
+# A heartbeat has a time, and none of these
+STREAM_SCHEMA = (
+    f"{SCHEMA}, source STRING, sourceDigest STRING, config STRING, position BIGINT, error STRING, raw BINARY, frame {FRAME_TYPE}"
+)
 _OF_FILE = {"source": pa.string(), "sourceDigest": pa.string(), "config": pa.string()}
 _OF_BAD = {"position": pa.int64(), "error": pa.string(), "raw": pa.binary()}
-_ARROW = pa.schema([*REQUEST_ARROW, *_OF_FILE.items(), *_OF_BAD.items()])
+_FRAME = pa.struct({name: pa.int64() if kind == "BIGINT" else pa.string() for name, kind in OF_FRAME.items()})
+_ARROW = pa.schema([*REQUEST_ARROW, *_OF_FILE.items(), *_OF_BAD.items(), ("frame", _FRAME)])
 
 
 class RequestStream(DataSource):
@@ -103,13 +110,7 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         good, bad = read_good_lines(planned.file.path, first, raw)
         if len(good):
             yield _good_rows(planned, partition.number, good)
-        beats = {line.position: heartbeat_of(line.raw) for line in bad}
-        times = [beat for beat in beats.values() if beat is not None]
-        if times:
-            yield _heartbeats(planned, times)
-        lines = [(position + line.position, str(line.error), line.raw) for line in bad if beats[line.position] is None]
-        if lines:
-            yield _bad_rows(planned, lines)
+        yield from _other_rows(planned, partition.number, position, bad)
 
     def _request_log(self) -> RequestLog:
         if self._opened is None:
@@ -120,9 +121,40 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _good_rows(planned: PlannedFile, number: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     values = (planned.file.path, planned.sha256, planned.config)
     of_file = [pa.repeat(pa.scalar(value, type_), len(batch)) for value, type_ in zip(values, _OF_FILE.values(), strict=True)]
-    of_bad = [pa.nulls(len(batch), type_) for type_ in _OF_BAD.values()]
+    of_bad = [pa.nulls(len(batch), type_) for type_ in (*_OF_BAD.values(), _FRAME)]
     numbered = pa.array(batch.column("seq").to_numpy() + number * LINES_A_FILE)
     return pa.RecordBatch.from_arrays([numbered, *batch.columns[1:-1], pa.nulls(len(batch), pa.string()), *of_file, *of_bad], schema=_ARROW)
+
+
+def _other_rows(planned: PlannedFile, number: int, position: int, others: list[BadLine]) -> Iterator[pa.RecordBatch]:
+    """The lines of a file's chunk that are no requests: heartbeats, frames, and what is bad."""
+    times: list[int] = []
+    pulls: list[dict[str, Any]] = []
+    bad: list[tuple[int, str, bytes]] = []
+    for line in others:
+        error, beat = line.error, heartbeat_of(line.raw)
+        if beat is not None:
+            times.append(beat)
+            continue
+        if is_frame(line.raw):
+            try:
+                pulls.append(pull_of_line(error.path, error.line, line.raw))
+                continue
+            except RequestError as of_frame:
+                error = of_frame
+        bad.append((position + line.position, str(error), line.raw[:RAW_BYTES_MAX]))
+    if times:
+        yield _heartbeats(planned, times)
+    if pulls:
+        yield _pulls_of_frames(planned, number, pulls)
+    if bad:
+        yield _bad_rows(planned, bad)
+
+
+def _pulls_of_frames(planned: PlannedFile, number: int, pulls: list[dict[str, Any]]) -> pa.RecordBatch:
+    of_file = {"source": planned.file.path, "sourceDigest": planned.sha256, "config": planned.config}
+    rows = [pull | of_file | {"seq": pull["seq"] + number * LINES_A_FILE} for pull in pulls]
+    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 
 
 def heartbeat_of(raw: bytes) -> int | None:

@@ -22,6 +22,7 @@ from pipeline.delta_sql import literal
 from pipeline.lake import Lake, LakeError
 from pipeline.lake_writer import LakeWriter
 from pipeline.stream.batches import Batches, StoppedError, Streamed, until_alone
+from pipeline.stream.captured_batches import CapturedBatches, committed_runs
 from pipeline.stream.holding import with_released
 from pipeline.stream.report import StreamReport
 from pipeline.stream.request_log import list_requests
@@ -38,14 +39,14 @@ def run_stream(
     lake: Lake,
     run: StreamRun,
     checkpoint: str,
-    batches: Batches,
+    batches: Batches | CapturedBatches,
     report: StreamReport,
     *,
     files_max: int,
     once: bool,
     trigger_seconds: float,
 ) -> Streamed:
-    """Answer what is in the folder of requests, and what comes until it is stopped.
+    """Answer what is in the folder of requests, or was captured, and what comes until it is stopped.
 
     Args:
         lake: with the broker's tables.
@@ -53,7 +54,7 @@ def run_stream(
         checkpoint: its folder.
         batches: what answers them, and is told to stop.
         report: what tells of them.
-        files_max: of one batch.
+        files_max: of one batch of a folder.
         once: end when all that is there now is answered.
         trigger_seconds: between the starts of two batches, where there is anything for the second.
 
@@ -62,14 +63,13 @@ def run_stream(
         OutputError: the metrics cannot be put where they belong, at the start.
     """
     lake.require_started(run.broker)
-    try:
-        list_requests(run.source)
-    except OSError as error:
-        raise LakeError(f"{run.source}: expected a folder of request files, found {error}") from error
+    if isinstance(batches, CapturedBatches):
+        requests = committed_runs(lake)
+    else:
+        requests = _requests(lake, run, checkpoint, files_max)
+        if run.hold:
+            requests = with_released(requests, lake, run.broker, batches.settings_of(None, ""))
     report.begin()
-    requests = _requests(lake, run, checkpoint, files_max)
-    if run.hold:
-        requests = with_released(requests, lake, run.broker, batches.settings_of(None, ""))
     lake.spark.streams.addListener(report.listener)
     try:
         query = _started(requests, run, checkpoint, batches, once=once, trigger_seconds=trigger_seconds)
@@ -82,7 +82,7 @@ def run_stream(
     return batches.done
 
 
-def wait_for_end(query: StreamingQuery, batches: Batches, report: StreamReport) -> None:
+def wait_for_end(query: StreamingQuery, batches: Batches | CapturedBatches, report: StreamReport) -> None:
     """Tell what a query does until it ends, or is asked to and is between two batches; what ended it otherwise is raised."""
     failed = True
     try:
@@ -92,7 +92,7 @@ def wait_for_end(query: StreamingQuery, batches: Batches, report: StreamReport) 
         report.end(failed=failed)
 
 
-def until_ended(query: StreamingQuery, batches: Batches | FollowBatches, tell: Callable[[], None]) -> None:
+def until_ended(query: StreamingQuery, batches: Batches | CapturedBatches | FollowBatches, tell: Callable[[], None]) -> None:
     """Call `tell` again and again until a query ends, or is asked to and is between two batches; what ended it otherwise is raised."""
     try:
         while not query.awaitTermination(_LOOK_SECONDS):
@@ -105,13 +105,17 @@ def until_ended(query: StreamingQuery, batches: Batches | FollowBatches, tell: C
 
 
 def _requests(lake: Lake, run: StreamRun, checkpoint: str, files_max: int) -> DataFrame:
+    try:
+        list_requests(run.source)
+    except OSError as error:
+        raise LakeError(f"{run.source}: expected a folder of request files, found {error}") from error
     lake.spark.dataSource.register(RequestStream)
     options = {"folder": run.source, "log": f"{checkpoint}/{REQUESTS}", "maxFilesPerTrigger": str(files_max)}
     return lake.spark.readStream.format(NAME).options(**options).load()
 
 
 def _started(
-    requests: DataFrame, run: StreamRun, checkpoint: str, batches: Batches, *, once: bool, trigger_seconds: float
+    requests: DataFrame, run: StreamRun, checkpoint: str, batches: Batches | CapturedBatches, *, once: bool, trigger_seconds: float
 ) -> StreamingQuery:
     writer = requests.writeStream.queryName(run.checkpoint).option("checkpointLocation", f"{checkpoint}/{SPARK}").foreachBatch(batches)
     timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_seconds} seconds")

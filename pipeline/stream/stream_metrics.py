@@ -73,16 +73,17 @@ class StreamState:
             self.durations[phase] = self.durations.get(phase, 0.0) + seconds
 
 
-def batch_line(batch: BatchReport, behind: Behind | None) -> str:
-    """A batch in a line."""
+def batch_line(batch: BatchReport, waits: str) -> str:
+    """A batch in a line, with what waits as `waiting` says it."""
     phases = sorted(batch.durations.items(), key=lambda phase: -phase[1])
     took = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases if seconds >= _TOLD_SECONDS)
     bad = f", {batch.bad:,} bad ones in bad_request" if batch.bad else ""
     done = f"batch {batch.number}: {batch.answered:,} requests answered{bad}, {batch.rows_read:,} rows read"
-    return "; ".join(filter(None, (done, _waiting(behind), took)))
+    return "; ".join(filter(None, (done, waits, took)))
 
 
-def _waiting(behind: Behind | None) -> str:
+def waiting(behind: Behind | None) -> str:
+    """What waits in the folder of requests, None where that is not known."""
     if behind is None:
         return "what waits is not known"
     if not behind.files:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow.fs as pafs
 
-from pipeline.lake import LakeError
+from pipeline.lake import Lake, LakeError
 from pipeline.replay import At
 from pipeline.store_files import filesystem_of
 from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
+from pipeline.tables import IMPORTED
 
 _NAME = "pullsim.json"
 # Spark's own files, and the request log beside them
@@ -29,7 +30,10 @@ _NUMBERED = {_OFFSETS: ("", 3, True), _COMMITS: ("", 2, True), REQUESTS: (".json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRun:
-    """What stays the same for all batches of a checkpoint; `checkpoint` is its id."""
+    """What stays the same for all batches of a checkpoint.
+
+    `checkpoint` is its id, and `store` says which versions the tables of stores had when it was begun.
+    """
 
     run_id: str
     checkpoint: str
@@ -39,10 +43,25 @@ class StreamRun:
     at: At
     settings: dict[str, str]
     hold: bool = False
+    store: dict[str, int] = field(default_factory=dict)
+
+
+def store_versions(lake: Lake) -> dict[str, int]:
+    """The Delta versions of the tables that answers are made of; each grows with every change."""
+    return {table.name: lake.at.tables[table.name] for table in IMPORTED if table.name in lake.at.tables}
 
 
 def run_of_checkpoint(
-    folder: str, *, run_id: str | None, lake: str, broker: str, source: str, at: At, settings: dict[str, str], hold: bool = False
+    folder: str,
+    *,
+    run_id: str | None,
+    lake: str,
+    broker: str,
+    source: str,
+    at: At,
+    settings: dict[str, str],
+    hold: bool = False,
+    store: dict[str, int] | None = None,
 ) -> tuple[StreamRun, list[str]]:
     """The run that a checkpoint belongs to, a new one where there is no checkpoint yet; and the files that had to be removed from it.
 
@@ -56,7 +75,7 @@ def run_of_checkpoint(
         known = _known(filesystem, f"{inside}/{_NAME}")
         if known is None:
             removed = []
-            run = StreamRun(run_id=run_id or uuid.uuid4().hex, checkpoint=uuid.uuid4().hex, **asked)
+            run = StreamRun(run_id=run_id or uuid.uuid4().hex, checkpoint=uuid.uuid4().hex, store=store or {}, **asked)
         else:
             _require_same(folder, known, asked | ({} if run_id is None else {"run_id": run_id}))
             run, removed = StreamRun(**known), _mend(filesystem, inside)

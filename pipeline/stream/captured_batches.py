@@ -1,0 +1,146 @@
+"""A stream of captured pulls: the table `pull_request` of the lake, to which captures add, answered capture by capture.
+
+Rule: the stream is Delta's own, of `lake_version`. So it hears of a capture by the commit that makes it count, and of none that died.
+Which captures have answers the lake says itself: a capture is answered where any of its pulls is, for all of them are committed at once.
+Surprise: a stream of `pull_request` itself would end with an error where a capture is read again, as that replaces its rows, and would show
+the rows of dead captures.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.capture.replay_captured import SOURCES_MAX, answered_captured, pulls_of
+from pipeline.capture_tables import PULL_REQUEST
+from pipeline.lake import Lake, StreamBatch
+from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
+from pipeline.replay_run import ReplayOptions, ReplayRun
+from pipeline.settings import BrokerSettings
+from pipeline.stream.batches import StoppedError, Streamed, until_alone
+from pipeline.stream.stream_run import StreamRun
+
+CAPTURE = "capture"  # what lake_version says of one
+
+
+def committed_runs(lake: Lake) -> DataFrame:
+    """A stream of the rows of lake_version; where rows are gone from Delta's log, those that are left will do."""
+    return lake.spark.readStream.format("delta").option("failOnDataLoss", "false").load(lake.path(t.LAKE_VERSION.name))
+
+
+@dataclass(slots=True, kw_only=True)
+class CapturedBatches:
+    """Answers what was captured since; called by Spark with each batch of `committed_runs`.
+
+    Attributes:
+        root: the lake.
+        run: whose batches they are.
+        settings: of the broker.
+        captures_max: captures that are answered with one commit.
+        now: the wall clock.
+        stop: no further capture is begun once it is set.
+        done: what was done so far.
+        counts: pulls answered of each batch by its number, and 0, until they are told.
+        failed: what ended the stream.
+        working: whether a batch is being answered.
+    """
+
+    root: str
+    run: StreamRun
+    settings: BrokerSettings
+    captures_max: int
+    now: Callable[[], dt.datetime]
+    stop: threading.Event
+    done: Streamed = field(default_factory=Streamed)
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    failed: Exception | None = None
+    working: bool = False
+    _lake: Lake | None = None
+    _answered: set[str] = field(default_factory=set)
+    _begun: bool = False
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Answer the captures that have no answers, if one was committed."""
+        self.working = True
+        try:
+            self._take(batch, number)
+        except Exception as error:  # Spark keeps its text only
+            self.failed = error
+            raise
+        finally:
+            self.working = False
+
+    def _take(self, batch: DataFrame, number: int) -> None:
+        first = self._lake is None
+        if self._lake is None:
+            self._lake = Lake(batch.sparkSession, self.root).require()
+            self._look_back(self._lake)
+        lake = self._lake
+        lake.at = lake.newest()
+        captured = batch.where((F.col("what") == CAPTURE) & (F.col("brokerName") == self.run.broker))
+        if not first and captured.isEmpty():
+            return
+        size = min(self.captures_max, SOURCES_MAX)
+        new = [digest for digest in self._captures(lake.table(PULL_REQUEST)) if digest not in self._answered]
+        for start in range(0, len(new), size):
+            if self.stop.is_set():
+                raise StoppedError
+            self._answer(lake, new[start : start + size], number)
+
+    def _look_back(self, lake: Lake) -> None:
+        """What the lake knows of the run: whether it was begun, and which captures it has answered."""
+        mine = F.col("runId") == self.run.run_id
+        self._begun = not lake.table(t.REPLAY_RUN).where(mine).isEmpty()
+        answered = lake.table(t.PULL_RESPONSE).where(mine).select("requestId")
+        self._answered = set(self._captures(lake.table(PULL_REQUEST).join(answered, "requestId", "left_semi")))
+
+    def _captures(self, pulls: DataFrame) -> list[str]:
+        rows = pulls.where(F.col("brokerName") == self.run.broker).select("sourceDigest").distinct().orderBy("sourceDigest").collect()
+        return [row["sourceDigest"] for row in rows]
+
+    def _answer(self, lake: Lake, sources: Sequence[str], number: int) -> None:
+        started = self.now()
+        tables = [t.PULL_RESPONSE] if self._begun else [t.PULL_RESPONSE, t.REPLAY_RUN]
+        answered: list[int] = []
+        until_alone(lake, self.run.run_id, tables, lambda: answered.append(self._write(lake, sources, started, number)))
+        self._begun = True
+        self._answered.update(sources)
+        self.done.batches += 1
+        self.done.answered += answered[-1]
+        self.counts[number] = (self.counts.get(number, (0, 0))[0] + answered[-1], 0)
+
+    def _write(self, lake: Lake, sources: Sequence[str], started: dt.datetime, number: int) -> int:
+        """Number of answers."""
+        broker, run_id = self.run.broker, self.run.run_id
+        writer = LakeWriter(lake, run_id=run_id, what="stream", broker=broker)
+        pulls = pulls_of(lake, lake.table(PULL_REQUEST).where(F.col("brokerName") == broker), sources)
+        options = ReplayOptions(at=self.run.at)
+        with answered_captured(lake, broker, pulls, options=options, settings=self.settings) as answers:
+            writer.prepare(t.PULL_RESPONSE)
+            writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(broker), "runId": F.lit(run_id)}))
+            count = answers.count()
+        if self.done.batches % COMPACTED_EVERY == COMPACTED_EVERY - 1:
+            writer.compact(t.PULL_RESPONSE)
+        if not self._begun:
+            writer.prepare(t.REPLAY_RUN)
+            writer.append(t.REPLAY_RUN, self._run(lake, started).row(None))
+        writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
+        return count
+
+    def _run(self, lake: Lake, started: dt.datetime) -> ReplayRun:
+        return ReplayRun(
+            lake=lake,
+            broker=self.run.broker,
+            run_id=self.run.run_id,
+            source=self.run.source,
+            source_digest=None,
+            settings=self.settings,
+            at=self.run.at,
+            started=started,
+        )
