@@ -113,7 +113,7 @@ def cut_newest(checkpoint: Path, kind: str, chance: random.Random) -> None:
     numbered = [path for path in (checkpoint / kind).glob("*") if path.name.removesuffix(".json").isdigit()]
     if numbered:
         newest = max(numbered, key=lambda path: int(path.name.removesuffix(".json")))
-        newest.write_bytes(newest.read_bytes()[: chance.randrange(newest.stat().st_size)])
+        newest.write_bytes(newest.read_bytes()[: chance.randrange(max(newest.stat().st_size, 1))])  # it may be cut already
 
 
 def _newest(folder: Path) -> int:
