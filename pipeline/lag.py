@@ -40,7 +40,7 @@ def queue_lags(
     if broker is not None:
         rows = rows.where(F.col("brokerName") == broker)
     if group is not None:
-        _require(spark, "consumerGroup", "consumer group", group, ("consumer_offset", "subscription_group"))
+        _require(spark, "consumerGroup", "consumer group", group, ("consumer_offset", "subscription_group", "subscription"))
         rows = rows.where(F.col("consumerGroup") == group)
     if topic is not None:
         _require(spark, "topic", "topic", topic, ("consumer_offset", "queue", "topic_config"))

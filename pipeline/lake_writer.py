@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pipeline.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
 from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of
 from pipeline.lake import Lake, LakeError, LakeVersion, NotAloneError, StreamBatch
-from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, Layout, Table
+from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
 
 # what Spark and Delta say of a table to be created where something has come to be
 _CREATED_MEANWHILE = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
@@ -159,7 +159,7 @@ class LakeWriter:
         for _ in range(_COMMITS_TRIED):
             version = self.lake.at.version + 1
             tables = {**self.lake.at.tables, **self._versions}
-            if self._committed((version, self.run_id, self.what, self.broker, tables, committed_at, *of_stream)):
+            if self._committed((version, self.run_id, self.what, self.broker, tables, committed_at, *of_stream, TABLES_VERSION)):
                 self.lake.at = LakeVersion(version, tables)
                 if version % COMPACTED_EVERY == 0:
                     self._compact_versions()

@@ -95,7 +95,11 @@ def test_the_tables_the_views_and_the_functions_are_there(pullsim: Pullsim, lake
 
 @pytest.mark.parametrize(
     ("query", "named"),
-    [("SELEKT 1", "SELEKT"), ("SELECT nonsense FROM consume_lag", "nonsense"), ("SELECT * FROM consume_lagg", "consume_lagg")],
+    [
+        ("SELEKT 1", "SELEKT"),
+        ("SELECT nonsense FROM consume_lag", "nonsense"),
+        ("SELECT * FROM consume_lagg", "'consume_lagg'; the nearest known: consume_lag,"),
+    ],
 )
 def test_a_query_that_spark_refuses_ends_with_2_and_names_the_place(pullsim: Pullsim, lake: Path, query: str, named: str) -> None:
     code, out, err = pullsim("sql", "--lake", lake, query)
