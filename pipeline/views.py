@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from importlib.resources import files
 
@@ -34,6 +35,11 @@ VIEWS = (
 )
 # functions that look into tables, called by views
 FUNCTIONS = ("queue_status",)
+_WORD = re.compile(r"\w+")
+# literals and comments
+_NO_NAMES = re.compile(r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+# what Spark says of a name that it does not know
+_NOT_FOUND = {"TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_ROUTINE", "UNRESOLVABLE_TABLE_VALUED_FUNCTION"}
 # what consume_lag reads
 CONSUME_LAG_TABLES = (BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, QUEUE)
 
@@ -43,15 +49,23 @@ def view_sql(name: str) -> str:
     return files("pipeline").joinpath("sql", f"{name}.sql").read_text("utf-8")
 
 
-def create_views(lake: Lake) -> SparkSession:
-    """Define the lake's tables, views and functions in its session."""
+def create_views(lake: Lake, query: str | None = None) -> SparkSession:
+    """Define the lake's tables, views and functions in its session.
+
+    Args:
+        lake: at the version to be read.
+        query: define only what this text of SQL names, and what that is made of; opening all tables takes seconds.
+    """
+    names = {*TABLES, LAKE_VERSION.name, *FUNCTIONS, *VIEWS} if query is None else _named(query)
     register(lake.spark)
     for table in TABLES.values():
-        lake.create_view(table)
-    if lake.at.version:
+        if table.name in names:
+            lake.create_view(table)
+    if LAKE_VERSION.name in names and lake.at.version:
         lake.versions().createOrReplaceTempView(LAKE_VERSION.name)
     for name in (*FUNCTIONS, *VIEWS):
-        lake.spark.sql(view_sql(name))
+        if name in names:
+            lake.spark.sql(view_sql(name))
     return lake.spark
 
 
@@ -61,15 +75,30 @@ def ask(lake: Lake, query: str) -> DataFrame:
     Raises:
         LakeError: it names a table that there is not.
     """
-    spark = create_views(lake)
     try:
-        return spark.sql(query)
+        return create_views(lake, query).sql(query)
     except AnalysisException as error:
+        if error.getCondition() not in _NOT_FOUND:
+            raise
+    try:  # a name may be put together
+        return create_views(lake).sql(query)
+    except AnalysisException as error:
+        name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
         if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
             raise
-        name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
         nearest = get_close_matches(name, [*TABLES, LAKE_VERSION.name, *VIEWS], n=3, cutoff=0.0)
         raise LakeError(f"there is no table or view {name!r}; the nearest known: {', '.join(nearest)}") from error
+
+
+def _named(query: str) -> set[str]:
+    """The tables, views and functions that a text names, and all that these are made of."""
+    known, found, texts = {*TABLES, LAKE_VERSION.name, *FUNCTIONS, *VIEWS}, set[str](), [query]
+    while texts:
+        words = set(_WORD.findall(_NO_NAMES.sub(" ", texts.pop()).lower()))
+        new = (known if "show" in words else known & words) - found
+        found |= new
+        texts += [view_sql(name) for name in new if name in VIEWS or name in FUNCTIONS]
+    return found
 
 
 def consume_lag(lake: Lake) -> DataFrame:

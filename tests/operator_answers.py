@@ -105,7 +105,7 @@ class CapturedAnswers:
 
         found = [
             (size, record.store_timestamp)
-            for size, code, record in self.waiting(self.lag.queues[topic, queue_id], offset)
+            for size, code, record in self.waiting(self.lag.queues.get((topic, queue_id), QueueFiles(0, 0, {})), offset)
             if record is not None and passes(code, record)
         ]
         waited = self.lag.as_of - min(stamp for _, stamp in found) if found else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zlib
 from collections import Counter, defaultdict
@@ -44,6 +45,11 @@ BEHIND = {
     ("nobody-knows", "promo"): 5,
 }
 Key = tuple[Any, ...]
+Views = dict[str, list[dict[str, Any]]]
+VIEWS = (
+    *("pull_outcome", "offset_correction", "pull_nothing_found", "disk_read", "pull_hold"),
+    *("group_filter", "consume_lag_matched", "hot_queue", "topic_size", "message"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +78,16 @@ def lake(spark: SparkSession, answers: CapturedAnswers, tmp_path_factory: pytest
     return folder
 
 
-@pytest.fixture
-def views(spark: SparkSession, lake: Path) -> SparkSession:
-    return create_views(Lake(spark, str(lake)).require())
+@pytest.fixture(scope="module")
+def views(spark: SparkSession, lake: Path) -> Views:
+    """Every row of the views, collected once, and whether the documented queries find a message."""
+    session = create_views(Lake(spark, str(lake)).require())
+    collected = {name: [row.asDict() for row in session.table(name).collect()] for name in VIEWS}
+    for query in documented():
+        rows = session.sql(query)  # what it names is there
+        if "FROM message" in query:
+            collected[query] = [row.asDict() for row in rows.head(1)]
+    return collected
 
 
 def write(spark: SparkSession, lake: Path, broker: str, found: dict[t.Table, list[dict[str, Any]]]) -> None:
@@ -103,22 +116,28 @@ def response_row(line: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def rows(views: SparkSession, name: str, where: str = "true") -> list[dict[str, Any]]:
-    return [row.asDict() for row in views.table(name).where(where).collect()]
+def documented() -> list[str]:
+    """The queries of docs/sql.md."""
+    page = (Path(__file__).parents[1] / "docs" / "sql.md").read_text("utf-8")
+    return re.findall(r'pullsim sql --lake lake "(SELECT [^"]+)"', page)
 
 
-def test_every_pull_ended_as_the_broker_says(views: SparkSession, answers: CapturedAnswers) -> None:
+def of_source(views: Views, name: str, source: str) -> list[dict[str, Any]]:
+    return [row for row in views[name] if row["source"] == source]
+
+
+def test_every_pull_ended_as_the_broker_says(views: Views, answers: CapturedAnswers) -> None:
     wanted: Counter[Key] = Counter()
     for one in answers.pulls:
         asked, told = one["request"]["ext"], (one["response"] or {"ext": {}})["ext"]
         given = (int(told[name]) if name in told else None for name in ("nextBeginOffset", "minOffset", "maxOffset"))
         wanted[asked["consumerGroup"], asked["topic"], int(asked["queueId"]), int(asked["queueOffset"]), outcome(one), *given] += 1
     names = ("consumerGroup", "topic", "queueId", "queueOffset", "outcome", "nextBeginOffset", "minOffset", "maxOffset")
-    assert Counter(tuple(row[name] for name in names) for row in rows(views, "pull_outcome", "source = 'CAPTURED'")) == wanted
+    assert Counter(tuple(row[name] for name in names) for row in of_source(views, "pull_outcome", "CAPTURED")) == wanted
 
 
-def test_each_correction_is_an_event_that_the_broker_stored(views: SparkSession, answers: CapturedAnswers) -> None:
-    found = rows(views, "offset_correction", "source = 'CAPTURED'")
+def test_each_correction_is_an_event_that_the_broker_stored(views: Views, answers: CapturedAnswers) -> None:
+    found = of_source(views, "offset_correction", "CAPTURED")
     names = ("consumerGroup", "topic", "queueId", "offsetRequest", "offsetNew")
     assert Counter(tuple(row[name] for name in names) for row in found) == Counter(answers.moved_events())
     assert {row["status"] for row in found} == {"OFFSET_TOO_SMALL", "OFFSET_OVERFLOW_BADLY", "NO_MESSAGE_IN_QUEUE"}
@@ -129,18 +148,18 @@ def test_each_correction_is_an_event_that_the_broker_stored(views: SparkSession,
     assert {row["skipped"] > 0 for row in found} == {True, False}
 
 
-def test_corrections_of_a_replay_are_those_of_the_trace(views: SparkSession) -> None:
+def test_corrections_of_a_replay_are_those_of_the_trace(views: Views) -> None:
     wanted: Counter[Key] = Counter()
     for line in trace():
         told = line["response"] or {}
         if told.get("status") in CORRECTIONS and told["nextBeginOffset"] != line["request"]["offset"]:
             wanted[told["status"], line["request"]["offset"], told["nextBeginOffset"]] += 1
-    found = rows(views, "offset_correction", "source = 'REPLAYED'")
+    found = of_source(views, "offset_correction", "REPLAYED")
     assert Counter((row["status"], row["offsetRequest"], row["offsetNew"]) for row in found) == wanted
     assert {status for status, _, _ in wanted} == CORRECTIONS
 
 
-def test_pulls_that_found_nothing_are_counted_with_their_share_and_why(views: SparkSession, answers: CapturedAnswers) -> None:
+def test_pulls_that_found_nothing_are_counted_with_their_share_and_why(views: Views, answers: CapturedAnswers) -> None:
     ended: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for one in answers.pulls:
         ended[one["request"]["ext"]["consumerGroup"], one["request"]["ext"]["topic"]][outcome(one)] += 1
@@ -150,17 +169,17 @@ def test_pulls_that_found_nothing_are_counted_with_their_share_and_why(views: Sp
         for name, count in counts.items()
         if name != "FOUND"
     }
-    found = rows(views, "pull_nothing_found", "source = 'CAPTURED'")
+    found = of_source(views, "pull_nothing_found", "CAPTURED")
     assert {(row["consumerGroup"], row["topic"], row["outcome"]): (row["pulls"], row["share"]) for row in found} == wanted
     assert all(row["why"] and row["firstMicros"] <= row["lastMicros"] for row in found)
 
 
-def test_reads_from_disk_are_counted_where_they_are_known(views: SparkSession) -> None:
+def test_reads_from_disk_are_counted_where_they_are_known(views: Views) -> None:
     wanted: dict[Key, list[dict[str, Any]]] = defaultdict(list)
     for line in trace():
         if (line["response"] or {}).get("status") == "FOUND":
             wanted[line["request"]["group"], line["request"]["topic"], line["request"]["queueId"]].append(line["response"])
-    found = {(row["consumerGroup"], row["topic"], row["queueId"]): row for row in rows(views, "disk_read", "source = 'REPLAYED'")}
+    found = {(row["consumerGroup"], row["topic"], row["queueId"]): row for row in of_source(views, "disk_read", "REPLAYED")}
     assert found.keys() == wanted.keys()
     for key, told in wanted.items():
         disk = [one["messageCount"] for one in told if one["suggestPullingFromSlave"]]
@@ -170,15 +189,15 @@ def test_reads_from_disk_are_counted_where_they_are_known(views: SparkSession) -
         assert row["messagesFromDisk"] == (pytest.approx(sum(disk) / len(disk)) if disk else None)
         assert row["messagesFromMemory"] == (pytest.approx(sum(memory) / len(memory)) if memory else None)
     assert {row["fromDisk"] > 0 for row in found.values()} == {True, False}
-    captured = rows(views, "disk_read", "source = 'CAPTURED'")
+    captured = of_source(views, "disk_read", "CAPTURED")
     assert {(row["fromDisk"], row["reason"]) for row in captured} == {(None, "NOT_ON_THE_WIRE")}
 
 
-def test_held_pulls_end_as_the_broker_says(views: SparkSession, answers: CapturedAnswers) -> None:
+def test_held_pulls_end_as_the_broker_says(views: Views, answers: CapturedAnswers) -> None:
     endings = {"FOUND": "MESSAGE", "NO_MATCHED_MESSAGE": "NOT_FOR_IT", "NO_ANSWER": "NO_ANSWER"}
     held = [one for one in answers.pulls if one["held"]]
     wanted = Counter((one["request"]["ext"]["consumerGroup"], endings.get(outcome(one), "TIMEOUT")) for one in held)
-    found = rows(views, "pull_hold")
+    found = views["pull_hold"]
     ours = Counter((row["consumerGroup"], row["ending"]) for row in found)
     assert (wanted - ours).total() + (ours - wanted).total() <= HELD_WRONG_MAX
     assert {row["heldMillis"] is None for row in found if row["ending"] == "NO_ANSWER"} == {True}
@@ -187,8 +206,8 @@ def test_held_pulls_end_as_the_broker_says(views: SparkSession, answers: Capture
     assert max(timeouts) < 20_100
 
 
-def test_filters_are_what_clients_told_last(views: SparkSession, answers: CapturedAnswers) -> None:
-    found = rows(views, "group_filter")
+def test_filters_are_what_clients_told_last(views: Views, answers: CapturedAnswers) -> None:
+    found = views["group_filter"]
     wanted = answers.filters()
     told = [row for row in found if row["knownFrom"] != "RETRY_TOPIC"]
     assert {(row["consumerGroup"], row["topic"]): (row["expressionType"], row["expression"]) for row in told} == wanted
@@ -196,9 +215,9 @@ def test_filters_are_what_clients_told_last(views: SparkSession, answers: Captur
     assert max(row["filters"] for row in found) > 1
 
 
-def test_lag_is_counted_through_the_filter_of_the_group(views: SparkSession, answers: CapturedAnswers) -> None:
+def test_lag_is_counted_through_the_filter_of_the_group(views: Views, answers: CapturedAnswers) -> None:
     filters = answers.filters()
-    found = rows(views, "consume_lag_matched")
+    found = views["consume_lag_matched"]
     kinds = set()
     for row in found:
         group, topic = row["consumerGroup"], row["topic"]
@@ -217,7 +236,7 @@ def test_lag_is_counted_through_the_filter_of_the_group(views: SparkSession, ans
     assert {row["reason"] for row in found if row["consumerGroup"] == "nobody-knows"} == {"NO_FILTER"}
 
 
-def test_queues_are_as_big_as_their_files_say(views: SparkSession, answers: CapturedAnswers) -> None:
+def test_queues_are_as_big_as_their_files_say(views: Views, answers: CapturedAnswers) -> None:
     known: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for key, queue in answers.lag.queues.items():
         kept = (entry for number, entry in queue.entries.items() if number >= queue.minimum)
@@ -225,7 +244,7 @@ def test_queues_are_as_big_as_their_files_say(views: SparkSession, answers: Capt
     by_topic: dict[str, list[list[tuple[int, int]]]] = defaultdict(list)
     for (topic, _), entries in known.items():
         by_topic[topic].append(entries)
-    found = {(row["topic"], row["queueId"]): row for row in rows(views, "hot_queue")}
+    found = {(row["topic"], row["queueId"]): row for row in views["hot_queue"]}
     assert found.keys() == known.keys()
     for (topic, queue_id), entries in known.items():
         row, total = found[topic, queue_id], sum(map(len, by_topic[topic]))
@@ -234,7 +253,7 @@ def test_queues_are_as_big_as_their_files_say(views: SparkSession, answers: Capt
         assert row["messagesShare"] == (None if share is None else pytest.approx(share))
         assert row["timesFairShare"] == (None if share is None else pytest.approx(share * len(by_topic[topic])))
         assert (row["firstStoreTimestamp"], row["lastStoreTimestamp"]) == spanned(entries)
-    sizes = {row["topic"]: row for row in rows(views, "topic_size")}
+    sizes = {row["topic"]: row for row in views["topic_size"]}
     assert sizes.keys() == by_topic.keys()
     for topic, queues in by_topic.items():
         entries = [entry for queue in queues for entry in queue]
@@ -255,8 +274,8 @@ def spanned(entries: list[tuple[int, int]]) -> tuple[int | None, int | None]:
     return (min(stamps), max(stamps)) if stamps else (None, None)
 
 
-def test_messages_are_what_the_clients_got(views: SparkSession, answers: CapturedAnswers) -> None:
-    found = {(row["topic"], row["queueId"], row["queueOffset"]): row for row in rows(views, "message")}
+def test_messages_are_what_the_clients_got(views: Views, answers: CapturedAnswers) -> None:
+    found = {(row["topic"], row["queueId"], row["queueOffset"]): row for row in views["message"]}
     got = 0
     with (answers.folder / "consumption.jsonl").open(encoding="utf-8") as lines:
         for one in map(json.loads, lines):
@@ -275,3 +294,9 @@ def test_messages_are_what_the_clients_got(views: SparkSession, answers: Capture
             if one["topic"] != one["mq_topic"]:
                 assert row["originTopic"] == one["topic"]
     assert got > 10_000
+
+
+def test_documented_queries_for_messages_find_some(views: Views) -> None:
+    queries = [query for query in documented() if "FROM message" in query]
+    assert len(queries) == 8
+    assert [query for query in queries if not views[query]] == []

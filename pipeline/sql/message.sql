@@ -12,7 +12,7 @@ CREATE OR REPLACE TEMPORARY VIEW message (
   uniqKey COMMENT 'property UNIQ_KEY, the id that the client gave: what queryMsgByUniqueKey asks for',
   tags COMMENT 'property TAGS',
   keys COMMENT 'property KEYS: keys with spaces between them',
-  keyList COMMENT 'the same as an array: WHERE array_contains(keyList, ''order-7'') finds what queryMsgByKey finds, without its limits of number and time',
+  keyList COMMENT 'the same as an array: WHERE array_contains(keyList, ''main2-335'') finds what queryMsgByKey finds, without its limits of number and time',
   storeTimestamp COMMENT 'ms, clock of the broker when it appended the record',
   storeTime COMMENT 'the same as a TIMESTAMP; NULL where it lies after the year 9999',
   bornTimestamp COMMENT 'ms, clock of the client',
