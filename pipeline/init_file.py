@@ -39,11 +39,9 @@ SET VAR pullsim_tables = (
 );
 """
 
-# views call it for groups with such a filter; they answer for all others
-_WITHOUT_PYTHON = """\
-CREATE OR REPLACE TEMPORARY FUNCTION sql92_matches(expression STRING, properties MAP<STRING, STRING>) RETURNS BOOLEAN
-RETURN CAST(raise_error('sql92_matches needs Python: ask pullsim sql, or leave SQL92 out with WHERE expressionType = ''TAG''') AS BOOLEAN);
-"""
+# a function in Python, and what a view has in its place: the view's reason for NULL is NEEDS_PYTHON
+_IN_PYTHON = "coalesce(sql92_matches(w.expression, m.properties), false)"
+_NOT_KNOWN = "CAST(NULL AS BOOLEAN)"
 
 
 def init_sql() -> str:
@@ -53,8 +51,7 @@ def init_sql() -> str:
         *(_table(table) for table in TABLES.values()),
         f"CREATE OR REPLACE TEMPORARY VIEW {LAKE_VERSION.name} AS SELECT * FROM delta.`{_LAKE}/{LAKE_VERSION.name}`;\n",
         *(f"{statement};\n" for statement in sql_statements()),
-        _WITHOUT_PYTHON,
-        *(f"{view_sql(name).rstrip()};\n" for name in (*FUNCTIONS, *VIEWS)),
+        *(f"{view_sql(name).rstrip()};\n".replace(_IN_PYTHON, _NOT_KNOWN) for name in (*FUNCTIONS, *VIEWS)),
     ]
     return "\n".join(parts)
 

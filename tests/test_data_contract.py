@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from pipeline.lag_history import record
 from pipeline.lake import Lake, LakeError
 from pipeline.session import SHORT_JOBS
 from pipeline.tables_page import PAGE, tables_page
+from udfs.sql_functions import PANDAS_UDFS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,6 +151,10 @@ QUESTIONS = [
     ("SELECT count(*) FROM pull_response", "0"),
     ("SELECT DISTINCT why FROM group_status WHERE queueId = 0", "INCOMPLETE_WINDOW"),
 ]
+
+
+def test_the_init_file_calls_no_function_that_is_in_python() -> None:
+    assert not [name for name in PANDAS_UDFS if re.search(rf"{name}\((?!body, sysFlag)", init_sql())]
 
 
 def test_spark_sql_sees_tables_views_and_functions_through_the_init_file(lake: Path, tmp_path: Path) -> None:

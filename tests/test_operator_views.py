@@ -298,5 +298,5 @@ def test_messages_are_what_the_clients_got(views: Views, answers: CapturedAnswer
 
 def test_documented_queries_for_messages_find_some(views: Views) -> None:
     queries = [query for query in documented() if "FROM message" in query]
-    assert len(queries) == 8
+    assert len(queries) == 9
     assert [query for query in queries if not views[query]] == []

@@ -22,6 +22,7 @@ NO_OFFSET: the group has stored no offset for the queue.
 NO_FILTER: it is not known what the group subscribed to; pullsim capture learns it from heartbeats and pulls.
 CLASS_FILTER: a filter class of the client decides.
 FILTER_NOT_PARSED: the broker cannot parse the filter and refuses the pulls.
+NEEDS_PYTHON: filters of SQL92 are evaluated in Python, which spark-sql has not; pullsim sql has.
 NO_QUEUE_FILE: a file of the queue is missing at the offset or behind it.'
 )
 COMMENT 'How far each group is behind in messages that its own filter lets pass.'
@@ -68,7 +69,8 @@ WITH positions AS (
       WHEN p.consumerOffset IS NULL THEN 'NO_OFFSET'
       WHEN p.expressionType IS NULL THEN 'NO_FILTER'
       WHEN p.classFilterMode THEN 'CLASS_FILTER'
-      WHEN m.notParsed > 0 THEN 'FILTER_NOT_PARSED'
+      WHEN m.notParsed > 0 AND p.expressionType = 'TAG' THEN 'FILTER_NOT_PARSED'
+      WHEN m.notParsed > 0 THEN 'NEEDS_PYTHON'
       WHEN coalesce(m.entries, 0) < p.brokerOffset - p.countedFrom THEN 'NO_QUEUE_FILE'
     END AS whyNot
   FROM positions p

@@ -168,9 +168,6 @@ RETURN coalesce(
   try_add(storeTimestamp, CASE WHEN level BETWEEN 1 AND 18 THEN get(array(1000L, 5000L, 10000L, 30000L, 60000L, 120000L, 180000L, 240000L, 300000L, 360000L, 420000L, 480000L, 540000L, 600000L, 1200000L, 1800000L, 3600000L, 7200000L), level - 1) WHEN level IS NOT NULL THEN 1000L END),
   storeTimestamp - 9223372036854775807 + CASE WHEN level BETWEEN 1 AND 18 THEN get(array(1000L, 5000L, 10000L, 30000L, 60000L, 120000L, 180000L, 240000L, 300000L, 360000L, 420000L, 480000L, 540000L, 600000L, 1200000L, 1800000L, 3600000L, 7200000L), level - 1) WHEN level IS NOT NULL THEN 1000L END - 9223372036854775807 - 2);
 
-CREATE OR REPLACE TEMPORARY FUNCTION sql92_matches(expression STRING, properties MAP<STRING, STRING>) RETURNS BOOLEAN
-RETURN CAST(raise_error('sql92_matches needs Python: ask pullsim sql, or leave SQL92 out with WHERE expressionType = ''TAG''') AS BOOLEAN);
-
 -- Status of each queue of each group by Burrow's rules, over the last observations in lag_history. Source: linkedin/Burrow,
 -- core/internal/evaluator/caching.go (evaluatePartitionStatus, calculatePartitionStatus and the checks below it).
 CREATE OR REPLACE TEMPORARY FUNCTION queue_status(
@@ -533,6 +530,7 @@ NO_OFFSET: the group has stored no offset for the queue.
 NO_FILTER: it is not known what the group subscribed to; pullsim capture learns it from heartbeats and pulls.
 CLASS_FILTER: a filter class of the client decides.
 FILTER_NOT_PARSED: the broker cannot parse the filter and refuses the pulls.
+NEEDS_PYTHON: filters of SQL92 are evaluated in Python, which spark-sql has not; pullsim sql has.
 NO_QUEUE_FILE: a file of the queue is missing at the offset or behind it.'
 )
 COMMENT 'How far each group is behind in messages that its own filter lets pass.'
@@ -558,7 +556,7 @@ WITH positions AS (
   UNION ALL
   SELECT
     w.brokerName, w.consumerGroup, w.topic, w.queueId, w.size, w.storeTimestamp,
-    coalesce(sql92_matches(w.expression, m.properties), false)
+    CAST(NULL AS BOOLEAN)
   FROM waiting w
   LEFT JOIN commit_log m ON m.brokerName = w.brokerName AND m.physicOffset = w.physicOffset
   WHERE w.expressionType <> 'TAG'
@@ -579,7 +577,8 @@ WITH positions AS (
       WHEN p.consumerOffset IS NULL THEN 'NO_OFFSET'
       WHEN p.expressionType IS NULL THEN 'NO_FILTER'
       WHEN p.classFilterMode THEN 'CLASS_FILTER'
-      WHEN m.notParsed > 0 THEN 'FILTER_NOT_PARSED'
+      WHEN m.notParsed > 0 AND p.expressionType = 'TAG' THEN 'FILTER_NOT_PARSED'
+      WHEN m.notParsed > 0 THEN 'NEEDS_PYTHON'
       WHEN coalesce(m.entries, 0) < p.brokerOffset - p.countedFrom THEN 'NO_QUEUE_FILE'
     END AS whyNot
   FROM positions p
@@ -1179,7 +1178,7 @@ CREATE OR REPLACE TEMPORARY VIEW message (
   bodySize COMMENT 'bytes of the body as stored',
   bodyText COMMENT 'the body as UTF-8 text: WHERE contains(bodyText, ''...''); NULL where bodyReason says why',
   bodyReason COMMENT 'why bodyText is NULL:
-COMPRESSED: the client compressed the body (zlib).
+COMPRESSED: the client compressed the body (zlib): CAST(uncompress_body(body, sysFlag) AS STRING) is its text, in Python.
 NOT_UTF8: the body is no text in UTF-8.',
   body COMMENT 'the body as stored',
   properties COMMENT 'the properties as the broker decodes them: WHERE properties[''region''] = ''eu'''
