@@ -24,7 +24,7 @@ from pipeline.import_store import import_store
 from pipeline.lake import Lake
 from pipeline.loaded_store import FileSizes, load_log
 from pipeline.log_batches import commit_log_batches
-from pipeline.replay import broker_store, replay
+from pipeline.replay import Kinds, broker_store, replay
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles
 from store_format.consume_queue import units_of
@@ -168,7 +168,7 @@ def measure_replay(
     settings = BrokerSettings.from_sources().pull_settings()
 
     def run() -> None:
-        answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False)
+        answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=Kinds(into_messages=False))
         answers.write.format("noop").mode("overwrite").save()
 
     with peak_worker_memory() as peak:
@@ -188,7 +188,7 @@ def measure_expressions(spark: SparkSession, lake: Path, shape: Shape, count: in
     settings = BrokerSettings.from_sources().pull_settings()
 
     def run() -> None:
-        answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, into_messages=True)
+        answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=Kinds())
         answers.write.format("noop").mode("overwrite").save()
 
     with peak_worker_memory() as peak:
@@ -204,7 +204,7 @@ def _kernel_rate(lake: Lake, shape: Shape, expression: str | None) -> float:
     """Requests a second of the kernel over the entries of one queue."""
     store = broker_store(lake, BROKER)
     settings = BrokerSettings.from_sources().pull_settings()
-    answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=False)
+    answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=False, kinds=Kinds(into_messages=False))
     rows = lake.table(t.CONSUME_QUEUE_SEGMENT).where(f"topic = '{TOPIC_PREFIX}00' AND queueId = 0").orderBy("segment").collect()
     units = np.concatenate([units_of(np.frombuffer(row["entries"], np.uint8))[: row["entryCount"]] for row in rows])
     block = gm.Block(0, units["physicOffset"].astype(np.int64), units["size"].astype(np.int32), units["tagsCode"].astype(np.int64))

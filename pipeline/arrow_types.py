@@ -19,6 +19,7 @@ _ARROW = {
     "ARRAY<STRING>": pa.list_(pa.string()),
     "ARRAY<BIGINT>": pa.list_(pa.int64()),
     "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
+    "MAP<STRING, BIGINT>": pa.map_(pa.string(), pa.int64()),
     ENTRIES_TYPE: pa.list_(pa.struct({"queueOffset": pa.int64(), "physicOffset": pa.int64(), "size": pa.int32()})),
     EXT_UNIT_TYPE: pa.struct({"tagsCode": pa.int64(), "msgStoreTime": pa.int64(), "filterBitMap": pa.binary()}),
     EXT_FILES_TYPE: pa.list_(pa.struct({"name": pa.string(), "fromOffset": pa.int64(), "length": pa.int64(), "wrote": pa.int64()})),

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pipeline.answering import KERNEL_COLUMNS, Answering, Part, parts_of
 from pipeline.lake import Lake
 from pipeline.packing import Col
-from pipeline.replay import meet
+from pipeline.replay import Kinds, meet
 from pipeline.settings import PullSettings
 from udfs import get_message as gm
 from udfs.codes import GetMessageStatus
@@ -72,7 +72,7 @@ def drain(
         into_messages: whether any filter may look into messages.
     """
     chains = chains_of(requests, answers).localCheckpoint()
-    first, second = (_follow(lake, broker, chains, one, into_messages or one.filter_support_retry) for one in settings)
+    first, second = (_follow(lake, broker, chains, one, Kinds(into_messages=into_messages or one.filter_support_retry)) for one in settings)
     return first, second
 
 
@@ -89,12 +89,19 @@ def chains_of(requests: DataFrame, answers: DataFrame) -> DataFrame:
     )
 
 
-def _follow(lake: Lake, broker: str, chains: DataFrame, settings: PullSettings, into_messages: bool) -> Drained:
+def _follow(lake: Lake, broker: str, chains: DataFrame, settings: PullSettings, kinds: Kinds) -> Drained:
     totals = dict.fromkeys(_COUNTED, 0)
     ended, stuck, going = 0, 0, chains
     while True:
         parts = meet(
-            lake, broker, going, at="snapshot", settings=settings, with_entries=False, into_messages=into_messages, whole_files=True
+            lake,
+            broker,
+            going,
+            at="snapshot",
+            settings=settings,
+            with_entries=False,
+            kinds=kinds,
+            whole_files=True,
         )
         stepped = reduce(DataFrame.unionByName, [rows.mapInArrow(partial(drain_batches, answering), _SCHEMA) for answering, rows in parts])
         stepped = stepped.localCheckpoint()

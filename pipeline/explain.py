@@ -20,7 +20,7 @@ from pipeline.answering import KERNEL_COLUMNS, Answering, Part, answer_rows, par
 from pipeline.answers import delivered
 from pipeline.lake import Lake, LakeError
 from pipeline.lmq import beyond_lmq_limit
-from pipeline.replay import meet
+from pipeline.replay import Kinds, meet
 from pipeline.request_file import SCHEMA
 from pipeline.settings import PullSettings
 from udfs import get_message as gm
@@ -139,7 +139,7 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         at="snapshot" if pull.at is None else "request-time",
         settings=settings,
         with_entries=True,
-        into_messages=into_messages,
+        kinds=Kinds(into_messages=into_messages),
     )
     answering, met = next((answering, rows[0]) for answering, frame in reversed(parts) if (rows := frame.collect()))
     (traced,) = traced_pulls(answering, met.asDict(recursive=True))

@@ -54,6 +54,7 @@ class Lake:
         self.spark = spark
         self.root = absolute_path(root).rstrip("/")
         self._made: dict[str, tuple[tuple[int | None, ...], Any]] = {}
+        self._newest: tuple[int, LakeVersion] | None = None
         if not is_uri(self.root) and (file := _file_on_the_way(self.root)):
             raise LakeError(f"{self.root}: expected a directory for the tables, found a file {file}; give another --lake")
         try:
@@ -66,15 +67,18 @@ class Lake:
         return f"{self.root}/{name}"
 
     def newest(self) -> LakeVersion:
-        """The last committed version."""
-        if delta_version(self.path(LAKE_VERSION.name)) is None:
+        """The last committed version; read again only where there is a commit that was not seen."""
+        path = self.path(LAKE_VERSION.name)
+        seen = delta_version(path)
+        if seen is None:
             return LakeVersion()
-        rows = self.spark.read.format("delta").load(self.path(LAKE_VERSION.name))
-        row = rows.orderBy(F.col("version").desc()).first()
-        if row is None:
-            return LakeVersion()
-        self._require_tables_version(row.asDict().get("tablesVersion") or 1)
-        return LakeVersion(row["version"], row["tables"])
+        if self._newest is None or self._newest[0] != seen:
+            rows = self.spark.read.format("delta").option("versionAsOf", seen).load(path)
+            row = rows.orderBy(F.col("version").desc()).first()
+            if row is not None:
+                self._require_tables_version(row.asDict().get("tablesVersion") or 1)
+            self._newest = (seen, LakeVersion() if row is None else LakeVersion(row["version"], row["tables"]))
+        return self._newest[1]
 
     def _require_tables_version(self, found: int) -> None:
         """Refuse tables that follow another contract than `pipeline.tables`."""
@@ -85,6 +89,11 @@ class Lake:
         else:
             return
         raise LakeError(f"{self.root}: expected tables of version {TABLES_VERSION}, found {found}; {hint}")
+
+    def committed(self, version: LakeVersion, by: int) -> None:
+        """Read at `version`, which the Delta version `by` of lake_version put there."""
+        self.at = version
+        self._newest = (by, version)
 
     def require(self) -> Lake:
         """This lake, if anything was ever committed to it."""

@@ -15,12 +15,15 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from typing import Any
 
+import pyarrow as pa
 from delta import exceptions as of_delta
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 
+from pipeline.arrow_types import arrow_schema
 from pipeline.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
 from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of
 from pipeline.lake import Lake, LakeError, LakeVersion, NotAloneError, StreamBatch
@@ -43,6 +46,8 @@ _CONCURRENT = (
 # what the option userMetadata of a write is for a statement
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _NAMING = threading.Lock()
+# Delta appends one row for each version of this "application": of two runs that have the same next version, one comes too late
+_VERSIONS = "lake_version"
 # other runs may commit between two tries
 _COMMITS_TRIED = 10
 # runs that add files commit after commit join them so often
@@ -60,6 +65,7 @@ class LakeWriter:
         self.spark = lake.spark
         self.run_id, self.what, self.broker = run_id, what, broker
         self._versions: dict[str, int] = {}
+        self._looking: threading.Thread | None = None
 
     @cached_property
     def others(self) -> Mapping[str, Layout]:
@@ -75,6 +81,12 @@ class LakeWriter:
         paths = [self.lake.path(table.name) for table in IMPORTED if table.by_queue]
         details = [self.spark.sql(f"DESCRIBE DETAIL {delta(path)}").first() for path in paths if delta_version(path) is not None]
         return any("clustering" in detail["tableFeatures"] for detail in details if detail)
+
+    def expect_commit(self) -> None:
+        """Let Delta look at the commit point while tables are written: what it asks there takes longer than the commit itself."""
+        if self.lake.at.version:
+            self._looking = threading.Thread(target=self.lake.features, args=(LAKE_VERSION,), daemon=True)
+            self._looking.start()
 
     def replace_broker(self, table: Table, rows: DataFrame, placement: Placement | None = None) -> None:
         """Put `rows` in the place of all that the table holds of the broker.
@@ -155,15 +167,18 @@ class LakeWriter:
 
         Runs that wrote other tables meanwhile do not matter: what they committed stays.
         """
+        if self._looking is not None:
+            self._looking.join()
         of_stream = (None, None) if batch is None else (batch.checkpoint, batch.number)
         for _ in range(_COMMITS_TRIED):
-            version = self.lake.at.version + 1
-            tables = {**self.lake.at.tables, **self._versions}
-            if self._committed((version, self.run_id, self.what, self.broker, tables, committed_at, *of_stream, TABLES_VERSION)):
-                self.lake.at = LakeVersion(version, tables)
-                if version % COMPACTED_EVERY == 0:
+            at = LakeVersion(self.lake.at.version + 1, {**self.lake.at.tables, **self._versions})
+            values = (at.version, self.run_id, self.what, self.broker, at.tables, committed_at, *of_stream, TABLES_VERSION)
+            row = dict(zip(LAKE_VERSION.names, values, strict=True))
+            if (delta_at := self._committed(row)) is not None:
+                self.lake.committed(at, delta_at)
+                if at.version % COMPACTED_EVERY == 0:
                     self._compact_versions()
-                return version
+                return at.version
             newest = self.lake.newest()
             if any(newest.tables.get(name) != self.lake.at.tables.get(name) for name in self._versions):
                 break
@@ -175,18 +190,21 @@ class LakeWriter:
         with suppress(*_CONCURRENT):  # another run commits, and the next one that is due does this
             self.spark.sql(f"OPTIMIZE {delta(self.lake.path(LAKE_VERSION.name))}")
 
-    def _committed(self, row: tuple[object, ...]) -> bool:
-        """Whether the row is now the one of its version."""
+    def _committed(self, row: dict[str, Any]) -> int | None:
+        """The Delta version that has the row; None where another run's row has its version of the lake."""
         path = self.lake.path(LAKE_VERSION.name)
-        with self._alone(), self._view(LAKE_VERSION, self.spark.createDataFrame([row], LAKE_VERSION.schema)) as new:
+        with self._alone():
             if delta_version(path) is None:
                 self.spark.sql(create_empty(LAKE_VERSION, path))
-            insert = f"USING {new} s ON t.version = s.version WHEN NOT MATCHED THEN INSERT *"
+            before = delta_version(path)
+            rows = self.spark.createDataFrame(pa.Table.from_pylist([row], arrow_schema(LAKE_VERSION)))
+            write = self._write(rows, LAKE_VERSION, "append")
             try:
-                merged = self.spark.sql(f"MERGE WITH SCHEMA EVOLUTION INTO {delta(path)} t {insert}").first()
+                write.option("mergeSchema", "true").option("txnAppId", _VERSIONS).option("txnVersion", row["version"]).save(path)
             except _CONCURRENT:
-                return False
-        return merged is not None and merged["num_inserted_rows"] == 1
+                return None
+        versions = range(delta_version(path) or 0, before or 0, -1)
+        return next((version for version in versions if run_of(path, version) == self.run_id), None)
 
     @property
     def _named(self) -> str:

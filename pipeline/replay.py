@@ -26,6 +26,7 @@ from pipeline.lake import Lake, LakeError
 from pipeline.packing import ARROW_SCHEMA, NONE, SCHEMA, Col, Packed, Repacker, pack
 from pipeline.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
 from pipeline.settings import PullSettings
+from pipeline.touched_segments import touched_segments
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.get_message import LogFiles
 
@@ -49,10 +50,22 @@ ANSWER_SCHEMA = (
     "nextBeginOffset BIGINT, minOffset BIGINT, maxOffset BIGINT, messageCount INT, bufferTotalSize INT, suggestPullingFromSlave BOOLEAN, "
     f"msgCount4Commercial INT, messagesOnDisk INT, diskFallBehind BIGINT, exception STRING, error STRING, entries {t.ENTRIES_TYPE}"
 )
-# from so many bytes on it pays to look at the requests first, as long as they ask for so many topics
+# from so many bytes on it pays to look at the requests first
 _LARGE_LOG = 4 << 30
-_FEW_TOPICS = 500
 _BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY, extUnits: BINARY>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds:
+    """Kinds of requests that may be among some; what is known not to be there takes no time.
+
+    Attributes:
+        into_messages: with filters that look into messages.
+        far: for more messages than the entries of one segment are sure to hold.
+    """
+
+    into_messages: bool = True
+    far: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +117,7 @@ def _read_store(lake: Lake, broker: str) -> BrokerStore:
     )
 
 
-def replay(
-    lake: Lake, broker: str, requests: DataFrame, *, at: At, settings: PullSettings, with_entries: bool, into_messages: bool = False
-) -> DataFrame:
+def replay(lake: Lake, broker: str, requests: DataFrame, *, at: At, settings: PullSettings, with_entries: bool, kinds: Kinds) -> DataFrame:
     """Answer requests.
 
     Args:
@@ -116,13 +127,13 @@ def replay(
         at: what of the store a request sees: all of it, what was there at its time, or up to the recorded maxOffset.
         settings: the broker's.
         with_entries: give the entries, not just their number and size.
-        into_messages: there may be filters that look into messages. The requests have `filterType` (NULL without a filter) and
-            `registered` then, and `expression` is of that type.
+        kinds: of requests there may be. Where filters may look into messages, the requests have `filterType` (NULL without a filter)
+            and `registered`, and `expression` is of that type.
 
     Returns:
         Rows of ANSWER_SCHEMA, one a request, in no order.
     """
-    parts = meet(lake, broker, requests, at=at, settings=settings, with_entries=with_entries, into_messages=into_messages)
+    parts = meet(lake, broker, requests, at=at, settings=settings, with_entries=with_entries, kinds=kinds)
     answers = [rows.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA) for answering, rows in parts]
     return reduce(DataFrame.unionByName, answers)
 
@@ -135,7 +146,7 @@ def meet(
     at: At,
     settings: PullSettings,
     with_entries: bool,
-    into_messages: bool,
+    kinds: Kinds,
     whole_files: bool = False,
 ) -> list[tuple[Answering, DataFrame]]:
     """Packed requests with the entries that they scan, as `answer_batches` takes them.
@@ -144,19 +155,21 @@ def meet(
     """
     store = broker_store(lake, broker)
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
-    segments = _of_topics_asked_for(segments, requests, store)
+    more = kinds.far or whole_files
+    if store.log_bytes >= _LARGE_LOG:
+        segments = touched_segments(segments, requests, entries_a_file=store.entries_a_file, whole_files=more)
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     placed = partial(_placed, lake, store, at, whole_files)
-    by_tag = requests.where(~looks_into_messages(settings)) if into_messages else requests
-    met = [(answering, _blocks(segments, placed(by_tag), _far(by_tag, store, whole_files)))]
-    if into_messages:
+    by_tag = requests.where(~looks_into_messages(settings)) if kinds.into_messages else requests
+    met = [(answering, _blocks(segments, placed(by_tag), _far(by_tag, store, whole_files) if more else None))]
+    if kinds.into_messages:
         rules = filter_rules(lake, broker, settings)
         others = with_filter_text(requests.where(looks_into_messages(settings)))
         split = placed(others).mapInArrow(partial(split_by_condition, rules), SPLIT_SCHEMA)
         first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
         of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
         judged = with_verdicts(lake, broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
-        met.append((replace(answering, rules=rules), _blocks(segments, judged, _far(others, store, whole_files))))
+        met.append((replace(answering, rules=rules), _blocks(segments, judged, _far(others, store, whole_files) if more else None)))
     return met
 
 
@@ -170,14 +183,6 @@ def _placed(lake: Lake, store: BrokerStore, at: At, whole_files: bool, requests:
         bounded = bounded.mapInArrow(partial(_with_bounds, read), SCHEMA)
         bounded, read = with_bounds_as_of(lake, store.broker, store.log_end - store.log_bytes, bounded), Packed.of
     return bounded.mapInArrow(partial(by_segment, store, read, at == "recorded-max", whole_files=whole_files), SCHEMA + ", wide BOOLEAN")
-
-
-def _of_topics_asked_for(segments: DataFrame, requests: DataFrame, store: BrokerStore) -> DataFrame:
-    """The segments, without those of files that hold other topics only: where the store is large, and the topics few."""
-    if store.log_bytes < _LARGE_LOG:
-        return segments
-    topics = [row["topic"] for row in requests.select("topic").distinct().limit(_FEW_TOPICS + 1).collect()]
-    return segments.where(F.col("topic").isin(topics)) if len(topics) <= _FEW_TOPICS else segments
 
 
 def read_bounded(log_end: int, row: dict[str, Any]) -> Packed:
@@ -237,12 +242,17 @@ def _flagged(narrow: Repacker, wide: Repacker) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(pa.scalar(flag), len(batch))], schema=_FLAGGED)
 
 
-def _blocks(segments: DataFrame, placed: DataFrame, far: DataFrame) -> DataFrame:
-    """Packed rows with the entries they need: one segment, or for a wide row all segments of the queue file, one of those in `far`."""
+def _blocks(segments: DataFrame, placed: DataFrame, far: DataFrame | None) -> DataFrame:
+    """Packed rows with the entries they need: one segment, or for a wide row all segments of the queue file, one of those in `far`.
+
+    Without `far` there are no wide rows.
+    """
     block = F.struct("firstQueueOffset", "entryCount", "entries", "extUnits").cast(_BLOCK)
     narrow = segments.select(
         "topic", "queueId", F.col("segment").alias("key"), F.expr("FALSE").alias("wide"), F.array(block).alias("blocks")
     )
+    if far is None:
+        return placed.join(narrow, ["topic", "queueId", "key", "wide"], "left")
     in_files = segments.join(F.broadcast(far), ["topic", "queueId", "fileFirstOffset"], "left_semi")
     wide = in_files.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide")).agg(
         F.sort_array(F.collect_list(block)).alias("blocks")

@@ -16,7 +16,7 @@ from pipeline.held_pulls import TIMEOUT_NEEDED, Polling, lacks_timeout, may_wait
 from pipeline.lake import Lake
 from pipeline.lmq import beyond_lmq_limit
 from pipeline.output_file import OutputFile, output_file, write_lines
-from pipeline.replay import replay
+from pipeline.replay import Kinds, replay
 from pipeline.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
 from pipeline.request_file import RequestError, RequestFile, scan_file
 from pipeline.request_source import NAME, RequestSource
@@ -30,13 +30,10 @@ def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
     return spark.read.format(NAME).option("path", file.path).option("chunks", chunks).load()
 
 
-def answer(
-    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, into_messages: bool = True
-) -> DataFrame:
+def answer(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, kinds: Kinds) -> DataFrame:
     """Answers of ANSWER_SCHEMA for requests of SCHEMA, one for each that the options choose.
 
-    The others were pulls too: what they did to the store, the chosen ones see. `into_messages` is whether any filter among the requests
-    may look into messages; where none does it saves time to know that.
+    The others were pulls too: what they did to the store, the chosen ones see.
     """
     null_answers = beyond_lmq_limit(lake, broker, requests, settings)
     chosen = options.chosen(requests)
@@ -48,17 +45,17 @@ def answer(
         at=options.at,
         settings=settings,
         with_entries=options.messages,
-        into_messages=(into_messages and not by_tags_only) or settings.filter_support_retry,
+        kinds=replace(kinds, into_messages=(kinds.into_messages and not by_tags_only) or settings.filter_support_retry),
     )
     return answered if null_answers is None else null_answers(answered)
 
 
 def held_requests(
-    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, into_messages: bool
+    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, kinds: Kinds
 ) -> DataFrame:
     """The requests that the broker would hold: those with the suspend bit that find nothing as of their time."""
     asking = requests.where(may_wait())
-    first = answer(lake, broker, asking, options=replace(options, messages=False), settings=settings, into_messages=into_messages)
+    first = answer(lake, broker, asking, options=replace(options, messages=False), settings=settings, kinds=kinds)
     return asking.join(not_found(first, settings).select("seq"), "seq")
 
 
@@ -69,14 +66,14 @@ def when_woken(lake: Lake, broker: str, held: DataFrame, *, settings: BrokerSett
 
 
 def answer_woken(
-    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, into_messages: bool = True
+    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, kinds: Kinds
 ) -> DataFrame:
     """Answers as `answer` gives them, with heldMillis and wokenMillis; requests have the latter where they were held.
 
     Those are answered as of when they were woken. The others have NULL for both.
     """
     asked = requests.withColumn("timestamp", F.coalesce("wokenMillis", "timestamp"))
-    answers = answer(lake, broker, asked, options=options, settings=settings, into_messages=into_messages)
+    answers = answer(lake, broker, asked, options=options, settings=settings, kinds=kinds)
     held_at = F.when(F.col("wokenMillis").isNotNull(), F.col("timestamp")).alias("heldMillis")
     return without_never_woken(answers.join(requests.select("seq", held_at, "wokenMillis"), "seq"))
 
@@ -118,14 +115,14 @@ def run_replay(
         check_timestamps(requests, file, options)
         progress("answering")
         pull = settings.pull_settings()
-        into_messages = file.has_other_filters
+        kinds = Kinds(into_messages=file.has_other_filters)
         if options.hold:
-            held = held_requests(lake, broker, requests, options=options, settings=pull, into_messages=into_messages)
-            woken = when_woken(lake, broker, held, settings=settings, into_messages=into_messages)
+            held = held_requests(lake, broker, requests, options=options, settings=pull, kinds=kinds)
+            woken = when_woken(lake, broker, held, settings=settings, into_messages=kinds.into_messages)
             timed = requests.join(woken, "seq", "left")
-            answers = answer_woken(lake, broker, timed, options=options, settings=pull, into_messages=into_messages)
+            answers = answer_woken(lake, broker, timed, options=options, settings=pull, kinds=kinds)
         else:
-            answers = answer(lake, broker, requests, options=options, settings=pull, into_messages=into_messages)
+            answers = answer(lake, broker, requests, options=options, settings=pull, kinds=kinds)
         told = options.compare or out is not None
         uses = told * (2 if options.messages else 1) + (out is None)
         answers = answers.persist() if uses > 1 else answers

@@ -91,7 +91,7 @@ def send_message_back(run: Run, step: Step) -> None:
         group=step["group"],
         delay_level=step["delayLevel"],
         max_reconsume_times=step.get("maxReconsumeTimes"),
-        version=step.get("version") or _VERSION,
+        version=_VERSION if step.get("version") is None else step["version"],
     )
     try:
         inner = send_back(broker.sending(), asked, broker.store.message_at(offset))

@@ -23,7 +23,7 @@ from udfs.client_config import check_subscription
 from udfs.codes import ResponseCode
 from udfs.consumer_offset_manager import first_offset
 from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
-from udfs.rebalance_lock import MessageQueue
+from udfs.message_queue import MessageQueue
 
 Answer = dict[str, Any]
 Ext = Mapping[str, str | None]

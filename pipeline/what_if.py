@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pipeline.answers import ANSWER_FIELDS
 from pipeline.drain import Drained, drain
 from pipeline.lake import Lake
+from pipeline.replay import Kinds
 from pipeline.replay_job import answer, check_timestamps, read_requests
 from pipeline.replay_run import ReplayOptions
 from pipeline.request_file import RequestFile, scan_file
@@ -107,8 +108,9 @@ def what_if(
     check_timestamps(requests, file, options)
     progress("answering twice")
     pull = [settings.pull_settings() for settings in both]
+    kinds = Kinds(into_messages=file.has_other_filters)
     answers = [
-        answer(lake, broker, requests, options=options, settings=one, into_messages=file.has_other_filters).select("seq", _side(name))
+        answer(lake, broker, requests, options=options, settings=one, kinds=kinds).select("seq", _side(name))
         for one, name in zip(pull, SIDES, strict=True)
     ]
     joined = answers[0].join(answers[1], "seq").withColumn("fields", _differing()).persist()

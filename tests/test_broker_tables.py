@@ -16,7 +16,8 @@ from udfs.codes import BrokerRole
 from udfs.consumer_filter_manager import ConsumerFilterManager, is_dead
 from udfs.consumer_manager import ConsumerManager
 from udfs.consumer_offset_manager import ConsumerOffsetManager, first_offset
-from udfs.rebalance_lock import MessageQueue, RebalanceLockManager
+from udfs.message_queue import MessageQueue
+from udfs.rebalance_lock import RebalanceLockManager
 from udfs.send_message import (
     SendBackRequest,
     SendBrokerConfig,

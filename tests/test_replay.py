@@ -107,6 +107,17 @@ def test_the_settings_of_the_header_hold_unless_others_are_given(lake: Lake, lin
     assert by_option["response"]["messages"] == found(lines)["response"]["messages"][:3]
 
 
+@pytest.mark.parametrize("few_ranges", [10**6, 0], ids=["each segment by name", "by topics and a range"])
+def test_of_a_large_log_only_what_is_asked_for_is_read(
+    few_ranges: int, lake: Lake, lines: list[Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline import replay, touched_segments
+
+    monkeypatch.setattr(replay, "_LARGE_LOG", 0)
+    monkeypatch.setattr(touched_segments, "_FEW_RANGES", few_ranges)
+    assert differences(lines, answers_of(lake, lines, tmp_path)) == []
+
+
 @needs_golden
 def test_settings_that_are_given_make_the_answers_of_a_slave(lake: Lake, tmp_path: Path) -> None:
     recorded = read_lines(golden("store", "traces", "cleaned-slave.jsonl"))

@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
+
+from udfs.message_queue import MessageQueue
 
 REBALANCE_LOCK_MAX_LIVE_TIME: Final = 60_000  # ms
-
-
-class MessageQueue(NamedTuple):
-    """A queue as clients name it."""
-
-    topic: str | None
-    brokerName: str | None
-    queueId: int
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from store_format.config_rows import SubscriptionGroupConfig
 from store_format.message import Message, decode_properties, encode_properties
 from store_format.put_message import (
     PROPERTY_DELAY,
@@ -40,7 +41,7 @@ PROPERTY_WAIT_STORE_MSG_OK: Final = "WAIT"
 PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 DLQ_NUMS_PER_GROUP: Final = 1
 V3_4_9: Final = 121  # MQVersion: from here on a client says how often a message may be tried
-_FIRST_DELAY_LEVEL: Final = 3
+FIRST_DELAY_LEVEL: Final = 3
 _TODO: Final = "See http://rocketmq.apache.org/docs/faq/ for further details."
 _ILLEGAL = (
     "the message is illegal, maybe msg body or properties length not matched. msg body length limit 128k, msg properties length limit 32k."
@@ -158,14 +159,33 @@ class SendBackRequest:
     max_reconsume_times: int | None
     version: int
 
+    def most_tries(self, group: SubscriptionGroupConfig) -> int:
+        """How often a message may be tried: as the client says, if it is new enough to say so, else as its group has it."""
+        says = self.max_reconsume_times if self.version >= V3_4_9 else None
+        return group.retryMaxTimes if says is None else says
 
-def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: Message | None) -> InnerMessage | None:
+
+def retry_level(delay_level: int, reconsume_times: int, most_tries: int) -> int | None:
+    """The delay level of a message that is sent back, None where it is a dead letter.
+
+    Args:
+        delay_level: as the client asks; 0 leaves it to the broker, less than 0 gives the message up.
+        reconsume_times: how often the message was tried before this time.
+        most_tries: of `SendBackRequest.most_tries`.
+    """
+    if reconsume_times >= most_tries or delay_level < 0:
+        return None
+    return delay_level or FIRST_DELAY_LEVEL + reconsume_times
+
+
+def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: Message | None, draw: int = 0) -> InnerMessage | None:
     """asyncConsumerSendMsgBack: the message that goes to the store, None where the group has no retry queues and it is lost.
 
     Args:
         processor: what sending looks at.
         request: what the consumer asks.
         found: the message at the offset that it names, None where there is none.
+        draw: the broker's random number, from 0 up, by which one of the group's retry queues is taken.
 
     Raises:
         SendRefused: the broker does not take it.
@@ -183,18 +203,15 @@ def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: 
         raise SendRefused(ResponseCode.NO_PERMISSION, f"the topic[{topic.topicName}] sending message is forbidden")
     if found is None:
         raise SendRefused(ResponseCode.SYSTEM_ERROR, "look message by offset failed")
-    most = group.retryMaxTimes
-    if request.version >= V3_4_9 and request.max_reconsume_times is not None:
-        most = request.max_reconsume_times
-    level = request.delay_level or _FIRST_DELAY_LEVEL + found.reconsume_times
-    if found.reconsume_times >= most or request.delay_level < 0:
-        topic = processor.topics.create_topic_in_send_message_back(DLQ_GROUP_TOPIC_PREFIX + name, DLQ_NUMS_PER_GROUP)
-        level = 0
+    queues, level = group.retryQueueNums, retry_level(request.delay_level, found.reconsume_times, request.most_tries(group))
+    if level is None:
+        queues = DLQ_NUMS_PER_GROUP
+        topic = processor.topics.create_topic_in_send_message_back(DLQ_GROUP_TOPIC_PREFIX + name, queues)
     properties = found.properties_map()
     properties = {PROPERTY_RETRY_TOPIC: found.topic.decode()} | properties
-    properties |= {PROPERTY_WAIT_STORE_MSG_OK: "false", PROPERTY_DELAY: str(level)}
+    properties |= {PROPERTY_WAIT_STORE_MSG_OK: "false", PROPERTY_DELAY: str(level or 0)}
     properties[PROPERTY_ORIGIN_MESSAGE_ID] = properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or found.msg_id
-    return _again(found, topic.topicName, 0, properties, found.reconsume_times + 1)
+    return _again(found, topic.topicName, draw % queues, properties, found.reconsume_times + 1)
 
 
 def message_timeup(delayed: Message) -> InnerMessage:

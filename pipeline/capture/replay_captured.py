@@ -23,6 +23,7 @@ from pipeline.capture.pull_checks import checked
 from pipeline.capture.recorded_minimum import with_recorded_minimum
 from pipeline.lake import Lake, LakeError
 from pipeline.output_file import OutputFile, output_file, write_lines
+from pipeline.replay import Kinds
 from pipeline.replay_job import answer
 from pipeline.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
 from pipeline.settings import BrokerSettings
@@ -136,7 +137,7 @@ def answered_captured(
         "recordedMaxOffset",
         F.lit(None).cast("STRING").alias("line"),
     )
-    given = answer(lake, broker, requests, options=ReplayOptions(at=options.at), settings=settings.pull_settings()).persist()
+    given = answer(lake, broker, requests, options=ReplayOptions(at=options.at), settings=settings.pull_settings(), kinds=Kinds()).persist()
     own = F.col("recordedMinOffset") if options.at != "snapshot" else F.lit(None).cast("BIGINT")
     given_then = with_recorded_minimum(
         with_body_sha256(lake, broker, given).join(pulls.select("seq", own.alias("recordedMinOffset")), "seq"), settings.pull_settings()

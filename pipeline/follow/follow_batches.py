@@ -78,6 +78,7 @@ class FollowBatches:
     done: Followed = field(default_factory=Followed)
     failed: Exception | None = None
     working: bool = False
+    _lake: Lake | None = None
     _config: tuple[tuple[str, int, int], ...] | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -86,7 +87,10 @@ class FollowBatches:
         try:
             if self.stop.is_set():
                 raise StoppedError
-            self._take(Lake(batch.sparkSession, self.root), batch, number)
+            if self._lake is None:
+                self._lake = Lake(batch.sparkSession, self.root)
+            self._lake.at = self._lake.newest()
+            self._take(self._lake, batch, number)
         except Exception as error:  # Spark keeps its text only
             self.failed = error
             raise
@@ -137,6 +141,7 @@ class FollowBatches:
 
     def _write(self, lake: Lake, row: Row, growth: Growth, facts: Row, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
+        writer.expect_commit()
         steps = self._config_steps(lake, writer)
         if facts["count"]:
             steps += self._record_steps(writer, row, growth, facts)

@@ -14,8 +14,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -25,6 +28,8 @@ from pipeline.delta_log import delta_version
 from pipeline.held_pulls import TIMEOUT_NEEDED, lacks_timeout
 from pipeline.lake import Lake, NotAloneError, StreamBatch
 from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
+from pipeline.queue_batches import SCAN_ENTRIES
+from pipeline.replay import Kinds
 from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
 from pipeline.replay_run import ReplayOptions, ReplayRun
 from pipeline.settings import BrokerSettings, SettingsError
@@ -59,14 +64,16 @@ class _Contents:
     """What a batch holds.
 
     Attributes:
-        settings: for each configuration among the headers of its files, and whether any of their filters looks into messages.
+        settings: for each configuration among the headers of its files, and the kinds of requests under it.
         refused: configurations that cannot be used, with why.
+        digests: of its files, by their number in the batch.
         answered: requests to be answered.
         bad: lines, or files, that cannot be.
     """
 
-    settings: Mapping[str | None, tuple[BrokerSettings, bool]]
+    settings: Mapping[str | None, tuple[BrokerSettings, Kinds]]
     refused: Mapping[str, str]
+    digests: Mapping[int, str]
     answered: int
     bad: int
 
@@ -97,6 +104,7 @@ class Batches:
     failed: Exception | None = None
     working: bool = False
     _lake: Lake | None = None
+    _bounds: DataFrame | None = None
     _last: int = -1
     _begun: bool = False
     _goes_on: bool = False
@@ -112,6 +120,7 @@ class Batches:
                 self._look_back(self._lake)
             lake = self._lake
             lake.at = lake.newest()
+            self._keep_bounds(lake)
             if number > self._last:
                 self._answer(lake, batch.persist(), number)
                 self._last = number
@@ -122,6 +131,14 @@ class Batches:
             raise
         finally:
             self.working = False
+
+    def _keep_bounds(self, lake: Lake) -> None:
+        """Have the bounds of all queues, which every batch needs, in memory as long as they stay."""
+        bounds = lake.table(t.QUEUE)
+        if bounds is not self._bounds:
+            if self._bounds is not None:
+                self._bounds.unpersist()
+            self._bounds = bounds.persist()
 
     def _look_back(self, lake: Lake) -> None:
         """What the lake knows of the run: the last batch of this checkpoint, and whether other checkpoints had some."""
@@ -171,31 +188,40 @@ class Batches:
         numbered = rows.withColumn("seq", F.monotonically_increasing_id()).localCheckpoint()
         bad = numbered.where(F.col("error").isNotNull() | F.col("config").isin(*contents.refused))
         parts = [bad.where("NOT released").withColumn("wokenMillis", F.lit(None).cast("BIGINT"))]
-        for config, (settings, into_messages) in contents.settings.items():
+        for config, (settings, kinds) in contents.settings.items():
             requests = numbered.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             pull, at = settings.pull_settings(), ReplayOptions(at=self.run.at)
-            held = held_requests(lake, self.run.broker, requests, options=at, settings=pull, into_messages=into_messages)
+            held = held_requests(lake, self.run.broker, requests, options=at, settings=pull, kinds=kinds)
             held = held.localCheckpoint()
-            woken = when_woken(lake, self.run.broker, held.where("released"), settings=settings, into_messages=into_messages)
+            woken = when_woken(lake, self.run.broker, held.where("released"), settings=settings, into_messages=kinds.into_messages)
             waited = requests.join(held.select("seq", F.lit(True).alias("waits")), "seq", "left")
             due = waited.where(F.coalesce("waits", F.lit(False)) == F.col("released")).drop("waits")
             parts.append(due.join(woken, "seq", "left"))
         return reduce(DataFrame.unionByName, parts).localCheckpoint()
 
     def _contents(self, rows: DataFrame) -> _Contents:
-        looks = F.coalesce(F.max(F.col("filterType") != "TAG"), F.lit(False))
-        grouped = rows.groupBy("config", F.isnotnull("error").alias("bad"))
-        counts = grouped.agg(F.count("*").alias("rows"), F.min("source").alias("source"), looks.alias("looks")).collect()
-        settings: dict[str | None, tuple[BrokerSettings, bool]] = {}
+        looks, far = F.max(F.col("filterType") != "TAG"), F.max(F.col("maxMsgNums") > SCAN_ENTRIES)
+        kinds = (F.coalesce(looks, F.lit(False)).alias("looks"), F.coalesce(far, F.lit(False)).alias("far"))
+        counted = (F.count("*").alias("rows"), F.min("source").alias("source"), F.min("sourceDigest").alias("digest"))
+        by_file = rows.groupBy("config", F.isnotnull("error").alias("bad"), _file().alias("file")).agg(*counted, *kinds).collect()
+        settings: dict[str | None, tuple[BrokerSettings, Kinds]] = {}
         refused: dict[str, str] = {}
-        for row in counts:
-            if not row["bad"]:
-                try:
-                    settings[row["config"]] = (self._settings_of_header(row), row["looks"])
-                except SettingsError as error:
-                    refused[row["config"]] = str(error)
-        good = sum(row["rows"] for row in counts if not row["bad"] and row["config"] in settings)
-        return _Contents(settings=settings, refused=refused, answered=good, bad=sum(row["rows"] for row in counts) - good)
+        good = [row for row in by_file if not row["bad"]]
+        for config, of_config in groupby(sorted(good, key=_config), key=_config):
+            files = list(of_config)
+            kinds_there = Kinds(into_messages=any(row["looks"] for row in files), far=any(row["far"] for row in files))
+            try:
+                settings[files[0]["config"]] = (self._settings_of_header(min(files, key=itemgetter("source"))), kinds_there)
+            except SettingsError as error:
+                refused[config] = str(error)
+        answered = sum(row["rows"] for row in good if row["config"] in settings)
+        return _Contents(
+            settings=settings,
+            refused=refused,
+            digests={row["file"]: row["digest"] for row in good},
+            answered=answered,
+            bad=sum(row["rows"] for row in by_file) - answered,
+        )
 
     def _settings_of_header(self, row: Row) -> BrokerSettings:
         header = None if row["config"] is None else json.loads(row["config"])
@@ -208,6 +234,7 @@ class Batches:
 
     def _write(self, lake: Lake, rows: DataFrame, contents: _Contents, started: dt.datetime, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run.run_id, what="stream", broker=self.run.broker)
+        writer.expect_commit()
         broker = F.lit(self.run.broker)
         for table in self._tables(contents):
             writer.prepare(table)
@@ -225,14 +252,23 @@ class Batches:
 
     def _answers(self, lake: Lake, rows: DataFrame, contents: _Contents) -> DataFrame:
         parts = []
-        for config, (settings, into_messages) in contents.settings.items():
+        for config, (settings, kinds) in contents.settings.items():
             pull = settings.pull_settings()
             requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             options = ReplayOptions(at=self.run.at)
             ask = answer_woken if self.run.hold else answer
-            answers = ask(lake, self.run.broker, requests, options=options, settings=pull, into_messages=into_messages)
-            parts.append(response_rows(answers.join(requests.select("seq", "requestId"), "seq"), pull))
+            answers = ask(lake, self.run.broker, requests, options=options, settings=pull, kinds=kinds)
+            parts.append(response_rows(self._with_ids(answers, requests, contents), pull))
         return reduce(DataFrame.unionByName, parts)
+
+    def _with_ids(self, answers: DataFrame, requests: DataFrame, contents: _Contents) -> DataFrame:
+        """Answers with the requestId of their requests, which their seq tells, unless the requests were numbered anew to be held."""
+        if self.run.hold:
+            return answers.join(requests.select("seq", "requestId"), "seq")
+        files = pa.table({"file": list(contents.digests), "sourceDigest": list(contents.digests.values())})
+        digests = answers.sparkSession.createDataFrame(files)
+        named = answers.withColumn("file", _file()).join(F.broadcast(digests), "file")
+        return named.withColumn("requestId", _request_id()).drop("file", "sourceDigest")
 
     def _run(self, lake: Lake, started: dt.datetime) -> ReplayRun:
         return ReplayRun(
@@ -245,6 +281,15 @@ class Batches:
             at=self.run.at,
             started=started,
         )
+
+
+def _config(row: Row) -> str:
+    return row["config"] or ""
+
+
+def _file() -> Column:
+    """Number of the file in its batch."""
+    return F.expr(f"seq DIV {LINES_A_FILE}")
 
 
 def _line() -> Column:

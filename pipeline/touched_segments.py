@@ -1,0 +1,54 @@
+"""Which segments of entries some requests touch, asked of the requests before a large store is read.
+
+Delta then leaves out files by their statistics, and Parquet parts of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.delta_sql import literal
+from pipeline.queue_batches import SEGMENT_ENTRIES
+
+# a condition of so many terms is judged in no time
+_FEW_RANGES = 100
+_FEW_TOPICS = 500
+
+
+def touched_segments(segments: DataFrame, requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> DataFrame:
+    """The segments without those that no request starts in, as far as few texts can say which these are.
+
+    Args:
+        segments: rows of consume_queue_segment.
+        requests: with topic, queueId and queueOffset.
+        entries_a_file: entries of a queue file.
+        whole_files: requests may need any segment of the file that they start in.
+    """
+    inside = requests.where("queueOffset >= 0")
+    file = F.expr(f"queueOffset DIV {entries_a_file}")
+    if whole_files:
+        unit = (file * entries_a_file).alias("fileFirstOffset")
+    else:
+        in_file = F.expr(f"queueOffset % {entries_a_file} DIV {SEGMENT_ENTRIES}")
+        unit = (file * -(-entries_a_file // SEGMENT_ENTRIES) + in_file).alias("segment")
+    asked = inside.select("topic", "queueId", unit)
+    name = asked.columns[-1]
+    few = asked.distinct().limit(_FEW_RANGES + 1).collect()
+    if len(few) <= _FEW_RANGES:
+        of_queues: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for topic, queue_id, number in few:
+            of_queues[topic, queue_id].append(number)
+        found = segments.where(" OR ".join(_of_queue(*queue, name, numbers) for queue, numbers in of_queues.items()) or "FALSE")
+        return found if whole_files else F.broadcast(found)
+    topics = asked.groupBy("topic").agg(F.min(name).alias("first"), F.max(name).alias("last")).limit(_FEW_TOPICS + 1).collect()
+    if len(topics) > _FEW_TOPICS:
+        return segments
+    first, last = min(row["first"] for row in topics), max(row["last"] for row in topics)
+    return segments.where(F.col("topic").isin([row["topic"] for row in topics]) & F.col(name).between(first, last))
+
+
+def _of_queue(topic: str, queue_id: int, name: str, numbers: list[int]) -> str:
+    return f"(topic = {literal(topic)} AND queueId = {queue_id} AND {name} IN ({', '.join(map(str, numbers))}))"

@@ -1,0 +1,50 @@
+"""Which segments are read for some requests: those that they start in, and few others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# three segments of a file of 20,000 entries, and those of the next
+ENTRIES_A_FILE = 20_000
+SEGMENTS = [(number, number // 3 * ENTRIES_A_FILE) for number in range(6)]
+TOPICS = ("plain", "it's \\ odd")
+
+
+def touched(spark: SparkSession, asked: list[tuple[str, int, int]], *, whole_files: bool) -> set[tuple[str, int, int]]:
+    from pipeline.touched_segments import touched_segments
+
+    rows = [(topic, queue, *one) for topic in TOPICS for queue in (0, 1) for one in SEGMENTS]
+    segments = spark.createDataFrame(rows, "topic STRING, queueId INT, segment BIGINT, fileFirstOffset BIGINT")
+    requests: DataFrame = spark.createDataFrame(asked, "topic STRING, queueId INT, queueOffset BIGINT")
+    found = touched_segments(segments, requests, entries_a_file=ENTRIES_A_FILE, whole_files=whole_files)
+    return {(row["topic"], row["queueId"], row["segment"]) for row in found.collect()}
+
+
+ASKED = [(TOPICS[0], 0, 8191), (TOPICS[0], 0, 8192), (TOPICS[1], 1, 20_000), (TOPICS[1], 0, -1), (TOPICS[0], 1, 10**9)]
+STARTED_IN = {(TOPICS[0], 0, 0), (TOPICS[0], 0, 1), (TOPICS[1], 1, 3)}
+
+
+def test_few_requests_touch_the_segments_that_they_start_in(spark: SparkSession) -> None:
+    assert touched(spark, ASKED, whole_files=False) == STARTED_IN
+
+
+def test_requests_that_may_need_more_touch_the_whole_file(spark: SparkSession) -> None:
+    whole = {(topic, queue, segment // 3 * 3 + more) for topic, queue, segment in STARTED_IN for more in range(3)}
+    assert touched(spark, ASKED, whole_files=True) == whole
+
+
+def test_no_request_touches_none(spark: SparkSession) -> None:
+    assert touched(spark, [(TOPICS[0], 0, -5)], whole_files=False) == set()
+
+
+def test_many_requests_touch_a_range_of_their_topics(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline import touched_segments
+
+    monkeypatch.setattr(touched_segments, "_FEW_RANGES", 1)
+    asked = [(TOPICS[1], queue, offset) for queue in (0, 1) for offset in (9_000, 21_000)]
+    assert touched(spark, asked, whole_files=False) == {(TOPICS[1], queue, segment) for queue in (0, 1) for segment in (1, 2, 3)}

@@ -1,0 +1,102 @@
+"""The settings of a push consumer, and how often it does what it does on its own.
+
+Broker source (4.9.3): client.consumer.DefaultMQPushConsumer, client.ClientConfig; DefaultMQPushConsumerImpl.checkConfig and
+getMaxReconsumeTimes; MQClientInstance.startScheduledTask, RebalanceService, ConsumeMessageOrderlyService.start;
+RebalancePushImpl.messageQueueChanged.
+Rules: thresholds for a topic are shared out over the queues that the client has, one at least, each time those change.
+Surprises: -1 tries are 16 for concurrent consumers and without end for orderly ones. A threshold for a topic is shared by the queues of
+all topics, those of the retry topic too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from udfs.java_texts import INTEGER_MAX
+
+UNSET: Final = -1
+DEFAULT_MAX_RECONSUME_TIMES: Final = 16
+CONSUME_TIMESTAMP_BEFORE_START: Final = 30 * 60_000  # ms
+
+# what a client does on its own: ms after its start, and every how many ms from then on
+HEARTBEAT: Final = (1000, 30_000)
+PERSIST_OFFSETS: Final = (10_000, 5000)
+UPDATE_ROUTES: Final = (10, 30_000)
+REBALANCE: Final = (0, 20_000)  # 20 s after the last one has ended
+LOCK_QUEUES: Final = (1000, 20_000)
+
+
+class MessageModel(Enum):
+    """Whether the clients of a group share the messages, or each gets all of them."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+class ConsumeFromWhere(Enum):
+    """Where a group that never committed begins; the last three are old names of the first."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
+    CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
+    CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushConsumer:
+    """The settings, by their own names in snake_case; times in ms unless they say otherwise, sizes in MiB, UNSET is -1.
+
+    Attributes:
+        consume_timeout: minutes.
+        pull_time_delay_mills_when_exception: how long a pull that could not be made, or failed, waits.
+    """
+
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_thread_min: int = 20
+    consume_concurrently_max_span: int = 2000
+    pull_threshold_for_queue: int = 1000
+    pull_threshold_size_for_queue: int = 100
+    pull_threshold_for_topic: int = UNSET
+    pull_threshold_size_for_topic: int = UNSET
+    pull_interval: int = 0
+    consume_message_batch_max_size: int = 1
+    pull_batch_size: int = 32
+    post_subscription_when_pull: bool = False
+    max_reconsume_times: int = UNSET
+    suspend_current_queue_time_millis: int = 1000
+    consume_timeout: int = 15
+    pull_time_delay_mills_when_exception: int = 3000
+
+    def concurrent_max_reconsume_times(self) -> int:
+        """How often a message may be tried, as a concurrent consumer tells the broker."""
+        return DEFAULT_MAX_RECONSUME_TIMES if self.max_reconsume_times == UNSET else self.max_reconsume_times
+
+    def orderly_max_reconsume_times(self) -> int:
+        """How often an orderly consumer tries a message before it gives it away."""
+        return INTEGER_MAX if self.max_reconsume_times == UNSET else self.max_reconsume_times
+
+    def with_queues(self, queues: int) -> PushConsumer:
+        """The settings once the client has that many queues, of all topics."""
+        if queues == 0:
+            return self
+        count, size = self.pull_threshold_for_topic, self.pull_threshold_size_for_topic
+        return replace(
+            self,
+            pull_threshold_for_queue=self.pull_threshold_for_queue if count == UNSET else max(1, count // queues),
+            pull_threshold_size_for_queue=self.pull_threshold_size_for_queue if size == UNSET else max(1, size // queues),
+        )
+
+
+def default_consume_timestamp(made: int) -> int:
+    """Where CONSUME_FROM_TIMESTAMP begins unless it is told: half an hour before the consumer was made, without its milliseconds.
+
+    Args:
+        made: ms since the epoch.
+    """
+    begins = made - CONSUME_TIMESTAMP_BEFORE_START
+    return begins - begins % 1000

@@ -1,0 +1,33 @@
+"""A queue as clients name it, and the order in which clients list queues.
+
+Broker source (4.9.3): common.message.MessageQueue (toString, compareTo).
+Rule: queues are ordered by topic, broker name and queue id.
+Surprise: Java orders texts by UTF-16 units, so that a name with a character beyond the Basic Multilingual Plane comes before U+FFFF.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class MessageQueue(NamedTuple):
+    """A queue as clients name it."""
+
+    topic: str | None
+    brokerName: str | None
+    queueId: int
+
+    def __str__(self) -> str:
+        """MessageQueue.toString, which is also what a consistent hash is taken of."""
+        topic, broker_name = ("null" if name is None else name for name in (self.topic, self.brokerName))
+        return f"MessageQueue [topic={topic}, brokerName={broker_name}, queueId={self.queueId}]"
+
+
+def text_order(text: str) -> bytes:
+    """Key that sorts texts as String.compareTo does."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def queue_order(queue: MessageQueue) -> tuple[bytes, bytes, int]:
+    """Key that sorts queues as MessageQueue.compareTo does; the names must be there."""
+    return text_order(queue.topic or ""), text_order(queue.brokerName or ""), queue.queueId
