@@ -18,6 +18,8 @@ from pyspark.sql import functions as F
 
 from pipeline.lake import LakeError
 
+# what it takes to show lag, and to know the names of groups and topics
+LAG_READS = "consume_lag, consumer_offset, subscription_group, subscription, queue, topic_config"
 _LAST_OF_YEAR_9999 = 253_402_300_799_999
 
 

@@ -97,14 +97,14 @@ def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | No
 def _show(
     engine: Engine, lake: str, *, group: str | None, topic: str | None, broker: str | None, until: dt.datetime | None, form: str
 ) -> None:
-    from pipeline.lag import diff_total, lag_rows, queue_lags
+    from pipeline.lag import LAG_READS, diff_total, lag_rows, queue_lags
     from pipeline.lake import Lake
     from pipeline.views import create_views
 
     with engine.session() as spark:
         opened = Lake(spark, lake).require()
         name = None if broker is None else opened.broker(broker)
-        create_views(opened)
+        create_views(opened, LAG_READS)
         if form != "table":
             show_rows(queue_lags(spark, broker=name, group=group, topic=topic, until=until), form)
             return

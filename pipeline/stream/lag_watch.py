@@ -50,7 +50,7 @@ class LagWatch:
             if found == self._lag_of:
                 return False
             cluster = BrokerSettings.from_sources(stored=lake.properties(self.run.broker)).value("brokerClusterName")
-            self._lag, self._lag_of = lag_metrics(create_views(lake), self.run.broker, cluster), found
+            self._lag, self._lag_of = lag_metrics(create_views(lake, LAG_METRICS_READ), self.run.broker, cluster), found
         except (LakeError, PySparkException) as error:
             raise LagWatchError(str(error)) from error
         if self._lag.groups_left_out or self._lag.topics_left_out:
