@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline import tables as t
-from pipeline.lag_metrics import GROUPS_MAX, TOPICS_MAX, LagMetrics, lag_metrics
+from pipeline.lag_metrics import GROUPS_MAX, LAG_METRICS_READ, TOPICS_MAX, LagMetrics, lag_metrics
 from pipeline.lake import Lake, LakeError
 from pipeline.metrics_text import Family
 from pipeline.settings import BrokerSettings
