@@ -17,6 +17,7 @@ import pytest
 from lakes import contents, file_rows, import_as, live_files, metadata, tiny_store
 from packaged import PROJECT, dependencies
 from replaying import NOON
+from sampling import slow_proof
 
 from pipeline import lake as lake_module
 from pipeline import tables as t
@@ -37,14 +38,13 @@ SPELLED = {"BIGINT": "long", "INT": "integer", "STRING": "string", "BINARY": "bi
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two brokers with some queues, and an observation of their lag."""
+    """A broker with some queues, and an observation of its lag."""
     folder = tmp_path_factory.mktemp("contract")
     store = tiny_store(folder / "store", QUEUES)
     (store / "config").mkdir()
     offsets = {"orders@group a": {0: 1}, "%RETRY%group a@group a": {0: 0}}
     (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}), "utf-8")
     import_as(spark, folder / "lake", store, "b", layout="partitioned")
-    import_as(spark, folder / "lake", tiny_store(folder / "other", QUEUES[:1]), "c")
     record(Lake(spark, str(folder / "lake")), "b", observed_at=7, keep_days=None, run_id="look", committed_at=NOON)
     return folder / "lake"
 
@@ -83,7 +83,7 @@ def test_no_two_rows_have_the_same_key_and_no_key_is_null(lake: Path, versions: 
         ]
         assert not key or (len(found) == len(set(found)) and all(None not in one for one in found)), name
         checked += bool(key) * len(found)
-    assert checked > 50
+    assert checked > 40
 
 
 def test_every_key_is_made_of_columns_of_its_table() -> None:
@@ -142,12 +142,12 @@ def test_duckdb_answers_over_the_same_tables(lake: Path, versions: dict[str, int
 QUESTIONS = [
     (
         "SELECT consumerGroup, topic, queueId, lag FROM consume_lag ORDER BY topic, queueId",
-        "group a\t%RETRY%group a\t0\t3\ngroup a\torders\t0\t2",
+        "group a\t%RETRY%group a\t0\t3\ngroup a\torders\t0\t2\ngroup a\torders\t1\tNULL",
     ),
     ("SELECT tags_code('TagA'), pull_status(7L, 0L, 7L)", "2598919\tOFFSET_OVERFLOW_ONE"),
     ("SELECT topic, sum(lagMatched) FROM consume_lag_matched WHERE expressionType = 'TAG' GROUP BY topic", "%RETRY%group a\t3"),
     ("SELECT bodyText, keyList FROM message WHERE topic = '订单' AND queueOffset = 2", 'message 2\t["k"]'),
-    ("SELECT count(*), max(version) FROM lake_version", "3\t3"),
+    ("SELECT count(*), max(version) FROM lake_version", "2\t2"),
     ("SELECT count(*) FROM pull_response", "0"),
     ("SELECT DISTINCT why FROM group_status WHERE queueId = 0", "INCOMPLETE_WINDOW"),
 ]
@@ -157,6 +157,7 @@ def test_the_init_file_calls_no_function_that_is_in_python() -> None:
     assert not [name for name in PANDAS_UDFS if re.search(rf"{name}\((?!body, sysFlag)", init_sql())]
 
 
+@slow_proof
 def test_spark_sql_sees_tables_views_and_functions_through_the_init_file(lake: Path, tmp_path: Path) -> None:
     pyspark = Path(dependencies()) / "pyspark"
     conf = {
@@ -173,4 +174,4 @@ def test_spark_sql_sees_tables_views_and_functions_through_the_init_file(lake: P
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")} | {"SPARK_HOME": str(pyspark)}
     done = subprocess.run(list(map(str, command)), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-8:] == [line for _, answer in QUESTIONS for line in answer.splitlines()]
+    assert done.stdout.splitlines()[-9:] == [line for _, answer in QUESTIONS for line in answer.splitlines()]
