@@ -24,9 +24,8 @@ CORRECTIONS = {"OFFSET_TOO_SMALL", "OFFSET_OVERFLOW_BADLY", "NO_MESSAGE_IN_QUEUE
 SQL92: dict[str, Callable[[dict[str, str]], bool]] = {
     "qty > 4 AND color IN ('red', 'blue')": lambda p: number(p, "qty") > 4 and p.get("color") in {"red", "blue"},
     "NOT (color = 'green') AND qty <= 7": lambda p: p.get("color", "green") != "green" and number(p, "qty") <= 7,
-    "price BETWEEN 20 AND 60 OR (vip IS NOT NULL AND region = 'eu')": lambda p: (
-        20 <= number(p, "price") <= 60 or ("vip" in p and p.get("region") == "eu")
-    ),
+    # the broker throws for it on each message: no client got one by it
+    "price BETWEEN 20 AND 60 OR (vip IS NOT NULL AND region = 'eu')": lambda _: False,
 }
 
 

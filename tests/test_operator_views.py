@@ -285,7 +285,8 @@ def test_messages_are_what_the_clients_got(views: Views, answers: CapturedAnswer
             got += 1
             assert (row["uniqKey"], row["msgId"]) == (one["msgId"], one["offsetMsgId"])
             assert (row["tags"], row["storeTimestamp"]) == (one["tags"], one["storeTimestamp"])
-            assert row["reconsumeTimes"] == one["reconsumeTimes"]
+            if one["kind"] != "push-orderly":  # such clients count on their own
+                assert row["reconsumeTimes"] == one["reconsumeTimes"]
             assert (row["keys"], row["keyList"]) == (one["keys"], one["keys"].split() if one["keys"] is not None else None)
             if row["bodyReason"] is None:
                 body = row["bodyText"].encode()
