@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
 from rich.console import Console
 from rich.table import Table
 
@@ -44,6 +45,12 @@ class _Results:
 def say(text: str) -> None:
     """A line of result."""
     _Results().write(text + "\n")
+
+
+def start_page(text: str) -> None:
+    """A line above results that take the place of those before: on a terminal these are cleared, elsewhere an empty line parts them."""
+    click.clear()
+    say(text if sys.stdout.isatty() else f"\n{text}")
 
 
 def progress_to_stderr(text: str) -> None:

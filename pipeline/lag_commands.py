@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
 import click
 
 from pipeline.cli import (
@@ -18,19 +16,20 @@ from pipeline.cli import (
     now,
     run_id,
 )
-from pipeline.console import say, show_rows, show_table
+from pipeline.console import say, show_rows, show_table, start_page
 from pipeline.moments import milliseconds
 
 
 @cli.command(
     "lag",
     cls=ExampleCommand,
-    example="pullsim lag --lake lake --group orders-consumer\n  pullsim lag --lake lake --record --keep 30",
+    example="pullsim lag --lake lake --group orders-consumer --watch\n  pullsim lag --lake lake --record --keep 30",
 )
 @lake_option
 @click.option("--group", metavar="NAME", help="Only this consumer group.")
 @click.option("--topic", metavar="NAME", help="Only this topic.")
 @click.option("--now", "until_now", is_flag=True, help="Count waiting time until now instead of the store's last message.")
+@click.option("--watch", is_flag=True, help="Show it again whenever the lake has changed, until Ctrl-C or SIGTERM.")
 @click.option(
     "--record", is_flag=True, help="Append how far all groups of a broker are to lag_history, if that is new, instead of showing it."
 )
@@ -48,6 +47,7 @@ def lag_command(
     group: str | None,
     topic: str | None,
     until_now: bool,
+    watch: bool,
     record: bool,
     observed_at: int | None,
     keep: int | None,
@@ -67,15 +67,15 @@ def lag_command(
     """
     engine = Engine(master, conf, verbose)
     if record:
-        if group or topic or until_now or form != "table":
+        if group or topic or until_now or watch or form != "table":
             raise click.UsageError(
-                "--record takes all groups and topics of a broker as they are: leave --group, --topic, --now and --format out"
+                "--record takes all groups and topics of a broker as they are: leave --group, --topic, --now, --watch and --format out"
             )
         _record(engine, lake, broker, observed_at, keep)
     elif observed_at is not None or keep is not None:
         raise click.UsageError("--observed-at and --keep say how to record: give --record too")
     else:
-        _show(engine, lake, group=group, topic=topic, broker=broker, until=now() if until_now else None, form=form)
+        _show(engine, lake, group=group, topic=topic, broker=broker, until_now=until_now, watch=watch, form=form)
 
 
 def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | None, keep: int | None) -> None:
@@ -95,20 +95,32 @@ def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | No
 
 
 def _show(
-    engine: Engine, lake: str, *, group: str | None, topic: str | None, broker: str | None, until: dt.datetime | None, form: str
+    engine: Engine, lake: str, *, group: str | None, topic: str | None, broker: str | None, until_now: bool, watch: bool, form: str
 ) -> None:
     from pipeline.lag import LAG_READS, diff_total, lag_rows, queue_lags
-    from pipeline.lake import Lake
+    from pipeline.lake import Lake, changes
+    from pipeline.stopping import told_to_stop
     from pipeline.views import create_views
 
     with engine.session() as spark:
         opened = Lake(spark, lake).require()
         name = None if broker is None else opened.broker(broker)
-        create_views(opened, LAG_READS)
-        if form != "table":
-            show_rows(queue_lags(spark, broker=name, group=group, topic=topic, until=until), form)
-            return
-        frame = lag_rows(spark, broker=name, group=group, topic=topic, until=until)
-        names, rows = frame.columns, frame.collect()
-    show_table([f"#{column}" for column in names], rows)
-    say(f"\n{diff_total([row['Diff'] for row in rows])}")
+
+        def show() -> None:
+            create_views(opened, LAG_READS)
+            until = now() if until_now else None
+            if form != "table":
+                show_rows(queue_lags(spark, broker=name, group=group, topic=topic, until=until), form)
+                return
+            frame = lag_rows(spark, broker=name, group=group, topic=topic, until=until)
+            names, rows = frame.columns, frame.collect()
+            show_table([f"#{column}" for column in names], rows)
+            say(f"\n{diff_total([row['Diff'] for row in rows])}")
+
+        show()
+        if watch:
+            with told_to_stop() as stop:
+                for version in changes(opened, stop):
+                    if form == "table":
+                        start_page(f"lake version {version.version}, {now():%Y-%m-%d %H:%M:%S} UTC\n")
+                    show()

@@ -7,7 +7,8 @@ table is to be read. Readers resolve every table through the last such row, so a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,6 +22,8 @@ from pipeline.store_files import absolute_path, is_uri
 from pipeline.tables import BROKER, LAKE_VERSION, STORE_FILE, TABLES_VERSION, Table
 
 T = TypeVar("T")
+
+_LOOK_SECONDS = 1.0
 
 
 class LakeError(ValueError):
@@ -181,6 +184,15 @@ class Lake:
     def create_view(self, table: Table) -> None:
         """The table as a temporary view of its own name."""
         self.table(table).createOrReplaceTempView(table.name)
+
+
+def changes(lake: Lake, stop: threading.Event) -> Iterator[LakeVersion]:
+    """Each new version of the lake that is found until `stop` is set, the lake being read at it."""
+    while not stop.wait(_LOOK_SECONDS):
+        newest = lake.newest()
+        if newest != lake.at:
+            lake.at = newest
+            yield newest
 
 
 def _file_on_the_way(path: str) -> str | None:

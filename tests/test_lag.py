@@ -9,7 +9,9 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -290,6 +292,32 @@ def test_an_unknown_name_ends_with_2_and_the_nearest_known_ones(pullsim: Pullsim
 def test_a_topic_on_which_no_group_has_an_offset_is_known_and_says_so(pullsim: Pullsim, lake: Path) -> None:
     code, out, _ = pullsim("lag", "--lake", lake, "--topic", "OFFSET_MOVED_EVENT")
     assert (code, out.splitlines()[-1]) == (0, "Diff Total: 0 (no offset is stored)")
+
+
+def test_watched_lag_is_shown_again_when_the_lake_has_changed_and_not_before(
+    pullsim: Pullsim, spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+
+    def nothing() -> bool:
+        return False
+
+    def recorded() -> bool:
+        shown.append(capsys.readouterr().out)
+        pullsim("lag", "--lake", lake, "--broker", "broker-a", "--record")
+        return False
+
+    def asked_to_end() -> bool:
+        return True
+
+    looks = iter((nothing, nothing, recorded, nothing, asked_to_end))
+    stop = SimpleNamespace(wait=lambda _seconds: next(looks)())
+    monkeypatch.setattr("pipeline.stopping.told_to_stop", lambda: nullcontext(stop))
+    code, out, _ = pullsim("lag", "--lake", lake, "--broker", "broker-a", "--topic", "orders", "--watch")
+    version = Lake(spark, str(lake)).at.version
+    heading, again = out.strip().split("\n", 1)
+    assert (code, again.strip()) == (0, shown[0].strip())
+    assert re.fullmatch(rf"lake version {version}, [-0-9]+ [:0-9]+ UTC", heading)
 
 
 def test_waiting_time_until_now_is_counted_for_what_waits_only(spark: SparkSession, lake: Path, found: Rows) -> None:

@@ -97,6 +97,8 @@ CASES: list[tuple[str, int, str, Damage]] = [
     ("lmq", 37, "", nothing),
     ("replica", 38, "", nothing),
     ("extmix", 39, "", nothing),
+    ("ext", 43, "mappedFileSizeConsumeQueueExt=333", nothing),
+    ("delayreal", 44, "", nothing),
     ("small", 40, "", records_and_entries),
     ("small", 41, "", index_entries),
     ("small", 42, "", both),

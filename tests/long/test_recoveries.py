@@ -1,4 +1,4 @@
-"""Damaged stores of seeds of our choice, recovered by the real broker and here: the same, to the last byte of every file."""
+"""Stores of every profile, whole and damaged, recovered by the real broker and here: the same, to the last byte of every file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pipeline.settings import BrokerSettings
 
 pytestmark = needs_oracle()
 
+WHOLE = "as it is"
 ASKED = {
     ("small", "mappedFileSizeCommitLog=40003,mappedFileSizeConsumeQueue=333"): (
         "tail-garbage",
@@ -26,16 +27,25 @@ ASKED = {
     ("replica", ""): ("checkpoint-missing", "cq-behind"),
     ("delayreal", ""): ("checkpoint-missing", "cq-truncated-by-crash"),
 }
+# as it is, and damaged in one way, for what the others leave out
+ASKED |= {
+    (profile, ""): (WHOLE, "checkpoint-missing") for profile in ("basic", "window", "cleaned", "holes", "preblank0", "preblank1", "extmix")
+}
+ASKED |= {(profile, "maxHashSlotNum=7"): (WHOLE,) for profile in ("small", "ext", "lmq", "replica", "delayreal")}
 CASES = [(*store, variant) for store, variants in ASKED.items() for variant in variants]
 
 
 @pytest.mark.parametrize("seed", [31])
 @pytest.mark.parametrize(("profile", "config", "variant"), CASES)
-def test_a_damaged_store_recovers_as_in_the_broker(tmp_path: Path, profile: str, config: str, variant: str, seed: int) -> None:
+def test_a_store_recovers_as_in_the_broker(tmp_path: Path, profile: str, config: str, variant: str, seed: int) -> None:
     given = ["--config", config] if config else []
-    oracle("generate", "--profile", profile, "--seed", str(seed), "--n", "400", "--out", tmp_path / "whole", *given)
-    oracle("damage", "--store", tmp_path / "whole", "--variant", variant, "--seed", "3", "--out", tmp_path / "torn")
-    oracle("recover", "--store", tmp_path / "torn", "--out", tmp_path / "recorded.json")
+    count = "3000" if profile == "holes" else "400"
+    oracle("generate", "--profile", profile, "--seed", str(seed), "--n", count, "--out", tmp_path / "whole", *given)
+    torn = tmp_path / "whole"
+    if variant != WHOLE:
+        torn = tmp_path / "torn"
+        oracle("damage", "--store", tmp_path / "whole", "--variant", variant, "--seed", "3", "--out", torn)
+    oracle("recover", "--store", torn, "--out", tmp_path / "recorded.json")
     recorded = json.loads((tmp_path / "recorded.json").read_text(encoding="utf-8"))
     settings = BrokerSettings.from_sources(header=recorded["config"])
-    assert json.loads(json.dumps(run_recover(str(tmp_path / "torn"), settings=settings))) == recorded
+    assert json.loads(json.dumps(run_recover(str(torn), settings=settings))) == recorded
