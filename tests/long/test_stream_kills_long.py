@@ -120,7 +120,7 @@ def test_followers_killed_again_and_again_have_what_an_import_gives(
             rewrite_stamps(small_store, tmp_path / "rewritten", offsets[place - 40])
             living.grown = tmp_path / "rewritten"
             cut(place)
-        killed += len(kill_together(dying, tmp_path / "killed.err", chance, grow))
+        killed += len(kill_together(dying, tmp_path / "killed.err", chance, meanwhile=grow, steps=5))
     living.cut_at(offsets[-1])
     code, _, err = pullsim("import", living.path, "--lake", tmp_path / "other", "--broker-name", BROKER)
     assert code == 0, err
