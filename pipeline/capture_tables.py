@@ -60,6 +60,7 @@ PULL_REQUEST = Table(
         Column("answerMicros", "BIGINT", "when the packet that completes the answer was captured"),
         Column("held", "BOOLEAN", "whether the broker held the pull (long polling), as far as the wire shows it"),
     ),
+    key=("brokerName", "requestId"),
 )
 
 OFFSET_HISTORY = Table(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from pipeline.console import progress_to_stderr, show_rows, tell_replayed
+from pipeline.console import progress_to_stderr, say, show_rows, tell_replayed
 from pipeline.moments import milliseconds
 from pipeline.settings import BrokerSettings, SettingsError
 
@@ -239,6 +239,14 @@ def replay_command(
         raise SystemExit(1)
 
 
+def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        from pipeline.init_file import init_file
+
+        say(str(init_file()))
+        context.exit()
+
+
 @cli.command(
     "sql",
     cls=ExampleCommand,
@@ -246,15 +254,27 @@ def replay_command(
 )
 @click.argument("query")
 @lake_option
+@click.option(
+    "--init-file",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_init_file,
+    help="Tell where the init file of spark-sql is.",
+)
 @format_option
 @engine_options
 def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict[str, str], verbose: bool) -> None:
-    """Run SQL over the lake's tables, views and functions."""
+    """Run SQL over the lake's tables, views and functions.
+
+    `DESCRIBE NAME` tells what the columns of a table or view mean. The same tables and views in spark-sql:
+    spark-sql -i $(pullsim sql --init-file) --hivevar lake=/data/lake
+    """
     from pipeline.lake import Lake
-    from pipeline.views import create_views
+    from pipeline.views import ask
 
     with Engine(master, conf, verbose).session() as spark:
-        show_rows(create_views(Lake(spark, lake).require()).sql(query), form)
+        show_rows(ask(Lake(spark, lake).require(), query), form)
 
 
 @cli.command("demo", cls=ExampleCommand, example="pullsim demo --lake demo-lake")

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake import Lake
+from pipeline.session import tasks_at_once
 from pipeline.store_files import is_uri
 from pipeline.table import Table
 from store_format.errors import StoreError
@@ -47,7 +48,7 @@ def rows_for_tasks(
     if is_uri(lake.root) or _NOT_PLAIN & lake.features(table):
         return rows.select(*columns), iter
     paths = _in_order([path.removeprefix("file:") for path in rows.inputFiles()], column)
-    tasks = max(-(-len(paths) // _FILES_A_TASK), lake.spark.sparkContext.defaultParallelism)
+    tasks = max(-(-len(paths) // _FILES_A_TASK), tasks_at_once(lake.spark))
     return lake.spark.range(0, len(paths), 1, tasks), partial(_rows_of_files, paths, broker, columns)
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from pipeline.console import progress_to_stderr, say, show_rows
 from pipeline.import_store import import_store
-from pipeline.lag import lag_rows
+from pipeline.lag import LAG_READS, lag_rows
 from pipeline.lake import Lake
 from pipeline.replay_job import run_replay
 from pipeline.replay_run import ReplayOptions
@@ -82,7 +82,6 @@ def run_demo(spark: SparkSession, lake_path: str | None, *, run_id: Callable[[],
         imported(REPLAYED_STORE, None)
         imported(CONSUMED_STORE, folder / f"{CONSUMED_STORE}.conf")
         lake = Lake(spark, root)
-        create_views(lake)
         say(f"\nReplaying {REPLAYED_TRACE}: pulls that a real 4.9.3 broker answered on the store {REPLAYED_STORE!r}")
         done = run_replay(
             lake,
@@ -97,11 +96,13 @@ def run_demo(spark: SparkSession, lake_path: str | None, *, run_id: Callable[[],
         comparison = done.comparison
         assert comparison is not None
         say("")
-        show_rows(create_views(Lake(spark, root)).sql(_STATUSES), "table")
+        replayed = Lake(spark, root)
+        show_rows(create_views(replayed, _STATUSES).sql(_STATUSES), "table")
         say("")
         for line in comparison.told():
             say(line)
         say(f"\nLag of three groups of {CONSUMED_STORE!r}, a broker that real clients had used for a minute:\n")
+        create_views(replayed, LAG_READS)
         show_rows(lag_rows(spark, group=None, topic=None, until=None).where(F.col("Group").isin(*_SHOWN_GROUPS)), "table")
         _say_where_to_look(root, kept=lake_path is not None)
         return comparison.differ

@@ -18,6 +18,8 @@ from pyspark.sql import functions as F
 
 from pipeline.lake import LakeError
 
+# what it takes to show lag, and to know the names of groups and topics
+LAG_READS = "consume_lag, consumer_offset, subscription_group, subscription, queue, topic_config"
 _LAST_OF_YEAR_9999 = 253_402_300_799_999
 
 
@@ -40,7 +42,7 @@ def queue_lags(
     if broker is not None:
         rows = rows.where(F.col("brokerName") == broker)
     if group is not None:
-        _require(spark, "consumerGroup", "consumer group", group, ("consumer_offset", "subscription_group"))
+        _require(spark, "consumerGroup", "consumer group", group, ("consumer_offset", "subscription_group", "subscription"))
         rows = rows.where(F.col("consumerGroup") == group)
     if topic is not None:
         _require(spark, "topic", "topic", topic, ("consumer_offset", "queue", "topic_config"))

@@ -97,7 +97,7 @@ def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | No
 def _show(
     engine: Engine, lake: str, *, group: str | None, topic: str | None, broker: str | None, until_now: bool, watch: bool, form: str
 ) -> None:
-    from pipeline.lag import diff_total, lag_rows, queue_lags
+    from pipeline.lag import LAG_READS, diff_total, lag_rows, queue_lags
     from pipeline.lake import Lake, changes
     from pipeline.stopping import told_to_stop
     from pipeline.views import create_views
@@ -107,7 +107,7 @@ def _show(
         name = None if broker is None else opened.broker(broker)
 
         def show() -> None:
-            create_views(opened)
+            create_views(opened, LAG_READS)
             until = now() if until_now else None
             if form != "table":
                 show_rows(queue_lags(spark, broker=name, group=group, topic=topic, until=until), form)

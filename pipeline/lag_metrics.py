@@ -21,6 +21,8 @@ from pipeline.metrics_text import Family, Sample
 GROUPS_MAX = 1000
 TOPICS_MAX = 1000
 
+# tables and views
+LAG_METRICS_READ = "consume_lag, queue"
 _RETRY, _DLQ = "%RETRY%", "%DLQ%"
 # ordinal of MessageModel.CLUSTERING
 _CLUSTERING = "1"

@@ -22,6 +22,7 @@ LAG_HISTORY = Table(
         Column("reason", "STRING", "why something is NULL or odd, as in consume_lag"),
         Column("lakeVersion", "BIGINT", "version of the lake that was there; what the observing run itself changed is observed too"),
     ),
+    key=("brokerName", "consumerGroup", "topic", "queueId", "observedAt"),
 )
 
 OBSERVED = (LAG_HISTORY,)

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pipeline.delta_log import delta_version
 from pipeline.delta_sql import delta
 from pipeline.store_files import absolute_path, is_uri
-from pipeline.tables import BROKER, LAKE_VERSION, STORE_FILE, Table
+from pipeline.tables import BROKER, LAKE_VERSION, STORE_FILE, TABLES_VERSION, Table
 
 T = TypeVar("T")
 
@@ -78,8 +78,20 @@ class Lake:
         if self._newest is None or self._newest[0] != seen:
             rows = self.spark.read.format("delta").option("versionAsOf", seen).load(path)
             row = rows.orderBy(F.col("version").desc()).first()
+            if row is not None:
+                self._require_tables_version(row.asDict().get("tablesVersion") or 1)
             self._newest = (seen, LakeVersion() if row is None else LakeVersion(row["version"], row["tables"]))
         return self._newest[1]
+
+    def _require_tables_version(self, found: int) -> None:
+        """Refuse tables that follow another contract than `pipeline.tables`."""
+        if found > TABLES_VERSION:
+            hint = "a newer pullsim wrote them: read them with that, or with one that is newer still"
+        elif found < TABLES_VERSION:
+            hint = "an older pullsim wrote them: import the stores into a new --lake, and capture and replay again what is to be kept"
+        else:
+            return
+        raise LakeError(f"{self.root}: expected tables of version {TABLES_VERSION}, found {found}; {hint}")
 
     def committed(self, version: LakeVersion, by: int) -> None:
         """Read at `version`, which the Delta version `by` of lake_version put there."""

@@ -27,7 +27,7 @@ from pipeline.arrow_types import arrow_schema
 from pipeline.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
 from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of
 from pipeline.lake import Lake, LakeError, LakeVersion, NotAloneError, StreamBatch
-from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, Layout, Table
+from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
 
 # what Spark and Delta say of a table to be created where something has come to be
 _CREATED_MEANWHILE = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
@@ -172,7 +172,7 @@ class LakeWriter:
         of_stream = (None, None) if batch is None else (batch.checkpoint, batch.number)
         for _ in range(_COMMITS_TRIED):
             at = LakeVersion(self.lake.at.version + 1, {**self.lake.at.tables, **self._versions})
-            values = (at.version, self.run_id, self.what, self.broker, at.tables, committed_at, *of_stream)
+            values = (at.version, self.run_id, self.what, self.broker, at.tables, committed_at, *of_stream, TABLES_VERSION)
             row = dict(zip(LAKE_VERSION.names, values, strict=True))
             if (delta_at := self._committed(row)) is not None:
                 self.lake.committed(at, delta_at)

@@ -62,7 +62,7 @@ class ReplayRun:
     def write(self, answers: DataFrame, now: Callable[[], dt.datetime]) -> DataFrame:
         """Append the answers, and the run, to their tables; gives the table of answers."""
         writer = LakeWriter(self.lake, run_id=self.run_id, what="replay", broker=self.broker)
-        for table in t.APPENDED:
+        for table in t.REPLAYED:
             writer.prepare(table)
         writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(self.broker), "runId": F.lit(self.run_id)}))
         writer.append(t.REPLAY_RUN, self.row(now()))

@@ -69,6 +69,11 @@ def build_session(
     return session
 
 
+def tasks_at_once(session: SparkSession) -> int:
+    """How many tasks the session's cores run side by side."""
+    return session.sparkContext.defaultParallelism
+
+
 def _submitted_session(builder: Any) -> SparkSession:
     """The session of spark-submit, whose own settings win; only what can be set late is added to them."""
     session: SparkSession = builder.getOrCreate()

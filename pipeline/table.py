@@ -23,6 +23,7 @@ class Table:
 
     Attributes:
         columns: in order; one of every table is brokerName.
+        key: columns that no two rows have the same values in, and that are never NULL; empty where rows may repeat.
         by_queue: laid out by queue: partitioned by (topic, queueId) or clustered by `cluster_by`.
         cluster_by: clustering columns of the clustered layout.
         stats: columns that get file statistics; empty for Delta's choice, the first 32.
@@ -31,6 +32,7 @@ class Table:
     name: str
     comment: str
     columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
     by_queue: bool = False
     cluster_by: tuple[str, ...] = ()
     stats: tuple[str, ...] = ()

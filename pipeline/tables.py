@@ -9,6 +9,10 @@ from __future__ import annotations
 from pipeline.capture_tables import CAPTURED
 from pipeline.follow.follow_tables import FOLLOWED
 from pipeline.lag_tables import OBSERVED
+from pipeline.replay_tables import ENTRIES_TYPE as ENTRIES_TYPE  # noqa: PLC0414
+from pipeline.replay_tables import PULL_RESPONSE as PULL_RESPONSE  # noqa: PLC0414
+from pipeline.replay_tables import REPLAY_RUN as REPLAY_RUN  # noqa: PLC0414
+from pipeline.replay_tables import REPLAYED as REPLAYED  # noqa: PLC0414
 from pipeline.scenario_tables import ANSWERED_SCENARIOS
 
 # other modules name these from here, beside the tables
@@ -16,6 +20,9 @@ from pipeline.table import Column as Column  # noqa: PLC0414
 from pipeline.table import Layout as Layout  # noqa: PLC0414
 from pipeline.table import Table as Table  # noqa: PLC0414
 
+# of this contract: a lake says in lake_version which one its tables follow. A change to what a column means, to its type, or to the columns
+# of a table is a new version; a new table is not
+TABLES_VERSION = 1
 PARTITION_COLUMNS = ("topic", "queueId")
 # what prunes files; statistics of the other columns cost time at import and prune nothing
 _STATS = ("brokerName", "topic", "queueId", "queueOffset", "physicOffset", "storeTimestamp")
@@ -56,6 +63,7 @@ COMMIT_LOG = Table(
         Column("msgId", "STRING", "offset message id; NULL where the broker's decoder gives null"),
         Column("recordCrc32", "BIGINT", "CRC-32 of the record's bytes"),
     ),
+    key=("brokerName", "physicOffset"),
     by_queue=True,
     cluster_by=("topic", "queueId", "queueOffset"),
     stats=_STATS,
@@ -74,6 +82,7 @@ CONSUME_QUEUE = Table(
         Column("storeTimestamp", "BIGINT", "of its message, ms; NULL where the commit log no longer has it"),
         Column("bytesBefore", "BIGINT", "sizes of the entries before it in the same queue file"),
     ),
+    key=("brokerName", "topic", "queueId", "queueOffset"),
     by_queue=True,
     cluster_by=("topic", "queueId", "queueOffset"),
     stats=_STATS,
@@ -96,6 +105,7 @@ CONSUME_QUEUE_SEGMENT = Table(
         Column("oddEntries", "ARRAY<INT>", "positions in the run of entries whose bytes are no record of commit_log"),
         Column("extUnits", "BINARY", "units in the consume queue extension, one for each of `entries`; NULL where there are none"),
     ),
+    key=("brokerName", "topic", "queueId", "firstQueueOffset"),
     cluster_by=(),
 )
 
@@ -109,6 +119,7 @@ CONSUME_QUEUE_PROPERTIES = Table(
         Column("lengths", "BINARY", "bytes of each entry's properties, 4 bytes little endian; negative where the broker decodes none"),
         Column("properties", "BINARY", "the properties as stored, one entry's after the other's"),
     ),
+    key=("brokerName", "topic", "queueId", "firstQueueOffset"),
 )
 
 ODD_ENTRY = Table(
@@ -128,6 +139,7 @@ ODD_ENTRY = Table(
         Column("storeTimestamp", "BIGINT", "as decoded"),
         Column("recordCrc32", "BIGINT", "CRC-32 of the delivered bytes"),
     ),
+    key=("brokerName", "physicOffset", "size"),
 )
 
 COMMIT_LOG_SEGMENT = Table(
@@ -142,6 +154,7 @@ COMMIT_LOG_SEGMENT = Table(
         Column("storeTimestamps", "BINARY", "storeTimestamp of each record, 8 bytes little endian"),
         Column("minStoreTimestamp", "BIGINT", "the least of storeTimestamps"),
     ),
+    key=("brokerName", "firstPhysicOffset"),
 )
 
 QUEUE = Table(
@@ -152,6 +165,7 @@ QUEUE = Table(
         Column("minOffset", "BIGINT", "ConsumeQueue.getMinOffsetInQueue"),
         Column("maxOffset", "BIGINT", "ConsumeQueue.getMaxOffsetInQueue, the broker offset"),
     ),
+    key=("brokerName", "topic", "queueId"),
 )
 
 STORE_FILE = Table(
@@ -173,6 +187,7 @@ STORE_FILE = Table(
         Column("mtimeMs", "BIGINT", "last modification, ms: look-ups by time depend on it; 0 for a file that start made"),
         Column("path", "STRING", "below the store's directory, with slashes"),
     ),
+    key=("brokerName", "path"),
 )
 
 STORE_FILE_RANGE = Table(
@@ -186,6 +201,7 @@ STORE_FILE_RANGE = Table(
         Column("bytes", "BINARY", "the bytes there, 1 MiB at most"),
         Column("path", "STRING", "of the file, that of store_file"),
     ),
+    key=("brokerName", "path", "position"),
 )
 
 INDEX_ENTRY = Table(
@@ -202,6 +218,7 @@ INDEX_ENTRY = Table(
         Column("storeTimestamp", "BIGINT", "ms, as a search by time counts it: beginTimestamp + 1000 * timeDiff"),
         Column("previous", "INT", "number of the entry before it in its slot, 0 for none"),
     ),
+    key=("brokerName", "file", "entry"),
 )
 
 CHECKPOINT = Table(
@@ -213,6 +230,7 @@ CHECKPOINT = Table(
         Column("logicsMsgTimestamp", "BIGINT", "ms, of the last message dispatched to its queue"),
         Column("indexMsgTimestamp", "BIGINT", "ms, of the last message of the last full index file"),
     ),
+    key=("brokerName",),
 )
 
 TOPIC_CONFIG = Table(
@@ -229,6 +247,7 @@ TOPIC_CONFIG = Table(
         Column("order", "BOOLEAN", "ordered topic"),
         Column("json", "STRING", "the whole object as stored"),
     ),
+    key=("brokerName", "topic"),
 )
 
 SUBSCRIPTION_GROUP = Table(
@@ -247,6 +266,7 @@ SUBSCRIPTION_GROUP = Table(
         Column("notifyConsumerIdsChangedEnable", "BOOLEAN", "tell clients of changes"),
         Column("json", "STRING", "the whole object as stored"),
     ),
+    key=("brokerName", "consumerGroup"),
 )
 
 CONSUMER_OFFSET = Table(
@@ -259,6 +279,7 @@ CONSUMER_OFFSET = Table(
         _QUEUE,
         Column("consumerOffset", "BIGINT", "next offset that the group will consume"),
     ),
+    key=("brokerName", "consumerGroup", "topic", "queueId"),
 )
 
 DELAY_OFFSET = Table(
@@ -269,6 +290,7 @@ DELAY_OFFSET = Table(
         Column("delayLevel", "INT", "1 is the first; its queue in SCHEDULE_TOPIC_XXXX is delayLevel - 1"),
         Column("offset", "BIGINT", "next offset to deliver"),
     ),
+    key=("brokerName", "delayLevel"),
 )
 
 CONSUMER_FILTER = Table(
@@ -287,6 +309,7 @@ CONSUMER_FILTER = Table(
         Column("bloomBitNum", "INT", "length of the bloom filter in bits"),
         Column("json", "STRING", "the whole object as stored"),
     ),
+    key=("brokerName", "topic", "consumerGroup"),
 )
 
 BROKER = Table(
@@ -308,53 +331,7 @@ BROKER = Table(
         Column("asFound", "BOOLEAN", "whether the files were taken as they lay there, without what load and start make of them"),
         Column("followedFrom", "BIGINT", "where in the commit log it was followed from, while it ran; NULL where all was imported"),
     ),
-)
-
-REPLAY_RUN = Table(
-    "replay_run",
-    "One row a finished replay, or a stream from its first batch on.",
-    (
-        _BROKER,
-        _RUN,
-        Column("source", "STRING", "file, folder or table of the requests"),
-        Column("sourceDigest", "STRING", "SHA-256 of the file"),
-        Column("settings", "MAP<STRING, STRING>", "settings that were given"),
-        Column("at", "STRING", "snapshot, request-time or recorded-max"),
-        Column("lakeVersion", "BIGINT", "version of the lake that was read"),
-        Column("startedAt", "TIMESTAMP", "wall clock"),
-        Column("finishedAt", "TIMESTAMP", "wall clock; NULL while a stream goes on"),
-    ),
-)
-
-ENTRIES_TYPE = "ARRAY<STRUCT<queueOffset: BIGINT, physicOffset: BIGINT, size: INT>>"
-
-PULL_RESPONSE = Table(
-    "pull_response",
-    "One row an answered pull request: what the broker would have answered.",
-    (
-        *_QUEUE_KEY,
-        _RUN,
-        Column("requestId", "STRING", "digest of the source and the line: the same whenever the source is read"),
-        Column("consumerGroup", "STRING", "of the request"),
-        Column("queueOffset", "BIGINT", "offset asked for"),
-        Column("maxMsgNums", "INT", "messages asked for"),
-        Column("status", "STRING", "GetMessageStatus; NULL where the store answers null, throws, or we cannot answer"),
-        Column("code", "INT", "response code that goes with the status"),
-        Column("nextBeginOffset", "BIGINT", "offset to ask for next"),
-        Column("minOffset", "BIGINT", "of the queue"),
-        Column("maxOffset", "BIGINT", "of the queue"),
-        Column("messageCount", "INT", "messages given"),
-        Column("bufferTotalSize", "INT", "their bytes"),
-        Column("suggestPullingFromSlave", "BOOLEAN", "the last entry read lies on disk"),
-        Column("msgCount4Commercial", "INT", "messages counted in units of 64 KiB"),
-        Column("diskFallBehind", "BIGINT", "bytes between the last entry read and the log's end; NULL where not recorded"),
-        Column("exception", "STRING", "class that the store throws"),
-        Column("error", "STRING", "why there is no answer"),
-        Column("bodySha256", "STRING", "SHA-256 of the records of its messages as the broker sends them; of captured pulls only"),
-        Column("heldMillis", "BIGINT", "when a pull that was held (long polling) began to wait, ms; NULL for all others"),
-        Column("wokenMillis", "BIGINT", "when a pull that was held was asked again and answered, ms; the store was asked as of then"),
-        Column("entries", ENTRIES_TYPE, "entries given, in order"),
-    ),
+    key=("brokerName",),
 )
 
 LAKE_VERSION = Table(
@@ -369,7 +346,9 @@ LAKE_VERSION = Table(
         Column("committedAt", "TIMESTAMP", "wall clock"),
         Column("checkpoint", "STRING", "of a stream: which checkpoint its batch belongs to"),
         Column("batchId", "BIGINT", "of a stream: number of its batch"),
+        Column("tablesVersion", "INT", "version of the contract that the tables follow; NULL, before it was recorded, is 1"),
     ),
+    key=("version",),
 )
 
 # tables that an import replaces for its broker
@@ -392,5 +371,4 @@ IMPORTED = (
     CONSUMER_FILTER,
     BROKER,
 )
-APPENDED = (REPLAY_RUN, PULL_RESPONSE)
-TABLES = {table.name: table for table in (*IMPORTED, *FOLLOWED, *CAPTURED, *APPENDED, *ANSWERED_SCENARIOS, *OBSERVED)}
+TABLES = {table.name: table for table in (*IMPORTED, *FOLLOWED, *CAPTURED, *REPLAYED, *ANSWERED_SCENARIOS, *OBSERVED)}

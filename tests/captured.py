@@ -23,12 +23,12 @@ PULL_MESSAGE = 11
 
 
 def unpack(name: str, folder: Path, *, store: bool = False) -> Path:
-    """A capture unpacked: the packets, the exchanges, the files of configuration, and on demand the whole store."""
+    """A capture unpacked: the packets, the exchanges, the files of configuration, and on demand the store and what clients consumed."""
     with tarfile.open(golden("capture", f"{name}.tar.xz")) as archive:
         for member in archive:
             path = member.name.partition("/")[2]
             wanted = path in {"traffic.pcap", "exchange.jsonl", "analysis.json", "broker.conf"} or path.startswith("store/config/")
-            if wanted or (store and path.startswith("store/")):
+            if wanted or (store and path.startswith(("store/", "consumption.jsonl"))):
                 archive.extract(member, folder, filter="data")
     return folder / name
 

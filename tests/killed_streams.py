@@ -18,7 +18,7 @@ from lakes import commits, file_rows, live_files
 
 _STARVED = "terminated with exception: Python worker failed to connect back"
 _AT_ONCE = Path(__file__).with_name("commands_at_once.py")
-# a process that is at its end before so many commits were made is killed all the same
+# a process that is at its end before so many steps were taken is killed all the same
 _SECONDS_MAX = 240
 # the places in the life of a batch that differ in what a kill leaves behind
 WAITS, PLANNED, ANSWERING, WRITTEN, COMMITTED = "waits", "planned", "answering", "written", "committed"
@@ -34,7 +34,7 @@ class Dying:
 
 
 def kill_together(streams: list[Dying], told: Path, chance: random.Random, meanwhile: Callable[[], object] = lambda: None) -> list[Dying]:
-    """Run them in one process, and kill it when they made some commits, one or two each, and some milliseconds later.
+    """Run them in one process, and kill it when they took some steps, one or two each, and some milliseconds later.
 
     Args:
         streams: which.
@@ -45,11 +45,11 @@ def kill_together(streams: list[Dying], told: Path, chance: random.Random, meanw
     Returns:
         Those that were killed: some have not begun, and on a machine that has much else to do Spark gives up others by itself.
     """
-    lakes, order = [stream.lake for stream in streams], chance.sample(streams, len(streams))
-    until = commits_made(*lakes) + chance.randint(len(lakes) // 2, 3 * len(lakes) // 2)
+    order = chance.sample(streams, len(streams))
+    until = steps_taken(streams) + chance.randint(len(streams) // 2, 2 * len(streams))
     last = time.monotonic() + _SECONDS_MAX
     with doomed([json.dumps([stream.command for stream in order])], told, (str(_AT_ONCE),)) as process:
-        while commits_made(*lakes) < until and time.monotonic() < last:
+        while steps_taken(streams) < until and time.monotonic() < last:
             assert process.poll() is None, told.read_text()
             meanwhile()
             time.sleep(0.05)
@@ -58,6 +58,12 @@ def kill_together(streams: list[Dying], told: Path, chance: random.Random, meanw
     begun, ended = ([order[int(number)] for number in re.findall(rf"^command (\d+) {what}", said, re.MULTILINE)] for what in (BEGUN, ENDED))
     assert len(ended) == said.count(_STARVED), said
     return [stream for stream in begun if stream not in ended]
+
+
+def steps_taken(streams: list[Dying]) -> int:
+    """Commits to tables, and batches that ended."""
+    ended = (len([path for path in (stream.checkpoint / "spark" / "commits").glob("*") if path.name.isdigit()]) for stream in streams)
+    return commits_made(*(stream.lake for stream in streams)) + sum(ended)
 
 
 def places(streams: list[Dying]) -> Counter[str]:

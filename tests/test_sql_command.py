@@ -93,9 +93,18 @@ def test_the_tables_the_views_and_the_functions_are_there(pullsim: Pullsim, lake
     assert json.loads(out) == {"reason": "NO_QUEUE", "consumerOffset": 7, "code": 2598919}
 
 
+def test_a_table_is_found_whose_name_the_query_puts_together(pullsim: Pullsim, lake: Path) -> None:
+    query = "SELECT consumerOffset FROM IDENTIFIER('consumer' || '_offset')"
+    assert pullsim("sql", "--lake", lake, query, "--format", "csv")[:2] == (0, "consumerOffset\n7\n")
+
+
 @pytest.mark.parametrize(
     ("query", "named"),
-    [("SELEKT 1", "SELEKT"), ("SELECT nonsense FROM consume_lag", "nonsense"), ("SELECT * FROM consume_lagg", "consume_lagg")],
+    [
+        ("SELEKT 1", "SELEKT"),
+        ("SELECT nonsense FROM consume_lag", "nonsense"),
+        ("SELECT * FROM consume_lagg", "'consume_lagg'; the nearest known: consume_lag,"),
+    ],
 )
 def test_a_query_that_spark_refuses_ends_with_2_and_names_the_place(pullsim: Pullsim, lake: Path, query: str, named: str) -> None:
     code, out, err = pullsim("sql", "--lake", lake, query)

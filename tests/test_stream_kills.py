@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES, LINES = 6, 10
+# what is answered between kills
+PARTS = 24
 
 
 @pytest.fixture
@@ -81,12 +83,12 @@ def kill_and_cut(streams: list[Dying], told: Path, chance: random.Random) -> Cou
 
 
 def check_killed_streams(
-    spark: SparkSession, pullsim: Pullsim, base: Path, lines: list[dict[str, Any]], folder: Path, *, streams: int, lives: int, seed: int
+    spark: SparkSession, pullsim: Pullsim, base: Path, lines: list[dict[str, Any]], folder: Path, *, streams: int, kills: int, seed: int
 ) -> Counter[str]:
-    """Streams are killed so often, then run to their end: each request has the answer of a replay. Where they were killed."""
+    """Streams are killed, so often together, then run to their end: each request has the answer of a replay. Where they were killed."""
     chance = random.Random(seed)
     (folder / "incoming").mkdir()
-    parts = [lines[start : start + LINES] for start in range(0, 3 * (lives + 1) * LINES, LINES)]
+    parts = [lines[start : start + LINES] for start in range(0, PARTS * LINES, LINES)]
     for number, part in enumerate(parts):
         write_lines(folder / "incoming" / f"{number:02d}.jsonl", part)
     whole = write_lines(folder / "whole.jsonl", [line for part in parts for line in part])
@@ -94,8 +96,8 @@ def check_killed_streams(
     replayed = Lake(spark, str(base)).versions().orderBy("version").collect()[-1]["runId"]
     expected = sorted((row[:3] + row[4:] for row in answers(spark, base, replayed)), key=repr)
     dying, found = dying_streams(base, folder, streams), Counter[str]()
-    for life in range(lives):
-        found += kill_and_cut(dying, folder / f"killed{life}.err", chance)
+    while found.total() < kills:
+        found += kill_and_cut(dying, folder / "killed.err", chance)
     for number, stream in enumerate(dying):
         code, _, err = pullsim(*stream.command, "--max-files", "1000", "--once")
         assert code == 0, err
@@ -108,7 +110,7 @@ def check_killed_streams(
 def test_streams_that_were_killed_go_on_where_they_were(
     spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:
-    found = check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5, lives=1, seed=1)
+    found = check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5, kills=5, seed=1)
     assert len(found) > 1, found
 
 

@@ -220,7 +220,7 @@ def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypa
         return LagMetrics((), 12, 0)
 
     monkeypatch.setattr(lag_watch, "Lake", FakeLake)
-    monkeypatch.setattr(lag_watch, "create_views", lambda lake: lake)
+    monkeypatch.setattr(lag_watch, "create_views", lambda lake, _: lake)
     monkeypatch.setattr(lag_watch, "lag_metrics", fake_metrics)
 
     def idle() -> int:

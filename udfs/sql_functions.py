@@ -14,9 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import pandas_udf
-from pyspark.sql.types import BooleanType, IntegerType
+from pyspark.sql.types import BinaryType, BooleanType, IntegerType
 
+from store_format.layout import COMPRESSED_FLAG
 from udfs import batch_caps, offset_correction, pull_result, schedule, tags
+from udfs.message_body import uncompress
 from udfs.sql92 import Compiled, compile_expression
 from udfs.sql92_columns import Texts
 from udfs.sql92_values import NULL, TRUE
@@ -90,9 +92,17 @@ def sql92_matches(expression: pd.Series, properties: pd.Series) -> pd.Series:
     return pd.Series(pd.arrays.BooleanArray(codes == TRUE, codes < 0))
 
 
+def uncompress_body(body: pd.Series, sys_flag: pd.Series) -> pd.Series:
+    """The body as consumers get it a row: `message_body.uncompress` where sysFlag says that it is compressed; NULL where one is NULL."""
+    rows = zip(body, sys_flag, strict=True)
+    bodies = [None if pd.isna(one) or pd.isna(flag) else uncompress(one) if int(flag) & COMPRESSED_FLAG else one for one, flag in rows]
+    return pd.Series(bodies, dtype=object)
+
+
 # pyspark types the form with functionType only, which it calls deprecated
 PANDAS_UDFS: Final = {
     "batch_cut": pandas_udf(batch_cut, IntegerType()),  # type: ignore[call-overload]
+    "uncompress_body": pandas_udf(uncompress_body, BinaryType()),  # type: ignore[call-overload]
     "sql92_matches": pandas_udf(sql92_matches, BooleanType()),  # type: ignore[call-overload]
 }
 

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline import tables as t
-from pipeline.lag_metrics import GROUPS_MAX, TOPICS_MAX, LagMetrics, lag_metrics
+from pipeline.lag_metrics import GROUPS_MAX, LAG_METRICS_READ, TOPICS_MAX, LagMetrics, lag_metrics
 from pipeline.lake import Lake, LakeError
 from pipeline.metrics_text import Family
 from pipeline.settings import BrokerSettings
@@ -50,7 +50,7 @@ class LagWatch:
             if found == self._lag_of:
                 return False
             cluster = BrokerSettings.from_sources(stored=lake.properties(self.run.broker)).value("brokerClusterName")
-            self._lag, self._lag_of = lag_metrics(create_views(lake), self.run.broker, cluster), found
+            self._lag, self._lag_of = lag_metrics(create_views(lake, LAG_METRICS_READ), self.run.broker, cluster), found
         except (LakeError, PySparkException) as error:
             raise LagWatchError(str(error)) from error
         if self._lag.groups_left_out or self._lag.topics_left_out:

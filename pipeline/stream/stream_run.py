@@ -23,8 +23,9 @@ from pipeline.tables import IMPORTED
 _NAME = "pullsim.json"
 # Spark's own files, and the request log beside them
 SPARK, REQUESTS = "spark", "requests"
+_OFFSETS, _COMMITS = f"{SPARK}/offsets", f"{SPARK}/commits"
 # folder of files that are numbered by batch or entry -> how their names end, lines of each at least, and whether the first one is a version
-_NUMBERED = {f"{SPARK}/offsets": ("", 3, True), f"{SPARK}/commits": ("", 2, True), REQUESTS: (".json", 1, False)}
+_NUMBERED = {_OFFSETS: ("", 3, True), _COMMITS: ("", 2, True), REQUESTS: (".json", 1, False)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,20 +107,36 @@ def _known(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
 
 
 def _mend(filesystem: pafs.FileSystem, inside: str) -> list[str]:
-    """Remove the newest file of each kind where it is not whole; what it said is found out again."""
+    """Remove the newest file of each kind where it is not whole, and those that build on it; what they said is found out again."""
     removed = []
     for folder, (ending, lines, versioned) in _NUMBERED.items():
         numbered = numbered_files(filesystem, f"{inside}/{folder}", ending)
-        if not numbered or _is_whole(filesystem, numbered[max(numbered)], lines, versioned=versioned):
-            continue
-        newest = numbered[max(numbered)]
-        filesystem.delete_file(newest)
-        name = newest.rpartition("/")[2]
-        checksum = f"{inside}/{folder}/.{name}.crc"
-        if filesystem.get_file_info(checksum).type == pafs.FileType.File:
-            filesystem.delete_file(checksum)
-        removed.append(f"{folder}/{name}")
+        if numbered and not _is_whole(filesystem, numbered[max(numbered)], lines, versioned=versioned):
+            removed.append(_remove(filesystem, folder, numbered[max(numbered)]))
+    newest_entry = max(numbered_files(filesystem, f"{inside}/{REQUESTS}", ".json"), default=0)
+    offsets = numbered_files(filesystem, f"{inside}/{_OFFSETS}")
+    while offsets and _entry(filesystem, offsets[max(offsets)]) > newest_entry:
+        removed.append(_remove(filesystem, _OFFSETS, offsets.pop(max(offsets))))
+    for number, path in numbered_files(filesystem, f"{inside}/{_COMMITS}").items():
+        if number > max(offsets, default=-1):  # Spark would take it for the commit of somebody else
+            removed.append(_remove(filesystem, _COMMITS, path))
     return removed
+
+
+def _remove(filesystem: pafs.FileSystem, folder: str, path: str) -> str:
+    """Remove a file, and its checksum if it has one; gives its name in the checkpoint."""
+    above, _, name = path.rpartition("/")
+    filesystem.delete_file(path)
+    checksum = f"{above}/.{name}.crc"
+    if filesystem.get_file_info(checksum).type == pafs.FileType.File:
+        filesystem.delete_file(checksum)
+    return f"{folder}/{name}"
+
+
+def _entry(filesystem: pafs.FileSystem, offsets: str) -> int:
+    """The entry of the request log that a batch ends with; 0 for a stream of something else."""
+    with filesystem.open_input_file(offsets) as file:
+        return int(json.loads(file.read().split(b"\n")[-1]).get("entry", 0))
 
 
 def _is_whole(filesystem: pafs.FileSystem, path: str, lines_min: int, *, versioned: bool) -> bool:

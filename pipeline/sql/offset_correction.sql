@@ -1,0 +1,49 @@
+-- What moved an offset on the broker's side: each pull that was sent to another offset than it asked for, and what that cost. Broker source:
+-- DefaultMessageStore.getMessage (nextOffsetCorrection), PullMessageProcessor.generateOffsetMovedEvent. A pull whose filter let nothing pass is told a
+-- later offset too (NO_MATCHED_MESSAGE); that is no correction.
+CREATE OR REPLACE TEMPORARY VIEW offset_correction (
+  source COMMENT 'CAPTURED, REPLAYED, or SCENARIO for an OFFSET_MOVED event of an answered scenario',
+  brokerName COMMENT 'broker that was asked',
+  runId COMMENT 'the run that answered; NULL for CAPTURED',
+  requestId COMMENT 'that of pull_request and pull_response; NULL for SCENARIO',
+  consumerGroup COMMENT 'group that pulled',
+  topic COMMENT 'topic, as the broker spells it',
+  queueId COMMENT 'queue of the topic',
+  arrivalMicros COMMENT 'when the request came, microseconds since 1970; NULL where that is not known',
+  status COMMENT 'why, a GetMessageStatus; NULL for SCENARIO:
+OFFSET_TOO_SMALL: the offset lies below the first message that is left.
+OFFSET_OVERFLOW_BADLY: the offset lies past the end: on to the end, or back to 0 where the queue begins at 0.
+NO_MESSAGE_IN_QUEUE: the queue is empty, back to 0.
+OFFSET_FOUND_NULL: a file of the queue is missing, on to the next one.
+MESSAGE_WAS_REMOVING: the queue has entries whose messages are gone, on past them.',
+  offsetRequest COMMENT 'offset asked for',
+  offsetNew COMMENT 'offset given',
+  minOffset COMMENT 'of the queue, as the answer has it',
+  maxOffset COMMENT 'of the queue, as the answer has it',
+  skipped COMMENT 'offsets from offsetRequest, or 0 where that is less, to offsetNew - 1: messages that the group never gets, or that never were',
+  readAgain COMMENT 'messages from offsetNew to the lesser of offsetRequest and maxOffset: the group gets them again where it had them; NULL where maxOffset is not known'
+)
+COMMENT 'Each pull that was sent to another offset than it asked for.'
+AS
+WITH moved AS (
+  SELECT
+    source, brokerName, runId, requestId, consumerGroup, topic, queueId, arrivalMicros, outcome AS status,
+    queueOffset AS offsetRequest, nextBeginOffset AS offsetNew, minOffset, maxOffset
+  FROM pull_outcome
+  WHERE nextBeginOffset <> queueOffset
+    AND outcome IN (
+      'OFFSET_TOO_SMALL', 'OFFSET_OVERFLOW_BADLY', 'NO_MESSAGE_IN_QUEUE', 'NO_MATCHED_LOGIC_QUEUE', 'OFFSET_FOUND_NULL', 'MESSAGE_WAS_REMOVING'
+    )
+  UNION ALL
+  SELECT
+    'SCENARIO', brokerName, runId, NULL, consumerGroup, topic, queueId, at * 1000, NULL, offsetRequest, offsetNew, NULL, NULL
+  FROM offset_moved_event
+)
+SELECT
+  *,
+  greatest(coalesce(try_subtract(offsetNew, greatest(offsetRequest, 0L)), 9223372036854775807), 0L),
+  CASE
+    WHEN offsetNew >= offsetRequest THEN 0L
+    WHEN maxOffset IS NOT NULL THEN greatest(least(offsetRequest, maxOffset) - offsetNew, 0L)
+  END
+FROM moved

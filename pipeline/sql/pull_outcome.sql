@@ -1,0 +1,70 @@
+-- How each pull ended, captured and replayed ones under the same columns: what the other views of pulls are made of. Of replays the latest finished
+-- run of each broker counts; a captured pull that was replayed is there twice, told apart by source. Broker source:
+-- PullMessageProcessor.processRequest, which puts the GetMessageStatus into the remark of its answer.
+CREATE OR REPLACE TEMPORARY VIEW pull_outcome (
+  source COMMENT 'CAPTURED: what the real broker answered; REPLAYED: what replay answered',
+  brokerName COMMENT 'broker that was asked',
+  runId COMMENT 'the run that replayed it; NULL for CAPTURED',
+  requestId COMMENT 'that of pull_request and pull_response',
+  consumerGroup COMMENT 'group that pulled',
+  topic COMMENT 'topic, as the broker spells it',
+  queueId COMMENT 'queue of the topic',
+  arrivalMicros COMMENT 'when the request was captured, microseconds since 1970; NULL for pulls that were replayed from a file',
+  queueOffset COMMENT 'offset asked for',
+  maxMsgNums COMMENT 'messages asked for',
+  outcome COMMENT 'GetMessageStatus where the store was asked; else the name of the response code, the class of the exception, or why there is no answer; NO_ANSWER where the capture has none, null where the store answers null',
+  code COMMENT 'response code',
+  nextBeginOffset COMMENT 'offset to ask for next',
+  minOffset COMMENT 'of the queue, as the answer has it',
+  maxOffset COMMENT 'of the queue, as the answer has it',
+  messageCount COMMENT 'messages given; NULL for CAPTURED where some were: the capture keeps their bytes and not their number',
+  bodyBytes COMMENT 'bytes of the messages',
+  fromDisk COMMENT 'whether the last entry read lies on disk. CAPTURED: true where the answer sends the group to another broker than 0 (slaveReadEnable), else NULL, for the wire does not say',
+  diskFallBehind COMMENT 'bytes between the last entry read and the end of the log; NULL for CAPTURED',
+  heldFromMicros COMMENT 'when a held pull (long polling) began to wait, microseconds since 1970; NULL where it was not held',
+  heldMillis COMMENT 'for how long it waited, ms; NULL where it was not held or never answered'
+)
+COMMENT 'How each pull ended, captured and replayed ones.'
+AS
+WITH captured AS (
+  SELECT
+    *,
+    CASE
+      WHEN recordedCode IS NULL THEN 'NO_ANSWER'
+      WHEN recordedCode IN (0, 19, 20, 21) THEN recordedRemark
+      ELSE coalesce(
+        element_at(
+          map(
+            1, 'SYSTEM_ERROR', 2, 'SYSTEM_BUSY', 3, 'REQUEST_CODE_NOT_SUPPORTED', 14, 'SERVICE_NOT_AVAILABLE', 16, 'NO_PERMISSION',
+            17, 'TOPIC_NOT_EXIST', 23, 'SUBSCRIPTION_PARSE_FAILED', 24, 'SUBSCRIPTION_NOT_EXIST', 25, 'SUBSCRIPTION_NOT_LATEST',
+            26, 'SUBSCRIPTION_GROUP_NOT_EXIST', 27, 'FILTER_DATA_NOT_EXIST', 28, 'FILTER_DATA_NOT_LATEST'
+          ),
+          recordedCode
+        ),
+        concat('CODE_', recordedCode)
+      )
+    END AS outcome
+  FROM pull_request
+), latest AS (
+  SELECT brokerName, max_by(runId, finishedAt) AS runId FROM replay_run GROUP BY brokerName
+)
+SELECT
+  'CAPTURED', brokerName, CAST(NULL AS STRING), requestId, consumerGroup, topic, queueId, arrivalMicros, queueOffset, maxMsgNums, outcome,
+  recordedCode, recordedNextBeginOffset, recordedMinOffset, recordedMaxOffset,
+  CASE WHEN recordedBodyLength = 0 THEN 0 END,
+  CAST(recordedBodyLength AS BIGINT),
+  CASE WHEN outcome = 'FOUND' AND recordedSuggestWhichBrokerId <> 0 THEN true END,
+  CAST(NULL AS BIGINT),
+  CASE WHEN held THEN arrivalMicros END,
+  CASE WHEN held THEN CAST((answerMicros - arrivalMicros) DIV 1000 AS BIGINT) END
+FROM captured
+UNION ALL
+SELECT
+  'REPLAYED', r.brokerName, r.runId, r.requestId, r.consumerGroup, r.topic, r.queueId, p.arrivalMicros, r.queueOffset, r.maxMsgNums,
+  coalesce(r.status, r.exception, r.error, 'null'),
+  r.code, r.nextBeginOffset, r.minOffset, r.maxOffset,
+  r.messageCount, CAST(r.bufferTotalSize AS BIGINT), r.suggestPullingFromSlave, r.diskFallBehind,
+  r.heldMillis * 1000, r.wokenMillis - r.heldMillis
+FROM pull_response r
+JOIN latest USING (brokerName, runId)
+LEFT JOIN pull_request p ON p.brokerName = r.brokerName AND p.requestId = r.requestId

@@ -1,0 +1,77 @@
+"""A checkpoint after a machine lost its power: the newest files may be half written, and others may build on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from pipeline.stream.stream_run import StreamRun, run_of_checkpoint
+
+OFFSETS, COMMITS, REQUESTS = "spark/offsets", "spark/commits", "requests"
+
+
+def open_checkpoint(folder: Path) -> tuple[StreamRun, list[str]]:
+    return run_of_checkpoint(str(folder), run_id="run", lake="lake", broker="b", source="in", at="snapshot", settings={})
+
+
+class Checkpoint:
+    """Of a stream with so many entries, offsets (each of the next entry, but for `idle` ones at the end) and commits."""
+
+    def __init__(self, folder: Path, *, entries: int, offsets: int, commits: int, idle: int = 0) -> None:
+        self.folder = folder
+        self.run, _ = open_checkpoint(folder)
+        for kind in (OFFSETS, COMMITS, REQUESTS):
+            (folder / kind).mkdir(parents=True)
+        for number in range(1, entries + 1):
+            self.write(f"{REQUESTS}/{number:020d}.json", "[]")
+        for number in range(offsets):
+            last = json.dumps({"entry": min(number + 1, offsets - idle)})
+            self.write(f"{OFFSETS}/{number}", f'v1\n{{"conf":{{}}}}\n{last}')
+        for number in range(commits):
+            self.write(f"{COMMITS}/{number}", 'v1\n{"nextBatchWatermarkMs":0}')
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.write_text(text, "utf-8")
+        path.with_name(f".{path.name}.crc").write_bytes(b"crc")
+
+    def cut(self, names: Iterable[str]) -> None:
+        for name in names:
+            raw = (self.folder / name).read_bytes()
+            (self.folder / name).write_bytes(raw[: len(raw) // 2])
+
+
+ENTRY_3 = f"{REQUESTS}/{3:020d}.json"
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "idle", "cut", "removed"),
+    [
+        (3, 2, 0, [], []),
+        (3, 3, 0, [], []),
+        (3, 2, 0, [f"{OFFSETS}/2"], [f"{OFFSETS}/2"]),
+        (3, 2, 0, [f"{COMMITS}/1"], [f"{COMMITS}/1"]),
+        # planned, not begun
+        (2, 2, 0, [ENTRY_3], [ENTRY_3]),
+        # begun, and even ended
+        (3, 2, 0, [ENTRY_3], [ENTRY_3, f"{OFFSETS}/2"]),
+        (3, 3, 0, [ENTRY_3], [ENTRY_3, f"{OFFSETS}/2", f"{COMMITS}/2"]),
+        (3, 3, 0, [f"{OFFSETS}/2"], [f"{OFFSETS}/2", f"{COMMITS}/2"]),
+        # batches without requests came behind the entry
+        (5, 5, 2, [ENTRY_3], [ENTRY_3, *(f"{OFFSETS}/{number}" for number in (4, 3, 2)), *(f"{COMMITS}/{number}" for number in (2, 3, 4))]),
+    ],
+)
+def test_what_is_not_whole_goes_and_what_builds_on_it(
+    tmp_path: Path, offsets: int, commits: int, idle: int, cut: list[str], removed: list[str]
+) -> None:
+    checkpoint = Checkpoint(tmp_path, entries=3, offsets=offsets, commits=commits, idle=idle)
+    checkpoint.cut(cut)
+    run, found = open_checkpoint(tmp_path)
+    assert sorted(found) == sorted(removed)
+    assert not any((tmp_path / name).exists() for name in removed)
+    assert not any((tmp_path / name).with_name(f".{Path(name).name}.crc").exists() for name in removed)
+    assert (run.checkpoint == checkpoint.run.checkpoint) == (not removed)
+    assert open_checkpoint(tmp_path) == (run, [])

@@ -1,0 +1,116 @@
+"""Views whose cases no store at hand has: dead letter queues, paces, odd messages. Tables of a few rows, worked out by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline import tables as t
+from pipeline.lag_tables import LAG_HISTORY
+from pipeline.views import CONSUME_LAG_TABLES, view_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR = 3_600_000
+AS_OF = 1_000 * HOUR
+ENDS = {"orders": 1000, "pay": 50, "%RETRY%g": 30, "%DLQ%g": 9, "%DLQ%gone": 4}
+OFFSETS = {("g", "orders"): 900, ("g", "pay"): 60, ("g", "%RETRY%g"): 28, ("reader", "%DLQ%g"): 7, ("fresh", "orders"): 1000}
+# group -> observations (hours ago, consumerOffset, brokerOffset) of orders, whose end is 1000 now
+HISTORY: dict[str, list[tuple[int, int | None, int]]] = {
+    "gains": [(4, 500, 800), (2, None, 900), (0, 900, 1000)],  # 100 an hour against 50: 100 behind take 2 hours
+    "stays": [(4, 700, 800), (0, 900, 1000)],
+    "fell": [(4, 950, 950), (0, 900, 1000)],
+    "once": [(0, 900, 1000)],
+    "never": [(4, None, 800), (0, None, 1000)],
+    "done": [(4, 500, 800), (0, 1000, 1000)],
+    # the pace of the last ten, not of all
+    "slower": [(100, 0, 0), *((9 - number, 891 + number, 1000) for number in range(10))],
+}
+Row = dict[str, Any]
+
+
+def show(spark: SparkSession, found: dict[t.Table, list[tuple[Any, ...]]], *views: str) -> list[Row]:
+    """The rows of the last view over these tables, of a broker b."""
+    for table in (*CONSUME_LAG_TABLES, *found):
+        spark.createDataFrame(found.get(table, []), table.schema).coalesce(1).createOrReplaceTempView(table.name)
+    for name in views:
+        spark.sql(view_sql(name))
+    return [row.asDict() for row in spark.table(views[-1]).collect()]
+
+
+def state(offsets: dict[tuple[str, str], int], ends: dict[str, int]) -> dict[t.Table, list[tuple[Any, ...]]]:
+    return {
+        t.BROKER: [("b", "", {}, 0, 0, 0, 0, 0, 0, AS_OF, "clustered", "SLAVE", False, None)],
+        t.QUEUE: [("b", topic, 0, 0, end) for topic, end in ends.items()],
+        t.CONSUMER_OFFSET: [("b", group, topic, 0, offset) for (group, topic), offset in offsets.items()],
+    }
+
+
+def test_retry_and_dead_letter_topics_are_counted_apart(spark: SparkSession) -> None:
+    found = {row["consumerGroup"]: row for row in show(spark, state(OFFSETS, ENDS), "consume_lag", "group_lag")}
+    names = ("groupDiff", "groupRetryDiff", "groupDlqDiff", "dlqMessages", "topics", "queues", "queuesUnknown", "queuesNegative")
+    assert {group: tuple(row[name] for name in names) for group, row in found.items()} == {
+        "g": (100 - 10, 2, None, 9, 3, 3, 0, 1),
+        "reader": (None, None, 2, 0, 1, 1, 0, 0),
+        "fresh": (0, None, None, 0, 1, 1, 0, 0),
+    }
+
+
+def test_groups_catch_up_at_the_pace_of_the_last_observations_or_it_is_said_why_not(spark: SparkSession) -> None:
+    offsets = {(group, "orders"): 1000 if group == "done" else 900 for group in HISTORY if group != "never"}
+    tables = state(offsets, {"orders": 1000, "other": 5})
+    tables[t.CONSUMER_OFFSET].append(("b", "never", "orders", 1, 3))  # of another queue, so that queue 0 has no offset
+    tables[LAG_HISTORY] = [
+        ("b", group, "orders", 0, AS_OF - ago * HOUR, offset, end, 0, None, None, AS_OF, None, 1)
+        for group, observations in HISTORY.items()
+        for ago, offset, end in observations
+    ]
+    rows = [row for row in show(spark, tables, "consume_lag", "catch_up") if row["queueId"] == 0]
+    names = ("consumerOffsetPerHour", "brokerOffsetPerHour", "catchUpMillis", "reason")
+    assert {row["consumerGroup"]: tuple(row[name] for name in names) for row in rows} == {
+        "gains": (100.0, 50.0, 2 * HOUR, None),
+        "stays": (50.0, 50.0, None, "DOES_NOT_CATCH_UP"),
+        "fell": (-12.5, 12.5, None, "OFFSET_WENT_BACK"),
+        "once": (None, None, None, "NO_HISTORY"),
+        "never": (None, None, None, "NO_OFFSET"),
+        "done": (125.0, 50.0, 0, "NOTHING_WAITS"),
+        "slower": (1.0, 0.0, 100 * HOUR, None),
+    }
+
+
+# sysFlag, body, properties -> columns
+MESSAGES: list[tuple[int, bytes, dict[str, str], Row]] = [
+    (0, "grüße".encode(), {}, {"bodyText": "grüße", "bodyReason": None, "bodySize": 7, "keyList": None, "transaction": None}),
+    (1, b"x\x9c", {}, {"bodyText": None, "bodyReason": "COMPRESSED"}),
+    (0, b"\xff\xfe", {}, {"bodyText": None, "bodyReason": "NOT_UTF8"}),
+    (0, b"", {"KEYS": " a  b "}, {"bodyText": "", "bodyReason": None, "keys": " a  b ", "keyList": ["a", "b"]}),
+    (4, b"", {"REAL_TOPIC": "orders", "UNIQ_KEY": "7F"}, {"transaction": "PREPARED", "realTopic": "orders", "uniqKey": "7F"}),
+    (8, b"", {"DELAY": "3"}, {"transaction": "COMMIT", "delayTimeLevel": 3, "realTopic": None}),
+    (12, b"", {"DELAY": "soon"}, {"transaction": "ROLLBACK", "delayTimeLevel": None}),
+    (0, b"", {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "0A"}, {"originTopic": "orders", "originMsgId": "0A"}),
+]
+
+
+@pytest.mark.parametrize("stamp", [AS_OF, 2**63 - 1])
+def test_messages_are_decoded_as_far_as_they_can_be(spark: SparkSession, stamp: int) -> None:
+    values = {
+        "brokerName": "b",
+        "topic": "t",
+        "bornHost": "10.0.0.1",
+        "bornPort": 4000,
+        "storeHost": "10.0.0.2",
+        "storePort": 10911,
+        "storeTimestamp": stamp,
+    }
+    rows = [
+        values | {"queueOffset": number, "sysFlag": flag, "body": body, "properties": properties, "keys": properties.get("KEYS")}
+        for number, (flag, body, properties, _) in enumerate(MESSAGES)
+    ]
+    log = {t.COMMIT_LOG: [tuple(row.get(name) for name in t.COMMIT_LOG.names) for row in rows]}
+    found = {row["queueOffset"]: row for row in show(spark, log, "message")}
+    for number, (_, _, _, wanted) in enumerate(MESSAGES):
+        assert {name: found[number][name] for name in wanted} == wanted
+    assert {(row["bornHost"], row["storeHost"]) for row in found.values()} == {("10.0.0.1:4000", "10.0.0.2:10911")}
+    assert {row["storeTime"] is None for row in found.values()} == {stamp != AS_OF}
