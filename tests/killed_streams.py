@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -113,7 +114,7 @@ def cut_newest(checkpoint: Path, kind: str, chance: random.Random) -> None:
     numbered = [path for path in (checkpoint / kind).glob("*") if path.name.removesuffix(".json").isdigit()]
     if numbered:
         newest = max(numbered, key=lambda path: int(path.name.removesuffix(".json")))
-        newest.write_bytes(newest.read_bytes()[: chance.randrange(newest.stat().st_size)])
+        newest.write_bytes(newest.read_bytes()[: chance.randrange(max(newest.stat().st_size, 1))])  # it may be cut already
 
 
 def _newest(folder: Path) -> int:
@@ -121,5 +122,9 @@ def _newest(folder: Path) -> int:
 
 
 def _entry(offsets: Path) -> int:
-    """The entry of the request log that a batch ends with."""
-    return int(json.loads(offsets.read_text().splitlines()[-1])["entry"]) if offsets.exists() else 0
+    """The entry of the request log that a batch ends with; none is greater where the file was cut, and nobody mended it yet."""
+    lines = offsets.read_text().splitlines() if offsets.exists() else ["v1", "", '{"entry": 0}']
+    try:
+        return int(json.loads(lines[2])["entry"])
+    except (IndexError, ValueError):
+        return sys.maxsize
