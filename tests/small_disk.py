@@ -23,7 +23,7 @@ def disk_of(place: Path, *, mebibytes: int) -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["umount", place], check=True)
+        subprocess.run(["umount", "--lazy", place], check=True)  # an engine may still have a file open
 
 
 def taken(folder: Path) -> int:

@@ -16,6 +16,7 @@ from golden import golden_lines, needs_golden
 from lakes import import_as
 from operator_answers import CORRECTIONS, CapturedAnswers, outcome
 from replaying import NOON
+from sampling import slow_proof
 from store_lag import write_offsets
 
 from pipeline import tables as t
@@ -28,7 +29,7 @@ from pipeline.views import create_views
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = needs_golden
+pytestmark = [needs_golden, slow_proof]
 BROKER, TRACED = "broker-a", "traced"
 TRACES = ("basic-mixmem", "holes-default")  # reads from disk; messages and files of queues that are gone
 # pulls that are taken for held and were not, or the other way round

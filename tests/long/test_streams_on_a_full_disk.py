@@ -82,20 +82,24 @@ def test_a_stream_on_a_full_disk_loses_nothing(
 def test_a_followed_store_on_a_full_disk_is_followed_on(
     spark: SparkSession, small_store: Path, disk: Path, pullsim: Pullsim, tmp_path: Path
 ) -> None:
-    living, lake = LivingStore(small_store, tmp_path / "store"), disk / "lake"
+    living, lake, enough = LivingStore(small_store, tmp_path / "store"), disk / "lake", tmp_path / "enough"
     offsets = living.record_offsets()
-    follow = ("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once")
+
+    def follow(lake: Path) -> tuple[int, str, str]:
+        return pullsim("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once")
+
     living.cut_at(offsets[len(offsets) // 2])
-    assert pullsim(*follow)[0] == 0
+    for place in (lake, enough):
+        code, _, err = follow(place)
+        assert code == 0, err
     living.cut_at(offsets[-1])
-    before = taken(lake)
-    shutil.copytree(lake, tmp_path / "enough")
-    enough = ("import", living.path, "--lake", tmp_path / "enough", "--broker-name", BROKER, "--follow", "--once")
-    assert pullsim(*enough)[0] == 0
-    needed = taken(tmp_path / "enough") - before
+    before = taken(enough)
+    code, _, err = follow(enough)
+    assert code == 0, err
+    needed = taken(enough) - before
     for share in SHARES:
         with filled(disk, left=int(share * needed)):
-            assert_ended_by_a_full_disk(pullsim(*follow))
-    code, _, err = pullsim(*follow)
+            assert_ended_by_a_full_disk(follow(lake))
+    code, _, err = follow(lake)
     assert code == 0, err
     assert_as_imported(spark, pullsim, lake, living.path, tmp_path / "other")
