@@ -23,7 +23,6 @@ from benchmarks.store_measures import measure_export, measure_verify
 from benchmarks.stream_measures import measure_stream
 from benchmarks.synthetic_store import Shape, write_store
 from pipeline.session import build_session
-from udfs.sql_functions import register
 
 MESSAGES, REQUESTS = 5_000_000, 1_000_000
 CAPTURED_MEGABYTES = 1000
@@ -55,7 +54,6 @@ def main(quick: bool, only: str | None, out: str | None) -> None:
         figures = measure_generate(folder, GENERATED // scale)
         write_store(store, shape)
         spark = build_session()
-        register(spark)
         spark.range(1).count()
         figures += m.measure_import(spark, store, lake, shape)
         for name, expression, sequential in REPLAYS:

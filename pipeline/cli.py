@@ -210,13 +210,11 @@ def replay_command(
     from pipeline.lake import Lake
     from pipeline.replay_job import run_replay
     from pipeline.replay_run import ReplayOptions
-    from udfs.sql_functions import register
 
     check_hold(hold, at, of_table=requests is None)
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold)
     with Engine(master, conf, verbose).session() as spark:
         opened = Lake(spark, lake).require()
-        register(spark)
         name = opened.broker(broker)
         stored = opened.properties(name)
         done: Replayed[Any]

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipeline.resources import conf_text
+from udfs.sql_functions import register
 
 DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
 
@@ -37,7 +38,7 @@ def spark_defaults(name: str) -> dict[str, str]:
 def build_session(
     *, master: str | None = None, conf: Mapping[str, str] | None = None, verbose: bool = False, app_name: str = "pullsim"
 ) -> SparkSession:
-    """Start a session with Delta, or take the one that spark-submit prepared.
+    """Start a session with Delta and the SQL functions of `udfs`, or take the one that spark-submit prepared.
 
     Args:
         master: Spark master; local[*] where neither this nor spark-submit says one.
@@ -52,7 +53,7 @@ def build_session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.Builder().appName(app_name).config(map=dict[str, Any](conf or {}))
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return _submitted_session(builder if master is None else builder.master(master))
+        return _with_functions(_submitted_session(builder if master is None else builder.master(master)))
     ours = {"spark.jars.packages": DELTA_JARS}
     if (master or "local").partition("[")[0] == "local":  # other machines may not have the package before a task brings it
         ours["spark.python.daemon.module"] = "pipeline.worker_daemon"
@@ -66,6 +67,12 @@ def build_session(
             raise EngineError(f"Spark did not start: {error}\n{printed()}") from error
     if not verbose:
         session.sparkContext.setLogLevel("OFF")
+    return _with_functions(session)
+
+
+def _with_functions(session: SparkSession) -> SparkSession:
+    """The session with the functions of the broker's rules, which a replay calls too."""
+    register(session)
     return session
 
 

@@ -101,14 +101,12 @@ def stream_command(
     from pipeline.stream.request_log import RequestLog
     from pipeline.stream.stream_job import run_stream
     from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint, store_versions
-    from udfs.sql_functions import register
 
     of_table = requests == SOURCE
     check_hold(hold, at, of_table=of_table)
     folder, source = absolute_path(checkpoint), SOURCE if of_table else absolute_path(requests)
     with _metrics(metrics) as publish, Engine(master, conf, verbose).session() as spark, told_to_stop() as stop:
         opened = Lake(spark, lake).require()
-        register(spark)
         name = opened.broker(broker)
         stored = opened.properties(name)
 

@@ -46,7 +46,6 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session, with the project's SQL functions."""
     from pipeline.session import SHORT_JOBS, build_session
-    from udfs import sql_functions
 
     conf = SHORT_JOBS | {
         "spark.sql.shuffle.partitions": "2",
@@ -54,7 +53,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
     }
     session = build_session(master="local[2]", conf=conf)
-    sql_functions.register(session)
     yield session
     session.stop()
 

@@ -114,6 +114,7 @@ def two_pulls() -> list[Sent]:
     return [Sent(True, 1, asked, micros=START), Sent(False, 1, told, micros=START + 5)]
 
 
+@slow_proof
 def test_a_capture_that_is_read_again_replaces_its_rows_and_no_others(pullsim: Pullsim, tmp_path: Path) -> None:
     first, second, lake = tmp_path / "a.pcap", tmp_path / "b.pcap", tmp_path / "lake"
     first.write_bytes(pcap([(one.micros, one.packet()) for one in two_pulls()]))

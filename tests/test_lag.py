@@ -294,6 +294,7 @@ def test_a_topic_on_which_no_group_has_an_offset_is_known_and_says_so(pullsim: P
     assert (code, out.splitlines()[-1]) == (0, "Diff Total: 0 (no offset is stored)")
 
 
+@slow_proof
 def test_watched_lag_is_shown_again_when_the_lake_has_changed_and_not_before(
     pullsim: Pullsim, spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,7 +103,7 @@ def test_spark_submit_runs_the_demo_on_executors_that_have_only_the_zip(wheel: P
     demo = [*command, "demo", "--lake", str(tmp_path / "lake")]
     done = subprocess.run(demo, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
 
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]  # spark-submit puts what the driver says on stdout
     assert ALL_EQUAL.search(done.stdout), done.stdout
 
 

@@ -59,6 +59,7 @@ def run_of(out: str) -> str:
     return out.splitlines()[-1].split(":")[0].removeprefix("run ")
 
 
+@slow_proof
 def test_files_are_answered_as_by_a_replay(
     spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from golden import golden_lines, needs_golden
 from in_session import Pullsim, pullsim_in
 from recorded_pulls import bytes_at, code_of, recorded, request_frame
 from replaying import write_lines
+from sampling import slow_proof
 from test_capture_job import ok, store_with_topics
 from test_stream import answered
 
@@ -113,6 +114,7 @@ def recorded_answer(line: dict[str, Any], store: Path) -> tuple[Any, ...]:
     return code_of(line), told["nextBeginOffset"], told["minOffset"], told["maxOffset"], digest
 
 
+@slow_proof
 def test_pulls_get_their_recorded_answers_and_all_else_is_bad(
     spark: SparkSession, pullsim: Pullsim, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
