@@ -78,9 +78,8 @@ class LakeWriter:
     @cached_property
     def was_clustered(self) -> bool:
         """Whether a table by queue, committed or left by a dead run, ever was clustered."""
-        paths = [self.lake.path(table.name) for table in IMPORTED if table.by_queue]
-        details = [self.spark.sql(f"DESCRIBE DETAIL {delta(path)}").first() for path in paths if delta_version(path) is not None]
-        return any("clustering" in detail["tableFeatures"] for detail in details if detail)
+        there = [table for table in IMPORTED if table.by_queue and delta_version(self.lake.path(table.name)) is not None]
+        return any("clustering" in self.lake.features(table) for table in there)
 
     def expect_commit(self) -> None:
         """Let Delta look at the commit point while tables are written: what it asks there takes longer than the commit itself."""

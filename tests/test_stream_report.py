@@ -23,7 +23,7 @@ from pipeline.metrics_text import metrics_text
 from pipeline.output_file import OutputError
 from pipeline.stream import lag_watch
 from pipeline.stream import report as module
-from pipeline.stream.batches import StoppedError
+from pipeline.stream.batch_work import StoppedError
 from pipeline.stream.report import StreamReport, report_of
 from pipeline.stream.request_log import RequestLog, list_requests
 from pipeline.stream.stream_job import wait_for_end

@@ -7,8 +7,6 @@ Where records cannot just be added, the whole store is imported again, and follo
 
 from __future__ import annotations
 
-import datetime as dt
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,7 +28,7 @@ from pipeline.lake import Lake
 from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.moments import milliseconds
 from pipeline.store_files import StoreFiles
-from pipeline.stream.batches import StoppedError
+from pipeline.stream.batch_work import BatchWork
 from store_format.errors import ConfigFileError
 from store_format.layout import CQ_STORE_UNIT_SIZE
 
@@ -50,52 +48,34 @@ class Followed:
 
 
 @dataclass(slots=True, kw_only=True)
-class FollowBatches:
+class FollowBatches(BatchWork):
     """Adds the batches of one stream; called by Spark with each.
 
     Attributes:
-        root: the lake.
         store: the broker's.
         broker: its name in the lake.
         run_id: of the stream.
         import_again: imports the whole store into a lake.
         progress: told of each batch.
-        now: the wall clock.
-        stop: no further batch is begun once it is set.
         done: what was done so far.
-        failed: what ended the stream.
-        working: whether a batch is being added.
     """
 
-    root: str
     store: StoreFiles
     broker: str
     run_id: str
     import_again: Callable[[Lake], Imported]
     progress: Callable[[str], None]
-    now: Callable[[], dt.datetime]
-    stop: threading.Event
     done: Followed = field(default_factory=Followed)
-    failed: Exception | None = None
-    working: bool = False
-    _lake: Lake | None = None
     _config: tuple[tuple[str, int, int], ...] | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Add a batch."""
-        self.working = True
-        try:
-            if self.stop.is_set():
-                raise StoppedError
+        with self.at_work():
+            self.require_go_on()
             if self._lake is None:
                 self._lake = Lake(batch.sparkSession, self.root)
             self._lake.at = self._lake.newest()
             self._take(self._lake, batch, number)
-        except Exception as error:  # Spark keeps its text only
-            self.failed = error
-            raise
-        finally:
-            self.working = False
 
     def _take(self, lake: Lake, batch: DataFrame, number: int) -> None:
         started = self.now()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,8 +30,9 @@ from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.queue_batches import SCAN_ENTRIES
 from pipeline.replay import Kinds
 from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
-from pipeline.replay_run import ReplayOptions, ReplayRun
+from pipeline.replay_run import ReplayOptions
 from pipeline.settings import BrokerSettings, SettingsError
+from pipeline.stream.batch_work import BatchWork
 from pipeline.stream.frame_pulls import ANSWERED, answered_frames
 from pipeline.stream.request_stream import LINES_A_FILE
 from pipeline.stream.stream_run import StreamRun, store_versions
@@ -45,10 +45,6 @@ _NO_TIME = '%s, line %s: expected a "timestamp" in ms in the request, for --at r
 _NO_TIMEOUT = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 
 SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
-
-
-class StoppedError(Exception):
-    """The stream was asked to end before this batch."""
 
 
 @dataclass(slots=True)
@@ -82,31 +78,20 @@ class _Contents:
 
 
 @dataclass(slots=True, kw_only=True)
-class Batches:
+class Batches(BatchWork):
     """Answers the batches of one checkpoint; called by Spark with each.
 
     Attributes:
-        root: the lake.
         run: whose batches they are.
         settings_of: the settings, given those of a file's header and where that is.
-        now: the wall clock.
-        stop: no further batch is begun once it is set.
         done: what was done so far.
         counts: requests answered and bad ones of each batch by its number, until they are told.
-        failed: what ended the stream.
-        working: whether a batch is being answered.
     """
 
-    root: str
     run: StreamRun
     settings_of: SettingsOf
-    now: Callable[[], dt.datetime]
-    stop: threading.Event
     done: Streamed = field(default_factory=Streamed)
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
-    failed: Exception | None = None
-    working: bool = False
-    _lake: Lake | None = None
     _bounds: DataFrame | None = None
     _last: int = -1
     _begun: bool = False
@@ -114,10 +99,8 @@ class Batches:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Answer a batch and commit it, unless that was done before a restart."""
-        self.working = True
-        try:
-            if self.stop.is_set():
-                raise StoppedError
+        with self.at_work():
+            self.require_go_on()
             if self._lake is None:
                 self._lake = Lake(batch.sparkSession, self.root).require()
                 self._look_back(self._lake)
@@ -127,11 +110,6 @@ class Batches:
             if number > self._last or self.run.hold:  # what is held may change otherwise than it did
                 self._answer(lake, batch.persist(), number)
                 self._last = max(self._last, number)
-        except Exception as error:  # Spark keeps its text only
-            self.failed = error
-            raise
-        finally:
-            self.working = False
 
     def _keep_bounds(self, lake: Lake) -> None:
         """Have the bounds of all queues, which every batch needs, in memory as long as they stay."""
@@ -262,7 +240,7 @@ class Batches:
         if contents.bad:
             writer.append(BAD_REQUEST, _bad(rows, contents).withColumn("brokerName", broker))
         if not self._begun:
-            writer.append(t.REPLAY_RUN, self._run(lake, started).row(None))
+            writer.append(t.REPLAY_RUN, self.run.replay_run(lake, self.settings_of(None, ""), started).row(None))
         writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
         self._begun = True
 
@@ -290,18 +268,6 @@ class Batches:
         digests = answers.sparkSession.createDataFrame(files)
         named = answers.withColumn("file", _file()).join(F.broadcast(digests), "file")
         return named.withColumn("requestId", _request_id()).drop("file", "sourceDigest")
-
-    def _run(self, lake: Lake, started: dt.datetime) -> ReplayRun:
-        return ReplayRun(
-            lake=lake,
-            broker=self.run.broker,
-            run_id=self.run.run_id,
-            source=self.run.source,
-            source_digest=None,
-            settings=self.settings_of(None, ""),
-            at=self.run.at,
-            started=started,
-        )
 
 
 def _config(row: Row) -> str:

@@ -9,8 +9,7 @@ the rows of dead captures.
 from __future__ import annotations
 
 import datetime as dt
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
@@ -21,9 +20,10 @@ from pipeline.capture.replay_captured import SOURCES_MAX, answered_captured, pul
 from pipeline.capture_tables import PULL_REQUEST
 from pipeline.lake import Lake, StreamBatch
 from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
-from pipeline.replay_run import ReplayOptions, ReplayRun
+from pipeline.replay_run import ReplayOptions
 from pipeline.settings import BrokerSettings
-from pipeline.stream.batches import StoppedError, Streamed, until_alone
+from pipeline.stream.batch_work import BatchWork
+from pipeline.stream.batches import Streamed, until_alone
 from pipeline.stream.stream_run import StreamRun
 
 CAPTURE = "capture"  # what lake_version says of one
@@ -35,46 +35,29 @@ def committed_runs(lake: Lake) -> DataFrame:
 
 
 @dataclass(slots=True, kw_only=True)
-class CapturedBatches:
+class CapturedBatches(BatchWork):
     """Answers what was captured since; called by Spark with each batch of `committed_runs`.
 
     Attributes:
-        root: the lake.
         run: whose batches they are.
         settings: of the broker.
         captures_max: captures that are answered with one commit.
-        now: the wall clock.
-        stop: no further capture is begun once it is set.
         done: what was done so far.
         counts: pulls answered of each batch by its number, and 0, until they are told.
-        failed: what ended the stream.
-        working: whether a batch is being answered.
     """
 
-    root: str
     run: StreamRun
     settings: BrokerSettings
     captures_max: int
-    now: Callable[[], dt.datetime]
-    stop: threading.Event
     done: Streamed = field(default_factory=Streamed)
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
-    failed: Exception | None = None
-    working: bool = False
-    _lake: Lake | None = None
     _answered: set[str] = field(default_factory=set)
     _begun: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Answer the captures that have no answers, if one was committed."""
-        self.working = True
-        try:
+        with self.at_work():
             self._take(batch, number)
-        except Exception as error:  # Spark keeps its text only
-            self.failed = error
-            raise
-        finally:
-            self.working = False
 
     def _take(self, batch: DataFrame, number: int) -> None:
         first = self._lake is None
@@ -89,8 +72,7 @@ class CapturedBatches:
         size = min(self.captures_max, SOURCES_MAX)
         new = [digest for digest in self._captures(lake.table(PULL_REQUEST)) if digest not in self._answered]
         for start in range(0, len(new), size):
-            if self.stop.is_set():
-                raise StoppedError
+            self.require_go_on()
             self._answer(lake, new[start : start + size], number)
 
     def _look_back(self, lake: Lake) -> None:
@@ -129,18 +111,6 @@ class CapturedBatches:
             writer.compact(t.PULL_RESPONSE)
         if not self._begun:
             writer.prepare(t.REPLAY_RUN)
-            writer.append(t.REPLAY_RUN, self._run(lake, started).row(None))
+            writer.append(t.REPLAY_RUN, self.run.replay_run(lake, self.settings, started).row(None))
         writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
         return count
-
-    def _run(self, lake: Lake, started: dt.datetime) -> ReplayRun:
-        return ReplayRun(
-            lake=lake,
-            broker=self.run.broker,
-            run_id=self.run.run_id,
-            source=self.run.source,
-            source_digest=None,
-            settings=self.settings,
-            at=self.run.at,
-            started=started,
-        )

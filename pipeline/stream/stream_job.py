@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -21,16 +20,14 @@ from pipeline import tables as t
 from pipeline.delta_sql import literal
 from pipeline.lake import Lake, LakeError
 from pipeline.lake_writer import LakeWriter
-from pipeline.stream.batches import Batches, StoppedError, Streamed, until_alone
+from pipeline.stream.batch_work import BatchWork, StoppedError
+from pipeline.stream.batches import Batches, Streamed, until_alone
 from pipeline.stream.captured_batches import CapturedBatches, committed_runs
 from pipeline.stream.holding import with_released
 from pipeline.stream.report import StreamReport
 from pipeline.stream.request_log import list_requests
 from pipeline.stream.request_stream import NAME, RequestStream
 from pipeline.stream.stream_run import REQUESTS, SPARK, StreamRun
-
-if TYPE_CHECKING:
-    from pipeline.follow.follow_batches import FollowBatches
 
 _LOOK_SECONDS = 1
 
@@ -82,7 +79,7 @@ def run_stream(
     return batches.done
 
 
-def wait_for_end(query: StreamingQuery, batches: Batches | CapturedBatches, report: StreamReport) -> None:
+def wait_for_end(query: StreamingQuery, batches: BatchWork, report: StreamReport) -> None:
     """Tell what a query does until it ends, or is asked to and is between two batches; what ended it otherwise is raised."""
     failed = True
     try:
@@ -92,7 +89,7 @@ def wait_for_end(query: StreamingQuery, batches: Batches | CapturedBatches, repo
         report.end(failed=failed)
 
 
-def until_ended(query: StreamingQuery, batches: Batches | CapturedBatches | FollowBatches, tell: Callable[[], None]) -> None:
+def until_ended(query: StreamingQuery, batches: BatchWork, tell: Callable[[], None]) -> None:
     """Call `tell` again and again until a query ends, or is asked to and is between two batches; what ended it otherwise is raised."""
     try:
         while not query.awaitTermination(_LOOK_SECONDS):

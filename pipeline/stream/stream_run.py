@@ -7,6 +7,7 @@ answer.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import uuid
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +17,8 @@ import pyarrow.fs as pafs
 
 from pipeline.lake import Lake, LakeError
 from pipeline.replay import At
+from pipeline.replay_run import ReplayRun
+from pipeline.settings import BrokerSettings
 from pipeline.store_files import filesystem_of
 from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
 from pipeline.tables import IMPORTED
@@ -44,6 +47,19 @@ class StreamRun:
     settings: dict[str, str]
     hold: bool = False
     store: dict[str, int] = field(default_factory=dict)
+
+    def replay_run(self, lake: Lake, settings: BrokerSettings, started: dt.datetime) -> ReplayRun:
+        """The run as replay_run tells it, its first batch begun at `started`."""
+        return ReplayRun(
+            lake=lake,
+            broker=self.broker,
+            run_id=self.run_id,
+            source=self.source,
+            source_digest=None,
+            settings=settings,
+            at=self.at,
+            started=started,
+        )
 
 
 def store_versions(lake: Lake) -> dict[str, int]:

@@ -1,0 +1,56 @@
+"""What Spark calls with each batch of a stream: when it is at work, and what ended it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pipeline.lake import Lake
+
+
+class StoppedError(Exception):
+    """The stream was asked to end before this batch."""
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchWork:
+    """What the work on all kinds of batches has.
+
+    Attributes:
+        root: the lake.
+        now: the wall clock.
+        stop: nothing further is begun once it is set.
+        failed: what ended the stream.
+        working: whether a batch is being worked on.
+    """
+
+    root: str
+    now: Callable[[], dt.datetime]
+    stop: threading.Event
+    failed: Exception | None = None
+    working: bool = False
+    _lake: Lake | None = None
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Around the work on a batch."""
+        self.working = True
+        try:
+            yield
+        except Exception as error:  # Spark keeps its text only
+            self.failed = error
+            raise
+        finally:
+            self.working = False
+
+    def require_go_on(self) -> None:
+        """End the stream here where it was asked to.
+
+        Raises:
+            StoppedError: it was.
+        """
+        if self.stop.is_set():
+            raise StoppedError
