@@ -26,6 +26,7 @@ from pipeline import (  # noqa: F401 (they add their commands)
     import_commands,
     lag_commands,
     question_commands,
+    simulate_commands,
     store_commands,
     stream_commands,
 )

@@ -1,1 +1,1 @@
-"""`pullsim simulate`: a scenario file -> plans, one for each variant and seed -> Spark tasks that run them -> tables, a summary and a picture."""
+"""`pullsim simulate`: a scenario file -> plans, one for each variant and seed -> Spark tasks -> tables, a summary, a picture."""
