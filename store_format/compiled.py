@@ -28,7 +28,7 @@ def bare(function: F) -> F:
     return _compiled(function, {"forceinline": True, "_nrt": False})
 
 
-def _compiled(function: F, options: dict[str, bool]) -> F:
+def _compiled(function: F, options: dict[str, Any]) -> F:
     try:
         cached = njit(cache=True, nogil=True, **options)(function)
         folder = str(cached.stats.cache_path)

@@ -27,7 +27,8 @@ from udfs.send_message import retry_level
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import MATCHES_AT_BROKER, MATCHES_AT_CLIENT, arrival_time, body_size, matches, record_size
 from udfs.simulation.draws import RETRY_QUEUE, draw, message_stream
-from udfs.simulation.event_heap import ANSWER, DELIVER, PERSIST_OFFSETS as PERSIST, PULL, WORK_END
+from udfs.simulation.event_heap import ANSWER, DELIVER, PULL, WORK_END
+from udfs.simulation.event_heap import PERSIST_OFFSETS as PERSIST
 from udfs.simulation.group_engine import Told
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.new_world import new_world, ring_size
@@ -421,9 +422,9 @@ class SlowEngine:
             self._expect_look(level)
         if count:
             for slot in self.slots:
-                if slot and slot.queue >= len(self.plan.queues) and slot.answered_at is not None and not slot.dropped:
-                    if self._woken(slot) < slot.as_of:
-                        self._expect_answer(slot)
+                waits = slot and slot.queue >= len(self.plan.queues) and slot.answered_at is not None and not slot.dropped
+                if slot and waits and self._woken(slot) < slot.as_of:
+                    self._expect_answer(slot)
 
 
 @dataclass(frozen=True)

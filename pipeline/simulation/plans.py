@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pipeline.simulation.scenario import ClientsPart, Scenario
 from pipeline.simulation.scenario_fields import ScenarioError
@@ -121,7 +122,7 @@ def _committed(scenario: Scenario, messages: Rates | Recorded, recorded: Recorde
 def messages_of(recorded: RecordedTopic) -> list[int]:
     """How many messages each queue has."""
     first = recorded.messages.first
-    return [int(end - begin) for begin, end in zip(first[:-1], first[1:], strict=True)]
+    return [int(end - begin) for begin, end in pairwise(first)]
 
 
 def _clients(scenario: Scenario, part: ClientsPart, queues: tuple[MessageQueue, ...], where: str) -> list[ClientPlan]:

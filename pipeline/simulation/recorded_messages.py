@@ -102,7 +102,8 @@ def _flags(rows: pa.Table, subscription: str) -> NDArray[np.uint8]:
     encoded = rows["tags"].combine_chunks().dictionary_encode()
     wanted = np.array([tag in tags for tag in encoded.dictionary.to_pylist()] + [False])
     at_client = wanted[encoded.indices.fill_null(len(wanted) - 1).to_numpy()]
-    return (at_broker * MATCHES_AT_BROKER + at_client * MATCHES_AT_CLIENT).astype(np.uint8)
+    flags: NDArray[np.uint8] = (at_broker * MATCHES_AT_BROKER + at_client * MATCHES_AT_CLIENT).astype(np.uint8)
+    return flags
 
 
 def _committed(lake: Lake, broker: str, scenario: Scenario, queues: int) -> tuple[int, ...]:

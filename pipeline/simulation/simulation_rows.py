@@ -1,6 +1,7 @@
 """What a task makes of a simulation: rows of all its tables, each with the name of its table.
 
-Rows of consumption are many: they go to a file beside the task as they come, and from there into the answer, so that a task holds one batch.
+Rows of consumption are many: they go to a file beside the task as they come, and from there into the answer, so that a task holds one
+batch.
 """
 
 from __future__ import annotations

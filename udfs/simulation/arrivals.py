@@ -1,8 +1,8 @@
 """The messages of each queue: when they come, how large they are, whether the group's filter takes them.
 
 Broker source (4.9.3): what PullMessageProcessor and the client see of a queue; no code.
-Rules: messages of a rate are numbers, not rows: how many come in each bucket of time is drawn once (Poisson, by `arrival_counts`), and where
-in it a message stands follows from its offset alone. Recorded messages are rows of arrays. Those of the retry topic are made by the
+Rules: messages of a rate are numbers, not rows: how many come in each bucket of time is drawn once (Poisson, by `arrival_counts`), and
+where in it a message stands follows from its offset alone. Recorded messages are rows of arrays. Those of the retry topic are made by the
 simulation itself.
 Surprise: within a bucket messages come at even distances, each shifted at random within its own.
 """

@@ -1,6 +1,7 @@
 """Random numbers by what they are for: the message, the try, the purpose. No order of events changes them.
 
-No code of the broker. Surprise: a message that is delivered twice takes as long the second time and ends the same way, as it is the same try.
+No code of the broker. Surprise: a message that is delivered twice takes as long the second time and ends the same way, as it is the same
+try.
 """
 
 from __future__ import annotations

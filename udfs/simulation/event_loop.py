@@ -6,8 +6,6 @@ What falls into a client's stall happens when it ends.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from store_format.compiled import bare
@@ -166,7 +164,8 @@ def run(w, until):  # type: ignore[no-untyped-def]
     """Let happen what comes before `until` (microseconds).
 
     Returns:
-        DONE; TELL where the rows of `consumed` and `dead` are to be taken away, GROW where `pending` or `retries` are too short: call again.
+        DONE; TELL where the rows of `consumed` and `dead` are to be taken away, GROW where `pending` or `retries` are too short: call
+        again.
     """
     while w.counters[HEAP] > 0 and w.heap[0, 0] < until:
         lacks = _lacks_room(w)

@@ -1,12 +1,12 @@
 """One group from the beginning to the end: who starts and goes when, who is told, and who rebalances.
 
 Broker source (4.9.3): DefaultMQPushConsumerImpl.start and shutdown, RebalanceService, ConsumerManager (registerConsumer,
-unregisterConsumer, doChannelCloseEvent), DefaultConsumerIdsChangeListener, ClientHousekeepingService, NettyRemotingServer's IdleStateHandler;
-the rules of rebalancing are those of `udfs.consumer.rebalance`.
+unregisterConsumer, doChannelCloseEvent), DefaultConsumerIdsChangeListener, ClientHousekeepingService, NettyRemotingServer's
+IdleStateHandler; the rules of rebalancing are those of `udfs.consumer.rebalance`.
 Rules: a client rebalances as it starts, when the broker tells that the clients of the group have changed, and 20 s after the last time. A
 rebalance that finds nothing changed does nothing, so that only those are simulated that may find something.
-Surprises: a client that starts takes its queues at once, and pulls from where the group has committed, while the one that had them still works
-ahead of that: messages come twice. One that shuts down commits, and throws away what its listener is at. A broker learns at once of a
+Surprises: a client that starts takes its queues at once, and pulls from where the group has committed, while the one that had them still
+works ahead of that: messages come twice. One that shuts down commits, and throws away what its listener is at. A broker learns at once of a
 process that dies, and of a machine that does when nothing has come for two minutes.
 """
 
@@ -234,8 +234,8 @@ class GroupRun:
                 client.slots[queue] = self.engine.take(client.number, number, max(begin, self._least(number)), told, now)
                 taken.append(queue)
         if taken or dropped:
-            told = Rebalanced(now, client.plan.client_id, topic, len(client.saw), tuple(taken), tuple(dropped))
-            self.rebalances.append(told)
+            event = Rebalanced(now, client.plan.client_id, topic, len(client.saw), tuple(taken), tuple(dropped))
+            self.rebalances.append(event)
 
     def _least(self, number: int) -> int:
         """The queue's minOffset; a client that begins before it is sent there."""

@@ -17,8 +17,8 @@ LAG_COLUMNS: Final = 4
 
 @bare
 def sample_lag(w, now, rows):  # type: ignore[no-untyped-def]
-    """Fill in, for each queue: the broker's offset, the committed one (-1 for none), the one that the client with the queue has reached, and
-    how many microseconds the message there has waited (0 where there is none).
+    """Fill in, for each queue: the broker's offset, the committed one (-1 for none), the one that the client with the queue has reached,
+    and how many microseconds the message there has waited (0 where there is none).
     """
     for queue in range(w.queues.shape[0]):
         end, position = end_offset(w, queue, now - w.cfg[DISPATCH]), w.queues[queue, POSITION]

@@ -28,7 +28,7 @@ def new_world(plan: GroupPlan) -> World:
     cum = np.zeros((1, 2), np.int64) if recorded else arrival_counts(messages, plan.seed, bucket)  # type: ignore[arg-type]
     levels = np.full((len(plan.broker.delays), 3), NONE, np.int64)
     told = _TOLD_ROWS if plan.tells else plan.consumer.consume_message_batch_max_size
-    world = World(
+    return World(
         heap=np.zeros((_FIRST_ROWS, 2), np.int64),
         slots=np.zeros((0, at.SLOT_COLUMNS), np.int64),
         clients=np.zeros((0, at.CLIENT_COLUMNS), np.int64),
@@ -50,7 +50,6 @@ def new_world(plan: GroupPlan) -> World:
         cfg=cfg,
         shares=shares,
     )
-    return world
 
 
 def free_rows(first: int, count: int) -> NDArray[np.int64]:

@@ -3,8 +3,8 @@
 Broker source (4.9.3): DefaultMQPushConsumerImpl.pullMessage and its PullCallback, PullMessageProcessor, PullRequestHoldService,
 DefaultMessageStore.getMessage; the rules are those of `udfs.consumer.pull_message`, `udfs.pull_request_hold` and `udfs.get_message`, held
 here in the form that the loop needs; tests run both.
-Rules: who waits for a message of the topic is known to be woken by the time it begins to wait, as arrivals are known. Who waits for one to be
-tried again is told when it is delivered. What the client says of its offset with a pull counts from the moment it pulls.
+Rules: who waits for a message of the topic is known to be woken by the time it begins to wait, as arrivals are known. Who waits for one to
+be tried again is told when it is delivered. What the client says of its offset with a pull counts from the moment it pulls.
 """
 
 from __future__ import annotations

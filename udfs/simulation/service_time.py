@@ -1,7 +1,7 @@
 """How long a listener takes with a message, and whether it fails.
 
-No code of the broker. A listener that takes longer than consumeTimeout (15 minutes) loses its message to the retry topic while it is still at
-work; that is left out here, and no listener takes longer.
+No code of the broker. A listener that takes longer than consumeTimeout (15 minutes) loses its message to the retry topic while it is still
+at work; that is left out here, and no listener takes longer.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LONGEST: Final = 15 * 60 * 1_000_000  # microseconds
 def service_time(cfg, shares, stream, tries):  # type: ignore[no-untyped-def]
     """Microseconds that a listener takes with one try of a message.
 
-    `shares` has the time for CONSTANT, the least and greatest for UNIFORM, the mean for EXPONENTIAL; the median and the standard deviation of
-    the logarithm for LOGNORMAL.
+    `shares` has the time for CONSTANT, the least and greatest for UNIFORM, the mean for EXPONENTIAL; the median and the standard deviation
+    of the logarithm for LOGNORMAL.
     """
     shape, a, b = cfg[SERVICE], shares[SERVICE_A], shares[SERVICE_B]
     if shape == CONSTANT:

@@ -1,8 +1,8 @@
 """All that a simulation holds, as arrays that the compiled loop works on: what each row and each column is.
 
-Not the broker's own. A row of `slots` is a client's hold on a queue (PullRequest, ProcessQueue and the entry of its offset table); its messages
-lie in a stretch of `ring`. Queues of the topic come first, those of the group's retry topic after them. Nothing grows inside the loop: it
-stops where room is short, and `group_engine` makes some.
+Not the broker's own. A row of `slots` is a client's hold on a queue (PullRequest, ProcessQueue and the entry of its offset table); its
+messages lie in a stretch of `ring`. Queues of the topic come first, those of the group's retry topic after them. Nothing grows inside the
+loop: it stops where room is short, and `group_engine` makes some.
 """
 
 from __future__ import annotations
