@@ -83,7 +83,6 @@ from udfs.simulation.world import (
     SENT_BACK,
     STARTED,
     STARTED_BATCHES,
-    STARTED_MASK,
     SUCCEEDED,
     SUCCESS,
     TAIL,
@@ -107,14 +106,14 @@ def _place(w, slot, place, ahead):  # type: ignore[no-untyped-def]
 
 @bare
 def note_started(w, queue, offset):  # type: ignore[no-untyped-def]
-    """Note that a listener is given a message, and count it where it was given before."""
-    mask = w.cfg[STARTED_MASK]
-    seen = np.int32(offset & 0x7FFFFFFF)
-    # one that is further back than is remembered was given then: offsets are committed behind what listeners have had
-    if w.started[queue, offset & mask] == seen or offset + mask < w.queues[queue, MOST_STARTED]:
+    """Note that a listener is given a message, and count it where it was given before.
+
+    Whoever has a queue begins where the group has committed, and gives its messages in their order: all up to the furthest one were given.
+    """
+    if offset <= w.queues[queue, MOST_STARTED]:
         w.counters[DUPLICATES] += 1
-    w.started[queue, offset & mask] = seen
-    w.queues[queue, MOST_STARTED] = max(w.queues[queue, MOST_STARTED], offset)
+    else:
+        w.queues[queue, MOST_STARTED] = offset
     w.counters[DELIVERED] += 1
 
 

@@ -41,7 +41,6 @@ def new_world(plan: GroupPlan) -> World:
         retries=np.zeros((retry_queues, _FIRST_ROWS, at.RETRY_COLUMNS), np.int64),
         pending=free_rows(0, _FIRST_ROWS),
         levels=levels,
-        started=np.full((queues + retry_queues, int(cfg[at.STARTED_MASK]) + 1), NONE, np.int32),
         level_of_try=_levels(plan),
         delays=np.array(plan.broker.delays, np.int64),
         counters=np.zeros(at.COUNTERS, np.int64),
@@ -125,7 +124,6 @@ def ring_size(plan: GroupPlan) -> int:
 def _settings(plan: GroupPlan, bucket: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     consumer, broker, messages = plan.consumer, plan.broker, plan.messages
     body = messages.body if isinstance(messages, Rates) else (0, 0)
-    ring = ring_size(plan)
     values = {
         at.QUEUES: len(plan.queues),
         at.RETRY_QUEUES: broker.retry_queue_nums * len(plan.brokers),
@@ -143,8 +141,7 @@ def _settings(plan: GroupPlan, bucket: int) -> tuple[NDArray[np.int64], NDArray[
         at.SUSPEND: BROKER_SUSPEND_MAX_TIME_MILLIS * MS,
         at.SWEEP: SWEEP_MS * MS,
         at.PERSIST: PERSIST_OFFSETS[1] * MS,
-        at.RING: ring,
-        at.STARTED_MASK: 2 * ring - 1,
+        at.RING: ring_size(plan),
         at.BYTES_MEMORY: broker.bytes_in_memory,
         at.COUNT_MEMORY: broker.count_in_memory,
         at.ENTRIES_A_FILE: broker.entries_a_file,

@@ -102,7 +102,6 @@ COUNTERS: Final = 16
     SWEEP,
     PERSIST,
     RING,  # messages of a slot, a power of two
-    STARTED_MASK,
     BYTES_MEMORY,
     COUNT_MEMORY,
     ENTRIES_A_FILE,
@@ -119,8 +118,8 @@ COUNTERS: Final = 16
     SUSPEND_QUEUE,
     EXCEPTION_DELAY,
     RETRY_NUMS,
-) = range(32)
-SETTINGS: Final = 32
+) = range(31)
+SETTINGS: Final = 31
 
 # positions in `shares`
 MATCHING, FAILING, POISON, SERVICE_A, SERVICE_B = range(5)
@@ -158,7 +157,6 @@ class World(NamedTuple):
         flags: uint8, MATCHES_* of each recorded message.
         sizes: (n, 2) int32, record and body of each recorded message in bytes.
         levels: (levels, 3) first and last row of `pending` of each delay level, and when the broker looks at it next.
-        started: int32, (queues, STARTED_MASK + 1) which offset was last given to a listener, by its lowest bits.
         level_of_try: delay level after each try, NONE for a dead letter.
         delays: ms of each level.
         cfg: settings, by the positions above.
@@ -177,7 +175,6 @@ class World(NamedTuple):
     retries: NDArray[np.int64]
     pending: NDArray[np.int64]
     levels: NDArray[np.int64]
-    started: NDArray[np.int32]
     level_of_try: NDArray[np.int64]
     delays: NDArray[np.int64]
     counters: NDArray[np.int64]
