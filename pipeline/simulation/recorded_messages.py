@@ -48,10 +48,11 @@ def recorded_topic(lake: Lake, broker: str, scenario: Scenario, where: str) -> R
 
 
 def _queues(lake: Lake, broker: str, scenario: Scenario, where: str) -> tuple[MessageQueue, ...]:
-    topics = {
-        row["topic"]: row["readQueueNums"]
-        for row in lake.table(t.TOPIC_CONFIG).where(F.col("brokerName") == broker).select("topic", "readQueueNums").collect()
-    }
+    """Those that can be pulled, and those that have a folder; a store may lack the config that tells of the former."""
+    mine = F.col("brokerName") == broker
+    told = lake.table(t.TOPIC_CONFIG).where(mine).select("topic", F.col("readQueueNums").alias("queues"))
+    there = lake.table(t.QUEUE).where(mine).select("topic", (F.col("queueId") + 1).alias("queues"))
+    topics = {row["topic"]: row["queues"] for row in told.union(there).groupBy("topic").agg(F.max("queues").alias("queues")).collect()}
     if scenario.topic not in topics:
         raise unknown_name(f"{where}, topic", f"a topic of {broker}", scenario.topic, sorted(topics) or [""])
     return tuple(MessageQueue(scenario.topic, broker, number) for number in range(topics[scenario.topic]))

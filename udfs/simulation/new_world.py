@@ -20,7 +20,7 @@ _TOLD_ROWS = 1 << 16
 
 def new_world(plan: GroupPlan) -> World:
     """All arrays, without clients and slots."""
-    queues, retry_queues = len(plan.queues), plan.broker.retry_queue_nums * len(plan.brokers)
+    retry_queues = plan.broker.retry_queue_nums * len(plan.brokers)
     messages = plan.messages
     bucket = _bucket(plan)
     cfg, shares = _settings(plan, bucket)
