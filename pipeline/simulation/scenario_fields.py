@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from enum import Enum
 from typing import Any, NoReturn
 
 from pipeline import workload_fields as read
 from pipeline.settings import camel_case
 from pipeline.workload_fields import Reader, WorkloadError
-from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
+from udfs.consumer.push_consumer import ConsumeFromWhere, PushConsumer
 from udfs.simulation.service_time import CONSTANT, EXPONENTIAL, LOGNORMAL, LONGEST, UNIFORM
 
 MICROSECONDS = 1_000_000
@@ -129,9 +128,17 @@ def one_of(*names: str) -> Reader:
 _LEAST = {"consume_thread_min": 1, "consume_message_batch_max_size": 1, "pull_batch_size": 1, "pull_interval": 0}
 _MOST = {"consume_thread_min": 1000, "consume_message_batch_max_size": 1024, "pull_batch_size": 1024, "pull_interval": 65_535}
 _LIMITS = {"max_reconsume_times": (-1, 10_000), "pull_threshold_size_for_queue": (1, 1024), "pull_threshold_for_queue": (1, 65_535)}
-_LEFT_OUT = {"consume_timeout", "post_subscription_when_pull", "pull_threshold_for_topic", "pull_threshold_size_for_topic"}
+# those of what is not simulated
+_LEFT_OUT = {
+    "message_model",
+    "consume_timeout",
+    "post_subscription_when_pull",
+    "pull_threshold_for_topic",
+    "pull_threshold_size_for_topic",
+    "suspend_current_queue_time_millis",
+    "pull_time_delay_mills_when_exception",
+}
 _NAMES = {camel_case(one.name): one.name for one in fields(PushConsumer) if one.name not in _LEFT_OUT}
-_CONSTANTS: Mapping[str, type[Enum]] = {"message_model": MessageModel, "consume_from_where": ConsumeFromWhere}
 _NO_EFFECT = "consumeThreadMax"  # threads wait in a line without end, so that there are never more than consumeThreadMin
 
 
@@ -148,8 +155,8 @@ def consumer(value: object, where: str) -> PushConsumer:
         if name not in _NAMES:
             raise read.unknown_name(where, f"one of {', '.join(_NAMES)}", name, list(_NAMES))
         field = _NAMES[name]
-        if field in _CONSTANTS:
-            given[field] = _CONSTANTS[field](one_of(*_CONSTANTS[field].__members__)(one, at))
+        if field == "consume_from_where":
+            given[field] = ConsumeFromWhere(one_of(*ConsumeFromWhere.__members__)(one, at))
         else:
             least, most = _LIMITS.get(field, (_LEAST.get(field, 1), _MOST.get(field, 65_535)))
             given[field] = read.whole_number(least, most)(one, at)

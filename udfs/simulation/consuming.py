@@ -24,7 +24,6 @@ from udfs.simulation.world import (
     ALIVE,
     BATCH,
     BODY,
-    BROADCAST,
     BUSY,
     C_CLIENT,
     C_ENDED,
@@ -152,7 +151,7 @@ def begin_batch(w, slot, place, now):  # type: ignore[no-untyped-def]
         one, fails_too = _try(w, queue, offset)
         taken += one
         failed = failed or fails_too
-    if failed and not w.cfg[BROADCAST]:
+    if failed:
         taken += 2 * w.cfg[NETWORK] * count
     w.ring[place, STARTED] = now
     w.ring[place, IS_DONE] = -1 if failed else 0
@@ -267,7 +266,7 @@ def end_work(w, place, now):  # type: ignore[no-untyped-def]
         if not failed:
             w.counters[SUCCEEDED] += count
             w.clients[row[CLIENT], DONE_MESSAGES] += count
-        elif not w.cfg[BROADCAST]:
+        else:
             for ahead in range(count):
                 send_back(w, row[QUEUE], w.ring[_place(w, slot, place, ahead), OFFSET], now)
         row[REACHED] = max(row[REACHED], _remove(w, slot, place, count))

@@ -111,8 +111,8 @@ class GroupEngine:
         row = world.slots[slot]
         row[:] = 0
         row[[at.QUEUE, at.CLIENT, at.NEXT_OFFSET, at.IN_USE]] = queue, client, offset, 1
-        row[[at.ANSWERED_AT, at.BEGAN]] = NONE
-        row[[at.LAST_PULL, at.LOCKED_AT]] = now
+        row[at.ANSWERED_AT] = NONE
+        row[at.LAST_PULL] = now
         row[at.REACHED] = NONE if told is None else told
         row[at.NEXT_SLOT] = world.clients[client, at.FIRST_SLOT]
         world.clients[client, at.FIRST_SLOT] = slot

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.consumer.pull_message import BROKER_SUSPEND_MAX_TIME_MILLIS, PULL_TIME_DELAY_MILLS_WHEN_FLOW_CONTROL
-from udfs.consumer.push_consumer import PERSIST_OFFSETS, MessageModel
+from udfs.consumer.push_consumer import PERSIST_OFFSETS
 from udfs.pull_request_hold import SWEEP_MS
 from udfs.send_message import retry_level
 from udfs.simulation import world as at
@@ -115,9 +115,8 @@ def _power_of_two(least: int) -> int:
 def ring_size(plan: GroupPlan) -> int:
     """Messages that a client can hold of a queue: what stops a pull, and one pull more."""
     consumer = plan.consumer
-    most = consumer.pull_threshold_for_queue
-    if not plan.orderly:  # those that are done keep their place until all before them are
-        most = max(most, consumer.consume_concurrently_max_span)
+    # those that are done keep their place until all before them are
+    most = max(consumer.pull_threshold_for_queue, consumer.consume_concurrently_max_span)
     return _power_of_two(most + 2 + min(consumer.pull_batch_size, plan.broker.count_in_memory))
 
 
@@ -137,7 +136,6 @@ def _settings(plan: GroupPlan, bucket: int) -> tuple[NDArray[np.int64], NDArray[
         at.MOST_SPAN: consumer.consume_concurrently_max_span,
         at.PULL_INTERVAL: consumer.pull_interval * MS,
         at.FLOW_DELAY: PULL_TIME_DELAY_MILLS_WHEN_FLOW_CONTROL * MS,
-        at.EXCEPTION_DELAY: consumer.pull_time_delay_mills_when_exception * MS,
         at.SUSPEND: BROKER_SUSPEND_MAX_TIME_MILLIS * MS,
         at.SWEEP: SWEEP_MS * MS,
         at.PERSIST: PERSIST_OFFSETS[1] * MS,
@@ -152,10 +150,6 @@ def _settings(plan: GroupPlan, bucket: int) -> tuple[NDArray[np.int64], NDArray[
         at.SEED: plan.seed,
         at.SERVICE: plan.listener.shape,
         at.TELLS: plan.tells,
-        at.ORDERLY: plan.orderly,
-        at.BROADCAST: consumer.message_model is MessageModel.BROADCASTING,
-        at.MOST_TRIES: consumer.orderly_max_reconsume_times(),
-        at.SUSPEND_QUEUE: consumer.suspend_current_queue_time_millis * MS,
     }
     listener = plan.listener
     matching = messages.matching if isinstance(messages, Rates) else 1.0

@@ -21,7 +21,6 @@ from udfs.simulation.world import (
     ASKED_AT,
     BATCH,
     BODY,
-    BROADCAST,
     BYTES_MEMORY,
     CLIENT,
     COMMITTED,
@@ -31,7 +30,6 @@ from udfs.simulation.world import (
     DROPPED,
     ENTRIES_A_FILE,
     EVENTS,
-    EXCEPTION_DELAY,
     FIFO_HEAD,
     FIFO_TAIL,
     FLOW_CONTROL,
@@ -39,7 +37,6 @@ from udfs.simulation.world import (
     HEAD,
     IS_DONE,
     LAST_PULL,
-    LOCKED,
     MOST_MESSAGES,
     MOST_MIB,
     MOST_SPAN,
@@ -51,7 +48,6 @@ from udfs.simulation.world import (
     NEXT_OFFSET,
     NONE,
     OFFSET,
-    ORDERLY,
     POSITION,
     PULL_BATCH,
     PULL_INTERVAL,
@@ -113,7 +109,7 @@ def _is_full(w, slot):  # type: ignore[no-untyped-def]
         row[TAIL] -= 1
     if row[MSG_COUNT] > cfg[MOST_MESSAGES] or row[MSG_SIZE] // _MIB > cfg[MOST_MIB]:
         return True
-    if cfg[ORDERLY] or row[HEAD] == row[TAIL]:
+    if row[HEAD] == row[TAIL]:
         return False
     first, last = w.ring[begin + (row[HEAD] & mask), OFFSET], w.ring[begin + ((row[TAIL] - 1) & mask), OFFSET]
     return last - first > cfg[MOST_SPAN]
@@ -137,10 +133,7 @@ def pull(w, slot, now):  # type: ignore[no-untyped-def]
         w.counters[FLOW_CONTROL] += 1
         _look_again(w, slot, now + cfg[FLOW_DELAY])
         return
-    if cfg[ORDERLY] and not cfg[BROADCAST] and not row[LOCKED]:
-        _look_again(w, slot, now + cfg[EXCEPTION_DELAY])
-        return
-    if row[REACHED] > 0 and not cfg[BROADCAST]:
+    if row[REACHED] > 0:
         w.queues[row[QUEUE], COMMITTED] = row[REACHED]
     row[ASKED_AT] = now + cfg[NETWORK]
     expect_answer(w, slot)
@@ -212,11 +205,11 @@ def _scan(w, slot, as_of, now):  # type: ignore[no-untyped-def]
             first = place if in_batch == 0 else first
             in_batch += 1
             put += 1
-            if in_batch == cfg[CONSUME_BATCH] and not cfg[ORDERLY]:
+            if in_batch == cfg[CONSUME_BATCH]:
                 submit(w, slot, first, in_batch)
                 in_batch = 0
         offset += 1
-    if in_batch > 0 and not cfg[ORDERLY]:
+    if in_batch > 0:
         submit(w, slot, first, in_batch)
     row[NEXT_OFFSET] = offset
     return sent, put

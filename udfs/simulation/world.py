@@ -38,13 +38,8 @@ NONE: Final = -1
     LAST_PULL,
     NEXT_SLOT,  # of the same client
     IN_USE,
-    LOCKED,
-    LOCKED_AT,
-    CONSUMED,  # whether an orderly consumer is at work (`is_consumed`)
-    BEGAN,  # when it took its first batch, NONE before
-    PREVIOUSLY_LOCKED,
-) = range(24)
-SLOT_COLUMNS: Final = 24
+) = range(19)
+SLOT_COLUMNS: Final = 19
 
 # columns of `clients`
 ALIVE, THREADS, BUSY, FIFO_HEAD, FIFO_TAIL, STALLED_UNTIL, FIRST_SLOT, STARTED_BATCHES, WORKED, DONE_MESSAGES = range(10)
@@ -112,14 +107,9 @@ COUNTERS: Final = 16
     SEED,
     SERVICE,
     TELLS,  # whether rows of `consumed` and `dead` are written
-    ORDERLY,
-    BROADCAST,
-    MOST_TRIES,
-    SUSPEND_QUEUE,
-    EXCEPTION_DELAY,
     RETRY_NUMS,
-) = range(31)
-SETTINGS: Final = 31
+) = range(26)
+SETTINGS: Final = 26
 
 # positions in `shares`
 MATCHING, FAILING, POISON, SERVICE_A, SERVICE_B = range(5)
