@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -86,17 +86,17 @@ def simpy_pulls(messages: int) -> float:
     threads = [simpy.Resource(environment, capacity=20) for _ in range(_QUEUES // 2)]
     pulled = 0
 
-    def produce() -> Iterator[Any]:
+    def produce() -> Generator[simpy.Event, Any, None]:
         for number in range(messages):
             yield environment.timeout(0.001)
             yield queues[number % _QUEUES].put(number)
 
-    def consume(of: simpy.Resource) -> Iterator[Any]:
+    def consume(of: simpy.Resource) -> Generator[simpy.Event, Any, None]:
         with of.request() as thread:
             yield thread
             yield environment.timeout(0.005)
 
-    def pull(queue: simpy.Store, of: simpy.Resource) -> Iterator[Any]:
+    def pull(queue: simpy.Store, of: simpy.Resource) -> Generator[simpy.Event, Any, None]:
         nonlocal pulled
         while True:
             yield queue.get()
