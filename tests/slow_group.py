@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import numpy as np
+from slow_parts import Always, Batch, Came, Client, Slot, Unordered
 
 from udfs import get_message as gm
 from udfs import pull_request_hold as hold
 from udfs.codes import BrokerRole, GetMessageStatus
 from udfs.consumer import consume_concurrently as concurrently
-from udfs.consumer.offset_store import NOT_FOUND, RemoteBrokerOffsetStore
+from udfs.consumer import consume_orderly as orderly
+from udfs.consumer.offset_store import NOT_FOUND
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_api_wrapper import filter_again, pull_status, tags_set
-from udfs.consumer.pull_message import BROKER_SUSPEND_MAX_TIME_MILLIS, Pull, PullRequest, asked, pull_message, take_answer
-from udfs.consumer.push_consumer import PERSIST_OFFSETS
+from udfs.consumer.pull_message import BROKER_SUSPEND_MAX_TIME_MILLIS, Pull, PullRequest, asked, fix_offset, pull_message, take_answer
+from udfs.consumer.push_consumer import PERSIST_OFFSETS, UNSET
 from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.message_queue import MessageQueue
 from udfs.pull_result import response_code
@@ -27,78 +27,15 @@ from udfs.send_message import retry_level
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import MATCHES_AT_BROKER, MATCHES_AT_CLIENT, arrival_time, body_size, matches, record_size
 from udfs.simulation.draws import RETRY_QUEUE, draw, message_stream
-from udfs.simulation.event_heap import ANSWER, DELIVER, PULL, WORK_END
+from udfs.simulation.event_heap import ANSWER, CONSUME, DELIVER, FIX_OFFSET, LOCK_ONE, PULL, WORK_END
 from udfs.simulation.event_heap import PERSIST_OFFSETS as PERSIST
-from udfs.simulation.group_engine import Told
+from udfs.simulation.group_engine import Ask, Told
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.new_world import new_world, ring_size
 from udfs.simulation.service_time import fails, service_time
 from udfs.simulation.world import MS, NEVER
 
 FAR = 1 << 60
-
-
-class _Always:
-    """The filter of a pull that waits: `hold.woken_at` is told of each message whether it matches."""
-
-    def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: object) -> bool:
-        return True
-
-    def is_matched_by_commit_log(self, properties: object) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
-class Came:
-    """A message in a queue."""
-
-    time: int
-    verdict: int
-    body: int
-    record: int
-    origin: tuple[int, int, int]  # queue, offset, tries
-
-
-@dataclass(eq=False)
-class Batch:
-    slot: Slot
-    place: int
-    messages: Sequence[MessageExt]
-    started: int = 0
-    failed: bool = False
-
-
-@dataclass(eq=False)
-class Slot:
-    number: int
-    client: Client
-    queue: int
-    request: PullRequest
-    put: int = 0
-    events: int = 0
-    queued: int = 0
-    working: int = 0
-    answered_at: int | None = None
-    as_of: int = 0
-    asked_at: int = 0
-    last_pull: int = 0
-    pulled: dict[int, int] = field(default_factory=dict)
-    places: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def dropped(self) -> bool:
-        return self.request.process_queue.dropped
-
-
-@dataclass(eq=False)
-class Client:
-    number: int
-    store: RemoteBrokerOffsetStore = field(default_factory=RemoteBrokerOffsetStore)
-    alive: bool = True
-    busy: int = 0
-    stalled_until: int = 0
-    line: deque[Batch] = field(default_factory=deque)
-    slots: list[Slot] = field(default_factory=list)
 
 
 class SlowEngine:
@@ -124,6 +61,7 @@ class SlowEngine:
         self.dead: list[tuple[int, ...]] = []
         self.counts = dict.fromkeys(("pulls", "found", "flow", "delivered", "duplicates", "succeeded", "sent_back"), 0)
         self.seen: set[tuple[int, int]] = set()
+        self.ask: Ask = lambda slot, locks, now: None
 
     def _load(self, queue: int) -> None:
         recorded = len(self.world.times) > 0
@@ -177,6 +115,8 @@ class SlowEngine:
     def give_up(self, slot: int) -> None:
         given = self.slots[slot]
         assert given is not None
+        if given.dropped:
+            return
         given.request.process_queue.dropped = True
         offset = given.client.store.persist(given.request.queue)
         if offset is not None:
@@ -189,10 +129,35 @@ class SlowEngine:
         for name, offset in owner.store.persist_all(held).items():
             self.offsets[held[name]] = offset
 
-    def last_pull(self, slot: int) -> int:
-        found = self.slots[slot]
+    def has_temp_message(self, slot: int) -> bool:
+        return self._slot(slot).request.process_queue.has_temp_message()
+
+    def in_a_batch(self, slot: int, until: int) -> bool:
+        return self._slot(slot).working > 0 and self._slot(slot).ends > until
+
+    def set_lock(self, slot: int, locked: bool, at_time: int) -> None:
+        held = self._slot(slot).request.process_queue
+        held.locked, held.last_lock_timestamp = locked, at_time // MS
+
+    def lock_one(self, slot: int, locked: bool, now: int) -> None:
+        if locked:
+            self.set_lock(slot, True, now)
+        after = orderly.CONSUME_AFTER_LOCKED if locked else orderly.CONSUME_AFTER_NOT_LOCKED
+        self._later(self._slot(slot), CONSUME, now + after * MS)
+
+    def fix_offset(self, slot: int, offset: int, told: int | None, now: int) -> None:
+        one = self._slot(slot)
+        one.client.store.read_from_store(one.request.queue, NOT_FOUND if told is None else told)
+        fix_offset(one.request, offset)
+        self._pull(one, now)
+
+    def _slot(self, number: int) -> Slot:
+        found = self.slots[number]
         assert found is not None
-        return found.last_pull
+        return found
+
+    def last_pull(self, slot: int) -> int:
+        return self._slot(slot).last_pull
 
     def committed(self, queue: int) -> int:
         return self.offsets.get(queue, -1)
@@ -200,7 +165,8 @@ class SlowEngine:
     def end_offset(self, queue: int, now: int) -> int:
         return self.first[queue] + sum(one.time + self.plan.broker.dispatch <= now for one in self.came[queue])
 
-    def run(self, until: int, tell: Callable[[Told], None]) -> None:
+    def run(self, until: int, tell: Callable[[Told], None], ask: Ask) -> None:
+        self.ask = ask
         while self.events and self.events[0][0] < until:
             now, kind, number, what = heapq.heappop(self.events)
             self._happen(now, kind, number, what)
@@ -208,7 +174,7 @@ class SlowEngine:
     # events -------------------------------------------------------------------------------------------------------------------------
 
     def _push(self, time: int, kind: int, number: int, what: object) -> None:
-        heapq.heappush(self.events, (time, kind, number, _Unordered(what)))  # type: ignore[arg-type]
+        heapq.heappush(self.events, (time, kind, number, Unordered(what)))  # type: ignore[arg-type]
 
     def _happen(self, now: int, kind: int, number: int, boxed: object) -> None:
         what = boxed.what  # type: ignore[attr-defined]
@@ -234,24 +200,31 @@ class SlowEngine:
                 self._push(now + PERSIST_OFFSETS[1] * MS, PERSIST, number, client)
             elif kind == PULL:
                 self._pull(what, now)
-            else:
+            elif kind == ANSWER:
                 self._answer(what, now)
+            elif kind == CONSUME:
+                self._consume(what, now)
+            else:
+                self.ask(number, kind == LOCK_ONE, now)
 
-    def _again(self, slot: Slot, time: int) -> None:
+    def _later(self, slot: Slot, kind: int, time: int) -> None:
         slot.events += 1
-        self._push(time, PULL, slot.number, slot)
+        self._push(time, kind, slot.number, slot)
 
     def _pull(self, slot: Slot, now: int) -> None:
         slot.answered_at = None
-        verdict, delay = pull_message(slot.request, self.plan.consumer, now // MS, orderly=False)
+        verdict, delay = pull_message(slot.request, self.plan.consumer, now // MS, orderly=self.plan.orderly)
         if verdict is Pull.DROPPED:
             return
         slot.last_pull = now
         last = slot.request.process_queue.msg_tree_map.last_key()
         slot.put = slot.put if last is None else slot.places[last] + 1  # where the compiled loop goes on in its ring
+        if verdict is Pull.FIX_OFFSET:
+            self._later(slot, FIX_OFFSET, now)
+            return
         if verdict is not Pull.NOW:
-            self.counts["flow"] += 1
-            self._again(slot, now + delay * MS)
+            self.counts["flow"] += verdict is not Pull.NOT_LOCKED
+            self._later(slot, PULL, now + delay * MS)
             return
         ask = asked(self.plan.consumer, slot.client.store.read_from_memory(slot.request.queue), "*")
         if ask.sys_flag & 1:
@@ -274,7 +247,7 @@ class SlowEngine:
             timeout_millis=BROKER_SUSPEND_MAX_TIME_MILLIS * MS,
             suspend_timestamp=slot.asked_at,
             pull_from_this_offset=offset,
-            message_filter=_Always(),
+            message_filter=Always(),
         )
         times = np.array([one.time + self.plan.broker.dispatch for one in came], np.int64)
         arrivals = hold.Arrivals(times=times, offsets=self.first[slot.queue] + 1 + np.arange(len(came)))
@@ -320,13 +293,15 @@ class SlowEngine:
             slot.pulled[message.queue_offset] = now
             slot.places[message.queue_offset] = slot.put
             slot.put += 1
-        for batch in concurrently.batches(messages, self.plan.consumer.consume_message_batch_max_size):
+        if answered.starts_consumer and self.plan.orderly:
+            self._wait_for_thread(slot)
+        for batch in [] if self.plan.orderly else concurrently.batches(messages, self.plan.consumer.consume_message_batch_max_size):
             slot.queued += 1
             place = slot.places[batch[0].queue_offset] % ring_size(self.plan)
             slot.client.line.append(Batch(slot, slot.number * ring_size(self.plan) + place, batch))
         assert answered.pull_after is not None
         if answered.pull_after:
-            self._again(slot, now + answered.pull_after * MS)
+            self._later(slot, PULL, now + answered.pull_after * MS)
         else:
             self._pull(slot, now)
         self._start(slot.client, now)
@@ -335,7 +310,9 @@ class SlowEngine:
         while client.busy < self.plan.consumer.consume_thread_min and client.line:
             batch = client.line.popleft()
             batch.slot.queued -= 1
-            if not batch.slot.dropped:
+            if self.plan.orderly:
+                self._turn(batch.slot, now)
+            elif not batch.slot.dropped:
                 self._begin(batch, now)
 
     def _begin(self, batch: Batch, now: int) -> None:
@@ -343,17 +320,20 @@ class SlowEngine:
         taken, batch.failed, batch.started = 0, False, now
         for message in batch.messages:
             key = (batch.slot.queue, message.queue_offset)
-            self.counts["duplicates"] += key in self.seen
+            queue, offset, tries = self._origin(batch.slot, message)
+            put_back = self.plan.orderly and message.reconsume_times > tries
+            self.counts["duplicates"] += key in self.seen and not put_back
             self.counts["delivered"] += 1
             self.seen.add(key)
-            queue, offset, tries = self._origin(batch.slot, message)
+            tries = message.reconsume_times
             stream = np.uint64(message_stream(self.plan.seed, queue, offset))
             taken += int(service_time(self.world.cfg, self.world.shares, stream, tries))
             batch.failed |= bool(fails(self.world.shares, stream, tries))
-        if batch.failed:
+        if batch.failed and not self.plan.orderly:
             taken += 2 * self.plan.broker.network * len(batch.messages)
         batch.slot.client.busy += 1
         batch.slot.working += 1
+        batch.slot.ends = now + taken
         self._push(now + taken, WORK_END, batch.place, batch)
 
     def _origin(self, slot: Slot, message: MessageExt) -> tuple[int, int, int]:
@@ -366,7 +346,9 @@ class SlowEngine:
             self._tell(batch, at.LOST, now)
             return
         client.busy -= 1
-        if slot.dropped:
+        if self.plan.orderly:
+            self._end_orderly(batch, now)
+        elif slot.dropped:
             self._tell(batch, at.TOO_LATE, now)
         else:
             self._tell(batch, at.RECONSUME_LATER if batch.failed else at.SUCCESS, now)
@@ -381,11 +363,54 @@ class SlowEngine:
                 client.store.update_offset(slot.request.queue, offset, increase_only=True)
         self._start(client, now)
 
+    # orderly ------------------------------------------------------------------------------------------------------------------------
+
+    def _consume(self, slot: Slot, now: int) -> None:
+        if not slot.dropped:
+            self._wait_for_thread(slot)
+            self._start(slot.client, now)
+
+    def _wait_for_thread(self, slot: Slot) -> None:
+        slot.began = None
+        slot.queued += 1
+        slot.client.line.append(Batch(slot, slot.number * ring_size(self.plan), ()))
+
+    def _turn(self, slot: Slot, now: int) -> None:
+        began = None if slot.began is None else slot.began // MS
+        held = slot.request.process_queue
+        turn, after = orderly.next_turn(held, self.plan.consumer.message_model, began=began, now=now // MS)
+        if turn in (orderly.Turn.LOCK, orderly.Turn.PAUSE):
+            self._later(slot, LOCK_ONE if turn is orderly.Turn.LOCK else CONSUME, now + after * MS)
+        elif turn is orderly.Turn.TAKE:
+            slot.began = now if slot.began is None else slot.began
+            messages = held.take_messages(self.plan.consumer.consume_message_batch_max_size, now // MS)
+            if messages:
+                self._begin(Batch(slot, slot.number * ring_size(self.plan), messages), now)
+
+    def _end_orderly(self, batch: Batch, now: int) -> None:
+        slot, says, consumer = batch.slot, orderly.ConsumeOrderlyStatus, self.plan.consumer
+        self._tell(batch, at.TOO_LATE if slot.dropped else at.RECONSUME_LATER if batch.failed else at.SUCCESS, now)
+        status = says.SUSPEND_CURRENT_QUEUE_A_MOMENT if batch.failed else says.SUCCESS
+        self.counts["succeeded"] += 0 if batch.failed or slot.dropped else len(batch.messages)
+        sent = orderly.to_send_back(batch.messages, status, consumer.orderly_max_reconsume_times())
+        for message in sent:
+            queue, offset, _ = self._origin(slot, message)
+            self.dead.append((now + self.plan.broker.network, queue, offset, message.reconsume_times + 1))
+        result = orderly.process_consume_result(slot.request.process_queue, batch.messages, status, sent, auto_commit=True)
+        if result.commit_offset is not None:
+            slot.client.store.update_offset(slot.request.queue, result.commit_offset, increase_only=False)
+        if result.continues:
+            self._turn(slot, now)
+        else:
+            after = orderly.suspend_millis(UNSET, consumer.suspend_current_queue_time_millis)
+            self._later(slot, CONSUME, now + after * MS)
+
     def _tell(self, batch: Batch, result: int, now: int) -> None:
         slot = batch.slot
         for message in batch.messages:
             offset = message.queue_offset
-            first = self._origin(slot, message)
+            queue, first_offset, _ = self._origin(slot, message)
+            first = (queue, first_offset, message.reconsume_times)
             times = (slot.pulled[offset], batch.started, now)
             self.consumed.append((slot.queue, offset, *first, slot.client.number, *times, result))
 
@@ -425,13 +450,3 @@ class SlowEngine:
                 waits = slot and slot.queue >= len(self.plan.queues) and slot.answered_at is not None and not slot.dropped
                 if slot and waits and self._woken(slot) < slot.as_of:
                     self._expect_answer(slot)
-
-
-@dataclass(frozen=True)
-class _Unordered:
-    """What an event is about: two events are never told apart by it."""
-
-    what: object
-
-    def __lt__(self, other: object) -> bool:
-        return False

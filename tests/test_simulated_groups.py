@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import pairwise
+from dataclasses import replace
+from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
 from group_plans import SEEDS, random_plan
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from sampling import ALL, sampled
 from slow_group import SlowEngine
 
@@ -42,9 +44,9 @@ def fast(plan: GroupPlan) -> tuple[GroupEngine, list[Row], list[Row], list[Rebal
 
 
 @settings(max_examples=2000 if ALL else 60, deadline=None)
-@given(SEEDS)
-def test_the_compiled_loop_does_event_by_event_what_the_rules_say(seed: int) -> None:
-    plan = random_plan(seed)
+@given(SEEDS, st.booleans())
+def test_the_compiled_loop_does_event_by_event_what_the_rules_say(seed: int, orderly: bool) -> None:
+    plan = random_plan(seed, orderly=orderly)
     engine, consumed, dead, rebalances = fast(plan)
     slow = SlowEngine(plan)
     by_rules = GroupRun(plan, slow)
@@ -100,11 +102,24 @@ def threads_at_once(rows: list[Row]) -> int:
     return most
 
 
+def assert_in_order(plan: GroupPlan, rows: list[Row]) -> None:
+    """Each queue is processed in order, unless a client stood still for so long that it lost its locks."""
+    if any(to - begin > 30 * SECOND for client in plan.clients for begin, to in client.stalls):
+        return
+    first_time: dict[tuple[int, int], int] = {}
+    for row in rows:
+        if row[at.C_RESULT] == at.SUCCESS:
+            first_time.setdefault((row[at.C_QUEUE], row[at.C_OFFSET]), row[at.C_ENDED])
+    for (queue, _), after in groupby(sorted(first_time), key=lambda one: (one[0], 0)):
+        times = [first_time[one] for one in after]
+        assert times == sorted(times), queue
+
+
 @pytest.mark.parametrize("seed", sampled(range(10_000), 40))
 def test_no_message_is_lost_and_no_offset_passes_one_that_nobody_has_processed(seed: int) -> None:
-    plan = random_plan(seed, until=10 * 3600 * SECOND, sample=20 * SECOND)
+    plan = random_plan(seed, until=10 * 3600 * SECOND, sample=20 * SECOND, orderly=seed % 3 == 0)
     first = plan.min_offsets
-    plan = random_plan(seed, until=10 * 3600 * SECOND, sample=20 * SECOND, committed=first)
+    plan = replace(plan, committed=first, consumer=replace(plan.consumer, max_reconsume_times=seed % 4) if plan.orderly else plan.consumer)
     engine = GroupEngine(plan)
     watch = Watch(plan, engine)
     run = GroupRun(plan, engine)
@@ -121,12 +136,14 @@ def test_no_message_is_lost_and_no_offset_passes_one_that_nobody_has_processed(s
     for row in watch.consumed:
         assert row[at.C_PULLED] <= row[at.C_STARTED] <= row[at.C_ENDED]
         assert row[at.C_TRY] <= plan.consumer.concurrent_max_reconsume_times()
+    if plan.orderly:
+        assert_in_order(plan, watch.consumed)
     by_client = defaultdict(list)
     for row in watch.consumed:
         by_client[row[at.C_CLIENT]].append(row)
     assert all(threads_at_once(rows) <= plan.consumer.consume_thread_min for rows in by_client.values())
     given = Counter((row[at.C_QUEUE], row[at.C_OFFSET]) for row in watch.consumed)
-    assert engine.world.counters[at.DUPLICATES] == sum(count - 1 for count in given.values())
+    assert plan.orderly or engine.world.counters[at.DUPLICATES] == sum(count - 1 for count in given.values())
     assert engine.world.counters[at.DELIVERED] == len(watch.consumed)
 
 
@@ -249,6 +266,38 @@ def test_what_always_fails_is_tried_seventeen_times_by_the_delay_levels_and_then
     assert [row[at.D_TRIES] for row in dead] == [17]
     assert outcome.counts["sent_back"] == 16
     assert outcome.consumed_all
+
+
+def test_an_orderly_queue_is_consumed_one_message_after_the_other_once_all_queues_are_locked() -> None:
+    listener = Listener(first=100_000.0)
+    outcome, rows = ran(plan_of(queues=2, backlog=40, clients=1, orderly=True, listener=listener))
+    assert outcome.consumed_all
+    by_queue = {queue: [row for row in rows if row[at.C_QUEUE] == queue] for queue in (0, 1)}
+    for mine in by_queue.values():
+        assert [row[at.C_OFFSET] for row in mine] == list(range(20))
+        # queues are locked a second after the start, pulls look for that every three seconds
+        assert mine[0][at.C_STARTED] == 3 * SECOND + 400
+        assert all(after[at.C_STARTED] == before[at.C_ENDED] for before, after in pairwise(mine))
+
+
+def test_an_orderly_listener_tries_what_failed_again_before_what_is_behind_it_until_it_is_given_up() -> None:
+    consumer = PushConsumer(max_reconsume_times=2)
+    plan = plan_of(queues=1, backlog=2, clients=1, orderly=True, consumer=consumer, listener=Listener(first=100_000.0, poison=1.0))
+    outcome, rows = ran(plan)
+    assert [(row[at.C_OFFSET], row[at.C_TRY]) for row in rows] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    waits = [after[at.C_STARTED] - before[at.C_ENDED] for before, after in pairwise(rows)]
+    assert waits == [SECOND, SECOND, 0, SECOND, SECOND]
+    assert (outcome.counts["dead"], outcome.counts["sent_back"], outcome.consumed_all) == (2, 0, True)
+
+
+@pytest.mark.parametrize(("leaves", "least", "most"), [(True, 0, 21), (False, 35, 85)])
+def test_an_orderly_client_that_dies_keeps_its_locks_for_a_minute(leaves: bool, least: int, most: int) -> None:
+    ends = 50 * SECOND
+    goes = ClientPlan(client_id="c1", leaves=ends if leaves else None, crashes=None if leaves else ends)
+    outcome, _ = ran(plan_of(rate=10.0, clients=(ClientPlan(client_id="c0"), goes), orderly=True, until=300 * SECOND))
+    taken = [event for event in outcome.rebalances if event.time > 0 and event.taken and event.topic == "orders"]
+    assert [(event.client_id, len(event.taken)) for event in taken] == [("c0", 2)]
+    assert least <= (taken[0].time - ends) / SECOND <= most
 
 
 def test_a_client_that_stands_still_for_more_than_two_minutes_loses_its_queues_and_gets_some_back() -> None:

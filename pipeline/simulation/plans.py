@@ -76,6 +76,7 @@ def plan_of(scenario: Scenario, seed: int, where: str, recorded: RecordedTopic |
         strategy=_strategy(scenario),
         sample=scenario.sampled_every,
         tells=scenario.consumption,
+        orderly=listener.orderly,
     )
 
 

@@ -50,6 +50,7 @@ class ListenerPart:
     takes: Takes = field(default_factory=lambda: Takes(CONSTANT, 0.0))
     fails: float = 0.0
     poison: float = 0.0
+    orderly: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ _MESSAGES: dict[str, Reader] = {
     "tags": read.shares,
     "body": read.span(0, 4 << 20),
 }
-_LISTENER: dict[str, Reader] = {"takes": own.takes, "fails": own.share, "poison": own.share}
+_LISTENER: dict[str, Reader] = {"takes": own.takes, "fails": own.share, "poison": own.share, "orderly": read.flag}
 _CLIENTS: dict[str, Reader] = {
     "name": read.text,
     "count": read.whole_number(1, 10_000),

@@ -135,8 +135,6 @@ _LEFT_OUT = {
     "post_subscription_when_pull",
     "pull_threshold_for_topic",
     "pull_threshold_size_for_topic",
-    "suspend_current_queue_time_millis",
-    "pull_time_delay_mills_when_exception",
 }
 _NAMES = {camel_case(one.name): one.name for one in fields(PushConsumer) if one.name not in _LEFT_OUT}
 _NO_EFFECT = "consumeThreadMax"  # threads wait in a line without end, so that there are never more than consumeThreadMin

@@ -16,6 +16,7 @@ import numpy as np
 from store_format.compiled import bare
 from udfs.schedule_delivery import look_after
 from udfs.simulation.arrivals import origin
+from udfs.simulation.consuming_orderly import next_turn
 from udfs.simulation.draws import RETRY_QUEUE as RETRY_QUEUE_DRAW
 from udfs.simulation.draws import draw, message_stream
 from udfs.simulation.event_heap import DELIVER, WORK_END, key_of, push
@@ -62,6 +63,7 @@ from udfs.simulation.world import (
     NONE,
     NOT_COUNTED,
     OFFSET,
+    ORDERLY,
     PENDING_INTO,
     PENDING_NEXT,
     PENDING_OFFSET,
@@ -137,7 +139,10 @@ def start_work(w, client, now):  # type: ignore[no-untyped-def]
         w.slots[slot, QUEUED] -= 1
         if w.slots[slot, DROPPED]:
             continue
-        begin_batch(w, slot, place, now)
+        if w.cfg[ORDERLY]:
+            next_turn(w, slot, now)
+        else:
+            begin_batch(w, slot, place, now)
 
 
 @bare

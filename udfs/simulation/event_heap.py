@@ -13,7 +13,7 @@ import numpy as np
 from store_format.compiled import bare
 from udfs.simulation.world import HEAP
 
-DELIVER, WORK_END, PERSIST_OFFSETS, PULL, ANSWER = range(5)
+DELIVER, WORK_END, PERSIST_OFFSETS, PULL, ANSWER, CONSUME, LOCK_ONE, FIX_OFFSET = range(8)
 _KIND_BITS: Final = 48
 _NUMBER: Final = (1 << _KIND_BITS) - 1
 

@@ -10,13 +10,29 @@ import numpy as np
 
 from store_format.compiled import bare
 from udfs.simulation.consuming import end_work, expect_look, start_work
-from udfs.simulation.event_heap import ANSWER, DELIVER, PERSIST_OFFSETS, PULL, WORK_END, key_of, kind_of, number_of, pop, push
+from udfs.simulation.consuming_orderly import end_turn, start_consumer, wait_for_thread
+from udfs.simulation.event_heap import (
+    ANSWER,
+    CONSUME,
+    DELIVER,
+    FIX_OFFSET,
+    LOCK_ONE,
+    PERSIST_OFFSETS,
+    PULL,
+    WORK_END,
+    key_of,
+    kind_of,
+    number_of,
+    pop,
+    push,
+)
 from udfs.simulation.pulling import answered_as_of, expect_answer, pull, take_answer
 from udfs.simulation.world import (
     ALIVE,
     ANSWERED_AT,
     AS_OF,
     ASKED_AT,
+    ASKING,
     CLIENT,
     COMMITTED,
     CONSUME_BATCH,
@@ -35,6 +51,7 @@ from udfs.simulation.world import (
     NEXT_SLOT,
     NONE,
     NOW,
+    ORDERLY,
     PENDING_INTO,
     PENDING_NEXT,
     PENDING_OFFSET,
@@ -42,6 +59,7 @@ from udfs.simulation.world import (
     PENDING_STORED,
     PENDING_TRIES,
     PERSIST,
+    QUESTION,
     QUEUE,
     QUEUES,
     REACHED,
@@ -56,7 +74,7 @@ from udfs.simulation.world import (
     WAITING,
 )
 
-DONE, TELL, GROW = range(3)
+DONE, TELL, GROW, ASK = range(4)
 _FIRST, _LAST = 0, 1
 
 
@@ -143,7 +161,11 @@ def _client_of(w, kind, number):  # type: ignore[no-untyped-def]
 def _happen(w, kind, number, now):  # type: ignore[no-untyped-def]
     """One event of a client."""
     if kind == WORK_END:
-        end_work(w, number, now)
+        if w.cfg[ORDERLY]:
+            end_turn(w, number // w.cfg[RING], now)
+            start_work(w, w.slots[number // w.cfg[RING], CLIENT], now)
+        else:
+            end_work(w, number, now)
         return
     if kind == PERSIST_OFFSETS:
         if w.clients[number, ALIVE]:
@@ -155,7 +177,15 @@ def _happen(w, kind, number, now):  # type: ignore[no-untyped-def]
         return
     if kind == PULL:
         pull(w, number, now)
+    elif kind in (LOCK_ONE, FIX_OFFSET):
+        w.counters[ASKING], w.counters[QUESTION] = number, kind
+    elif kind == CONSUME:
+        if not row[DROPPED]:
+            wait_for_thread(w, number)
+            start_work(w, row[CLIENT], now)
     elif take_answer(w, number, now) > 0:
+        if w.cfg[ORDERLY]:
+            start_consumer(w, number)
         start_work(w, row[CLIENT], now)
 
 
@@ -164,8 +194,8 @@ def run(w, until):  # type: ignore[no-untyped-def]
     """Let happen what comes before `until` (microseconds).
 
     Returns:
-        DONE; TELL where the rows of `consumed` and `dead` are to be taken away, GROW where `pending` or `retries` are too short: call
-        again.
+        DONE; TELL where the rows of `consumed` and `dead` are to be taken away; GROW where room is short; ASK where the slot ASKING has the
+        QUESTION of an event. Call again after the last three.
     """
     while w.counters[HEAP] > 0 and w.heap[0, 0] < until:
         lacks = _lacks_room(w)
@@ -192,4 +222,6 @@ def run(w, until):  # type: ignore[no-untyped-def]
             _happen(w, kind, number, now)
         w.counters[EVENTS_DONE] += 1
         w.counters[NOW] = now
+        if w.counters[ASKING] != NONE:
+            return ASK
     return DONE

@@ -13,16 +13,17 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.consumer.consume_orderly import CONSUME_AFTER_LOCKED, CONSUME_AFTER_NOT_LOCKED
 from udfs.consumer.push_consumer import PERSIST_OFFSETS
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import end_offset
+from udfs.simulation.event_heap import CONSUME, LOCK_ONE, key_of, push
 from udfs.simulation.event_heap import PERSIST_OFFSETS as PERSIST_EVENT
-from udfs.simulation.event_heap import key_of, push
-from udfs.simulation.event_loop import DONE, TELL, run
+from udfs.simulation.event_loop import ASK, DONE, TELL, run
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.lag_sample import LAG_COLUMNS, sample_lag
 from udfs.simulation.new_world import free_rows, new_world
-from udfs.simulation.pulling import pull
+from udfs.simulation.pulling import expect, pull
 from udfs.simulation.world import MS, NONE, World
 
 Rows = NDArray[np.int64]
@@ -34,6 +35,10 @@ class Told:
 
     consumed: Rows
     dead: Rows
+
+
+# asked about a slot: whether to lock its queue (else: where to begin), and when
+Ask = Callable[[int, bool, int], None]
 
 
 class Engine(Protocol):
@@ -66,7 +71,22 @@ class Engine(Protocol):
     def end_offset(self, queue: int, now: int) -> int:
         """Offset behind the last message of a queue."""
 
-    def run(self, until: int, tell: Callable[[Told], None]) -> None:
+    def has_temp_message(self, slot: int) -> bool:
+        """Whether the client holds messages of the queue that its listener does not have."""
+
+    def in_a_batch(self, slot: int, until: int) -> bool:
+        """Whether the listener will be at work at a time."""
+
+    def set_lock(self, slot: int, locked: bool, at_time: int) -> None:
+        """Note what the broker said of the lock, and when."""
+
+    def lock_one(self, slot: int, locked: bool, now: int) -> None:
+        """Go on after the broker was asked to lock the queue of a consumer that waits for that."""
+
+    def fix_offset(self, slot: int, offset: int, told: int | None, now: int) -> None:
+        """Pull from where the group has committed, now that the queue is locked; `told` is as for `take`."""
+
+    def run(self, until: int, tell: Callable[[Told], None], ask: Ask) -> None:
         """Let happen what comes before a time."""
 
 
@@ -111,7 +131,7 @@ class GroupEngine:
         row = world.slots[slot]
         row[:] = 0
         row[[at.QUEUE, at.CLIENT, at.NEXT_OFFSET, at.IN_USE]] = queue, client, offset, 1
-        row[at.ANSWERED_AT] = NONE
+        row[[at.ANSWERED_AT, at.BEGAN]] = NONE
         row[at.LAST_PULL] = now
         row[at.REACHED] = NONE if told is None else told
         row[at.NEXT_SLOT] = world.clients[client, at.FIRST_SLOT]
@@ -123,8 +143,9 @@ class GroupEngine:
     def give_up(self, slot: int) -> None:
         """Drop a queue and commit its offset."""
         row = self.world.slots[slot]
+        if not row[at.DROPPED]:
+            self._persist(row)
         row[at.DROPPED] = 1
-        self._persist(row)
 
     def persist(self, client: int) -> None:
         """Commit all offsets of a client."""
@@ -136,6 +157,33 @@ class GroupEngine:
     def _persist(self, row: Rows) -> None:
         if row[at.REACHED] != NONE:
             self.world.queues[row[at.QUEUE], at.COMMITTED] = row[at.REACHED]
+
+    def has_temp_message(self, slot: int) -> bool:
+        """Whether the client holds messages of the queue that its listener does not have."""
+        row = self.world.slots[slot]
+        return bool(row[at.TAIL] - row[at.HEAD] > row[at.TAKEN] * row[at.WORKING])
+
+    def in_a_batch(self, slot: int, until: int) -> bool:
+        """Whether the listener will be at work at a time."""
+        return bool(self.world.slots[slot, at.WORKING] and self.world.slots[slot, at.ENDS] > until)
+
+    def set_lock(self, slot: int, locked: bool, at_time: int) -> None:
+        """Note what the broker said of the lock, and when."""
+        self.world.slots[slot, [at.LOCKED, at.LOCKED_AT]] = locked, at_time
+
+    def lock_one(self, slot: int, locked: bool, now: int) -> None:
+        """Go on after the broker was asked to lock the queue of a consumer that waits for that."""
+        if locked:
+            self.set_lock(slot, True, now)
+        expect(self.world, slot, CONSUME, now + (CONSUME_AFTER_LOCKED if locked else CONSUME_AFTER_NOT_LOCKED) * MS)
+
+    def fix_offset(self, slot: int, offset: int, told: int | None, now: int) -> None:
+        """Pull from where the group has committed, now that the queue is locked; `told` is as for `take`."""
+        row = self.world.slots[slot]
+        row[[at.FIXED, at.NEXT_OFFSET]] = 1, offset
+        row[at.REACHED] = row[at.REACHED] if told is None else told
+        self.world.queues[row[at.QUEUE], at.POSITION] = offset
+        pull(self.world, slot, now)
 
     def last_pull(self, slot: int) -> int:
         """When the client last tried to pull the queue."""
@@ -163,11 +211,15 @@ class GroupEngine:
         owned = world.slots[(world.slots[:, at.IN_USE] == 1) & (world.slots[:, at.DROPPED] == 0), at.WORKING]
         return bool(world.counters[at.WAITING] == 0 and not owned.any() and (world.queues[:, at.POSITION] >= ends).all())
 
-    def run(self, until: int, tell: Callable[[Told], None]) -> None:
+    def run(self, until: int, tell: Callable[[Told], None], ask: Ask) -> None:
         """Let happen what comes before a time; `tell` is given what was consumed, batch by batch."""
         while (stopped := run(self.world, until)) != DONE:
             if stopped == TELL:
                 self.tell_rest(tell)
+            elif stopped == ASK:
+                counters = self.world.counters
+                slot, counters[at.ASKING] = int(counters[at.ASKING]), NONE
+                ask(slot, counters[at.QUESTION] == LOCK_ONE, int(counters[at.NOW]))
             else:
                 self._grow()
         self.world.counters[at.NOW] = until

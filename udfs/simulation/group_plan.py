@@ -135,6 +135,7 @@ class GroupPlan:
         queues: of the topic, those of one broker together.
         committed: offset of the group on each, -1 where there is none.
         min_offsets: of each queue; all 0 where it is empty.
+        orderly: whether its listener is an orderly one.
         until: when it is cut.
         sample: how often lag is looked at.
         tells: whether each message that is consumed is told.
@@ -153,6 +154,7 @@ class GroupPlan:
     broker: BrokerPlan = field(default_factory=BrokerPlan)
     strategy: AllocateMessageQueueStrategy = field(default_factory=AllocateMessageQueueAveragely)
     consume_timestamp: int = 0
+    orderly: bool = False
     sample: int = 10 * SECOND
     tells: bool = False
 

@@ -13,19 +13,21 @@ process that dies, and of a machine that does when nothing has come for two minu
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
 from udfs.consumer.offset_store import NOT_FOUND
+from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_from_where import OffsetQuestion, compute_pull_from_where
-from udfs.consumer.push_consumer import REBALANCE
-from udfs.consumer.rebalance import drop, share_of, to_take
+from udfs.consumer.push_consumer import LOCK_QUEUES, REBALANCE
+from udfs.consumer.rebalance import CONSUME_LOCK_WAIT, drop, give_up, locked_all, locked_one, share_of, to_take
 from udfs.consumer_offset_manager import first_offset
 from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.message_queue import MessageQueue
+from udfs.rebalance_lock import RebalanceLockManager
 from udfs.simulation.group_engine import Engine, Told
 from udfs.simulation.group_plan import ClientPlan, GroupPlan
 from udfs.simulation.world import MS
@@ -44,7 +46,12 @@ class Rare(IntEnum):
     STALL = 4
     RESUME = 5
     REBALANCE = 6
-    SAMPLE = 7
+    LOCK = 7  # an orderly client locks all its queues
+    UNLOCK = 8
+    SAMPLE = 9
+
+
+_GOING_ON = (Rare.REBALANCE, Rare.LOCK, Rare.UNLOCK)  # as long as there are clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,9 @@ class GroupRun:
         self._events: list[tuple[int, Rare, int]] = []
         self._clients: dict[int, _Client] = {}
         self._registered: set[str] = set()
+        self._locks = RebalanceLockManager()
+        self._holders: dict[int, tuple[_Client, MessageQueue]] = {}
+        self._unlocks: list[tuple[_Client, MessageQueue]] = []
         self.rebalances: list[Rebalanced] = []
         self.stopped_at = 0
         for number, client in enumerate(plan.clients):
@@ -113,10 +123,10 @@ class GroupRun:
             time, kind, number = heapq.heappop(self._events)
             if time > self.plan.until:
                 break
-            self.engine.run(time, tell)
+            self.engine.run(time, tell, self._answer)
             self.stopped_at = time
             if kind is Rare.SAMPLE:
-                rest = any(one is not Rare.REBALANCE for _, one, _ in self._events)
+                rest = any(one not in _GOING_ON for _, one, _ in self._events)
                 if sample(time) and not rest:
                     break
                 if time < self.plan.until:
@@ -136,12 +146,18 @@ class GroupRun:
             self._join(now, number)
         elif kind is Rare.GONE:
             self._forget(now, number)
+        elif kind is Rare.UNLOCK:
+            client, queue = self._unlocks[number]
+            if client.alive:
+                self._locks.unlock_batch(self.plan.group, [queue], client.plan.client_id)
         else:
             client = self._clients[number]
             if not client.alive:
                 return
             if kind is Rare.REBALANCE:
                 self._rebalance(now, number)
+            elif kind is Rare.LOCK:
+                self._lock_all(now, number)
             elif kind is Rare.STALL:
                 self._stall(now, number)
             elif kind is Rare.RESUME:
@@ -156,6 +172,8 @@ class GroupRun:
         client = self._clients[number] = _Client(plan, self.engine.add_client(now))
         self._register(now, client)
         self._expect(now, Rare.REBALANCE, number)
+        if self.plan.orderly:
+            self._expect(now + LOCK_QUEUES[0] * MS, Rare.LOCK, number)
 
     def _register(self, now: int, client: _Client) -> None:
         if client.plan.client_id not in self._registered:
@@ -168,6 +186,7 @@ class GroupRun:
         client.alive = False
         if leaves:
             self.engine.persist(client.number)
+            self._locks.unlock_batch(self.plan.group, client.table, client.plan.client_id)
         self.engine.remove_client(client.number)
         self._expect(now + (CHANNEL_IDLE if client.plan.silent and not leaves else 0), Rare.GONE, number)
 
@@ -218,34 +237,83 @@ class GroupRun:
             share = share_of(client.plan.strategy or self.plan.strategy, client.plan.client_id, queues, clients)
             if share is not None:
                 self._take_share(now, client, topic, share)
+        if client.saw == ():  # something is left to be tried again
+            self._expect(now + REBALANCE[1] * MS, Rare.REBALANCE, number)
 
     def _take_share(self, now: int, client: _Client, topic: str, share: frozenset[MessageQueue]) -> None:
-        dropped = drop(client.table, topic, share, now // MS)
-        for queue in dropped:
-            del client.table[queue]
-            self.engine.give_up(client.slots.pop(queue))
-        taken = []
-        for queue in to_take(client.table, share):
-            number = self._queues[queue]
-            told = first_offset(self.engine.committed(number), self._least(number), lambda: False)
-            begin = self._begin(queue, told, now)
-            if begin is not None:
-                client.table[queue] = ProcessQueue.new(now // MS)
-                client.slots[queue] = self.engine.take(client.number, number, max(begin, self._least(number)), told, now)
-                taken.append(queue)
+        dropped = [queue for queue in drop(client.table, topic, share, now // MS) if self._leaves(now, client, queue)]
+        taken = [queue for queue in to_take(client.table, share) if self._take(now, client, queue)]
         if taken or dropped:
-            event = Rebalanced(now, client.plan.client_id, topic, len(client.saw), tuple(taken), tuple(dropped))
+            event = Rebalanced(now, client.plan.client_id, topic, len(self._registered), tuple(taken), tuple(dropped))
             self.rebalances.append(event)
+
+    def _leaves(self, now: int, client: _Client, queue: MessageQueue) -> bool:
+        """Give a queue up; false where an orderly listener is at work on it, so that it stays until a later rebalance."""
+        held, slot = client.table[queue], client.slots[queue]
+        self.engine.give_up(slot)
+        held.clear()
+        if self.engine.has_temp_message(slot):
+            held.msg_tree_map.put(MessageExt(0, 0))
+        in_a_batch = self.engine.in_a_batch(slot, now + CONSUME_LOCK_WAIT * MS)
+        given = give_up(held, needs_lock=self.plan.orderly, in_a_batch=in_a_batch)
+        if given.unlock_after is not None:
+            self._unlocks.append((client, queue))
+            self._expect(now + given.unlock_after * MS, Rare.UNLOCK, len(self._unlocks) - 1)
+        if given.leaves:
+            del client.table[queue], client.slots[queue]
+        else:
+            client.saw = ()
+        return given.leaves
+
+    def _take(self, now: int, client: _Client, queue: MessageQueue) -> bool:
+        """Take a queue; false where it is another orderly client's, or nobody tells where to begin."""
+        if self.plan.orderly and not self._locked(now, client, [queue]):
+            client.saw = ()
+            return False
+        begin, told = self._begin(queue, now)
+        if begin is None:
+            return False
+        client.table[queue] = ProcessQueue.new(now // MS)
+        slot = client.slots[queue] = self.engine.take(client.number, self._queues[queue], begin, told, now)
+        self._holders[slot] = client, queue
+        return True
+
+    def _locked(self, now: int, client: _Client, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        return self._locks.try_lock_batch(self.plan.group, queues, client.plan.client_id, now // MS)
+
+    def _lock_all(self, now: int, number: int) -> None:
+        client = self._clients[number]
+        if client.stalled_until > now:
+            self._expect(client.stalled_until, Rare.LOCK, number)
+            return
+        asked = list(client.table)
+        locked_all(client.table, asked, self._locked(now, client, asked), now // MS)
+        for queue, held in client.table.items():
+            self.engine.set_lock(client.slots[queue], held.locked, held.last_lock_timestamp * MS)
+        self._expect(now + LOCK_QUEUES[1] * MS, Rare.LOCK, number)
+
+    def _answer(self, slot: int, locks: bool, now: int) -> None:
+        """What the broker says to an orderly client that asks for one queue: whether it is locked, or where the group has committed."""
+        client, queue = self._holders[slot]
+        if locks:
+            held = self._locked(now, client, [queue])
+            locked_one(client.table, held, now // MS)
+            self.engine.lock_one(slot, bool(held), now)
+            return
+        begin, told = self._begin(queue, now)
+        self.engine.fix_offset(slot, -1 if begin is None else begin, told, now)
 
     def _least(self, number: int) -> int:
         """The queue's minOffset; a client that begins before it is sent there."""
         return self.plan.min_offsets[number] if number < len(self.plan.min_offsets) else 0
 
-    def _begin(self, queue: MessageQueue, told: int | None, now: int) -> int | None:
-        """Where a client begins to pull."""
+    def _begin(self, queue: MessageQueue, now: int) -> tuple[int | None, int | None]:
+        """Where a client begins to pull, and what the broker tells of the group's offset."""
+        number = self._queues[queue]
+        told = first_offset(self.engine.committed(number), self._least(number), lambda: False)
         begin = compute_pull_from_where(self.plan.consumer.consume_from_where, queue.topic or "", NOT_FOUND if told is None else told)
         if begin is OffsetQuestion.MAX_OFFSET:
-            return self.engine.end_offset(self._queues[queue], now)
-        if begin is OffsetQuestion.SEARCH_BY_TIMESTAMP:
-            return self.engine.end_offset(self._queues[queue], self.plan.consume_timestamp - 1)
-        return begin
+            begin = self.engine.end_offset(number, now)
+        elif begin is OffsetQuestion.SEARCH_BY_TIMESTAMP:
+            begin = self.engine.end_offset(number, self.plan.consume_timestamp - 1)
+        return None if begin is None else max(begin, self._least(number)), told

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.consumer.consume_orderly import suspend_millis
 from udfs.consumer.pull_message import BROKER_SUSPEND_MAX_TIME_MILLIS, PULL_TIME_DELAY_MILLS_WHEN_FLOW_CONTROL
-from udfs.consumer.push_consumer import PERSIST_OFFSETS
+from udfs.consumer.push_consumer import PERSIST_OFFSETS, UNSET
 from udfs.pull_request_hold import SWEEP_MS
 from udfs.send_message import retry_level
 from udfs.simulation import world as at
@@ -43,12 +44,18 @@ def new_world(plan: GroupPlan) -> World:
         levels=levels,
         level_of_try=_levels(plan),
         delays=np.array(plan.broker.delays, np.int64),
-        counters=np.zeros(at.COUNTERS, np.int64),
+        counters=_counters(),
         consumed=np.zeros((told, at.CONSUMED_COLUMNS), np.int64),
         dead=np.zeros((told, at.DEAD_COLUMNS), np.int64),
         cfg=cfg,
         shares=shares,
     )
+
+
+def _counters() -> NDArray[np.int64]:
+    counters = np.zeros(at.COUNTERS, np.int64)
+    counters[at.ASKING] = NONE
+    return counters
 
 
 def free_rows(first: int, count: int) -> NDArray[np.int64]:
@@ -127,6 +134,10 @@ def _settings(plan: GroupPlan, bucket: int) -> tuple[NDArray[np.int64], NDArray[
         at.QUEUES: len(plan.queues),
         at.RETRY_QUEUES: broker.retry_queue_nums * len(plan.brokers),
         at.RETRY_NUMS: broker.retry_queue_nums,
+        at.ORDERLY: plan.orderly,
+        at.MOST_TRIES: consumer.orderly_max_reconsume_times(),
+        at.SUSPENDED: suspend_millis(UNSET, consumer.suspend_current_queue_time_millis) * MS,
+        at.EXCEPTION_DELAY: consumer.pull_time_delay_mills_when_exception * MS,
         at.NETWORK: broker.network,
         at.DISPATCH: broker.dispatch,
         at.PULL_BATCH: consumer.pull_batch_size,

@@ -14,7 +14,7 @@ import numpy as np
 from store_format.compiled import bare
 from udfs.batch_caps import is_the_batch_full, scan_window_entries
 from udfs.simulation.arrivals import ALL_MATCH, MATCHES_AT_BROKER, arrival_time, body_size, matches, origin, record_size
-from udfs.simulation.event_heap import ANSWER, PULL, key_of, push
+from udfs.simulation.event_heap import ANSWER, FIX_OFFSET, PULL, key_of, push
 from udfs.simulation.world import (
     ANSWERED_AT,
     AS_OF,
@@ -30,13 +30,16 @@ from udfs.simulation.world import (
     DROPPED,
     ENTRIES_A_FILE,
     EVENTS,
+    EXCEPTION_DELAY,
     FIFO_HEAD,
     FIFO_TAIL,
+    FIXED,
     FLOW_CONTROL,
     FLOW_DELAY,
     HEAD,
     IS_DONE,
     LAST_PULL,
+    LOCKED,
     MOST_MESSAGES,
     MOST_MIB,
     MOST_SPAN,
@@ -48,6 +51,7 @@ from udfs.simulation.world import (
     NEXT_OFFSET,
     NONE,
     OFFSET,
+    ORDERLY,
     POSITION,
     PULL_BATCH,
     PULL_INTERVAL,
@@ -109,16 +113,17 @@ def _is_full(w, slot):  # type: ignore[no-untyped-def]
         row[TAIL] -= 1
     if row[MSG_COUNT] > cfg[MOST_MESSAGES] or row[MSG_SIZE] // _MIB > cfg[MOST_MIB]:
         return True
-    if row[HEAD] == row[TAIL]:
+    if cfg[ORDERLY] or row[HEAD] == row[TAIL]:
         return False
     first, last = w.ring[begin + (row[HEAD] & mask), OFFSET], w.ring[begin + ((row[TAIL] - 1) & mask), OFFSET]
     return last - first > cfg[MOST_SPAN]
 
 
 @bare
-def _look_again(w, slot, time):  # type: ignore[no-untyped-def]
+def expect(w, slot, kind, time):  # type: ignore[no-untyped-def]
+    """Put in an event of a slot."""
     w.slots[slot, EVENTS] += 1
-    push(w.heap, w.counters, time, key_of(PULL, slot))
+    push(w.heap, w.counters, time, key_of(kind, slot))
 
 
 @bare
@@ -131,7 +136,13 @@ def pull(w, slot, now):  # type: ignore[no-untyped-def]
     row[LAST_PULL] = now
     if _is_full(w, slot):
         w.counters[FLOW_CONTROL] += 1
-        _look_again(w, slot, now + cfg[FLOW_DELAY])
+        expect(w, slot, PULL, now + cfg[FLOW_DELAY])
+        return
+    if cfg[ORDERLY] and not row[LOCKED]:
+        expect(w, slot, PULL, now + cfg[EXCEPTION_DELAY])
+        return
+    if cfg[ORDERLY] and not row[FIXED]:
+        expect(w, slot, FIX_OFFSET, now)
         return
     if row[REACHED] > 0:
         w.queues[row[QUEUE], COMMITTED] = row[REACHED]
@@ -145,8 +156,7 @@ def expect_answer(w, slot):  # type: ignore[no-untyped-def]
     row = w.slots[slot]
     row[AS_OF] = answered_as_of(w, row[QUEUE], row[NEXT_OFFSET], row[ASKED_AT])
     row[ANSWERED_AT] = row[AS_OF] + w.cfg[NETWORK]
-    row[EVENTS] += 1
-    push(w.heap, w.counters, row[ANSWERED_AT], key_of(ANSWER, slot))
+    expect(w, slot, ANSWER, row[ANSWERED_AT])
 
 
 @bare
@@ -205,11 +215,11 @@ def _scan(w, slot, as_of, now):  # type: ignore[no-untyped-def]
             first = place if in_batch == 0 else first
             in_batch += 1
             put += 1
-            if in_batch == cfg[CONSUME_BATCH]:
+            if in_batch == cfg[CONSUME_BATCH] and not cfg[ORDERLY]:
                 submit(w, slot, first, in_batch)
                 in_batch = 0
         offset += 1
-    if in_batch > 0:
+    if in_batch > 0 and not cfg[ORDERLY]:
         submit(w, slot, first, in_batch)
     row[NEXT_OFFSET] = offset
     return sent, put
@@ -230,7 +240,7 @@ def take_answer(w, slot, now):  # type: ignore[no-untyped-def]
         row[REACHED] = max(row[REACHED], row[NEXT_OFFSET])
         w.queues[row[QUEUE], POSITION] = row[REACHED]
     if put > 0 and cfg[PULL_INTERVAL] > 0:
-        _look_again(w, slot, now + cfg[PULL_INTERVAL])
+        expect(w, slot, PULL, now + cfg[PULL_INTERVAL])
     else:
         pull(w, slot, now)
     return put

@@ -38,8 +38,17 @@ NONE: Final = -1
     LAST_PULL,
     NEXT_SLOT,  # of the same client
     IN_USE,
-) = range(19)
-SLOT_COLUMNS: Final = 19
+    # of an orderly consumer
+    LOCKED,
+    LOCKED_AT,
+    FIXED,  # it has asked where the group has committed since it has the lock (`previously_locked`)
+    AT_WORK,  # a consumer is at work or waits to be (`is_consumed`)
+    BEGAN,  # when it took its first batch, NONE before
+    TAKEN,  # messages that the listener has
+    ENDS,  # when it is done with them
+    FAILED,
+) = range(27)
+SLOT_COLUMNS: Final = 27
 
 # columns of `clients`
 ALIVE, THREADS, BUSY, FIFO_HEAD, FIFO_TAIL, STALLED_UNTIL, FIRST_SLOT, STARTED_BATCHES, WORKED, DONE_MESSAGES = range(10)
@@ -77,8 +86,10 @@ PENDING_COLUMNS: Final = 6
     NOT_COUNTED,  # listeners' results that came too late: the queue was dropped, the client gone
     EVENTS_DONE,
     NOW,
-) = range(16)
-COUNTERS: Final = 16
+    ASKING,  # slot about which `group_run` is asked
+    QUESTION,  # kind of event that asks
+) = range(18)
+COUNTERS: Final = 18
 
 # positions in `cfg`
 (
@@ -108,8 +119,12 @@ COUNTERS: Final = 16
     SERVICE,
     TELLS,  # whether rows of `consumed` and `dead` are written
     RETRY_NUMS,
-) = range(26)
-SETTINGS: Final = 26
+    ORDERLY,
+    MOST_TRIES,
+    SUSPENDED,
+    EXCEPTION_DELAY,
+) = range(30)
+SETTINGS: Final = 30
 
 # positions in `shares`
 MATCHING, FAILING, POISON, SERVICE_A, SERVICE_B = range(5)
