@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from in_session import Pullsim, pullsim_in
 from lakes import import_as
+from sampling import slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,6 +79,7 @@ count = 2
 """
 
 
+@slow_proof
 def test_a_group_consumes_what_a_store_has_for_it(pullsim: Pullsim, spark: SparkSession, small_store: Path, tmp_path: Path) -> None:
     store, lake, scenario = tmp_path / "store", tmp_path / "lake", tmp_path / "recorded.toml"
     shutil.copytree(small_store, store)

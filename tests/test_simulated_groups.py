@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import ALL, sampled
 from slow_group import SlowEngine
+from slow_parts import Always
 
+from udfs import pull_request_hold as hold
 from udfs.consumer.push_consumer import PushConsumer
 from udfs.message_queue import MessageQueue
 from udfs.simulation import world as at
@@ -23,6 +25,7 @@ from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Listener, 
 from udfs.simulation.group_run import GroupRun, Rebalanced
 from udfs.simulation.new_world import new_world
 from udfs.simulation.outcome import Outcome, simulate
+from udfs.simulation.pulling import answered_as_of
 from udfs.simulation.service_time import EXPONENTIAL
 
 Row = tuple[int, ...]
@@ -59,6 +62,30 @@ def test_the_compiled_loop_does_event_by_event_what_the_rules_say(seed: int, ord
     names |= {"succeeded": at.SUCCEEDED, "sent_back": at.SENT_BACK}
     assert {name: int(counters[position]) for name, position in names.items()} == slow.counts
     assert [engine.committed(queue) for queue in range(len(slow.names))] == [slow.committed(queue) for queue in range(len(slow.names))]
+
+
+GAPS = st.lists(st.tuples(st.integers(0, 9 * SECOND), st.booleans()), max_size=12)
+
+
+@given(GAPS, st.integers(0, 30 * SECOND))
+def test_a_pull_waits_as_long_as_the_rule_says(gaps: list[tuple[int, bool]], asked: int) -> None:
+    times = np.cumsum([gap for gap, _ in gaps]).astype(np.int64)
+    told = [wanted for _, wanted in gaps]
+    recorded = Recorded(
+        first=np.array([0, len(gaps)], np.int64),
+        first_offset=np.zeros(1, np.int64),
+        times=times,
+        flags=np.array([ALL_MATCH * wanted for wanted in told], np.uint8),
+        sizes=np.ones((len(gaps), 2), np.int32),
+    )
+    world = new_world(plan_of(queues=1, committed=(0,), messages=recorded))
+    offset = int((times + 1000 <= asked).sum())  # the end of the queue
+    pull = hold.PullRequest(
+        request=None, timeout_millis=15 * SECOND, suspend_timestamp=asked, pull_from_this_offset=offset, message_filter=Always()
+    )
+    arrivals = hold.Arrivals(times=times + 1000, offsets=np.arange(1, len(gaps) + 1))
+    woken = hold.woken_at(pull, arrivals, told, first_sweep=0, interval=5 * SECOND, wakes=True)
+    assert answered_as_of(world, 0, offset, asked) == woken
 
 
 # what holds of every run ------------------------------------------------------------------------------------------------------------

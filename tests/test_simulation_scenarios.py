@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pipeline.settings import SettingsError
 from pipeline.simulation.lag_picture import lag_picture
 from pipeline.simulation.plans import plan_of
+from pipeline.simulation.recorded_messages import recorded_messages
 from pipeline.simulation.scenario import Variant, read_scenario
 from pipeline.workload_fields import WorkloadError
 from udfs.simulation.group_plan import SECOND, Rates
@@ -139,6 +141,28 @@ def test_machine_rooms_keep_queues_with_the_clients_of_their_room(tmp_path: Path
     assert last["late-0@west"] == {"west@b"}
     dropped = [event for event in outcome.rebalances if event.dropped and event.topic == "orders"]
     assert [{queue.brokerName for queue in event.dropped} for event in dropped] == [{"west@b"}]
+
+
+def test_recorded_messages_keep_offsets_and_times_and_the_client_drops_what_only_the_hash_code_takes() -> None:
+    rows = pa.table(
+        {
+            "queueId": pa.array([0, 0, 2, 2, 2], pa.int32()),
+            "queueOffset": [7, 8, 0, 1, 2],
+            "storeTimestamp": [1_000, 1_500, 900, 800, 2_000],
+            "size": pa.array([150, 160, 170, 180, 190], pa.int32()),
+            "tagsCode": [2112, 2112, 97, 2112, 0],  # Aa, BB, a, Aa, none
+            "tags": ["Aa", "BB", "a", "Aa", None],
+            "bodySize": pa.array([50, 60, 70, 80, 90], pa.int32()),
+        }
+    )
+    found = recorded_messages(rows, 3, "Aa", 1_000, "here")
+    assert found.first.tolist() == [0, 2, 2, 5]
+    assert found.first_offset.tolist() == [7, 0, 0]
+    assert found.times.tolist() == [0, 500_000, -100_000, -100_000, 1_000_000]  # the clock was set back between two of them
+    assert found.flags.tolist() == [3, 1, 0, 3, 0]
+    assert found.sizes[1].tolist() == [160, 60]
+    with pytest.raises(WorkloadError, match="every offset of queue 2"):
+        recorded_messages(rows.filter(pa.array([True, True, True, False, True])), 3, "*", 0, "here")
 
 
 def test_a_picture_has_a_line_a_variant_and_no_text_becomes_markup() -> None:

@@ -43,7 +43,7 @@ def recorded_topic(lake: Lake, broker: str, scenario: Scenario, where: str) -> R
     found_rows = rows.orderBy("queueId", "queueOffset").toArrow()
     check_tags(scenario.subscription, {tag for tag in found_rows["tags"].unique().to_pylist() if tag}, where)
     begins = scenario.messages.begins or _least(found_rows)
-    messages = _recorded(found_rows, len(queues), scenario.subscription, begins, where)
+    messages = recorded_messages(found_rows, len(queues), scenario.subscription, begins, where)
     return RecordedTopic(queues, messages, _committed(lake, broker, scenario, len(queues)), begins)
 
 
@@ -77,7 +77,19 @@ def _least(rows: pa.Table) -> int:
     return int(rows["storeTimestamp"].to_numpy().min())
 
 
-def _recorded(rows: pa.Table, queues: int, subscription: str, begins: int, where: str) -> Recorded:
+def recorded_messages(rows: pa.Table, queues: int, subscription: str, begins: int, where: str) -> Recorded:
+    """The messages of a topic.
+
+    Args:
+        rows: queueId, queueOffset, storeTimestamp, size, tagsCode, tags and bodySize of each, sorted by the first two.
+        queues: of the topic.
+        subscription: of the group.
+        begins: ms since 1970.
+        where: the scenario's file, for errors.
+
+    Raises:
+        ScenarioError: an offset is missing.
+    """
     queue_ids, offsets = rows["queueId"].to_numpy(), rows["queueOffset"].to_numpy().astype(np.int64)
     first = np.searchsorted(queue_ids, np.arange(queues + 1)).astype(np.int64)
     times = (rows["storeTimestamp"].to_numpy().astype(np.int64) - begins) * MS
