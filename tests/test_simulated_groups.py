@@ -64,7 +64,7 @@ def test_the_compiled_loop_does_event_by_event_what_the_rules_say(seed: int, ord
     assert [engine.committed(queue) for queue in range(len(slow.names))] == [slow.committed(queue) for queue in range(len(slow.names))]
 
 
-GAPS = st.lists(st.tuples(st.integers(0, 9 * SECOND), st.booleans()), max_size=12)
+GAPS = st.lists(st.tuples(st.integers(0, 20 * SECOND), st.booleans()), max_size=12)
 
 
 @given(GAPS, st.integers(0, 30 * SECOND))
