@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from pipeline.main import run
 from pipeline.settings import SettingsError
 from pipeline.simulation.lag_picture import lag_picture
 from pipeline.simulation.plans import plan_of
@@ -86,6 +87,16 @@ def test_a_scenario_that_cannot_be_is_refused_with_its_line(tmp_path: Path, chan
 def test_a_scenario_without_clients_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match=r"line 1, clients: expected a list that is not empty"):
         read(tmp_path, "clients = []\n" + WHOLE.partition("[[clients]]")[0])
+
+
+def test_the_command_ends_with_2_and_the_line_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(WHOLE.replace("rate = 10", "rates = 10"), "utf-8")
+    assert run(["simulate", "--lake", str(tmp_path / "lake"), "--scenario", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "scenario.toml, line 5" in told
+    assert "the nearest known name is rate" in told
+    assert not (tmp_path / "lake").exists()
 
 
 def test_a_file_that_is_no_toml_is_refused_with_the_decoders_line(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def run_simulate(
         LakeError: recorded messages of a lake without brokers, or another run is writing.
     """
     runs = list(_runs(lake, variants, seeds, broker, where))
-    progress(f"simulating {len(runs):,} runs: {len(variants):,} variants with {seeds:,} seeds")
+    progress(f"simulating: {len(variants):,} variant(s), {seeds:,} seed(s) each")
     spark = lake.spark
     rows = spark.range(0, len(runs), 1, len(runs)).mapInArrow(partial(_simulated, runs), SCHEMA_DDL).persist()
     try:

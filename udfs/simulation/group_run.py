@@ -73,6 +73,7 @@ class _Client:
     alive: bool = True
     stalled_until: int = 0
     rebalanced: int = -1  # when it last did
+    notified: int = -1  # when the broker's notice makes it do so
     saw: tuple[str, ...] = ()
     table: dict[MessageQueue, ProcessQueue] = field(default_factory=dict)
     slots: dict[MessageQueue, int] = field(default_factory=dict)
@@ -213,7 +214,9 @@ class GroupRun:
         for number, client in self._clients.items():
             if client.alive and client.rebalanced >= 0:
                 when = now + self.plan.broker.network if self.plan.broker.notify else self._next_rebalance(client, now)
-                self._expect(when, Rare.REBALANCE, number)
+                if client.notified != when:
+                    client.notified = when
+                    self._expect(when, Rare.REBALANCE, number)
 
     def _next_rebalance(self, client: _Client, now: int) -> int:
         every = REBALANCE[1] * MS
