@@ -17,7 +17,7 @@ from slow_group import SlowEngine
 from slow_parts import Always
 
 from udfs import pull_request_hold as hold
-from udfs.consumer.push_consumer import PushConsumer
+from udfs.consumer.push_consumer import ConsumeFromWhere, PushConsumer
 from udfs.message_queue import MessageQueue
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import ALL_MATCH, arrival_time, end_offset, matches
@@ -387,3 +387,26 @@ def test_messages_of_a_rate_come_in_order_and_are_counted_as_they_come(seed: int
         assert arrival_time(world, queue, end) == at.NEVER
         for moment in (0, SECOND, 5 * SECOND + 1, 9 * SECOND):
             assert end_offset(world, queue, moment) == sum(time <= moment for time in times)
+
+
+@pytest.mark.parametrize(
+    ("where", "second", "begins"),
+    [
+        (ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, -8000, 100),
+        (ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, -8000, 103),
+        # half an hour before the start there was all but the last message; past the last one it would be that one
+        (ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, -1801, 102),
+        (ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, -1700, 101),
+    ],
+)
+def test_a_group_that_never_committed_begins_where_its_setting_says(where: ConsumeFromWhere, second: int, begins: int) -> None:
+    recorded = Recorded(
+        first=np.array([0, 4], np.int64),
+        first_offset=np.array([100], np.int64),
+        times=np.array([-9000 * SECOND, second * SECOND, -5 * SECOND, 3 * SECOND], np.int64),
+        flags=np.full(4, ALL_MATCH, np.uint8),
+        sizes=np.full((4, 2), 100, np.int32),
+    )
+    consumer = PushConsumer(consume_from_where=where)
+    plan = plan_of(queues=1, clients=1, committed=(-1,), min_offsets=(100,), messages=recorded, consumer=consumer)
+    assert next(row[at.C_OFFSET] for row in ran(plan)[1]) == begins

@@ -153,7 +153,6 @@ class GroupPlan:
     consumer: PushConsumer = field(default_factory=PushConsumer)
     broker: BrokerPlan = field(default_factory=BrokerPlan)
     strategy: AllocateMessageQueueStrategy = field(default_factory=AllocateMessageQueueAveragely)
-    consume_timestamp: int = 0
     orderly: bool = False
     sample: int = 10 * SECOND
     tells: bool = False

@@ -22,7 +22,7 @@ from udfs.consumer.offset_store import NOT_FOUND
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_from_where import OffsetQuestion, compute_pull_from_where
-from udfs.consumer.push_consumer import LOCK_QUEUES, REBALANCE
+from udfs.consumer.push_consumer import LOCK_QUEUES, REBALANCE, default_consume_timestamp
 from udfs.consumer.rebalance import CONSUME_LOCK_WAIT, drop, give_up, locked_all, locked_one, share_of, to_take
 from udfs.consumer_offset_manager import first_offset
 from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
@@ -273,7 +273,7 @@ class GroupRun:
         if self.plan.orderly and not self._locked(now, client, [queue]):
             client.saw = ()
             return False
-        begin, told = self._begin(queue, now)
+        begin, told = self._begin(client, queue, now)
         if begin is None:
             return False
         client.table[queue] = ProcessQueue.new(now // MS)
@@ -303,14 +303,14 @@ class GroupRun:
             locked_one(client.table, held, now // MS)
             self.engine.lock_one(slot, bool(held), now)
             return
-        begin, told = self._begin(queue, now)
+        begin, told = self._begin(client, queue, now)
         self.engine.fix_offset(slot, -1 if begin is None else begin, told, now)
 
     def _least(self, number: int) -> int:
         """The queue's minOffset; a client that begins before it is sent there."""
         return self.plan.min_offsets[number] if number < len(self.plan.min_offsets) else 0
 
-    def _begin(self, queue: MessageQueue, now: int) -> tuple[int | None, int | None]:
+    def _begin(self, client: _Client, queue: MessageQueue, now: int) -> tuple[int | None, int | None]:
         """Where a client begins to pull, and what the broker tells of the group's offset."""
         number = self._queues[queue]
         told = first_offset(self.engine.committed(number), self._least(number), lambda: False)
@@ -318,5 +318,7 @@ class GroupRun:
         if begin is OffsetQuestion.MAX_OFFSET:
             begin = self.engine.end_offset(number, now)
         elif begin is OffsetQuestion.SEARCH_BY_TIMESTAMP:
-            begin = self.engine.end_offset(number, self.plan.consume_timestamp - 1)
+            since = default_consume_timestamp(client.plan.joins // MS) * MS
+            found = self.engine.end_offset(number, since - 1 + self.plan.broker.dispatch)
+            begin = min(found, max(self.engine.end_offset(number, now) - 1, 0))  # past the last message it is that one
         return None if begin is None else max(begin, self._least(number)), told
