@@ -33,7 +33,9 @@ def _client(random: random.Random, number: int, until: int) -> ClientPlan:
 
     joins = 0 if number == 0 or random.random() < 0.5 else moment()
     ends = random.choice(("", "", "leaves", "crashes")) if number else ""
-    stalls = tuple((begin, begin + random.randrange(1, 20 * SECOND)) for begin in [joins + moment()] if random.random() < 0.25)
+    stalls = tuple(
+        (begin, begin + random.randrange(1, random.choice((20, 100)) * SECOND)) for begin in [joins + moment()] if random.random() < 0.25
+    )
     if random.random() < 0.05:
         stalls = ((joins + moment(), until + 130 * SECOND),)
     last = {ends: joins + 1 + moment()} if ends else {}

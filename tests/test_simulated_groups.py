@@ -50,7 +50,7 @@ def fast(plan: GroupPlan) -> tuple[GroupEngine, list[Row], list[Row], list[Rebal
 @settings(max_examples=2000 if ALL else 60, deadline=None)
 @given(SEEDS, st.booleans())
 def test_the_compiled_loop_does_event_by_event_what_the_rules_say(seed: int, orderly: bool) -> None:
-    plan = random_plan(seed, orderly=orderly)
+    plan = random_plan(seed, orderly=orderly, until=(150 if orderly else 60) * SECOND)
     engine, consumed, dead, rebalances = fast(plan)
     slow = SlowEngine(plan)
     by_rules = GroupRun(plan, slow)
