@@ -61,6 +61,7 @@ class SlowEngine:
         self.dead: list[tuple[int, ...]] = []
         self.counts = dict.fromkeys(("pulls", "found", "flow", "delivered", "duplicates", "succeeded", "sent_back"), 0)
         self.seen: set[tuple[int, int]] = set()
+        self.in_tables: set[int] = set()
         self.ask: Ask = lambda slot, locks, now: None
 
     def _load(self, queue: int) -> None:
@@ -88,6 +89,7 @@ class SlowEngine:
         for slot in gone.slots:
             slot.request.process_queue.dropped = True
             slot.queued = 0
+            self.in_tables.discard(slot.number)
 
     def stall(self, client: int, until: int) -> None:
         self.clients[client].stalled_until = max(until, self.clients[client].stalled_until)
@@ -101,12 +103,13 @@ class SlowEngine:
         slot = Slot(number, owner, queue, PullRequest(name, ProcessQueue.new(now // MS), offset), last_pull=now)
         self.slots[number] = slot
         owner.slots.append(slot)
+        self.in_tables.add(number)
         self._pull(slot, now)
         return number
 
     def _free_slot(self) -> int:
         for number, slot in enumerate(self.slots):
-            if slot is None or (slot.dropped and not slot.events and not slot.queued and not slot.working):
+            if slot is None or (number not in self.in_tables and slot.dropped and not slot.events and not slot.queued and not slot.working):
                 return number
         number = len(self.slots)
         self.slots += [None] * max(8, number)
@@ -128,6 +131,9 @@ class SlowEngine:
         held = {slot.request.queue: slot.queue for slot in owner.slots if not slot.dropped}
         for name, offset in owner.store.persist_all(held).items():
             self.offsets[held[name]] = offset
+
+    def release(self, slot: int) -> None:
+        self.in_tables.discard(slot)
 
     def has_temp_message(self, slot: int) -> bool:
         return self._slot(slot).request.process_queue.has_temp_message()

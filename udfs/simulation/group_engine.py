@@ -71,6 +71,9 @@ class Engine(Protocol):
     def end_offset(self, queue: int, now: int) -> int:
         """Offset behind the last message of a queue."""
 
+    def release(self, slot: int) -> None:
+        """A queue that was given up has left the client's table."""
+
     def has_temp_message(self, slot: int) -> bool:
         """Whether the client holds messages of the queue that its listener does not have."""
 
@@ -97,6 +100,7 @@ class GroupEngine:
         self.plan = plan
         self.world: World = new_world(plan)
         self._threads = 0
+        self._in_tables: set[int] = set()  # slots that may still be asked about
 
     def add_client(self, now: int) -> int:
         """A client that starts; its number. It commits every five seconds, the first time after ten."""
@@ -119,6 +123,7 @@ class GroupEngine:
         for slot in self._slots_of(client):
             world.slots[slot, at.DROPPED] = 1
             world.slots[slot, at.QUEUED] = 0
+            self._in_tables.discard(slot)
 
     def stall(self, client: int, until: int) -> None:
         """Stand still until a time."""
@@ -137,6 +142,7 @@ class GroupEngine:
         row[at.NEXT_SLOT] = world.clients[client, at.FIRST_SLOT]
         world.clients[client, at.FIRST_SLOT] = slot
         world.queues[queue, at.POSITION] = offset
+        self._in_tables.add(slot)
         pull(world, slot, now)
         return slot
 
@@ -157,6 +163,10 @@ class GroupEngine:
     def _persist(self, row: Rows) -> None:
         if row[at.REACHED] != NONE:
             self.world.queues[row[at.QUEUE], at.COMMITTED] = row[at.REACHED]
+
+    def release(self, slot: int) -> None:
+        """A queue that was given up has left the client's table."""
+        self._in_tables.discard(slot)
 
     def has_temp_message(self, slot: int) -> bool:
         """Whether the client holds messages of the queue that its listener does not have."""
@@ -244,7 +254,12 @@ class GroupEngine:
     def _free_slot(self) -> int:
         """A slot that nobody uses, or whose queue was given up and of which no event is left."""
         slots = self.world.slots
-        idle = (slots[:, at.EVENTS] == 0) & (slots[:, at.QUEUED] == 0) & (slots[:, at.WORKING] == 0)
+        idle = (
+            ~np.isin(np.arange(len(slots)), list(self._in_tables))
+            & (slots[:, at.EVENTS] == 0)
+            & (slots[:, at.QUEUED] == 0)
+            & (slots[:, at.WORKING] == 0)
+        )
         free = np.flatnonzero((slots[:, at.IN_USE] == 0) | ((slots[:, at.DROPPED] == 1) & idle))
         if len(free) == 0:
             more = max(8, len(slots))

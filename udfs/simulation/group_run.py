@@ -240,6 +240,8 @@ class GroupRun:
             share = share_of(client.plan.strategy or self.plan.strategy, client.plan.client_id, queues, clients)
             if share is not None:
                 self._take_share(now, client, topic, share)
+        if any(held.dropped for held in client.table.values()):  # given up in a batch, and perhaps the client's again
+            client.saw = ()
         if client.saw == ():  # something is left to be tried again
             self._expect(now + REBALANCE[1] * MS, Rare.REBALANCE, number)
 
@@ -263,6 +265,7 @@ class GroupRun:
             self._unlocks.append((client, queue))
             self._expect(now + given.unlock_after * MS, Rare.UNLOCK, len(self._unlocks) - 1)
         if given.leaves:
+            self.engine.release(slot)
             del client.table[queue], client.slots[queue]
         else:
             client.saw = ()
