@@ -91,7 +91,7 @@ def _ask_duckdb(lake: Path) -> pa.Table:
     with duckdb.connect() as engine:
         for name in _TABLES:
             engine.register(name, DeltaTable(lake / name).to_pyarrow_dataset())
-        return engine.execute(_THEIRS).to_arrow_table()
+        return engine.sql(_THEIRS).to_arrow_table()
 
 
 def _ask_polars(lake: Path) -> pa.Table:
