@@ -1,0 +1,65 @@
+"""The commands that README.md and the pages under docs/ show, as a shell would read them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PROJECT = Path(__file__).resolve().parents[1]
+# docs/commands.md is made of --help, whose examples are among the commands' own
+PAGES = (PROJECT / "README.md", *sorted(path for path in (PROJECT / "docs").glob("*.md") if path.name != "commands.md"))
+_INDENTED = re.compile(r"(?:^ {4}.*\n|^\n)+", re.MULTILINE)
+_INLINE = re.compile(r"`(pullsim [^`]+)`")
+
+
+class Shown(NamedTuple):
+    """A command on a page: the words behind `pullsim`, and the heading that it stands under."""
+
+    page: str
+    heading: str
+    words: tuple[str, ...]
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether something is left out of it, or stands for something else."""
+        return any("..." in word for word in self.words)
+
+
+def commands(page: Path) -> Iterator[Shown]:
+    """The commands in the indented blocks of a page; one goes on over lines until its quotes are closed."""
+    heading, text = "", page.read_text("utf-8")
+    text = re.sub(r"^```.*?^```\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    for part in re.split(r"(?m)^(?=#+ )", text):
+        heading = part.partition("\n")[0].lstrip("# ") if part.startswith("#") else ""
+        for block in _INDENTED.findall(part):
+            for line in _lines(block):
+                for alone in line.split(" && "):
+                    words = shlex.split(alone, comments=True)
+                    if words[:1] == ["pullsim"]:
+                        yield Shown(page.name, heading, tuple(words[1:]))
+
+
+def inline_commands(page: Path) -> Iterator[Shown]:
+    """The commands in the running text of a page."""
+    for text in _INLINE.findall(page.read_text("utf-8")):
+        if '"' not in text.replace("\\", "") or text.count('"') % 2 == 0:
+            yield Shown(page.name, "", tuple(shlex.split(text)[1:]))
+
+
+def _lines(block: str) -> Iterator[str]:
+    """Whole commands: lines joined where one ends with a backslash or within quotes."""
+    waiting = ""
+    for line in block.splitlines():
+        waiting += line.removesuffix("\\") if line.endswith("\\") else line + "\n"
+        if line.endswith("\\"):
+            continue
+        try:
+            shlex.split(waiting, comments=True)
+        except ValueError:
+            continue
+        yield waiting.strip()
+        waiting = ""
+    assert not waiting.strip(), f"quotes are not closed: {waiting}"

@@ -1,0 +1,90 @@
+"""Every command that README.md and the pages under docs/ show runs as it stands there, on a capture of a real broker."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from captured import unpack
+from doc_commands import PAGES, Shown, commands
+from golden import BESIDE, SMALL, golden, needs_golden
+from in_session import Pullsim, pullsim_in
+from sampling import slow_proof
+
+from pipeline.demo import REPLAYED_TRACE, unpack_demo_data
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [needs_golden, slow_proof]
+# go on until they are told to end, or are for two terminals: each has tests of its own
+ENDLESS = {"--watch", "--follow"}
+# say that something differs, or is wrong with a store, by their exit code
+MAY_FIND = {"replay", "verify"}
+STORE = "/data/rocketmq/store"
+
+
+@pytest.fixture(scope="module")
+def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands expect to find where they are called: a store, a capture, a lake of both, files of requests."""
+    place = tmp_path_factory.mktemp("documented")
+    captured = unpack("json", place, store=True)
+    for name in ("store", "traffic.pcap", "broker.conf"):
+        shutil.move(captured / name, place / name)
+    shutil.copy(place / "traffic.pcap", place / "traffic-0800.pcap")
+    (place / "demo").mkdir()
+    unpack_demo_data(place / "demo")
+    with (place / "demo" / REPLAYED_TRACE).open(encoding="utf-8") as lines:
+        head, *requests = [json.loads(line) for _, line in zip(range(25), lines, strict=False)]
+    stamped = [line["request"].update(timestamp=1_650_000_000_000 + 40 * number) or line for number, line in enumerate(requests)]
+    trace = "".join(json.dumps(line) + "\n" for line in stamped)
+    (place / "trace.jsonl").write_text(json.dumps(head) + "\n" + trace, "utf-8")
+    (place / "pulls.jsonl").write_text(trace, "utf-8")
+    for number in ("incoming",):
+        (place / number).mkdir()
+    shutil.copy(BESIDE.parent / "scenarios" / "recorded.jsonl", place / "scenarios.jsonl")
+    shutil.copy(golden("broker", "frames", "frames.jsonl"), place / "frames.jsonl")
+    (place / "lookups.jsonl").write_bytes(lzma.decompress((BESIDE.parent / "lookup" / f"{SMALL}.jsonl.xz").read_bytes()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        pullsim = pullsim_in(spark, patch, _Silent())
+        assert pullsim("import", "store", "--lake", "lake", "--broker-name", "broker-a", "--properties", "broker.conf")[0] == 0
+        assert pullsim("capture", "traffic.pcap", "--lake", "lake")[0] == 0
+    return place
+
+
+class _Silent:
+    """Stands for capsys, which a fixture of a module cannot have."""
+
+    def readouterr(self) -> tuple[str, str]:
+        return "", ""
+
+
+def shown() -> Iterator[Shown]:
+    seen = set()
+    for page in PAGES:
+        for one in commands(page):
+            if not one.is_fragment and not ENDLESS & set(one.words) and one.words[0] != "COMMAND" and one.words not in seen:
+                seen.add(one.words)
+                yield one
+
+
+@pytest.mark.parametrize("one", list(shown()), ids=lambda one: f"{one.page}: {' '.join(one.words)}"[:70])
+def test_a_command_on_a_page_runs(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], one: Shown
+) -> None:
+    monkeypatch.chdir(folder)
+    pullsim: Pullsim = pullsim_in(spark, monkeypatch, capsys)
+    words = [word.replace(STORE, str(folder / "store")) for word in one.words]
+    if words[0] == "export":  # it makes what is not there
+        shutil.rmtree(folder / "exported", ignore_errors=True)
+        words = [word.replace("/data/exported", "exported").replace("/data/part", "part") for word in words]
+    if words[0] == "stream":
+        words += ["--once"] * ("--once" not in words)
+    code, _, err = pullsim(*words)
+    assert code in ({0, 1} if words[0] in MAY_FIND else {0}), err
