@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.main import cli
+import pipeline.main  # noqa: F401 (it brings all commands)
+from pipeline.cli import cli
 
 PAGE = Path("docs/commands.md")
 _WIDTH = 110

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pipeline.page_text import cell
 from pipeline.views import FUNCTIONS, view_sql
@@ -36,7 +38,7 @@ _TABLES = """
 ## That give rows
 
 """
-_OF_PYTHON = {"batch_cut": batch_cut, "uncompress_body": uncompress_body, "sql92_matches": sql92_matches}
+_OF_PYTHON: dict[str, Callable[..., Any]] = {"batch_cut": batch_cut, "uncompress_body": uncompress_body, "sql92_matches": sql92_matches}
 
 
 def functions_page() -> str:

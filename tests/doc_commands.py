@@ -35,17 +35,24 @@ def commands(page: Path) -> Iterator[Shown]:
     for part in re.split(r"(?m)^(?=#+ )", text):
         heading = part.partition("\n")[0].lstrip("# ") if part.startswith("#") else ""
         for block in _INDENTED.findall(part):
-            for line in _lines(block):
-                for alone in line.split(" && "):
-                    words = shlex.split(alone, comments=True)
-                    if words[:1] == ["pullsim"]:
-                        yield Shown(page.name, heading, tuple(words[1:]))
+            yield from (Shown(page.name, heading, words) for words in commands_in(block))
+
+
+def commands_in(block: str) -> Iterator[tuple[str, ...]]:
+    """The words behind `pullsim` of each command in a text that a shell could read."""
+    for line in _lines(block):
+        words = shlex.split(line, comments=True)
+        while words:
+            end = words.index("&&") if "&&" in words else len(words)
+            if words[0] == "pullsim":
+                yield tuple(words[1:end])
+            words = words[end + 1 :]
 
 
 def inline_commands(page: Path) -> Iterator[Shown]:
-    """The commands in the running text of a page."""
+    """The commands that the running text of a page names, with options or without."""
     for text in _INLINE.findall(page.read_text("utf-8")):
-        if '"' not in text.replace("\\", "") or text.count('"') % 2 == 0:
+        if text.count('"') % 2 == 0:
             yield Shown(page.name, "", tuple(shlex.split(text)[1:]))
 
 

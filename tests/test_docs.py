@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 import pytest
-from doc_commands import PAGES, PROJECT, Shown, commands, inline_commands
+from doc_commands import PAGES, PROJECT, Shown, commands, commands_in, inline_commands
 
 from pipeline import commands_page, functions_page, views_page
 from pipeline.main import cli
@@ -20,11 +19,11 @@ from pipeline.views import VIEWS, view_sql
 from udfs.sql_functions import PANDAS_UDFS, SQL_FUNCTIONS
 
 SHOWN = [one for page in PAGES for one in commands(page)]
+NAMED = [one for page in PAGES for one in inline_commands(page) if one.words[0].islower()]
 EXAMPLES = [
-    Shown("--help", name, tuple(line.split()[1:]) if '"' not in line else ())
+    Shown("--help", name, words)
     for name, command in cli.commands.items()
-    for line in (command.epilog or "").splitlines()
-    if line.strip().startswith("pullsim ")
+    for words in commands_in("\n".join(line.strip() for line in (command.epilog or "").splitlines()[2:]))
 ]
 
 
@@ -106,16 +105,11 @@ def parsed(words: tuple[str, ...], tmp_path: Path) -> None:
     known.make_context(f"pullsim {name}", rest)
 
 
-def shown_commands() -> Iterator[Shown]:
-    yield from (one for one in SHOWN if not one.is_fragment)
-    yield from (
-        one for page in PAGES for one in inline_commands(page) if len(one.words) > 1 and one.words[0].islower() and "=" not in one.words[0]
-    )
+def described(one: Shown) -> str:
+    return f"{one.page}: {' '.join(one.words)}"[:70]
 
 
-@pytest.mark.parametrize(
-    "one", [*shown_commands(), *(one for one in EXAMPLES if one.words)], ids=lambda one: f"{one.page}: {' '.join(one.words)}"[:70]
-)
+@pytest.mark.parametrize("one", [*(one for one in SHOWN if not one.is_fragment), *EXAMPLES], ids=described)
 def test_every_command_that_is_shown_is_one(one: Shown, tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text("", "utf-8")
     if one.words[-1:] == ("--help",):
@@ -123,6 +117,16 @@ def test_every_command_that_is_shown_is_one(one: Shown, tmp_path: Path) -> None:
         return
     with suppress(click.exceptions.Exit):  # it has told what was asked for
         parsed(one.words, tmp_path)
+
+
+@pytest.mark.parametrize("one", NAMED, ids=described)
+def test_every_command_that_is_named_has_the_options_that_are(one: Shown) -> None:
+    known = {option for parameter in cli.commands[one.words[0]].params for option in parameter.opts} | {"--help"}
+    assert {word.partition("=")[0] for word in one.words if word.startswith("--")} <= known
+
+
+def test_every_command_has_an_example() -> None:
+    assert {one.heading for one in EXAMPLES} == cli.commands.keys()
 
 
 def test_commands_are_found_on_the_pages() -> None:

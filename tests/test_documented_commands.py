@@ -13,7 +13,7 @@ import pytest
 from captured import unpack
 from doc_commands import PAGES, Shown, commands
 from golden import BESIDE, SMALL, golden, needs_golden
-from in_session import Pullsim, pullsim_in
+from in_session import NotHeard, Pullsim, pullsim_in
 from sampling import slow_proof
 
 from pipeline.demo import REPLAYED_TRACE, unpack_demo_data
@@ -52,17 +52,10 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     (place / "lookups.jsonl").write_bytes(lzma.decompress((BESIDE.parent / "lookup" / f"{SMALL}.jsonl.xz").read_bytes()))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        pullsim = pullsim_in(spark, patch, _Silent())
+        pullsim = pullsim_in(spark, patch, NotHeard())
         assert pullsim("import", "store", "--lake", "lake", "--broker-name", "broker-a", "--properties", "broker.conf")[0] == 0
         assert pullsim("capture", "traffic.pcap", "--lake", "lake")[0] == 0
     return place
-
-
-class _Silent:
-    """Stands for capsys, which a fixture of a module cannot have."""
-
-    def readouterr(self) -> tuple[str, str]:
-        return "", ""
 
 
 def shown() -> Iterator[Shown]:

@@ -14,7 +14,8 @@ from report_lakes import HOSTILE, START
 from pipeline.report import forms
 from pipeline.report.build import QUESTIONS
 from pipeline.report.page import Section, page
-from pipeline.report.question import Row, Scope, Window
+from pipeline.report.question import Row, Scope
+from pipeline.report.window import Window
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.build import window_of
 from pipeline.report.charts import Series, line_chart, stacked_chart
-from pipeline.report.question import Window
+from pipeline.report.window import Window, ticks, window_of
 
 NONE = str(forms.NOTHING)
 
@@ -71,6 +70,20 @@ def test_bins_are_few_and_hold_the_whole_stretch(one: int, other: int) -> None:
     assert window.start <= first
     assert window.start % window.width == 0
     assert window.end - window.width <= last < window.end
+
+
+@given(st.integers(0, 253_402_300_799_999), st.integers(0, 253_402_300_799_999), st.integers(3, 9))
+def test_ticks_are_some_round_moments_within_the_stretch(one: int, other: int, most: int) -> None:
+    window = window_of(*sorted((one, other)))
+    marks = ticks(window, most)
+    assert len(marks) <= most
+    assert all(window.start <= mark <= window.end for mark in marks)
+
+
+@pytest.mark.parametrize("span", [0, 1000, 150_000, 7_200_000, 86_400_000, 40 * 86_400_000, 3000 * 86_400_000, 250_000_000_000_000])
+def test_an_axis_of_any_length_can_be_drawn(span: int) -> None:
+    window = window_of(0, span)
+    assert "<svg" in line_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])
 
 
 WINDOW = Window(1_700_000_000_000, 10_000, 12)

@@ -16,7 +16,7 @@ import pytest
 from captured import config, exchanges, unpack
 from doc_commands import PROJECT, commands
 from golden import needs_golden
-from in_session import Pullsim, pullsim_in
+from in_session import NotHeard, Pullsim, pullsim_in
 from operator_answers import CORRECTIONS, HEART_BEAT, CapturedAnswers, outcome
 from sampling import slow_proof
 
@@ -44,19 +44,12 @@ def taken(spark: SparkSession, answers: CapturedAnswers) -> CapturedAnswers:
     """The capture, taken into a lake by the commands at the head of the page."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(answers.folder)
-        pullsim = pullsim_in(spark, patch, SilentCapture())
+        pullsim = pullsim_in(spark, patch, NotHeard())
         done = [pullsim(*words)[0] for words in SET_UP]
     assert done == [0, 0, 0]
     assert [words[0] for words in SET_UP] == ["import", "capture", "report"]
     assert "</html>" in (answers.folder / "report.html").read_text("utf-8")
     return answers
-
-
-class SilentCapture:
-    """Stands for capsys, which a fixture of a module cannot have."""
-
-    def readouterr(self) -> tuple[str, str]:
-        return "", ""
 
 
 @pytest.fixture

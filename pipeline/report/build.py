@@ -19,9 +19,10 @@ from pipeline.report.lag_over_time import LAG_OVER_TIME
 from pipeline.report.nothing_found import NOTHING_FOUND
 from pipeline.report.page import Section, page
 from pipeline.report.pull_statuses import PULL_STATUSES
-from pipeline.report.question import Row, Scope, Window
+from pipeline.report.question import Row, Scope
 from pipeline.report.retention import RETENTION
 from pipeline.report.slow_queues import SLOW_QUEUES
+from pipeline.report.window import Window, window_of
 from pipeline.views import create_views
 
 QUESTIONS: Final = (
@@ -37,23 +38,6 @@ QUESTIONS: Final = (
 )
 # what is read to know what there is to ask of
 _READS: Final = "broker pull_request replay_run lag_history queue lake_version"
-_MOST_BINS: Final = 60
-_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
-# widths of bins that people can read off an axis
-_WIDTHS: Final = (
-    *(100, 200, 500, _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND),
-    *(_MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 2 * _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR),
-    *(_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY),
-)
-
-
-def window_of(first: int, last: int) -> Window:
-    """The stretch from one stamp to another (ms, both within), cut into bins that begin at full multiples of their width."""
-    width = next((width for width in _WIDTHS if last // width - first // width < _MOST_BINS), None)
-    if width is None:
-        width = ((last - first) // (_MOST_BINS - 1) // _DAY + 1) * _DAY
-    start = first // width * width
-    return Window(start, width, (last - start) // width + 1)
 
 
 def report(lake: Lake, *, broker: str | None, named: str, progress: Callable[[str], None]) -> str:

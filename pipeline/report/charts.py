@@ -20,12 +20,12 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.dates import ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from pipeline.report import forms
-from pipeline.report.question import Window
+from pipeline.report.window import Window, ticks
 
 # width and height in pixels at 1:1
 _SIZES: Final = {"wide": (880, 260), "narrow": (370, 240)}
@@ -33,7 +33,7 @@ _INK, _GRID = "#0000fe", "#0000fd"
 # stand for --s0, --s1, ... of the style sheet; black would be left out, as what SVG takes where nothing is said
 _COLOURS: Final = tuple(f"#0000{160 + number:02x}" for number in range(8))
 _VARIABLES: Final = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {one: f"var(--s{number})" for number, one in enumerate(_COLOURS)}
-_RC: Final = {
+_RC: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.size": 12,
@@ -127,7 +127,7 @@ def _svg(name: str, form: str, unit: str, window: Window, series: Sequence[Serie
         axes.margins(x=0)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        locator = AutoDateLocator(minticks=3, maxticks=9 if form == "wide" else 5)
+        locator = FixedLocator(date2num(np.array(ticks(window, 9 if form == "wide" else 5)).astype("datetime64[ms]")))
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
         written = io.BytesIO()

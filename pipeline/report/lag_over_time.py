@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from pipeline.report import forms
 from pipeline.report.charts import Series, line_chart
-from pipeline.report.question import CAPTURE, RECORD, SERIES, Answer, Finding, Missing, Question, Row, Scope, Tone, Window
+from pipeline.report.question import CAPTURE, RECORD, SERIES, Answer, Finding, Missing, Question, Row, Scope, Tone
+from pipeline.report.window import Window
 
 _FURTHEST = """\
 ), placed AS (

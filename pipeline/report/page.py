@@ -42,7 +42,7 @@ def page(scope: Scope, facts: Sequence[tuple[str, Markup]], sections: Sequence[S
         scope=scope,
         facts=facts,
         sections=sections,
-        summary=sorted(answered, key=lambda section: _ORDER.index(section.answer.finding.tone)),  # type: ignore[union-attr]
+        summary=sorted(answered, key=lambda section: _ORDER.index(section.answer.finding.tone)),
         unanswered=[section for section in sections if isinstance(section.answer, Missing)],
     )
 

@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from pipeline.report import forms
 from pipeline.report.charts import Series, stacked_chart
-from pipeline.report.question import CAPTURE, REPLAY_FILE, SERIES, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, Window
+from pipeline.report.question import CAPTURE, REPLAY_FILE, SERIES, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone
+from pipeline.report.window import Window
 
 OTHERS = "all others"
 # an answer of every day; all others are refusals or moved offsets

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from pipeline.delta_sql import literal
 from pipeline.report import forms
+from pipeline.report.window import Window
 
 Row = Mapping[str, Any]
 # rows of a table, and series of a picture
@@ -29,26 +30,6 @@ class Tone(StrEnum):
     WARN = "warn"
     GOOD = "good"
     PLAIN = "plain"
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A stretch of time cut into bins of one width.
-
-    Attributes:
-        start: ms since 1970 at which the first bin begins.
-        width: of a bin, ms.
-        bins: how many there are.
-    """
-
-    start: int
-    width: int
-    bins: int
-
-    @property
-    def end(self) -> int:
-        """Ms since 1970 at which the last bin ends."""
-        return self.start + self.width * self.bins
 
 
 @dataclass(frozen=True, slots=True)
