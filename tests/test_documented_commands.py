@@ -13,7 +13,7 @@ import pytest
 from captured import unpack
 from doc_commands import PAGES, Shown, commands
 from golden import BESIDE, SMALL, golden, needs_golden
-from in_session import NotHeard, Pullsim, pullsim_in
+from in_session import NotHeard, pullsim_in
 from sampling import slow_proof
 
 from pipeline.demo import REPLAYED_TRACE, unpack_demo_data
@@ -45,8 +45,8 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     trace = "".join(json.dumps(line) + "\n" for line in stamped)
     (place / "trace.jsonl").write_text(json.dumps(head) + "\n" + trace, "utf-8")
     (place / "pulls.jsonl").write_text(trace, "utf-8")
-    for number in ("incoming",):
-        (place / number).mkdir()
+    (place / "incoming").mkdir()
+    shutil.copy(place / "pulls.jsonl", place / "incoming")
     shutil.copy(BESIDE.parent / "scenarios" / "recorded.jsonl", place / "scenarios.jsonl")
     shutil.copy(golden("broker", "frames", "frames.jsonl"), place / "frames.jsonl")
     (place / "lookups.jsonl").write_bytes(lzma.decompress((BESIDE.parent / "lookup" / f"{SMALL}.jsonl.xz").read_bytes()))
@@ -55,6 +55,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
         pullsim = pullsim_in(spark, patch, NotHeard())
         assert pullsim("import", "store", "--lake", "lake", "--broker-name", "broker-a", "--properties", "broker.conf")[0] == 0
         assert pullsim("capture", "traffic.pcap", "--lake", "lake")[0] == 0
+    shutil.move(place / "lake", place / "kept")
     return place
 
 
@@ -72,12 +73,11 @@ def test_a_command_on_a_page_runs(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], one: Shown
 ) -> None:
     monkeypatch.chdir(folder)
-    pullsim: Pullsim = pullsim_in(spark, monkeypatch, capsys)
-    words = [word.replace(STORE, str(folder / "store")) for word in one.words]
-    if words[0] == "export":  # it makes what is not there
-        shutil.rmtree(folder / "exported", ignore_errors=True)
-        words = [word.replace("/data/exported", "exported").replace("/data/part", "part") for word in words]
-    if words[0] == "stream":
-        words += ["--once"] * ("--once" not in words)
-    code, _, err = pullsim(*words)
+    for made in ("lake", "checkpoints", "exported", "part"):
+        shutil.rmtree(folder / made, ignore_errors=True)
+    shutil.copytree(folder / "kept", folder / "lake")
+    words = [word.replace(STORE, "store").replace("/data/sick/store", "store").replace("/data/", "") for word in one.words]
+    if words[0] == "stream" and "--once" not in words:
+        words.append("--once")
+    code, _, err = pullsim_in(spark, monkeypatch, capsys)(*words)
     assert code in ({0, 1} if words[0] in MAY_FIND else {0}), err
