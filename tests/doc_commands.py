@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +54,11 @@ def inline_commands(page: Path) -> Iterator[Shown]:
     for text in _INLINE.findall(page.read_text("utf-8")):
         if text.count('"') % 2 == 0:
             yield Shown(page.name, "", tuple(shlex.split(text)[1:]))
+
+
+def placed(words: Sequence[str], folder: Path) -> list[str]:
+    """The words of a command, files and folders among them by their whole path: Spark's processes stay where they were started."""
+    return [str(folder / word) if len(word) < 100 and (folder / word).exists() else word for word in words]
 
 
 def _lines(block: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from captured import unpack
-from doc_commands import PAGES, Shown, commands
+from doc_commands import PAGES, Shown, commands, placed
 from golden import BESIDE, SMALL, golden, needs_golden
 from in_session import NotHeard, pullsim_in
 from sampling import slow_proof
@@ -53,8 +53,8 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         pullsim = pullsim_in(spark, patch, NotHeard())
-        assert pullsim("import", "store", "--lake", "lake", "--broker-name", "broker-a", "--properties", "broker.conf")[0] == 0
-        assert pullsim("capture", "traffic.pcap", "--lake", "lake")[0] == 0
+        assert pullsim("import", place / "store", "--lake", "lake", "--broker-name", "broker-a", "--properties", "broker.conf")[0] == 0
+        assert pullsim("capture", place / "traffic.pcap", "--lake", "lake")[0] == 0
     shutil.move(place / "lake", place / "kept")
     return place
 
@@ -79,5 +79,5 @@ def test_a_command_on_a_page_runs(
     words = [word.replace(STORE, "store").replace("/data/sick/store", "store").replace("/data/", "") for word in one.words]
     if words[0] == "stream" and "--once" not in words:
         words.append("--once")
-    code, _, err = pullsim_in(spark, monkeypatch, capsys)(*words)
+    code, _, err = pullsim_in(spark, monkeypatch, capsys)(*placed(words, folder))
     assert code in ({0, 1} if words[0] in MAY_FIND else {0}), err

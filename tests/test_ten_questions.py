@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from captured import config, exchanges, unpack
-from doc_commands import PROJECT, commands
+from doc_commands import PROJECT, commands, placed
 from golden import needs_golden
 from in_session import NotHeard, Pullsim, pullsim_in
 from operator_answers import CORRECTIONS, HEART_BEAT, CapturedAnswers, outcome
@@ -45,7 +45,7 @@ def taken(spark: SparkSession, answers: CapturedAnswers) -> CapturedAnswers:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(answers.folder)
         pullsim = pullsim_in(spark, patch, NotHeard())
-        done = [pullsim(*words)[0] for words in SET_UP]
+        done = [pullsim(*placed(words, answers.folder))[0] for words in SET_UP]
     assert done == [0, 0, 0]
     assert [words[0] for words in SET_UP] == ["import", "capture", "report"]
     assert "</html>" in (answers.folder / "report.html").read_text("utf-8")
