@@ -204,7 +204,7 @@ def _kernel_rate(lake: Lake, shape: Shape, expression: str | None) -> float:
     """Requests a second of the kernel over the entries of one queue."""
     store = broker_store(lake, BROKER)
     settings = BrokerSettings.from_sources().pull_settings()
-    answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=False, kinds=Kinds(into_messages=False))
+    answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=False)
     rows = lake.table(t.CONSUME_QUEUE_SEGMENT).where(f"topic = '{TOPIC_PREFIX}00' AND queueId = 0").orderBy("segment").collect()
     units = np.concatenate([units_of(np.frombuffer(row["entries"], np.uint8))[: row["entryCount"]] for row in rows])
     block = gm.Block(0, units["physicOffset"].astype(np.int64), units["size"].astype(np.int32), units["tagsCode"].astype(np.int64))

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.expression_filters import filter_of, verdicts_of
-from pipeline.packing import Col, Packed
+from pipeline.packing import ROW_REQUESTS, Col, Packed
 from pipeline.settings import PullSettings
 from store_format.consume_queue import Units, units_of
 from store_format.layout import CQ_UNIT
@@ -35,6 +37,8 @@ from udfs.pull_filter import (
 )
 from udfs.tags import SubscriptionParseError, code_array, parse_subscription
 
+# rows with the same values of these meet
+MEETING_KEY = ("topic", "queueId", "key", "wide")
 KERNEL_COLUMNS = [Col.OFFSET, Col.MAX_MSG_NUMS, Col.MIN_OFFSET, Col.MAX_OFFSET, Col.LOG_END, Col.FILTER]
 _STATUS_NAMES = pa.array([status.name for status in sorted(GetMessageStatus)])
 _EXCEPTION_CODES = np.array(list(gm.EXCEPTIONS), np.int64)
@@ -80,18 +84,59 @@ class Answering:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Requests of one key and condition with the entries that they scan, and the ext units of these.
+
+    Attributes:
+        row: the packed row that they came in, or the first of several.
+    """
+
+    row: dict[str, Any]
+    packed: Packed
+    block: gm.Block
+    units: UnitColumns | None
+
+
+def met(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Met]:
+    """The requests of packed rows with the entries in `blocks` of a row before them that has the same key."""
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for _, of_key in groupby(rows, key=itemgetter(*MEETING_KEY)):
+        yield from _met_entries(answering, of_key)
+
+
+def _met_entries(answering: Answering, rows: Iterator[dict[str, Any]]) -> Iterator[Met]:
+    """Rows of one key: many small ones are joined, for each costs time by itself."""
+    blocks: list[dict[str, Any]] | None = None
+    read: tuple[gm.Block, UnitColumns | None] | None = None
+    together: list[dict[str, Any]] = []
+    waiting: list[Packed] = []
+    for row in rows:
+        if row["requests"] is None:
+            blocks = row["blocks"]
+            continue
+        read = read or _block(blocks, with_extension=answering.with_extension)
+        is_full = sum(len(packed.matrix) for packed in waiting) >= ROW_REQUESTS
+        if together and (is_full or row.get("condition") != together[0].get("condition")):
+            yield Met(together[0], Packed.joined(waiting), *read)
+            together, waiting = [], []
+        together.append(row)
+        waiting.append(Packed.of(row))
+    if together and read:
+        yield Met(together[0], Packed.joined(waiting), *read)
+
+
 def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Answer the requests of packed rows, each row with its `blocks`."""
+    """Answer the requests of packed rows, which come as `met` takes them."""
     done: list[pa.RecordBatch] = []
     count = 0
-    for batch in batches:
-        for row in batch.to_pylist():
-            for answered, entries in _answer_row(answering, row):
-                done.append(answered)
-                count += len(answered) + entries // _ENTRIES_AN_ANSWER
-                if count >= _BATCH_ANSWERS:
-                    yield _one(done)
-                    done, count = [], 0
+    for packed in met(answering, batches):
+        for answered, entries in _answer_row(answering, packed):
+            done.append(answered)
+            count += len(answered) + entries // _ENTRIES_AN_ANSWER
+            if count >= _BATCH_ANSWERS:
+                yield _one(done)
+                done, count = [], 0
     if done:
         yield _one(done)
 
@@ -153,16 +198,15 @@ class Part:
     error: str = SUBSCRIPTION_PARSE_FAILED
 
 
-def parts_of(answering: Answering, row: dict[str, Any]) -> Iterator[Part]:
-    """The parts of a packed row with its `blocks`, the filter of each request in its matrix being the number that the kernel takes."""
-    packed = Packed.of(row)
-    block, units = _block(row["blocks"], with_extension=answering.with_extension)
+def parts_of(answering: Answering, found: Met) -> Iterator[Part]:
+    """The parts of a packed row, the filter of each request in its matrix being the number that the kernel takes."""
+    packed, block, units = found.packed, found.block, found.units
     if answering.rules is None:
         codes, broken = _filters(packed)
         judged = block if units is None else replace(block, verdicts=entry_verdicts(None, units, None))
         yield Part(packed=packed, block=judged, codes=codes, refused=broken)
         return
-    by_commit_log = verdicts_of(row, block.first_offset, len(block.sizes))
+    by_commit_log = verdicts_of(found.row, block.first_offset, len(block.sizes))
     numbers = packed.matrix[:, Col.FILTER].copy()
     for number in np.unique(numbers).tolist():
         part = replace(packed, matrix=packed.matrix[numbers == number])
@@ -188,9 +232,9 @@ def _filtered(
     return Part(packed=packed, block=judged, codes=gm.TagCodes(np.array([0, len(found)]), found), refused=~everyone)
 
 
-def _answer_row(answering: Answering, row: dict[str, Any]) -> Iterator[tuple[pa.RecordBatch, int]]:
+def _answer_row(answering: Answering, packed_row: Met) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Answers of a packed row, each batch with the number of its entries: as many requests at once as a batch has room for."""
-    for part in parts_of(answering, row):
+    for part in parts_of(answering, packed_row):
         packed, block = part.packed, part.block
         requests = np.ascontiguousarray(packed.matrix[:, KERNEL_COLUMNS])
         ends = np.cumsum(gm.entries_at_most(requests, answering.caps, block))

@@ -17,6 +17,14 @@ from store_format.errors import ConfigFileError
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
+# the table of each file
+TABLE_OF = {
+    "consumerOffset.json": t.CONSUMER_OFFSET,
+    "delayOffset.json": t.DELAY_OFFSET,
+    "topics.json": t.TOPIC_CONFIG,
+    "subscriptionGroup.json": t.SUBSCRIPTION_GROUP,
+    "consumerFilter.json": t.CONSUMER_FILTER,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,14 +64,18 @@ def create_empty(table: Table, path: str) -> str:
     return f"CREATE TABLE IF NOT EXISTS {delta(path)} ({columns}) USING delta COMMENT {literal(table.comment)}"
 
 
-def merge_into(table: Table, path: str, view: str, keys: Sequence[str]) -> str:
-    """Put the rows of a view in the place of those with the same keys, and add the others; rows that stay as they are are not written."""
+def merge_into(table: Table, path: str, view: str, keys: Sequence[str], *, all_of: str | None) -> str:
+    """Put the rows of a view in the place of those with the same keys, and add the others; rows that stay as they are are not written.
+
+    Rows of the broker `all_of` that the view does not have are deleted.
+    """
     same = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
     differs = " OR ".join(f"NOT t.{quoted(name)} <=> s.{quoted(name)}" for name in table.names if name not in keys)
     parts = (
         f"MERGE INTO {delta(path)} t USING {view} s ON {same}",
         f"WHEN MATCHED AND ({differs}) THEN UPDATE SET *",
         "WHEN NOT MATCHED THEN INSERT *",
+        "" if all_of is None else f"WHEN NOT MATCHED BY SOURCE AND t.brokerName = {literal(all_of)} THEN DELETE",
     )
     return " ".join(parts)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.answering import KERNEL_COLUMNS, Answering, Part, parts_of
+from pipeline.answering import KERNEL_COLUMNS, Answering, Part, met, parts_of
 from pipeline.lake import Lake
 from pipeline.packing import Col
 from pipeline.replay import Kinds, meet
@@ -125,11 +125,10 @@ def _follow(lake: Lake, broker: str, chains: DataFrame, settings: PullSettings, 
 
 
 def drain_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Follow the chains of packed rows, each row with the `blocks` of its queue file, until they end or leave the file."""
-    for batch in batches:
-        for row in batch.to_pylist():
-            for part in parts_of(answering, row):
-                yield _through_file(answering, part, row["key"])
+    """Follow the chains of packed rows, each met with its queue file, until they end or leave the file."""
+    for packed in met(answering, batches):
+        for part in parts_of(answering, packed):
+            yield _through_file(answering, part, packed.row["key"])
 
 
 def _through_file(answering: Answering, part: Part, file: int) -> pa.RecordBatch:

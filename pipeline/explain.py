@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
-from pipeline.answering import KERNEL_COLUMNS, Answering, Part, answer_rows, parts_of
+from pipeline.answering import KERNEL_COLUMNS, Answering, Part, answer_rows, met, parts_of
 from pipeline.answers import delivered
 from pipeline.lake import Lake, LakeError
 from pipeline.lmq import beyond_lmq_limit
@@ -92,9 +92,9 @@ class Explanation:
     notes: tuple[str, ...]
 
 
-def traced_pulls(answering: Answering, row: dict[str, Any]) -> Iterator[Traced]:
-    """Answer the requests of a packed row, as `answer_batches` does, and tell how."""
-    for part in parts_of(answering, row):
+def traced_pulls(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Traced]:
+    """Answer the requests of packed rows, as `answer_batches` does, and tell how."""
+    for part in (part for packed in met(answering, batches) for part in parts_of(answering, packed)):
         for number in range(len(part.refused)):
             one = slice(number, number + 1)
             alone = replace(part, packed=replace(part.packed, matrix=part.packed.matrix[one]), refused=part.refused[one])
@@ -139,10 +139,9 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         at="snapshot" if pull.at is None else "request-time",
         settings=settings,
         with_entries=True,
-        kinds=Kinds(into_messages=into_messages),
+        kinds=Kinds(into_messages=into_messages, many=False),
     )
-    answering, met = next((answering, rows[0]) for answering, frame in reversed(parts) if (rows := frame.collect()))
-    (traced,) = traced_pulls(answering, met.asDict(recursive=True))
+    (traced,) = (one for answering, frame in parts for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))
     if null_answers is not None:
         (asked,) = null_answers(requests.select("seq", "topic", F.lit(True).alias("asked"))).collect()
         if not asked["asked"]:
@@ -151,7 +150,7 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         broker=broker,
         pull=pull,
         settings=settings,
-        caps=answering.caps,
+        caps=parts[0][0].caps,
         traced=traced,
         messages=_messages(lake, broker, traced),
         notes=_notes(lake, broker, pull),

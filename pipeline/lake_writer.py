@@ -133,16 +133,17 @@ class LakeWriter:
             self._write(rows, table, "overwrite").option("replaceWhere", where).save(self.lake.path(table.name))
         self._note(table)
 
-    def merge(self, table: Table, rows: DataFrame, keys: Sequence[str]) -> None:
+    def merge(self, table: Table, rows: DataFrame, keys: Sequence[str], *, all_of: str | None = None) -> None:
         """Change and add rows of a table that was prepared.
 
         Args:
             table: which.
             rows: with its columns, and one row at most for the same keys: it takes the place of the table's row with them.
             keys: columns that tell rows apart.
+            all_of: the rows are all those of this broker; its others are deleted.
         """
         with self._alone(), self._view(table, rows) as new, self._commits_named():
-            self.spark.sql(merge_into(table, self.lake.path(table.name), new, keys))
+            self.spark.sql(merge_into(table, self.lake.path(table.name), new, keys, all_of=all_of))
         self._note(table)
 
     def compact(self, table: Table) -> None:

@@ -165,6 +165,19 @@ class Packed:
         matrix = np.frombuffer(row["requests"], "<i8").reshape(-1, COLUMNS).copy()
         return cls(row["topic"], row["queueId"], matrix, row["groups"], row["filters"])
 
+    @classmethod
+    def joined(cls, rows: list[Packed]) -> Packed:
+        """Rows of one queue as one; their matrices are written to."""
+        if len(rows) == 1:
+            return rows[0]
+        groups: dict[str, int] = {}
+        filters: dict[str, int] = {}
+        for row in rows:
+            for column, texts, known in ((Col.GROUP, row.groups, groups), (Col.FILTER, row.filters, filters)):
+                places = [known.setdefault(text, len(known)) for text in texts]
+                row.matrix[:, column] = np.array([*places, -1])[row.matrix[:, column]]  # -1 takes the last
+        return cls(rows[0].topic, rows[0].queue_id, np.concatenate([row.matrix for row in rows]), list(groups), list(filters))
+
 
 def _used(rows: Matrix, column: Col, texts: list[str]) -> list[str]:
     """The texts that the rows use; the column counts into these then. A row of its own must not carry those of all others."""

@@ -1,8 +1,10 @@
 """Pull requests x tables -> what the broker would have answered.
 
 Requests are packed by queue, get the bounds of their queue as they see it, are split by the segment of entries that they start in, meet
-that segment, and are answered by the kernel: two joins of few large rows (two more each for the queue's end and the log's end as of the
-request's time). Nothing is sorted that is sorted on disk, and no step depends on the size of the store but the reading of segments.
+that segment, and are answered by the kernel: a join and a shuffle of few large rows (two more joins each for the queue's end and the log's
+end as of the request's time). Nothing is sorted that is sorted on disk, and no step depends on the size of the store but the reading of
+segments. To meet is to follow in a task: a segment comes before all rows of requests that start in it, however many these are, and goes to
+Python once. (A join would send it with each of them.)
 Requests whose filter looks into messages go the same way beside the others, and meet the verdicts on their segment's entries as well.
 """
 
@@ -19,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
-from pipeline.answering import Answering, answer_batches
+from pipeline.answering import MEETING_KEY, Answering, answer_batches
 from pipeline.as_of import with_bounds_as_of
 from pipeline.expression_filters import SPLIT_SCHEMA, filter_rules, looks_into_messages, split_by_condition, with_filter_text, with_verdicts
 from pipeline.lake import Lake, LakeError
@@ -62,10 +64,12 @@ class Kinds:
     Attributes:
         into_messages: with filters that look into messages.
         far: for more messages than the entries of one segment are sure to hold.
+        many: so many that it takes less to read all segments of a small store than to ask which are needed.
     """
 
     into_messages: bool = True
     far: bool = True
+    many: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,19 +153,19 @@ def meet(
     kinds: Kinds,
     whole_files: bool = False,
 ) -> list[tuple[Answering, DataFrame]]:
-    """Packed requests with the entries that they scan, as `answer_batches` takes them.
+    """Packed requests behind the entries that they scan, as `answering.met` takes them.
 
     The arguments are those of `replay`; with `whole_files` each request meets all entries of the queue file that it starts in.
     """
     store = broker_store(lake, broker)
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
     more = kinds.far or whole_files
-    if store.log_bytes >= _LARGE_LOG:
+    if store.log_bytes >= _LARGE_LOG or not kinds.many:
         segments = touched_segments(segments, requests, entries_a_file=store.entries_a_file, whole_files=more)
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     placed = partial(_placed, lake, store, at, whole_files)
     by_tag = requests.where(~looks_into_messages(settings)) if kinds.into_messages else requests
-    met = [(answering, _blocks(segments, placed(by_tag), _far(by_tag, store, whole_files) if more else None))]
+    met = [(answering, _behind_entries(segments, placed(by_tag), _far(by_tag, store, whole_files) if more else None))]
     if kinds.into_messages:
         rules = filter_rules(lake, broker, settings)
         others = with_filter_text(requests.where(looks_into_messages(settings)))
@@ -169,7 +173,7 @@ def meet(
         first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
         of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
         judged = with_verdicts(lake, broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
-        met.append((replace(answering, rules=rules), _blocks(segments, judged, _far(others, store, whole_files) if more else None)))
+        met.append((replace(answering, rules=rules), _behind_entries(segments, judged, _far(others, store, whole_files) if more else None)))
     return met
 
 
@@ -242,22 +246,22 @@ def _flagged(narrow: Repacker, wide: Repacker) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(pa.scalar(flag), len(batch))], schema=_FLAGGED)
 
 
-def _blocks(segments: DataFrame, placed: DataFrame, far: DataFrame | None) -> DataFrame:
-    """Packed rows with the entries they need: one segment, or for a wide row all segments of the queue file, one of those in `far`.
+def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None) -> DataFrame:
+    """Packed rows, those of one key behind a row with the entries they need, if there are any.
 
-    Without `far` there are no wide rows.
+    These are one segment, or for a wide row all segments of the queue file, one of those in `far`. Without `far` there are no wide rows.
     """
     block = F.struct("firstQueueOffset", "entryCount", "entries", "extUnits").cast(_BLOCK)
-    narrow = segments.select(
+    blocks = segments.select(
         "topic", "queueId", F.col("segment").alias("key"), F.expr("FALSE").alias("wide"), F.array(block).alias("blocks")
     )
-    if far is None:
-        return placed.join(narrow, ["topic", "queueId", "key", "wide"], "left")
-    in_files = segments.join(F.broadcast(far), ["topic", "queueId", "fileFirstOffset"], "left_semi")
-    wide = in_files.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide")).agg(
-        F.sort_array(F.collect_list(block)).alias("blocks")
-    )
-    return placed.join(narrow.unionByName(wide), ["topic", "queueId", "key", "wide"], "left")
+    if far is not None:
+        in_files = segments.join(F.broadcast(far), ["topic", "queueId", "fileFirstOffset"], "left_semi")
+        of_file = in_files.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide"))
+        blocks = blocks.unionByName(of_file.agg(F.sort_array(F.collect_list(block)).alias("blocks")))
+    both = placed.unionByName(blocks, allowMissingColumns=True)
+    conditions = [name for name in ("condition",) if name in placed.columns]
+    return both.repartition(*MEETING_KEY).sortWithinPartitions(*MEETING_KEY, F.expr("requests IS NOT NULL"), *conditions)
 
 
 def _far(requests: DataFrame, store: BrokerStore, whole_files: bool) -> DataFrame:

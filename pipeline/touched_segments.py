@@ -16,6 +16,8 @@ from pipeline.queue_batches import SEGMENT_ENTRIES
 # a condition of so many terms is judged in no time
 _FEW_RANGES = 100
 _FEW_TOPICS = 500
+# so many are known to each task
+_SOME_SEGMENTS = 10_000
 
 
 def touched_segments(segments: DataFrame, requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> DataFrame:
@@ -36,13 +38,15 @@ def touched_segments(segments: DataFrame, requests: DataFrame, *, entries_a_file
         unit = (file * -(-entries_a_file // SEGMENT_ENTRIES) + in_file).alias("segment")
     asked = inside.select("topic", "queueId", unit)
     name = asked.columns[-1]
-    few = asked.distinct().limit(_FEW_RANGES + 1).collect()
-    if len(few) <= _FEW_RANGES:
+    some = asked.distinct().limit(_SOME_SEGMENTS + 1).toArrow()
+    if len(some) <= _FEW_RANGES:
         of_queues: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for topic, queue_id, number in few:
-            of_queues[topic, queue_id].append(number)
-        found = segments.where(" OR ".join(_of_queue(*queue, name, numbers) for queue, numbers in of_queues.items()) or "FALSE")
-        return found if whole_files else F.broadcast(found)
+        for row in some.to_pylist():
+            of_queues[row["topic"], row["queueId"]].append(row[name])
+        return segments.where(" OR ".join(_of_queue(*queue, name, numbers) for queue, numbers in of_queues.items()) or "FALSE")
+    if len(some) <= _SOME_SEGMENTS:
+        known = segments.sparkSession.createDataFrame(some)
+        segments = segments.join(F.broadcast(known), asked.columns, "left_semi")
     topics = asked.groupBy("topic").agg(F.min(name).alias("first"), F.max(name).alias("last")).limit(_FEW_TOPICS + 1).collect()
     if len(topics) > _FEW_TOPICS:
         return segments

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from made_store import Record, make_store
-from without_spark import Tables, blocks_of, tables_of
+from without_spark import Tables, batches, blocks_of, tables_of
 
 from pipeline.explain import Explanation, Pull, traced_pulls
 from pipeline.explain_text import as_json, show
@@ -26,8 +26,8 @@ def explained(tables: Tables, config: dict[str, Any], *, offset: int = 0, at_a_t
     pull = Pull(group="g", topic="T", queue_id=0, offset=offset, max_msg_nums=at_a_time, **asked)
     wanted = None if pull.filter_type is None else {"type": pull.filter_type, "expression": pull.expression, "registered": pull.registered}
     request = {"group": "g", "topic": "T", "queueId": 0, "offset": offset, "maxMsgNums": at_a_time, "filter": wanted}
-    [(answering, [row])] = blocks_of(tables, [{"request": request}], config)
-    [traced] = traced_pulls(answering, row)
+    [(answering, rows)] = blocks_of(tables, [{"request": request}], config)
+    [traced] = traced_pulls(answering, batches(rows))
     settings = BrokerSettings.from_sources(header=config).pull_settings()
     return Explanation(broker="b", pull=pull, settings=settings, caps=answering.caps, traced=traced, messages={}, notes=())
 

@@ -37,7 +37,8 @@ def test_what_was_followed_is_what_an_import_gives(
         assert pullsim("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once")[0] == 0
     for number, end in enumerate(stages(offsets, batches)):
         living.cut_at(end, half=37 if number % 2 else 0)
-        living.commit_offsets({"TopicTest@group": {"0": number}})
+        # a group moves on, one stays, one goes, one comes
+        living.commit_offsets({"TopicTest@group": {"0": number}, "TopicTest@stays": {"0": 3}, f"TopicTest@{number}": {"1": 5}})
         code, out, err = pullsim("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once")
         assert code == 0, err
         assert "imported again" not in out + err

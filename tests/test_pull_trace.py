@@ -12,7 +12,7 @@ from replaying import Line, all_lines
 from sampling import sampled, slow_proof
 from test_filtered_answers import unequal
 from test_golden_traces import started_with
-from without_spark import Tables, blocks_of, tables_of
+from without_spark import Tables, batches, blocks_of, tables_of
 
 from pipeline.explain import Traced, traced_pulls
 from udfs.pull_trace import BATCH_FULL, End, Fate
@@ -23,7 +23,7 @@ TORN = [name for name in ALL if name.startswith("torn-") and name != "torn-ext-m
 
 def traced(tables: Tables, lines: list[Line], config: dict[str, Any]) -> list[Traced]:
     """The pulls of a trace explained, in its order."""
-    found = [one for answering, rows in blocks_of(tables, lines, config) for row in rows for one in traced_pulls(answering, row)]
+    found = [one for answering, rows in blocks_of(tables, lines, config) for one in traced_pulls(answering, batches(rows))]
     return sorted(found, key=lambda one: int(one.answer["seq"]))
 
 

@@ -23,6 +23,7 @@ from replaying import (
     run,
     write_lines,
 )
+from sampling import slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,14 +108,19 @@ def test_the_settings_of_the_header_hold_unless_others_are_given(lake: Lake, lin
     assert by_option["response"]["messages"] == found(lines)["response"]["messages"][:3]
 
 
-@pytest.mark.parametrize("few_ranges", [10**6, 0], ids=["each segment by name", "by topics and a range"])
+@pytest.mark.parametrize(
+    ("few_ranges", "some_segments"),
+    [(10_000, 10_000), pytest.param(0, 10_000, marks=slow_proof), (0, 0)],
+    ids=["each segment by name", "by a join", "by topics and a range"],
+)
 def test_of_a_large_log_only_what_is_asked_for_is_read(
-    few_ranges: int, lake: Lake, lines: list[Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few_ranges: int, some_segments: int, lake: Lake, lines: list[Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipeline import replay, touched_segments
 
     monkeypatch.setattr(replay, "_LARGE_LOG", 0)
     monkeypatch.setattr(touched_segments, "_FEW_RANGES", few_ranges)
+    monkeypatch.setattr(touched_segments, "_SOME_SEGMENTS", some_segments)
     assert differences(lines, answers_of(lake, lines, tmp_path)) == []
 
 

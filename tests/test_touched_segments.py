@@ -42,9 +42,20 @@ def test_no_request_touches_none(spark: SparkSession) -> None:
     assert touched(spark, [(TOPICS[0], 0, -5)], whole_files=False) == set()
 
 
+MANY = [(TOPICS[1], queue, offset) for queue in (0, 1) for offset in (9_000, 21_000)]
+
+
+def test_more_requests_touch_the_same_segments(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline import touched_segments
+
+    monkeypatch.setattr(touched_segments, "_FEW_RANGES", 1)
+    assert touched(spark, ASKED, whole_files=False) == STARTED_IN
+    assert touched(spark, MANY, whole_files=False) == {(TOPICS[1], queue, segment) for queue in (0, 1) for segment in (1, 3)}
+
+
 def test_many_requests_touch_a_range_of_their_topics(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipeline import touched_segments
 
     monkeypatch.setattr(touched_segments, "_FEW_RANGES", 1)
-    asked = [(TOPICS[1], queue, offset) for queue in (0, 1) for offset in (9_000, 21_000)]
-    assert touched(spark, asked, whole_files=False) == {(TOPICS[1], queue, segment) for queue in (0, 1) for segment in (1, 2, 3)}
+    monkeypatch.setattr(touched_segments, "_SOME_SEGMENTS", 1)
+    assert touched(spark, MANY, whole_files=False) == {(TOPICS[1], queue, segment) for queue in (0, 1) for segment in (1, 2, 3)}

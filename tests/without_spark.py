@@ -18,7 +18,7 @@ from pipeline import expression_filters as ef
 from pipeline import loaded_store as ls
 from pipeline import queue_batches as qb
 from pipeline import replay as rp
-from pipeline.answering import Answering, answer_batches
+from pipeline.answering import MEETING_KEY, Answering, answer_batches
 from pipeline.load_store import with_extension
 from pipeline.loaded_extension import recover_extension
 from pipeline.packing import pack
@@ -207,8 +207,13 @@ def verdicts(tables: Tables, rules: FilterRules, row: Row) -> list[Row] | None:
 
 
 def with_blocks(tables: Tables, rows: list[Row]) -> list[Row]:
-    blocks = ([tables.segments[key] for key in segment_keys(tables, row) if key in tables.segments] for row in rows)
-    return [row | {"blocks": found or None} for row, found in zip(rows, blocks, strict=True)]
+    """The rows, each behind one with its entries, if there are any."""
+    found = []
+    for row in rows:
+        blocks = [tables.segments[key] for key in segment_keys(tables, row) if key in tables.segments]
+        at = {name: row[name] for name in MEETING_KEY}
+        found += [*([at | {"requests": None, "blocks": blocks}] if blocks else []), row]
+    return found
 
 
 def batches(rows: list[Row]) -> Iterator[Any]:

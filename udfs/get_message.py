@@ -138,15 +138,26 @@ def _find_file(offset, starts, file_size):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _select(offset, size, log_end, starts, wrote, file_size):  # type: ignore[no-untyped-def]
-    """CommitLog.getMessage: 1 bytes, 0 null, -1 thrown. `position + size` is a 32-bit sum there, and wraps."""
+def _locate(offset, log_end, starts, wrote, file_size):  # type: ignore[no-untyped-def]
+    """File of an offset, the offset that positions in it count from, bounds within which both stay what they are, and its readable bytes.
+
+    A scan asks again only for what lies out of the bounds: most of its entries lie in the same file.
+    """
     file = _find_file(offset, starts, file_size)
+    base = offset - offset % file_size
     if file < 0:
-        return 0
-    position = offset % file_size
-    readable = min(wrote[file], max(log_end - starts[file], np.int64(0)))
-    end = np.int64(np.int32(position + size))
-    if end > readable:
+        return file, base, np.int64(0), np.int64(0), np.int64(0)
+    start = starts[file]
+    low, high = max(base, start), min(base, start) + file_size
+    if file + 1 < len(starts):
+        high = min(high, starts[file + 1])
+    return file, base, low, high, min(wrote[file], max(log_end - start, np.int64(0)))
+
+
+@compiled
+def _select(position, size, readable, file_size):  # type: ignore[no-untyped-def]
+    """MappedFile.selectMappedBuffer: 1 bytes, 0 null, -1 thrown. `position + size` is a 32-bit sum there, and wraps."""
+    if np.int64(np.int32(position + size)) > readable:
         return 0
     return -1 if size < 0 or size > file_size - position else 1
 
@@ -179,8 +190,12 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
     status, count, total, commercial, on_disk = _NO_MATCHED_MESSAGE, 0, np.int64(0), np.int64(0), 0
     removed_until = np.int64(NO_REMOVED_FILE)
     last_physic = np.int64(0)
+    # what is known of the log file of the entry before, for offsets in [low, high)
+    file, base, low, high, readable = -1, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     judged = len(verdicts) > 0
     wanted_codes = codes[tag_starts[wanted] : tag_starts[wanted + 1]] if wanted != NO_FILTER else codes[:0]
+    memory = caps[MEMORY]
+    bytes_memory, count_memory, bytes_disk, count_disk = caps[BYTES_MEMORY], caps[COUNT_MEMORY], caps[BYTES_DISK], caps[COUNT_DISK]
     i = begin
     while i < end:
         offset_py, size_py = physic[i], np.int64(sizes[i])
@@ -188,17 +203,17 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
         if removed_until != NO_REMOVED_FILE and offset_py < removed_until:
             i += 1
             continue
-        in_disk = check_in_disk(offset_py, log_end, caps[MEMORY])
+        in_disk = check_in_disk(offset_py, log_end, memory)
         if is_the_batch_full(
             size_py,
             max_msg_nums,
             total,
             count,
             in_disk,
-            caps[BYTES_MEMORY],
-            caps[COUNT_MEMORY],
-            caps[BYTES_DISK],
-            caps[COUNT_DISK],
+            bytes_memory,
+            count_memory,
+            bytes_disk,
+            count_disk,
         ):
             break
         verdict = verdicts[i] if judged else np.uint8(MATCHES)
@@ -206,7 +221,10 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
         if verdict == UNIT_UNDERFLOWS:
             outcome = np.int64(BUFFER_UNDERFLOW)
         elif verdict != NOT_BY_CONSUME_QUEUE and (wanted == NO_FILTER or _tag_matches(tags[i], wanted_codes)):
-            outcome = _by_commit_log(verdict, _select(offset_py, size_py, log_end, starts, wrote, file_size))
+            if offset_py < low or offset_py >= high:
+                file, base, low, high, readable = _locate(offset_py, log_end, starts, wrote, file_size)
+            selected = _select(offset_py - base, size_py, readable, file_size) if file >= 0 else 0
+            outcome = _by_commit_log(verdict, selected)
         if outcome < 0:
             answer[STATUS] = outcome
             return at

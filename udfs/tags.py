@@ -93,8 +93,14 @@ def code_array(codes: Collection[int]) -> NDArray[np.int32]:
 def contains_code(codes: NDArray[np.int32], code: int) -> bool:
     """Whether an entry's tagsCode is among the codes of a subscription, which ascend as `code_array` gives them."""
     wanted = to_int(code)
-    position = np.searchsorted(codes, wanted)
-    return bool(position < len(codes) and codes[position] == wanted)
+    low, high = 0, len(codes)
+    while low < high:
+        middle = (low + high) >> 1
+        if codes[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return bool(low < len(codes) and codes[low] == wanted)
 
 
 def _hash_sql(text: str) -> str:

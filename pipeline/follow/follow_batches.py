@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
-from pipeline.config_tables import config_rows
+from pipeline.config_tables import TABLE_OF, config_rows
 from pipeline.delta_sql import literal
 from pipeline.follow.follow_tables import FOLLOW_EVENT
 from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
@@ -66,7 +66,7 @@ class FollowBatches(BatchWork):
     import_again: Callable[[Lake], Imported]
     progress: Callable[[str], None]
     done: Followed = field(default_factory=Followed)
-    _config: tuple[tuple[str, int, int], ...] | None = None
+    _config: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Add a batch."""
@@ -168,9 +168,11 @@ class FollowBatches(BatchWork):
         ]
 
     def _config_steps(self, lake: Lake, writer: LakeWriter) -> list[Callable[[], None]]:
-        """What the files under config/ say, where they changed."""
-        found = tuple((entry.name, entry.length, entry.mtime_ms) for entry in self.store.folder("config") if not entry.is_folder)
-        if found == self._config:
+        """What the files under config/ say, where they changed since the batch before."""
+        entries = [entry for entry in self.store.folder("config") if not entry.is_folder]
+        found = {entry.name: (entry.length, entry.mtime_ms) for entry in entries}
+        changed = {name.removesuffix(".bak") for name, _ in found.items() ^ self._config.items()} & TABLE_OF.keys()
+        if not changed:
             return []
         try:
             tables = config_rows(lake.spark, self.store, self.broker).tables
@@ -178,5 +180,12 @@ class FollowBatches(BatchWork):
             self.progress(str(error))
             return []
         self._config = found
-        mine = f"brokerName = {literal(self.broker)}"
-        return [partial(writer.replace_rows, table, rows, mine) for table, rows in tables.items()]
+        return [partial(self._put_config, writer, table, tables[table]) for table in (TABLE_OF[name] for name in sorted(changed))]
+
+    def _put_config(self, writer: LakeWriter, table: t.Table, rows: DataFrame) -> None:
+        """Offsets of consumers change row by row: they change with each batch, and readers of the table's changes see which."""
+        if table is t.CONSUMER_OFFSET:
+            writer.prepare(table)
+            writer.merge(table, rows, table.key, all_of=self.broker)
+        else:
+            writer.replace_rows(table, rows, f"brokerName = {literal(self.broker)}")
