@@ -53,7 +53,7 @@ NONE = str(forms.NOTHING)
     ],
 )
 def test_values_are_written_so(form: Any, value: Any, written: str) -> None:
-    assert str(form(value)) == written
+    assert str(form(value)).replace("\N{NO-BREAK SPACE}", " ") == written
 
 
 @given(st.text())

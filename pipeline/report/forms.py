@@ -45,6 +45,11 @@ def count(value: Any) -> Markup:
     return NOTHING if value is None else Markup("{}").format(f"{int(value):,}")
 
 
+def _figure(text: str) -> Markup:
+    """A number with its unit, which no line parts."""
+    return Markup("{}").format(text.replace(" ", "\N{NO-BREAK SPACE}"))
+
+
 def size(value: Any) -> Markup:
     """Bytes, in the unit that fits."""
     if value is None:
@@ -54,7 +59,7 @@ def size(value: Any) -> Markup:
         if abs(rest) < 1024 or unit == "TiB":
             break
         rest /= 1024
-    return Markup("{}").format(f"{rest:,.0f} {unit}" if unit == "B" or abs(rest) >= 100 else f"{rest:,.1f} {unit}")
+    return _figure(f"{rest:,.0f} {unit}" if unit == "B" or abs(rest) >= 100 else f"{rest:,.1f} {unit}")
 
 
 def duration(value: Any) -> Markup:
@@ -63,13 +68,13 @@ def duration(value: Any) -> Markup:
         return NOTHING
     rest, sign = abs(int(value)), "-" if value < 0 else ""
     if rest < 1000:
-        return Markup("{}").format(f"{sign}{rest} ms")
+        return _figure(f"{sign}{rest} ms")
     parts = []
     for unit, millis in _UNITS:
         number, rest = divmod(rest, millis)
         if number:
             parts.append(f"{number:,} {unit}")
-    return Markup("{}").format(sign + " ".join(parts[:2]))
+    return _figure(sign + " ".join(parts[:2]))
 
 
 def share(value: Any) -> Markup:
@@ -78,15 +83,15 @@ def share(value: Any) -> Markup:
         return NOTHING
     percent = float(value) * 100
     if 0 < percent < 0.1:
-        return Markup("&lt; 0.1 %")
+        return _figure("< 0.1 %")
     if 99.9 < percent < 100:
-        return Markup("&gt; 99.9 %")
-    return Markup("{}").format(f"{percent:.1f} %" if 0 < percent < 10 else f"{percent:.0f} %")
+        return _figure("> 99.9 %")
+    return _figure(f"{percent:.1f} %" if 0 < percent < 10 else f"{percent:.0f} %")
 
 
 def times(value: Any) -> Markup:
     """A factor."""
-    return NOTHING if value is None else Markup("{} ×").format(f"{float(value):,.1f}")
+    return NOTHING if value is None else _figure(f"{float(value):,.1f} ×")
 
 
 def rate(value: Any) -> Markup:
