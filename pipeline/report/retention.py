@@ -55,19 +55,19 @@ def _finding(rows: Sequence[Row]) -> Finding:
         lost = forms.count(first["lostInAll"]), forms.count(first["queuesLost"]), where, forms.count(first["lostMessages"])
         return Finding(Tone.BAD, text.format(*lost))
     if first["timeToLossMillis"] is None:
-        return Finding(Tone.GOOD, Markup("No group has lost messages to deletion, and none is about to."))
+        return Finding(Tone.GOOD, Markup("By their stored offsets no group has lost messages to deletion, and none is about to."))
     left = first["timeToLossMillis"]
     when = (
         Markup("in about <b>{}</b> if nothing changes").format(forms.duration(left)) if left >= _AT_ONCE else Markup("<b>at any moment</b>")
     )
-    text = Markup("No group has lost messages to deletion yet. {} comes first, {}.").format(where, when)
+    text = Markup("By their stored offsets no group has lost messages to deletion yet. {} comes first, {}.").format(where, when)
     return Finding(Tone.WARN if left < _SOON else Tone.GOOD, text)
 
 
 RETENTION = Question(
     "retention",
     "Are messages lost before they are consumed?",
-    "Messages below the begin of a queue are gone, consumed or not.",
+    "Messages below the begin of a queue are gone, consumed or not. What pulls skipped is above.",
     _queries,
     _answer,
 )
