@@ -26,7 +26,7 @@ def has_changed_answers(names: Names, printed: str) -> None:
 
 def needs_fewer_pulls_with_larger_caps(names: Names, _printed: str) -> None:
     assert names["caps"] == [4, 8, 16, 32]
-    assert len(set(names["messages"])) == 1, "all read the same"
+    assert max(names["messages"]) < 1.02 * min(names["messages"]), "all read to the same end; the last pull may reach over it"
     assert names["pulls"] == sorted(names["pulls"], reverse=True)
     assert names["pulls"][0] > names["pulls"][-1]
 
@@ -34,7 +34,7 @@ def needs_fewer_pulls_with_larger_caps(names: Names, _printed: str) -> None:
 def finds_that_the_consumers_are_slow(names: Names, _printed: str) -> None:
     paces = names["paces"]
     assert (names["TOPIC"], names["QUEUE"]) == ("ticks", 0)
-    assert paces["messagesAPull"] == 16
+    assert 15 < paces["messagesAPull"] <= 16
     assert paces["answerMillis"] < 5 < 300 < paces["pauseMillis"]
     assert 0 < names["changed"].first()[0] < 60
 
