@@ -19,6 +19,7 @@ from benchmarks.capture_measures import measure_capture
 from benchmarks.frame_measures import measure_frames
 from benchmarks.generating import MESSAGES as GENERATED
 from benchmarks.generating import measure_generate
+from benchmarks.lag_measures import measure_lag
 from benchmarks.store_measures import measure_export, measure_verify
 from benchmarks.stream_measures import measure_stream
 from benchmarks.synthetic_store import Shape, write_store
@@ -27,6 +28,7 @@ from pipeline.session import build_session
 MESSAGES, REQUESTS = 5_000_000, 1_000_000
 CAPTURED_MEGABYTES = 1000
 STREAMED = 200
+LAGGING = 1_000_000
 QUICK = 10
 # name, TAG filter, read each queue from its start
 REPLAYS = (
@@ -64,6 +66,8 @@ def main(quick: bool, only: str | None, out: str | None) -> None:
             figures += m.measure_expressions(spark, lake, shape, count, expression=SQL92, by_tag=by_tag)
         if only is None or only == "stream":
             figures += measure_stream(spark, folder, lake, shape, STREAMED // scale)
+        if only is None or only == "lag":
+            figures += measure_lag(spark, folder, LAGGING // scale)
         if only is None or only == "verify":
             figures += measure_verify(spark, store, shape)
         if only is None or only == "export":

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +104,8 @@ def doomed(command: list[str], told: Path, program: Sequence[str] = PULLSIM) -> 
     try:
         yield run
     finally:
-        os.killpg(run.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(run.pid, signal.SIGKILL)
         run.wait()
 
 

@@ -93,14 +93,18 @@ def test_followers_killed_again_and_again_have_what_an_import_gives(
 ) -> None:
     chance, living, base = random.Random(7), LivingStore(small_store, tmp_path / "store"), tmp_path / "base"
     offsets = living.record_offsets()
-    at = iter(range(len(offsets) // 3, len(offsets), 3))
+    before, behind = (iter(range(first * len(offsets) // 6, (first + 2) * len(offsets) // 6, 3)) for first in (2, 4))
+
+    reached = 0
 
     def cut(place: int) -> None:
+        nonlocal reached
+        reached = place
         living.cut_at(offsets[place], half=chance.choice([0, 37]))
         living.commit_offsets({"TopicTest@group": {"0": place}})
 
     def grow() -> None:
-        if chance.random() < 0.1 and (place := next(at, None)) is not None:
+        if chance.random() < 0.1 and (place := next(before if living.grown == small_store else behind, None)) is not None:
             cut(place)
 
     cut(len(offsets) // 4)
@@ -115,7 +119,7 @@ def test_followers_killed_again_and_again_have_what_an_import_gives(
     killed = 0
     while killed < 30:
         if killed >= 20 and living.grown == small_store:  # the broker was killed, cut its log when it came back, and writes on
-            place = next(at)
+            place = reached
             cut(place - 40)
             rewrite_stamps(small_store, tmp_path / "rewritten", offsets[place - 40])
             living.grown = tmp_path / "rewritten"

@@ -1,0 +1,104 @@
+"""The measure of lag in SQL: all groups of a busy broker, against other engines on the same Delta tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from benchmarks.measures import BROKER, Figure, timed
+from benchmarks.synthetic_store import TOPIC_PREFIX, Shape, write_store
+from pipeline.import_store import import_store
+from pipeline.lake import Lake
+from pipeline.settings import BrokerSettings
+from pipeline.views import create_views
+
+GROUPS = 1000
+TOPICS = QUEUES = 10
+_REPEATS = 3
+_TABLES = {
+    "consumer_offset": ["brokerName", "consumerGroup", "topic", "queueId", "consumerOffset"],
+    "queue": ["brokerName", "topic", "queueId", "maxOffset"],
+    "consume_queue": ["brokerName", "topic", "queueId", "queueOffset", "storeTimestamp"],
+}
+_KEY = ["brokerName", "topic", "queueId"]
+_OURS = "SELECT consumerGroup, sum(lag) AS lag, max(lagMillis) AS lagMillis FROM consume_lag GROUP BY consumerGroup ORDER BY consumerGroup"
+_THEIRS = """
+SELECT o.consumerGroup, sum(q.maxOffset - o.consumerOffset) AS lag,
+  max((SELECT max(storeTimestamp) FROM consume_queue) - e.storeTimestamp) AS lagMillis
+FROM consumer_offset o
+JOIN queue q USING (brokerName, topic, queueId)
+LEFT JOIN consume_queue e
+  ON e.brokerName = o.brokerName AND e.topic = o.topic AND e.queueId = o.queueId AND e.queueOffset = o.consumerOffset
+GROUP BY o.consumerGroup ORDER BY o.consumerGroup
+"""
+
+
+def measure_lag(spark: SparkSession, folder: Path, messages: int) -> list[Figure]:
+    """Lag of each of 1,000 groups over 100 queues, in messages and in time."""
+    shape, lake = Shape(messages=messages, topics=TOPICS, queues=QUEUES), folder / "lag-lake"
+    store = folder / "lag-store"
+    write_store(store, shape)
+    _write_offsets(store / "config", messages // (TOPICS * QUEUES))
+    opened = Lake(spark, str(lake))
+    import_store(
+        opened,
+        str(store),
+        broker=BROKER,
+        layout=None,
+        settings=BrokerSettings.from_sources(),
+        run_id="lag",
+        now=lambda: dt.datetime.now(dt.UTC),
+        progress=lambda _: None,
+    )
+    create_views(Lake(spark, str(lake)))
+    ours, found = _best(lambda: spark.sql(_OURS).toArrow())
+    figures = []
+    for name, ask in (("DuckDB", _ask_duckdb), ("Polars", _ask_polars)):
+        theirs, expected = _best(lambda ask=ask: ask(lake))  # type: ignore[misc]
+        assert found.to_pylist() == expected.to_pylist()
+        told = f"{name}: {theirs:.2f}"
+        figures.append(Figure(name=f"lag against {name}", value=ours, unit="s", peer=told, ratio=ours / theirs, target="2 s, ratio < 3"))
+    return figures
+
+
+def _write_offsets(config: Path, entries: int) -> None:
+    config.mkdir()
+    queues = [(f"{TOPIC_PREFIX}{topic:02d}", queue) for topic in range(TOPICS) for queue in range(QUEUES)]
+    table: dict[str, dict[str, int]] = {}
+    for group in range(GROUPS):
+        for number, (topic, queue) in enumerate(queues):
+            behind = (group * 2654435761 + number * 40503) % entries
+            table.setdefault(f"{topic}@group-{group:04d}", {})[str(queue)] = entries - 1 - behind
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}), "utf-8")
+
+
+def _best(ask: Callable[[], pa.Table]) -> tuple[float, Any]:
+    answers: list[pa.Table] = []
+    seconds = min(timed(lambda: answers.append(ask())) for _ in range(_REPEATS))
+    return seconds, answers[-1]
+
+
+def _ask_duckdb(lake: Path) -> pa.Table:
+    with duckdb.connect() as engine:
+        for name in _TABLES:
+            engine.register(name, DeltaTable(lake / name).to_pyarrow_dataset())
+        return engine.execute(_THEIRS).to_arrow_table()
+
+
+def _ask_polars(lake: Path) -> pa.Table:
+    offsets, queues, entries = (pl.scan_delta(str(lake / name)).select(columns) for name, columns in _TABLES.items())
+    newest = entries.select(pl.max("storeTimestamp").alias("newest"))
+    at = offsets.join(queues, on=_KEY).join(entries, left_on=[*_KEY, "consumerOffset"], right_on=[*_KEY, "queueOffset"], how="left")
+    behind = at.join(newest, how="cross").with_columns(
+        lag=pl.col("maxOffset") - pl.col("consumerOffset"), lagMillis=pl.col("newest") - pl.col("storeTimestamp")
+    )
+    return behind.group_by("consumerGroup").agg(pl.sum("lag"), pl.max("lagMillis")).sort("consumerGroup").collect().to_arrow()
