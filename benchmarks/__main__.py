@@ -20,6 +20,7 @@ from benchmarks.frame_measures import measure_frames
 from benchmarks.generating import MESSAGES as GENERATED
 from benchmarks.generating import measure_generate
 from benchmarks.lag_measures import measure_lag
+from benchmarks.simulation_measures import measure_simulation
 from benchmarks.store_measures import measure_export, measure_verify
 from benchmarks.stream_measures import measure_stream
 from benchmarks.synthetic_store import Shape, write_store
@@ -74,6 +75,8 @@ def main(quick: bool, only: str | None, out: str | None) -> None:
             figures += measure_export(spark, store, lake, shape)
         if only is None or only.startswith("capture"):
             figures += measure_capture(spark, folder, CAPTURED_MEGABYTES // scale)
+        if only is None or "simulate".startswith(only):
+            figures += measure_simulation(spark, scale)
         spark.stop()
         if only is None or "frames".startswith(only):
             figures += measure_frames(400 // scale)

@@ -14,6 +14,7 @@ from pipeline.replay_tables import PULL_RESPONSE as PULL_RESPONSE  # noqa: PLC04
 from pipeline.replay_tables import REPLAY_RUN as REPLAY_RUN  # noqa: PLC0414
 from pipeline.replay_tables import REPLAYED as REPLAYED  # noqa: PLC0414
 from pipeline.scenario_tables import ANSWERED_SCENARIOS
+from pipeline.simulation.simulation_tables import SIMULATED
 
 # other modules name these from here, beside the tables
 from pipeline.table import Column as Column  # noqa: PLC0414
@@ -371,4 +372,4 @@ IMPORTED = (
     CONSUMER_FILTER,
     BROKER,
 )
-TABLES = {table.name: table for table in (*IMPORTED, *FOLLOWED, *CAPTURED, *REPLAYED, *ANSWERED_SCENARIOS, *OBSERVED)}
+TABLES = {table.name: table for table in (*IMPORTED, *FOLLOWED, *CAPTURED, *REPLAYED, *ANSWERED_SCENARIOS, *OBSERVED, *SIMULATED)}

@@ -18,7 +18,7 @@ INWARD = {"store_format": {"store_format"}, "udfs": {"store_format", "udfs"}, "p
 OUTSIDE = {"store_format": {"numpy", "numba"}, "udfs": {"numpy", "numba", "lark"}}
 SPARK_SIDE = {"pyspark", "pandas", "py4j", "delta", "pyarrow"}
 FUNCTION_LINES, FILE_LINES, TEST_FILE_LINES = 70, 400, 500
-COMPILED = {"compiled", "njit", "jit", "vectorize"}
+COMPILED = {"bare", "compiled", "njit", "jit", "vectorize"}
 CLOCKS = {
     *(f"datetime.{name}" for name in ("now", "utcnow", "today")),
     *(f"time.{name}" for name in ("time", "time_ns", "localtime", "gmtime")),

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from store_format.compiled import compiled
+
 FIRST_DELAY_TIME: Final = 1000  # ms from the start to the first look
 DELAY_FOR_A_WHILE: Final = 100  # ms from one look to the next
 DELAY_FOR_A_PERIOD: Final = 10_000  # ms to the next one after a look that threw
@@ -38,6 +40,7 @@ def due_messages(deliver_timestamps: Sequence[int], now: int, delay: int) -> int
     return len(deliver_timestamps)
 
 
+@compiled
 def look_after(started: int, due: int) -> int:
     """When the first look from a moment on is, where looks take no time; all in ms.
 

@@ -1,0 +1,115 @@
+"""How fast groups are simulated: pulls a second over a sweep of variants, against a pull loop on SimPy, and a day of one group."""
+
+from __future__ import annotations
+
+import datetime as dt
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import simpy
+from pyspark.sql import SparkSession
+
+from benchmarks.measures import Figure, timed
+from pipeline.lake import Lake
+from pipeline.simulation.plans import plan_of
+from pipeline.simulation.scenario import read_scenario
+from pipeline.simulation.simulate_job import run_simulate
+from udfs.simulation.outcome import simulate
+
+SWEPT_HOURS = 4.0
+_VARIANTS = "clients.count=1,2,3,4,5,6,7,8"
+_DAY = 24.0
+_SIMPY_MESSAGES = 100_000
+_QUEUES = 8
+_SCENARIO = """\
+group = "g"
+topic = "orders"
+until = "{hours}h"
+[messages]
+rate = 1000
+queues = 8
+[listener]
+takes = {{ mean = "5ms" }}
+fails = 0.01
+[[clients]]
+count = 4
+"""
+
+
+def measure_simulation(spark: SparkSession, scale: int) -> list[Figure]:
+    """A sweep of eight variants on all cores, and a day of 1,000 messages a second on one; both of a `scale`-th of their time."""
+    with tempfile.TemporaryDirectory(prefix="pullsim-bench-") as folder:
+        simulated_pulls(spark, Path(folder), 0.01)  # what is compiled is compiled
+        pulls, seconds = simulated_pulls(spark, Path(folder), SWEPT_HOURS / scale)
+        peer = simpy_pulls(_SIMPY_MESSAGES)
+        day = read_scenario(_write(Path(folder), _DAY / scale))[0].scenario
+        took = timed(lambda: simulate(plan_of(day, 1, "the benchmark"))) * scale
+    rate = pulls / seconds
+    told = f"SimPy, one core, a minimal pull loop: {peer:,.0f}"
+    return [
+        Figure(name="simulate sweep", value=rate, unit="pulls/s", peer=told, ratio=rate / peer, target="200,000 pulls/s"),
+        Figure(name="simulate day", value=took, unit="s a day of 86.4 M messages", peer="", ratio=None, target="below 120 s"),
+    ]
+
+
+def _write(folder: Path, hours: float) -> str:
+    path = folder / "bench.toml"
+    path.write_text(_SCENARIO.format(hours=hours), "utf-8")
+    return str(path)
+
+
+def simulated_pulls(spark: SparkSession, folder: Path, hours: float) -> tuple[int, float]:
+    """Pulls of a sweep, and the seconds that it takes with all that the command does."""
+    variants = read_scenario(_write(folder, hours), [_VARIANTS])
+    started = time.perf_counter()
+    done = run_simulate(
+        Lake(spark, str(folder / "lake")),
+        variants,
+        seeds=1,
+        broker=None,
+        where="the benchmark",
+        text=_SCENARIO,
+        run_id=f"bench-{hours}",
+        now=lambda: dt.datetime.now(dt.UTC),
+        progress=lambda _: None,
+    )
+    return sum(run["pulls"] for run in done.runs), time.perf_counter() - started
+
+
+def simpy_pulls(messages: int) -> float:
+    """Pulls a second of the least that a pull loop can be on SimPy: a store a queue, a client that pulls, threads that consume."""
+    environment = simpy.Environment()
+    queues = [simpy.Store(environment) for _ in range(_QUEUES)]
+    threads = [simpy.Resource(environment, capacity=20) for _ in range(_QUEUES // 2)]
+    pulled = 0
+
+    def produce() -> Generator[simpy.Event, Any, None]:
+        for number in range(messages):
+            yield environment.timeout(0.001)
+            yield queues[number % _QUEUES].put(number)
+
+    def consume(of: simpy.Resource) -> Generator[simpy.Event, Any, None]:
+        with of.request() as thread:
+            yield thread
+            yield environment.timeout(0.005)
+
+    def pull(queue: simpy.Store, of: simpy.Resource) -> Generator[simpy.Event, Any, None]:
+        nonlocal pulled
+        while True:
+            yield queue.get()
+            pulled += 1
+            environment.process(consume(of))
+            yield environment.timeout(0.0004)
+
+    environment.process(produce())
+    for number, queue in enumerate(queues):
+        environment.process(pull(queue, threads[number // 2]))
+    seconds = timed(lambda: environment.run(until=messages * 0.001 + 1))
+    return pulled / seconds
+
+
+if __name__ == "__main__":
+    print(f"SimPy: {simpy_pulls(_SIMPY_MESSAGES):,.0f} pulls a second")

@@ -1,0 +1,70 @@
+"""The command that simulates consumer groups."""
+
+from __future__ import annotations
+
+import click
+
+from pipeline.cli import FORMATS, Engine, ExampleCommand, broker_option, cli, engine_options, lake_option, now, run_id
+from pipeline.console import progress_to_stderr
+
+
+@cli.command(
+    "simulate",
+    cls=ExampleCommand,
+    example="pullsim simulate --lake lake --scenario slow.toml --vary clients.count=3,4,6 --seeds 5 --out lag.svg",
+)
+@lake_option
+@click.option("--scenario", required=True, metavar="FILE", help="What is asked, as TOML: docs/simulate.md.")
+@click.option(
+    "--seeds", type=click.IntRange(1, 100_000), default=1, show_default=True, help="Runs of each variant, each with a seed of its own."
+)
+@click.option(
+    "--vary", "varied", multiple=True, metavar="NAME=A,B,...", help="Values of a field of the scenario; repeatable: all combinations."
+)
+@click.option("--out", metavar="FILE.svg", help="File for a picture of lag over time.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of the rows.")
+@broker_option
+@engine_options
+def simulate_command(
+    lake: str,
+    scenario: str,
+    seeds: int,
+    varied: tuple[str, ...],
+    out: str | None,
+    form: str,
+    broker: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Simulate a consumer group: its clients, listeners, retries and offsets, in virtual time.
+
+    A row a variant: when the group had caught up, how far it was behind, what came twice or was given up. What happened in each run goes to
+    the tables simulation_run, simulated_lag, rebalance_event and, where the scenario asks for it, consumption and dead_letter.
+    """
+    from pipeline.lake import Lake
+    from pipeline.simulation.scenario import read_scenario
+    from pipeline.simulation.simulate_job import run_simulate
+    from pipeline.simulation.summary import check_picture, show_summary, write_picture
+
+    variants = read_scenario(scenario, varied)
+    if out:
+        check_picture(out)
+    with open(scenario, encoding="utf-8") as file:
+        text = file.read()
+    with Engine(master, conf, verbose).session() as spark:
+        done = run_simulate(
+            Lake(spark, lake),
+            variants,
+            seeds=seeds,
+            broker=broker,
+            where=scenario,
+            text=text,
+            run_id=run_id(),
+            now=now,
+            progress=progress_to_stderr,
+        )
+    show_summary(variants, done, form)
+    if out:
+        write_picture(out, variants, done)
+        progress_to_stderr(f"lag over time is in {out}")

@@ -1,0 +1,81 @@
+"""Lag over time, a line a variant, as an SVG file: no font, script or colour from elsewhere, in light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+_WIDTH, _HEIGHT = 960, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 20, 50
+_LEGEND_LINE = 20
+_COLOURS = ("#3b7dd8", "#d9822b", "#2f9e62", "#c94f7c", "#8a63d2", "#a8892c", "#3aa6b9", "#d3493f")
+_TICKS = 6
+_STEPS = (1, 2, 5)
+_SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 43_200, 86_400, 172_800, 864_000)
+_STYLE = (
+    "svg{color:#222;background:#fff;font:13px sans-serif}"
+    "@media(prefers-color-scheme:dark){svg{color:#ddd;background:#181a1d}}"
+    ".grid{stroke:currentColor;stroke-opacity:.15}text{fill:currentColor}polyline{fill:none;stroke-width:2;stroke-linejoin:round}"
+)
+
+
+def lag_picture(title: str, lines: Mapping[str, Sequence[tuple[int, int]]]) -> str:
+    """The picture.
+
+    Args:
+        title: what was asked.
+        lines: (ms, messages behind) of each variant, by its name.
+    """
+    ended = max((points[-1][0] for points in lines.values() if points), default=0) or 1
+    most = max((lag for points in lines.values() for _, lag in points), default=0) or 1
+    height = _HEIGHT + _LEGEND_LINE * len(lines)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img"><title>{escape(title)}</title>'
+    parts = [head, f"<style>{_STYLE}</style>", *_axes(ended, most)]
+    for number, (name, points) in enumerate(lines.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        where = " ".join(f"{_x(at, ended):.1f},{_y(lag, most):.1f}" for at, lag in points)
+        told = f"{name}: at most {max((lag for _, lag in points), default=0):,} behind"
+        parts.append(f'<polyline stroke="{colour}" points="{where}"><title>{escape(told)}</title></polyline>')
+        y = _HEIGHT + _LEGEND_LINE * number + 4
+        parts.append(
+            f'<rect x="{_LEFT}" y="{y - 9}" width="14" height="4" fill="{colour}"/><text x="{_LEFT + 22}" y="{y}">{escape(told)}</text>'
+        )
+    return "".join([*parts, "</svg>\n"])
+
+
+def _x(at: float, ended: int) -> float:
+    return _LEFT + (_WIDTH - _LEFT - _RIGHT) * at / ended
+
+
+def _y(lag: float, most: int) -> float:
+    return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * lag / most
+
+
+def _axes(ended: int, most: int) -> Iterator[str]:
+    step = _count_step(most)
+    for lag in range(0, most + 1, step):
+        y = _y(lag, most)
+        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{lag:,}</text>'
+    seconds = next((one for one in _SECONDS if ended / 1000 / one <= 2 * _TICKS), _SECONDS[-1])
+    for at in range(0, ended + 1, seconds * 1000):
+        yield f'<text x="{_x(at, ended):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{_clock(at // 1000)}</text>'
+    yield f'<text x="{_LEFT - 8}" y="{_TOP - 6}" text-anchor="end">behind</text>'
+
+
+def _count_step(most: int) -> int:
+    """Distance of the lines: 1, 2 or 5 of a power of ten, so that there are some five."""
+    power = 1
+    while True:
+        for one in _STEPS:
+            if most / (one * power) <= _TICKS:
+                return one * power
+        power *= 10
+
+
+def _clock(seconds: int) -> str:
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h" if not minute else f"{hours}h{minute:02}"
+    return f"{minute}m" if minute and not second else f"{minute}m{second:02}" if minute else f"{second}s"

@@ -1,0 +1,199 @@
+"""A scenario as the plan of a simulation; what it needs of a lake is handed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pipeline.simulation.scenario import ClientsPart, Scenario
+from pipeline.simulation.scenario_fields import ScenarioError
+from pipeline.workload_fields import unknown_name
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from udfs.consumer.allocate import (
+    AllocateMachineRoomNearby,
+    AllocateMessageQueueAveragely,
+    AllocateMessageQueueAveragelyByCircle,
+    AllocateMessageQueueByConfig,
+    AllocateMessageQueueByMachineRoom,
+    AllocateMessageQueueConsistentHash,
+    AllocateMessageQueueStrategy,
+)
+from udfs.message_queue import MessageQueue
+from udfs.schedule import DelayLevelError, parse_delay_level
+from udfs.simulation.group_plan import BrokerPlan, ClientPlan, GroupPlan, Listener, Rates, Recorded
+from udfs.tags import split_tags
+
+_DEFAULT_QUEUES = 4
+# bytes of a record beside topic and body: its fields, and the properties that client and broker add
+_RECORD_OVERHEAD = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTopic:
+    """What a lake has of a topic.
+
+    Attributes:
+        queues: of the topic, in order.
+        messages: those that were recorded.
+        committed: of the group on each queue, -1 where there is none.
+        begins: ms since 1970 of the simulation's beginning.
+    """
+
+    queues: tuple[MessageQueue, ...]
+    messages: Recorded
+    committed: tuple[int, ...]
+    begins: int
+
+
+def plan_of(scenario: Scenario, seed: int, where: str, recorded: RecordedTopic | None = None) -> GroupPlan:
+    """The plan of one run.
+
+    Raises:
+        ScenarioError: broker settings that do not go together with the scenario.
+    """
+    queues = recorded.queues if recorded else _queues(scenario)
+    messages = recorded.messages if recorded else _rates(scenario, len(queues))
+    first = tuple(recorded.messages.first_offset.tolist()) if recorded else ()
+    listener = scenario.listener
+    return GroupPlan(
+        group=scenario.group,
+        queues=queues,
+        committed=_committed(scenario, messages, recorded),
+        min_offsets=first,
+        clients=tuple(client for part in scenario.clients for client in _clients(scenario, part, queues, where)),
+        messages=messages,
+        until=scenario.until,
+        seed=seed,
+        listener=Listener(
+            shape=listener.takes.shape,
+            first=listener.takes.first,
+            second=listener.takes.second,
+            failing=listener.fails,
+            poison=listener.poison,
+        ),
+        consumer=scenario.consumer,
+        broker=_broker(scenario, where),
+        strategy=_strategy(scenario),
+        sample=scenario.sampled_every,
+        tells=scenario.consumption,
+        orderly=listener.orderly,
+    )
+
+
+def _queues(scenario: Scenario) -> tuple[MessageQueue, ...]:
+    count = scenario.messages.queues or _DEFAULT_QUEUES
+    return tuple(MessageQueue(scenario.topic, broker, one) for broker in scenario.messages.brokers for one in range(count))
+
+
+def _rates(scenario: Scenario, queues: int) -> Rates:
+    part = scenario.messages
+    weights = [1.0 / (number + 1) ** part.skew for number in range(queues)]
+    shares = tuple(weight / sum(weights) for weight in weights)
+    backlog = [int(part.backlog * share) for share in shares]
+    for number in range(part.backlog - sum(backlog)):
+        backlog[number % queues] += 1
+    wanted, total = split_tags(scenario.subscription), sum(weight for _, weight in part.tags)
+    matching = 1.0 if wanted is None else sum(weight for tag, weight in part.tags if tag in wanted) / total
+    return Rates(
+        steps=part.rate,
+        ends=min(scenario.until, part.lasts or scenario.until),
+        shares=shares,
+        backlog=tuple(backlog),
+        even=part.even,
+        matching=matching,
+        body=part.body,
+        overhead=_RECORD_OVERHEAD + len(scenario.topic.encode()),
+    )
+
+
+def _committed(scenario: Scenario, messages: Rates | Recorded, recorded: RecordedTopic | None) -> tuple[int, ...]:
+    """Where the group stands at the start."""
+    if isinstance(messages, Rates):
+        ends, first = messages.backlog, (0,) * len(messages.backlog)
+    else:
+        first = tuple(messages.first_offset.tolist())
+        there = [(messages.times[messages.first[queue] : messages.first[queue + 1]] < 0).sum() for queue in range(len(first))]
+        ends = tuple(int(begin + count) for begin, count in zip(first, there, strict=True))
+    if scenario.begin == "committed" and recorded:
+        most = (begin + count for begin, count in zip(first, messages_of(recorded), strict=True))
+        return tuple(min(offset, end) for offset, end in zip(recorded.committed, most, strict=True))
+    return {"first": first, "last": ends, "never": (-1,) * len(first)}[scenario.begin]
+
+
+def messages_of(recorded: RecordedTopic) -> list[int]:
+    """How many messages each queue has."""
+    first = recorded.messages.first
+    return [int(end - begin) for begin, end in pairwise(first)]
+
+
+def _clients(scenario: Scenario, part: ClientsPart, queues: tuple[MessageQueue, ...], where: str) -> list[ClientPlan]:
+    strategy: AllocateMessageQueueStrategy | None = None
+    if scenario.strategy == "CONFIG":
+        if any(number >= len(queues) for number in part.queues):
+            raise ScenarioError(f"{where}, clients, queues", f"numbers below {len(queues)}", repr(part.queues))
+        strategy = AllocateMessageQueueByConfig(tuple(queues[number] for number in part.queues))
+    width = len(str(part.count - 1))
+    place = f"@{part.room}" if part.room else ""
+    return [
+        ClientPlan(
+            client_id=f"{part.name}-{number:0{width}}{place}",
+            joins=part.joins + part.every * number,
+            leaves=part.leaves,
+            crashes=part.crashes,
+            silent=part.silent,
+            stalls=part.stalls,
+            strategy=strategy,
+        )
+        for number in range(part.count)
+    ]
+
+
+def _room_of_broker(queue: MessageQueue) -> str:
+    return (queue.brokerName or "").partition("@")[0]
+
+
+def _room_of_client(client_id: str) -> str:
+    return client_id.rpartition("@")[2]
+
+
+def _strategy(scenario: Scenario) -> AllocateMessageQueueStrategy:
+    match scenario.strategy:
+        case "AVG_BY_CIRCLE":
+            return AllocateMessageQueueAveragelyByCircle()
+        case "CONSISTENT_HASH":
+            return AllocateMessageQueueConsistentHash()
+        case "MACHINE_ROOM":
+            return AllocateMessageQueueByMachineRoom(frozenset(scenario.rooms))
+        case "MACHINE_ROOM_NEARBY":
+            return AllocateMachineRoomNearby(AllocateMessageQueueAveragely(), _room_of_broker, _room_of_client)
+    return AllocateMessageQueueAveragely()  # that of the group; with CONFIG each client has its own
+
+
+def _broker(scenario: Scenario, where: str) -> BrokerPlan:
+    value = scenario.broker.value
+    try:
+        delays = parse_delay_level(value("messageDelayLevel"))
+    except DelayLevelError as error:
+        raise ScenarioError(f"{where}, broker, messageDelayLevel", "levels that the broker reads", str(error)) from error
+    if not delays or not value("longPollingEnable"):
+        raise ScenarioError(f"{where}, broker", "delay levels and longPollingEnable", "a broker without them")
+    return BrokerPlan(
+        network=scenario.network,
+        dispatch=scenario.dispatch,
+        delays=delays,
+        bytes_in_memory=value("maxTransferBytesOnMessageInMemory"),
+        count_in_memory=max(1, value("maxTransferCountOnMessageInMemory")),
+        entries_a_file=max(1, value("mappedFileSizeConsumeQueue") // CQ_STORE_UNIT_SIZE),
+        notify=value("notifyConsumerIdsChangedEnable"),
+    )
+
+
+def check_tags(subscription: str, tags: set[str], where: str) -> None:
+    """Whether each tag of a subscription occurs among those of recorded messages.
+
+    Raises:
+        ScenarioError: one that does not.
+    """
+    for tag in split_tags(subscription) or ():
+        if tag not in tags:
+            raise unknown_name(f"{where}, subscription", "tags that occur in the recorded messages", tag, sorted(tags) or [""])

@@ -1,0 +1,126 @@
+"""The recorded messages of a topic, as a simulation lets them come again.
+
+Not the broker's own. A simulation that begins at a moment has what was stored before as its backlog. Whatever the broker would find of a
+queue is taken, from its minOffset on; what the group has committed is that of the import.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline import tables as t
+from pipeline.lake import Lake
+from pipeline.simulation.plans import RecordedTopic, check_tags
+from pipeline.simulation.scenario import Scenario
+from pipeline.simulation.scenario_fields import ScenarioError
+from pipeline.workload_fields import unknown_name
+from udfs.message_queue import MessageQueue
+from udfs.simulation.arrivals import MATCHES_AT_BROKER, MATCHES_AT_CLIENT
+from udfs.simulation.group_plan import Recorded
+from udfs.simulation.world import MS
+from udfs.tags import parse_subscription, split_tags
+
+# each task holds them all: 25 bytes a message
+MOST_MESSAGES = 10_000_000
+
+
+def recorded_topic(lake: Lake, broker: str, scenario: Scenario, where: str) -> RecordedTopic:
+    """What the lake has of the scenario's topic.
+
+    Raises:
+        ScenarioError: an unknown topic, one without messages or with too many, a tag that never occurs.
+    """
+    queues = _queues(lake, broker, scenario, where)
+    rows = _rows(lake, broker, scenario.topic)
+    count = rows.count()
+    if not 0 < count <= MOST_MESSAGES:
+        found = f"{count:,}" if count else "none"
+        raise ScenarioError(f"{where}, topic", f"a topic with messages, {MOST_MESSAGES:,} at most, in the lake", found)
+    found_rows = rows.orderBy("queueId", "queueOffset").toArrow()
+    check_tags(scenario.subscription, {tag for tag in found_rows["tags"].unique().to_pylist() if tag}, where)
+    begins = scenario.messages.begins or _least(found_rows)
+    messages = recorded_messages(found_rows, len(queues), scenario.subscription, begins, where)
+    return RecordedTopic(queues, messages, _committed(lake, broker, scenario, len(queues)), begins)
+
+
+def _queues(lake: Lake, broker: str, scenario: Scenario, where: str) -> tuple[MessageQueue, ...]:
+    """Those that can be pulled, and those that have a folder; a store may lack the config that tells of the former."""
+    mine = F.col("brokerName") == broker
+    told = lake.table(t.TOPIC_CONFIG).where(mine).select("topic", F.col("readQueueNums").alias("queues"))
+    there = lake.table(t.QUEUE).where(mine).select("topic", (F.col("queueId") + 1).alias("queues"))
+    topics = {row["topic"]: row["queues"] for row in told.union(there).groupBy("topic").agg(F.max("queues").alias("queues")).collect()}
+    if scenario.topic not in topics:
+        raise unknown_name(f"{where}, topic", f"a topic of {broker}", scenario.topic, sorted(topics) or [""])
+    return tuple(MessageQueue(scenario.topic, broker, number) for number in range(topics[scenario.topic]))
+
+
+def _rows(lake: Lake, broker: str, topic: str) -> DataFrame:
+    def of_broker(table: t.Table) -> DataFrame:
+        return lake.table(table).where(F.col("brokerName") == broker)
+
+    mine = F.col("topic") == topic
+    log = of_broker(t.COMMIT_LOG).where(mine).select("physicOffset", "tags", F.length("body").alias("bodySize"))
+    bounds = of_broker(t.QUEUE).where(mine).select("queueId", "minOffset", "maxOffset")
+    entries = of_broker(t.CONSUME_QUEUE).where(mine).join(F.broadcast(bounds), "queueId")
+    there = entries.where("queueOffset >= minOffset AND queueOffset < maxOffset AND storeTimestamp IS NOT NULL")
+    code = F.coalesce("extUnit.tagsCode", "tagsCode").alias("tagsCode")
+    return there.join(log, "physicOffset", "left").select(
+        "queueId", "queueOffset", "storeTimestamp", "size", code, "tags", F.coalesce("bodySize", F.lit(0)).alias("bodySize")
+    )
+
+
+def _least(rows: pa.Table) -> int:
+    return int(rows["storeTimestamp"].to_numpy().min())
+
+
+def recorded_messages(rows: pa.Table, queues: int, subscription: str, begins: int, where: str) -> Recorded:
+    """The messages of a topic.
+
+    Args:
+        rows: queueId, queueOffset, storeTimestamp, size, tagsCode, tags and bodySize of each, sorted by the first two.
+        queues: of the topic.
+        subscription: of the group.
+        begins: ms since 1970.
+        where: the scenario's file, for errors.
+
+    Raises:
+        ScenarioError: an offset is missing.
+    """
+    queue_ids, offsets = rows["queueId"].to_numpy(), rows["queueOffset"].to_numpy().astype(np.int64)
+    first = np.searchsorted(queue_ids, np.arange(queues + 1)).astype(np.int64)
+    times = (rows["storeTimestamp"].to_numpy().astype(np.int64) - begins) * MS
+    first_offset = np.zeros(queues, np.int64)
+    for queue in range(queues):
+        begin, end = first[queue], first[queue + 1]
+        if begin == end:
+            continue
+        first_offset[queue] = offsets[begin]
+        if offsets[end - 1] - offsets[begin] + 1 != end - begin:
+            raise ScenarioError(f"{where}, topic", f"every offset of queue {queue} in consume_queue", "some that are missing")
+        times[begin:end] = np.maximum.accumulate(times[begin:end])  # a clock that was set back
+    sizes = np.column_stack((rows["size"].to_numpy(), rows["bodySize"].to_numpy())).astype(np.int32)
+    return Recorded(first=first, first_offset=first_offset, times=times, flags=_flags(rows, subscription), sizes=sizes)
+
+
+def _flags(rows: pa.Table, subscription: str) -> NDArray[np.uint8]:
+    """What broker and client make of each message: hash codes and texts."""
+    codes, tags = parse_subscription(subscription), split_tags(subscription)
+    if codes is None or tags is None:
+        return np.full(len(rows), MATCHES_AT_BROKER | MATCHES_AT_CLIENT, np.uint8)
+    at_broker = np.isin(rows["tagsCode"].to_numpy(), sorted(codes))
+    encoded = rows["tags"].combine_chunks().dictionary_encode()
+    wanted = np.array([tag in tags for tag in encoded.dictionary.to_pylist()] + [False])
+    at_client = wanted[encoded.indices.fill_null(len(wanted) - 1).to_numpy()]
+    flags: NDArray[np.uint8] = (at_broker * MATCHES_AT_BROKER + at_client * MATCHES_AT_CLIENT).astype(np.uint8)
+    return flags
+
+
+def _committed(lake: Lake, broker: str, scenario: Scenario, queues: int) -> tuple[int, ...]:
+    mine = (F.col("brokerName") == broker) & (F.col("topic") == scenario.topic) & (F.col("consumerGroup") == scenario.group)
+    rows = lake.table(t.CONSUMER_OFFSET).where(mine).select("queueId", "consumerOffset").collect()
+    offsets = {row["queueId"]: row["consumerOffset"] for row in rows}
+    return tuple(max(int(offsets.get(number, -1)), -1) for number in range(queues))

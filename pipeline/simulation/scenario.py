@@ -1,0 +1,295 @@
+"""A scenario file: what is asked of a group, as docs/simulate.md says. Every field is known and checked before anything runs.
+
+Not the broker's own; settings of client and broker carry their own names.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline import workload_fields as read
+from pipeline.settings import BrokerSettings, SettingsError, Value
+from pipeline.simulation import scenario_fields as own
+from pipeline.simulation.scenario_fields import ScenarioError, Takes
+from pipeline.workload_fields import Reader, Shares, WorkloadError
+from udfs.consumer.push_consumer import PushConsumer
+from udfs.simulation.group_plan import SECOND
+from udfs.simulation.service_time import CONSTANT
+from udfs.tags import SubscriptionParseError, split_tags
+
+BEGINS = ("committed", "first", "last", "never")
+STRATEGIES = ("AVG", "AVG_BY_CIRCLE", "CONFIG", "MACHINE_ROOM", "CONSISTENT_HASH", "MACHINE_ROOM_NEARBY")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesPart:
+    """What comes; docs/simulate.md explains each field."""
+
+    recorded: bool = False
+    begins: int | None = None
+    rate: tuple[tuple[int, float], ...] = ()
+    lasts: int | None = None
+    queues: int | None = None
+    brokers: tuple[str, ...] = ("broker-a",)
+    backlog: int = 0
+    skew: float = 0.0
+    even: bool = False
+    tags: Shares = ()
+    body: tuple[int, int] = (200, 200)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerPart:
+    """What a listener does with a message."""
+
+    takes: Takes = field(default_factory=lambda: Takes(CONSTANT, 0.0))
+    fails: float = 0.0
+    poison: float = 0.0
+    orderly: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientsPart:
+    """Clients that do the same."""
+
+    name: str = "client"
+    count: int = 1
+    joins: int = 0
+    every: int = 0
+    leaves: int | None = None
+    crashes: int | None = None
+    silent: bool = False
+    stalls: tuple[tuple[int, int], ...] = ()
+    room: str = ""
+    queues: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A whole scenario; times in microseconds."""
+
+    group: str
+    topic: str
+    until: int
+    clients: tuple[ClientsPart, ...]
+    messages: MessagesPart
+    question: str = ""
+    seed: int = 1
+    begin: str = "first"
+    subscription: str = "*"
+    strategy: str = "AVG"
+    rooms: tuple[str, ...] = ()
+    sample: int | None = None
+    network: int = 200
+    dispatch: int = 1000
+    consumption: bool = False
+    listener: ListenerPart = field(default_factory=ListenerPart)
+    consumer: PushConsumer = field(default_factory=PushConsumer)
+    broker: BrokerSettings = field(default_factory=lambda: BrokerSettings({}))
+
+    @property
+    def sampled_every(self) -> int:
+        """How often lag is looked at: 500 times, but at most once a second, unless the scenario says."""
+        return self.sample or max(SECOND, -(-self.until // 500))
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One of the scenarios that a file and its variations come to.
+
+    Attributes:
+        number: from 0 on.
+        given: what `--vary` sets in it, as texts.
+    """
+
+    number: int
+    given: Mapping[str, str]
+    scenario: Scenario
+
+
+def _broker(value: object, where: str) -> BrokerSettings:
+    settings: dict[str, Value] = read.settings(value, where)
+    return BrokerSettings.from_sources(header=settings, header_where=where)
+
+
+_MESSAGES: dict[str, Reader] = {
+    "recorded": read.flag,
+    "begins": read.time,
+    "rate": own.rates,
+    "lasts": own.positive_micros,
+    "queues": read.whole_number(1, 10_000),
+    "brokers": read.list_of(read.text),
+    "backlog": read.whole_number(0, 10**10),
+    "skew": read.number(0.0, 100.0),
+    "even": read.flag,
+    "tags": read.shares,
+    "body": read.span(0, 4 << 20),
+}
+_LISTENER: dict[str, Reader] = {"takes": own.takes, "fails": own.share, "poison": own.share, "orderly": read.flag}
+_CLIENTS: dict[str, Reader] = {
+    "name": read.text,
+    "count": read.whole_number(1, 10_000),
+    "joins": own.micros,
+    "every": own.micros,
+    "leaves": own.micros,
+    "crashes": own.micros,
+    "silent": read.flag,
+    "stalls": own.stalls,
+    "room": read.text,
+    "queues": read.list_of(read.whole_number(0, 10_000)),
+}
+_SCENARIO: dict[str, Reader] = {
+    "question": read.text,
+    "group": read.group_name,
+    "topic": read.topic_name,
+    "until": own.positive_micros,
+    "seed": read.whole_number(0, 2**62),
+    "begin": own.one_of(*BEGINS),
+    "subscription": read.text,
+    "strategy": own.one_of(*STRATEGIES),
+    "rooms": read.list_of(read.text),
+    "sample": own.positive_micros,
+    "network": own.micros,
+    "dispatch": own.micros,
+    "consumption": read.flag,
+    "messages": read.table_of(MessagesPart, _MESSAGES, ()),
+    "listener": read.table_of(ListenerPart, _LISTENER, ()),
+    "clients": read.list_of(read.table_of(ClientsPart, _CLIENTS, ())),
+    "consumer": own.consumer,
+    "broker": _broker,
+}
+_NEEDED = ("group", "topic", "until", "messages", "clients")
+
+
+def read_scenario(path: str, varied: Sequence[str] = ()) -> list[Variant]:
+    """The scenarios of a file, one for each combination of what `varied` gives.
+
+    Args:
+        path: of the file.
+        varied: texts `name=a,b,c`, the values of `--vary`.
+
+    Raises:
+        ScenarioError: a file that cannot be read, a field that is unknown or of another type, a scenario that cannot be.
+        SettingsError: a setting that the broker does not know.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(path, "a text file that can be read", getattr(error, "strerror", None) or str(error)) from error
+    tables = own.parsed(text, path)
+    variants = []
+    for number, given in enumerate(_combinations(varied)):
+        try:
+            variants.append(Variant(number, given, _scenario(_with(tables, given), path)))
+        except ScenarioError as error:
+            raise own.with_line(error, path, text) from error
+        except WorkloadError as error:
+            raise own.with_line(error, path, text) from error
+        except SettingsError as error:
+            line = own.line_of(text, ["broker", error.name.strip("'")])
+            where = f"{path}, line {line}, broker" if line else f"{path}, broker"
+            raise SettingsError(where, error.name, error.expected, error.found, error.hint) from error
+    return variants
+
+
+def _combinations(varied: Sequence[str]) -> Iterator[dict[str, str]]:
+    choices = []
+    for one in varied:
+        name, equals, values = one.partition("=")
+        if not equals or not name or not values:
+            raise ScenarioError(f"--vary {one}", "name=value,value,...", repr(one))
+        choices.append([(name.strip(), value.strip()) for value in _parts(values)])
+    for combination in itertools.product(*choices):
+        yield dict(combination)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The values, at the commas that are in no brackets."""
+    depth = begin = 0
+    for at, char in enumerate(text):
+        depth += (char in "[{") - (char in "]}")
+        if char == "," and depth == 0:
+            yield text[begin:at]
+            begin = at + 1
+    yield text[begin:]
+
+
+def _with(tables: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """The tables with what a variant sets; a list of tables is named by its number, the first one without."""
+    changed = copy.deepcopy(dict(tables))
+    for name, text in given.items():
+        *path, last = name.split(".")
+        inner: Any = changed
+        for part in path:
+            if isinstance(inner, list):
+                if not part.isdecimal() or int(part) >= len(inner):
+                    raise ScenarioError(f"--vary {name}", f"a number from 0 to {len(inner) - 1}", repr(part))
+                inner = inner[int(part)]
+            else:
+                inner = inner[0] if isinstance(inner, list) else inner.setdefault(part, {})
+        inner = inner[0] if isinstance(inner, list) and inner else inner
+        if not isinstance(inner, dict):
+            raise ScenarioError(f"--vary {name}", "a field of the scenario", repr(name))
+        inner[last] = _value(text)
+    return changed
+
+
+def _value(text: str) -> Any:
+    """A value as TOML has it, or else a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _scenario(tables: Mapping[str, Any], path: str) -> Scenario:
+    scenario: Scenario = read.table_of(Scenario, _SCENARIO, _NEEDED)(tables, path)
+    _check_messages(scenario, path)
+    for number, part in enumerate(scenario.clients):
+        _check_clients(scenario, part, f"{path}, clients[{number}]")
+    rooms = scenario.strategy.startswith("MACHINE_ROOM")
+    if rooms and scenario.messages.recorded:
+        raise ScenarioError(f"{path}, strategy", "a strategy without machine rooms for recorded messages", repr(scenario.strategy))
+    if scenario.strategy == "MACHINE_ROOM" and not scenario.rooms:
+        raise ScenarioError(f"{path}, strategy", "rooms, the machine rooms that the group consumes", "none")
+    return scenario
+
+
+def _check_messages(scenario: Scenario, path: str) -> None:
+    messages = scenario.messages
+    where = f"{path}, messages"
+    if messages.recorded == bool(messages.rate):
+        found = "both" if messages.recorded else "neither"
+        raise ScenarioError(where, "recorded = true, for the messages of the lake, or a rate", found)
+    if scenario.begin == "committed" and not messages.recorded:
+        raise ScenarioError(f"{path}, begin", "first, last or never, as nothing is recorded", "'committed'")
+    try:
+        wanted = split_tags(scenario.subscription)
+    except SubscriptionParseError as error:
+        raise ScenarioError(f"{path}, subscription", "tags with || between", repr(scenario.subscription)) from error
+    if wanted is not None and not messages.recorded:
+        tags = {tag for tag, weight in messages.tags if weight > 0}
+        for tag in wanted:
+            if tag not in tags:
+                raise read.unknown_name(f"{path}, subscription", "tags that occur in messages, tags", tag, sorted(tags) or [""])
+
+
+def _check_clients(scenario: Scenario, part: ClientsPart, where: str) -> None:
+    last = part.joins + part.every * (part.count - 1)
+    if part.joins > scenario.until:
+        raise ScenarioError(f"{where}, joins", f"a time before the end at {scenario.until / SECOND:g} s", f"{part.joins / SECOND:g} s")
+    for name, time in (("leaves", part.leaves), ("crashes", part.crashes)):
+        if time is not None and time <= last:
+            raise ScenarioError(f"{where}, {name}", f"a time after the last one joins at {last / SECOND:g} s", f"{time / SECOND:g} s")
+    if part.leaves is not None and part.crashes is not None:
+        raise ScenarioError(f"{where}, crashes", "a client that leaves or crashes", "both")
+    if any(begins < last for begins, _ in part.stalls):
+        raise ScenarioError(f"{where}, stalls", f"stalls after the last one joins at {last / SECOND:g} s", repr(part.stalls))
+    if scenario.strategy == "CONFIG" and not part.queues:
+        raise ScenarioError(where, "queues, as the strategy is CONFIG", "none")

@@ -1,0 +1,212 @@
+"""The fields of a scenario that only simulations have: times of listeners, stalls, rates that change; and where in the file a field stands.
+
+Not the broker's own. The other fields are read as those of workload files are.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NoReturn
+
+from pipeline import workload_fields as read
+from pipeline.settings import camel_case
+from pipeline.workload_fields import Reader, WorkloadError
+from udfs.consumer.push_consumer import ConsumeFromWhere, PushConsumer
+from udfs.simulation.service_time import CONSTANT, EXPONENTIAL, LOGNORMAL, LONGEST, UNIFORM
+
+MICROSECONDS = 1_000_000
+_LONGEST_RUN = 400 * 86_400 * MICROSECONDS
+_TABLE = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(r"\s*[\"']?([A-Za-z0-9_\-]+)[\"']?(?:\s*\.\s*[\"']?([A-Za-z0-9_\-]+)[\"']?)?\s*=")
+
+
+class ScenarioError(WorkloadError):
+    """A scenario that cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """How long a listener takes, as `service_time` has it."""
+
+    shape: int
+    first: float
+    second: float = 0.0
+
+
+def refuse(where: str, expected: str, found: object) -> NoReturn:
+    """Say what a field must be.
+
+    Raises:
+        ScenarioError: always.
+    """
+    raise ScenarioError(where, expected, repr(found))
+
+
+def micros(value: object, where: str) -> int:
+    """A duration, in microseconds."""
+    length = round(read.duration(value, where) * MICROSECONDS)
+    return length if length <= _LONGEST_RUN else refuse(where, "400 days or less", value)
+
+
+def positive_micros(value: object, where: str) -> int:
+    """A duration above 0, in microseconds."""
+    return micros(value, where) or refuse(where, "a duration above 0", value)
+
+
+def share(value: object, where: str) -> float:
+    """A share, from 0 to 1."""
+    found: float = read.number(0.0, 1.0)(value, where)
+    return found
+
+
+def _taken(value: object, where: str) -> float:
+    found = micros(value, where)
+    return float(found) if found <= LONGEST else refuse(where, "15 minutes or less (consumeTimeout)", value)
+
+
+def takes(value: object, where: str) -> Takes:
+    """How long a listener takes: a duration, [least, greatest], { mean } (exponential) or { median, sigma } (lognormal)."""
+    if isinstance(value, list) and len(value) == 2:
+        least, most = (_taken(one, where) for one in value)
+        return Takes(UNIFORM, least, most) if least <= most else refuse(where, "the lesser duration first", value)
+    if isinstance(value, dict) and value.keys() == {"mean"}:
+        return Takes(EXPONENTIAL, _taken(value["mean"], f"{where}, mean"))
+    if isinstance(value, dict) and value.keys() == {"median", "sigma"}:
+        sigma: float = read.number(0.0, 5.0)(value["sigma"], f"{where}, sigma")
+        return Takes(LOGNORMAL, _taken(value["median"], f"{where}, median"), sigma)
+    if isinstance(value, dict):
+        refuse(where, "{ mean = ... } or { median = ..., sigma = ... }", value)
+    return Takes(CONSTANT, _taken(value, where))
+
+
+def rates(value: object, where: str) -> tuple[tuple[int, float], ...]:
+    """Messages a second, or [[from, messages a second], ...]."""
+    if not isinstance(value, list):
+        return ((0, read.number(0.0, 1e7)(value, where)),)
+    steps = []
+    for number, step in enumerate(value):
+        at = f"{where}[{number}]"
+        if not isinstance(step, list) or len(step) != 2:
+            refuse(at, "[from, messages a second]", step)
+        steps.append((micros(step[0], at), float(read.number(0.0, 1e7)(step[1], at))))
+    times = [begin for begin, _ in steps]
+    return tuple(steps) if times and times == sorted(set(times)) else refuse(where, "steps of ascending times", value)
+
+
+def stalls(value: object, where: str) -> tuple[tuple[int, int], ...]:
+    """[[from, to], ...]."""
+    if not isinstance(value, list):
+        refuse(where, "[[from, to], ...]", value)
+    found = []
+    for number, one in enumerate(value):
+        at = f"{where}[{number}]"
+        if not isinstance(one, list) or len(one) != 2 or micros(one[0], at) >= micros(one[1], at):
+            refuse(at, "[from, to]", one)
+        found.append((micros(one[0], at), micros(one[1], at)))
+    return tuple(found)
+
+
+def one_of(*names: str) -> Reader:
+    """One of some texts."""
+
+    def reader(value: object, where: str) -> str:
+        if value not in names:
+            expected = f"one of {', '.join(names)}"
+            if isinstance(value, str):
+                raise read.unknown_name(where, expected, value, names)
+            refuse(where, expected, value)
+        return str(value)
+
+    return reader
+
+
+# settings of DefaultMQPushConsumer ---------------------------------------------------------------------------------------------------
+
+_LEAST = {"consume_thread_min": 1, "consume_message_batch_max_size": 1, "pull_batch_size": 1, "pull_interval": 0}
+_MOST = {"consume_thread_min": 1000, "consume_message_batch_max_size": 1024, "pull_batch_size": 1024, "pull_interval": 65_535}
+_LIMITS = {"max_reconsume_times": (-1, 10_000), "pull_threshold_size_for_queue": (1, 1024), "pull_threshold_for_queue": (1, 65_535)}
+# those of what is not simulated
+_LEFT_OUT = {
+    "message_model",
+    "consume_timeout",
+    "post_subscription_when_pull",
+    "pull_threshold_for_topic",
+    "pull_threshold_size_for_topic",
+}
+_NAMES = {camel_case(one.name): one.name for one in fields(PushConsumer) if one.name not in _LEFT_OUT}
+_NO_EFFECT = "consumeThreadMax"  # threads wait in a line without end, so that there are never more than consumeThreadMin
+
+
+def consumer(value: object, where: str) -> PushConsumer:
+    """Settings of DefaultMQPushConsumer by their own names."""
+    if not isinstance(value, dict):
+        refuse(where, "settings of DefaultMQPushConsumer", value)
+    given: dict[str, Any] = {}
+    for name, one in value.items():
+        at = f"{where}, {name}"
+        if name == _NO_EFFECT:
+            read.whole_number(1, 1000)(one, at)
+            continue
+        if name not in _NAMES:
+            raise read.unknown_name(where, f"one of {', '.join(_NAMES)}", name, list(_NAMES))
+        field = _NAMES[name]
+        if field == "consume_from_where":
+            given[field] = ConsumeFromWhere(one_of(*ConsumeFromWhere.__members__)(one, at))
+        else:
+            least, most = _LIMITS.get(field, (_LEAST.get(field, 1), _MOST.get(field, 65_535)))
+            given[field] = read.whole_number(least, most)(one, at)
+    return PushConsumer(**given)
+
+
+# where it stands -----------------------------------------------------------------------------------------------------------------------
+
+
+def with_line(error: WorkloadError, path: str, text: str) -> ScenarioError:
+    """The error, with the line of the file that it is about; the where of such an error is `path, table[2], field`."""
+    names = [part.strip() for part in error.path.removeprefix(path).split(",") if part.strip()]
+    line = line_of(text, [*names, error.found.strip("'")])  # what was found may be the name of a field
+    where = f"{path}, line {line}" if line else path
+    return ScenarioError(", ".join([where, *names]), error.expected, error.found, hint=error.hint)
+
+
+def line_of(text: str, names: Sequence[str]) -> int | None:
+    """The line of a TOML text on which a field stands, or else what is nearest above it; None where nothing of it is there.
+
+    Args:
+        text: of the file.
+        names: tables from the outside in, a list's with the number of its element in brackets, then the field.
+    """
+    found, depth = None, 0
+    table: list[str] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _TABLE.match(line):
+            name = header[2].strip()
+            seen[name] = seen.get(name, -1) + 1
+            table = [f"{name}[{seen[name]}]" if header[1] == "[[" else name]
+            here = table
+        elif key := _KEY.match(line):
+            here = [*table, *(part for part in key.groups() if part)]
+        else:
+            continue
+        same = 0
+        while same < min(len(here), len(names)) and here[same] in (names[same], names[same].partition("[")[0]):
+            same += 1
+        if same == len(here) and same > depth:
+            found, depth = number, same
+    return found
+
+
+def parsed(text: str, path: str) -> dict[str, Any]:
+    """The tables of a TOML text.
+
+    Raises:
+        ScenarioError: no TOML; the decoder's text has line and column.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(path, "TOML", str(error)) from error

@@ -1,0 +1,179 @@
+"""What a task makes of a simulation: rows of all its tables, each with the name of its table.
+
+Rows of consumption are many: they go to a file beside the task as they come, and from there into the answer, so that a task holds one
+batch.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.arrow_types import arrow_schema
+from pipeline.simulation.simulation_tables import CONSUMPTION, DEAD_LETTER, REBALANCE_EVENT, SIMULATED, SIMULATED_LAG, SIMULATION_RUN
+from pipeline.table import Table
+from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from udfs.simulation import world as at
+from udfs.simulation.group_engine import Told
+from udfs.simulation.group_plan import GroupPlan
+from udfs.simulation.lag_sample import BROKER_OFFSET, CONSUMER_OFFSET, REACHED_OFFSET, WAITED
+from udfs.simulation.outcome import Outcome, simulate
+from udfs.simulation.world import MS
+
+TABLE_COLUMN = "tableName"
+_FIELDS = {field.name: field for table in SIMULATED for field in arrow_schema(table)}
+_TYPES = {column.name: column.type for table in SIMULATED for column in table.columns}
+SCHEMA = pa.schema([pa.field(TABLE_COLUMN, pa.string()), *_FIELDS.values()])
+SCHEMA_DDL = ", ".join([f"{TABLE_COLUMN} STRING", *(f"`{name}` {kind}" for name, kind in _TYPES.items())])
+_BEFORE = -at.BEFORE // 2  # a message that waited longer was there at the start
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One simulation to be run."""
+
+    variant: int
+    seed: int
+    plan: GroupPlan
+    begins: int | None = None
+
+
+def rows_of(run: Run) -> Iterator[pa.RecordBatch]:
+    """Simulate, and give the rows of all tables; those of the table of runs come last."""
+    plan = run.plan
+    names = [*plan.queues]
+    retry = RETRY_GROUP_TOPIC_PREFIX + plan.group
+    queues = [(queue.brokerName, queue.topic, queue.queueId) for queue in names]
+    queues += [(broker, retry, number) for broker in plan.brokers for number in range(plan.broker.retry_queue_nums)]
+    clients: list[str] = [client.client_id for client in sorted(plan.clients, key=lambda one: one.joins)]
+    with tempfile.TemporaryFile() as spooled:
+        with pa.ipc.new_stream(spooled, SCHEMA) as writer:
+            outcome = simulate(plan, lambda told: _spool(writer, run, queues, clients, told))
+        spooled.seek(0)
+        yield from pa.ipc.open_stream(spooled)
+    yield _batch(SIMULATED_LAG, run, _lag_columns(plan, outcome, queues))
+    yield from _rebalances(run, outcome)
+    yield _batch(SIMULATION_RUN, run, {name: [value] for name, value in _figures(run, outcome).items()})
+
+
+def _spool(writer: pa.ipc.RecordBatchStreamWriter, run: Run, queues: Sequence[Any], clients: Sequence[str], told: Told) -> None:
+    if len(told.consumed):
+        writer.write_batch(_batch(CONSUMPTION, run, _consumed_columns(told, queues, clients)))
+    if len(told.dead):
+        dead = told.dead
+        of_queue = [queues[queue] for queue in dead[:, at.D_QUEUE]]
+        columns = {
+            "brokerName": [one[0] for one in of_queue],
+            "consumerGroup": [run.plan.group] * len(dead),
+            "topic": [one[1] for one in of_queue],
+            "queueId": [one[2] for one in of_queue],
+            "queueOffset": dead[:, at.D_OFFSET],
+            "atMillis": dead[:, at.D_TIME] // MS,
+            "reconsumeTimes": dead[:, at.D_TRIES],
+        }
+        writer.write_batch(_batch(DEAD_LETTER, run, columns))
+
+
+def _consumed_columns(told: Told, queues: Sequence[Any], clients: Sequence[str]) -> dict[str, Any]:
+    rows = told.consumed
+    brokers, topics, numbers = (np.array(column, object)[rows[:, at.C_QUEUE]] for column in zip(*queues, strict=True))
+    return {
+        "brokerName": brokers,
+        "topic": topics,
+        "queueId": numbers.astype(np.int64),
+        "queueOffset": rows[:, at.C_OFFSET],
+        "firstQueueId": np.array([queue[2] for queue in queues])[rows[:, at.C_FIRST_QUEUE]],
+        "firstQueueOffset": rows[:, at.C_FIRST_OFFSET],
+        "reconsumeTimes": rows[:, at.C_TRY],
+        "clientId": np.array(clients, object)[rows[:, at.C_CLIENT]],
+        "pulledMicros": rows[:, at.C_PULLED],
+        "startedMicros": rows[:, at.C_STARTED],
+        "endedMicros": rows[:, at.C_ENDED],
+        "result": np.array(at.RESULTS, object)[rows[:, at.C_RESULT]],
+    }
+
+
+def _lag_columns(plan: GroupPlan, outcome: Outcome, queues: Sequence[Any]) -> dict[str, Any]:
+    looks, count, _ = outcome.lag.shape
+    lag = outcome.lag.reshape(looks * count, -1)
+    committed = lag[:, CONSUMER_OFFSET]
+    waited = lag[:, WAITED]
+    return {
+        "brokerName": [queue[0] for queue in queues] * looks,
+        "consumerGroup": [plan.group] * len(lag),
+        "topic": [queue[1] for queue in queues] * looks,
+        "queueId": [queue[2] for queue in queues] * looks,
+        "atMillis": np.repeat(outcome.times // MS, count),
+        "brokerOffset": lag[:, BROKER_OFFSET],
+        "consumerOffset": pa.array(committed, mask=committed < 0),
+        "reachedOffset": lag[:, REACHED_OFFSET],
+        "lag": lag[:, BROKER_OFFSET] - np.maximum(committed, 0),
+        "waitedMillis": pa.array(waited // MS, mask=waited > _BEFORE),
+    }
+
+
+def _rebalances(run: Run, outcome: Outcome) -> Iterator[pa.RecordBatch]:
+    told = outcome.rebalances
+    if told:
+        columns = {
+            "brokerName": [run.plan.brokers[0]] * len(told),
+            "consumerGroup": [run.plan.group] * len(told),
+            "topic": [one.topic for one in told],
+            "atMillis": [one.time // MS for one in told],
+            "clientId": [one.client_id for one in told],
+            "clients": [one.clients for one in told],
+            "taken": [[f"{queue.brokerName}/{queue.queueId}" for queue in one.taken] for one in told],
+            "dropped": [[f"{queue.brokerName}/{queue.queueId}" for queue in one.dropped] for one in told],
+        }
+        yield _batch(REBALANCE_EVENT, run, columns)
+
+
+def _figures(run: Run, outcome: Outcome) -> dict[str, Any]:
+    caught_up, counts, lag = outcome.caught_up_at, outcome.counts, outcome.lag_messages
+    return {
+        "brokerName": run.plan.brokers[0],
+        "consumerGroup": run.plan.group,
+        "topic": run.plan.topic,
+        "beginsMillis": run.begins,
+        "endedMillis": outcome.stopped_at // MS,
+        "consumedAll": outcome.consumed_all,
+        "caughtUpMillis": None if caught_up is None else caught_up // MS,
+        "maxLag": int(lag.max()),
+        "lastLag": int(lag[-1]),
+        "pulls": counts["pulls"],
+        "pullsFound": counts["pulls_found"],
+        "flowControl": counts["flow_control"],
+        "delivered": counts["delivered"],
+        "duplicates": counts["duplicates"],
+        "succeeded": counts["succeeded"],
+        "sentBack": counts["sent_back"],
+        "deadLetters": counts["dead"],
+        "notCounted": counts["not_counted"],
+        "clients": sum(client.alive for client in outcome.clients),
+        "idleClients": outcome.idle_clients,
+        "events": counts["events"],
+    }
+
+
+def _batch(table: Table, run: Run, columns: dict[str, Any]) -> pa.RecordBatch:
+    """Rows of a table as rows of all of them."""
+    rows = len(next(iter(columns.values())))
+    given = columns | {TABLE_COLUMN: [table.name] * rows, "variant": [run.variant] * rows, "seed": [run.seed] * rows}
+    arrays = []
+    for field in SCHEMA:
+        if field.name not in given:
+            arrays.append(pa.nulls(rows, field.type))
+        elif isinstance(given[field.name], pa.Array):
+            arrays.append(given[field.name].cast(field.type))
+        else:
+            arrays.append(
+                pa.array(given[field.name]).cast(field.type)
+                if isinstance(given[field.name], np.ndarray)
+                else pa.array(given[field.name], field.type)
+            )
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

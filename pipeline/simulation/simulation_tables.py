@@ -1,0 +1,122 @@
+"""The tables of simulations: which variants ran, and what happened in each."""
+
+from __future__ import annotations
+
+from pipeline.table import Column, Table
+
+_RUN = (
+    Column("runId", "STRING", "the run that wrote the row"),
+    Column("variant", "INT", "number of the variant, from 0"),
+    Column("seed", "BIGINT", "seed of the run"),
+)
+_BROKER = Column("brokerName", "STRING", "broker of the scenario")
+_GROUP = Column("consumerGroup", "STRING", "group that consumes")
+_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)")
+_QUEUE = Column("queueId", "INT", "queue of the topic")
+_AT = Column("atMillis", "BIGINT", "ms of virtual time since the simulation began")
+
+SIMULATION_RUN = Table(
+    "simulation_run",
+    "One row a simulation that ran to its end: a variant with a seed.",
+    (
+        _BROKER,
+        *_RUN,
+        _GROUP,
+        Column("topic", "STRING", "topic that it consumes"),
+        Column("scenario", "STRING", "text of the scenario file"),
+        Column("given", "MAP<STRING, STRING>", "what --vary set in it"),
+        Column("beginsMillis", "BIGINT", "ms since 1970 at which virtual time begins; NULL where messages come at rates"),
+        Column("endedMillis", "BIGINT", "ms of virtual time at which it ended"),
+        Column("consumedAll", "BOOLEAN", "all that ever came was consumed; else it was cut at the scenario's until"),
+        Column("caughtUpMillis", "BIGINT", "ms until a look at lag found that no message had waited for 10 s; NULL where none did"),
+        Column("maxLag", "BIGINT", "greatest number of messages that were not committed, of all looks"),
+        Column("lastLag", "BIGINT", "the same at the end"),
+        Column("pulls", "BIGINT", "pulls that were answered"),
+        Column("pullsFound", "BIGINT", "those that brought messages"),
+        Column("flowControl", "BIGINT", "how often a client held too much to pull"),
+        Column("delivered", "BIGINT", "messages given to a listener, again and again ones included"),
+        Column("duplicates", "BIGINT", "those that were given before, from the same queue and offset"),
+        Column("succeeded", "BIGINT", "messages consumed with success"),
+        Column("sentBack", "BIGINT", "messages that came to the retry topic, or still wait for it"),
+        Column("deadLetters", "BIGINT", "messages that were given up"),
+        Column("notCounted", "BIGINT", "messages whose result came too late: the queue or the client was gone"),
+        Column("clients", "INT", "clients that were there at the end"),
+        Column("idleClients", "INT", "those that never had a message"),
+        Column("events", "BIGINT", "events of the simulation"),
+    ),
+    key=("runId", "variant", "seed"),
+)
+
+CONSUMPTION = Table(
+    "consumption",
+    "One row a message that a listener was given in a simulation, where the scenario asks for it.",
+    (
+        _BROKER,
+        *_RUN,
+        _TOPIC,
+        _QUEUE,
+        Column("queueOffset", "BIGINT", "offset in that queue"),
+        Column("firstQueueId", "INT", "queue to which the message was sent first"),
+        Column("firstQueueOffset", "BIGINT", "its offset there"),
+        Column("reconsumeTimes", "INT", "how often it was tried before"),
+        Column("clientId", "STRING", "client that had it"),
+        Column("pulledMicros", "BIGINT", "microseconds of virtual time at which it came to the client"),
+        Column("startedMicros", "BIGINT", "at which the listener was given it"),
+        Column("endedMicros", "BIGINT", "at which the listener's result counted"),
+        Column(
+            "result", "STRING", "CONSUME_SUCCESS, RECONSUME_LATER, DROPPED (the queue was given up meanwhile) or LOST (the client was gone)"
+        ),
+    ),
+)
+
+SIMULATED_LAG = Table(
+    "simulated_lag",
+    "One row a queue and look at lag of a simulation: lag and offsets over time.",
+    (
+        _BROKER,
+        *_RUN,
+        _GROUP,
+        _TOPIC,
+        _QUEUE,
+        _AT,
+        Column("brokerOffset", "BIGINT", "maxOffset of the queue"),
+        Column("consumerOffset", "BIGINT", "offset that the broker has of the group; NULL where it has none"),
+        Column("reachedOffset", "BIGINT", "offset that the client has reached and may not have told yet"),
+        Column("lag", "BIGINT", "brokerOffset less consumerOffset"),
+        Column("waitedMillis", "BIGINT", "how long the message at reachedOffset has waited, 0 without one; NULL where it was there before"),
+    ),
+    key=("runId", "variant", "seed", "brokerName", "topic", "queueId", "atMillis"),
+)
+
+REBALANCE_EVENT = Table(
+    "rebalance_event",
+    "One row a rebalance in a simulation in which a client took or gave up queues of a topic.",
+    (
+        _BROKER,
+        *_RUN,
+        _GROUP,
+        Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)"),
+        _AT,
+        Column("clientId", "STRING", "client that rebalanced"),
+        Column("clients", "INT", "clients that it found in the group"),
+        Column("taken", "ARRAY<STRING>", "queues that it took, as brokerName/queueId"),
+        Column("dropped", "ARRAY<STRING>", "queues that it gave up"),
+    ),
+)
+
+DEAD_LETTER = Table(
+    "dead_letter",
+    "One row a message that came to the dead letters in a simulation, where the scenario asks for consumption.",
+    (
+        _BROKER,
+        *_RUN,
+        _GROUP,
+        Column("topic", "STRING", "topic to which it was sent first"),
+        _QUEUE,
+        Column("queueOffset", "BIGINT", "its offset there"),
+        _AT,
+        Column("reconsumeTimes", "INT", "how often it was tried"),
+    ),
+)
+
+SIMULATED = (SIMULATION_RUN, CONSUMPTION, SIMULATED_LAG, REBALANCE_EVENT, DEAD_LETTER)

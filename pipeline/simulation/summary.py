@@ -1,0 +1,93 @@
+"""What is told of simulations: a row a variant, and the picture of lag over time."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from pyspark.sql import Row
+
+from pipeline.console import progress_to_stderr, say, show_table
+from pipeline.output_file import OutputError
+from pipeline.simulation.lag_picture import lag_picture
+from pipeline.simulation.scenario import Variant
+from pipeline.simulation.simulate_job import Simulated
+
+_FIGURES = ("maxLag", "lastLag", "duplicates", "sentBack", "deadLetters", "idleClients", "succeeded")
+_WHOLE = "the scenario"
+
+
+def name_of(variant: Variant) -> str:
+    """A variant by what was set in it."""
+    return ", ".join(f"{name}={value}" for name, value in variant.given.items()) or _WHOLE
+
+
+def summary_rows(variants: Sequence[Variant], runs: Sequence[Row]) -> list[dict[str, Any]]:
+    """A row a variant: the median of its seeds, and the time by which each of them had caught up, None where one had not."""
+    rows = []
+    for variant in variants:
+        mine = [run for run in runs if run["variant"] == variant.number]
+        caught_up = [run["caughtUpMillis"] for run in mine]
+        done = [millis for millis in caught_up if millis is not None]
+        row: dict[str, Any] = {"variant": variant.number, "given": name_of(variant), "seeds": len(mine)}
+        row["caughtUpSeconds"] = max(done) / 1000 if len(done) == len(mine) else None
+        row |= {name: int(median(run[name] for run in mine)) for name in _FIGURES}
+        row["clients"] = mine[0]["clients"]
+        row["endedSeconds"] = max(run["endedMillis"] for run in mine) / 1000
+        row["consumedAll"] = all(run["consumedAll"] for run in mine)
+        rows.append(row)
+    return rows
+
+
+def show_summary(variants: Sequence[Variant], done: Simulated, form: str) -> None:
+    """Print the rows, and say what was cut."""
+    rows = summary_rows(variants, done.runs)
+    if form == "json":
+        for row in rows:
+            say(json.dumps(row, ensure_ascii=False))
+    elif form == "csv":
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        say(text.getvalue().rstrip("\n"))
+    else:
+        show_table(list(rows[0]), [list(row.values()) for row in rows])
+    cut = [row for row in rows if not row["consumedAll"]]
+    if cut:
+        progress_to_stderr(f"{len(cut)} of {len(rows)} variants were cut at `until`, with messages still to come or to be consumed")
+    progress_to_stderr(f"run {done.run_id}: tables simulation_run, simulated_lag, rebalance_event, consumption, dead_letter")
+
+
+def check_picture(path: str) -> None:
+    """Whether a picture can be written there.
+
+    Raises:
+        OutputError: it cannot.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if not path.endswith(".svg") or not os.path.isdir(folder) or os.path.isdir(path):
+        raise OutputError(f"{path}: expected the name of a file that ends in .svg, in a folder that is there, found another one")
+
+
+def write_picture(path: str, variants: Sequence[Variant], done: Simulated) -> None:
+    """Write the picture of lag over time.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    lines: dict[str, list[tuple[int, int]]] = {name_of(variant): [] for variant in variants}
+    names = {variant.number: name_of(variant) for variant in variants}
+    for variant, at, lag in done.lag:
+        lines[names[variant]].append((at, lag))
+    question = variants[0].scenario.question or f"{variants[0].scenario.group} on {variants[0].scenario.topic}"
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(lag_picture(question, lines))
+    except OSError as error:
+        raise OutputError(f"{path}: expected a file that can be written, found {error.strerror or error}") from error

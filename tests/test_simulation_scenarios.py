@@ -1,0 +1,183 @@
+"""Scenario files of simulations: what they say, and why one is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.main import run
+from pipeline.settings import SettingsError
+from pipeline.simulation.lag_picture import lag_picture
+from pipeline.simulation.plans import plan_of
+from pipeline.simulation.recorded_messages import recorded_messages
+from pipeline.simulation.scenario import Variant, read_scenario
+from pipeline.workload_fields import WorkloadError
+from udfs.simulation.group_plan import SECOND, Rates
+from udfs.simulation.outcome import simulate
+from udfs.simulation.service_time import LOGNORMAL, UNIFORM
+
+WHOLE = """\
+group = "g"
+topic = "orders"
+until = "10m"
+[messages]
+rate = 10
+queues = 6
+tags = { paid = 3, sent = 1 }
+[listener]
+takes = "20ms"
+[[clients]]
+count = 2
+[[clients]]
+name = "late"
+joins = "2m"
+"""
+
+
+def read(folder: Path, text: str, *varied: str) -> list[Variant]:
+    path = folder / "scenario.toml"
+    path.write_text(text, "utf-8")
+    return read_scenario(str(path), varied)
+
+
+def test_a_scenario_is_read_as_it_says(tmp_path: Path) -> None:
+    (variant,) = read(tmp_path, WHOLE)
+    plan = plan_of(variant.scenario, 3, "here")
+    assert [client.client_id for client in plan.clients] == ["client-0", "client-1", "late-0"]
+    assert [client.joins for client in plan.clients] == [0, 0, 120 * SECOND]
+    assert isinstance(plan.messages, Rates)
+    assert (plan.until, plan.seed, len(plan.queues), plan.listener.first) == (600 * SECOND, 3, 6, 20_000.0)
+    assert sum(plan.messages.shares) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "to", "line", "says"),
+    [
+        ("count = 2", "count = 0", 11, "a whole number from 1"),
+        ("rate = 10", "rate = -1", 5, "a number from 0"),
+        ("rate = 10", "rate = 10\nrecorded = true", 4, "recorded = true, for the messages of the lake, or a rate"),
+        ("rate = 10\n", "", 4, "or a rate, found neither"),
+        ("queues = 6", "queue = 6", 6, "the nearest known name is queues"),
+        ("until = \"10m\"", "until = \"soon\"", 3, "a number from 0"),
+        ("until = \"10m\"", "until = 0", 3, "a duration above 0"),
+        ("topic = \"orders\"", "topic = \"or ders\"", 2, "a name of up to 127"),
+        ("until = \"10m\"", "until = \"10m\"\nsubscription = \"payd\"", 4, "the nearest known name is paid"),
+        ("until = \"10m\"", "until = \"10m\"\nstrategy = \"AVERAGE\"", 4, "the nearest known name is AVG"),
+        ("until = \"10m\"", "until = \"10m\"\nbegin = \"committed\"", 4, "as nothing is recorded"),
+        ("takes = \"20ms\"", "takes = \"20m\"", 9, "15 minutes or less"),
+        ("takes = \"20ms\"", "takes = [\"30ms\", \"20ms\"]", 9, "the lesser duration first"),
+        ("takes = \"20ms\"", "fails = 1.5", 9, "a number from 0 to 1"),
+        ("joins = \"2m\"", "joins = \"20m\"", 14, "a time before the end at 600 s"),
+        ("joins = \"2m\"", "joins = \"2m\"\ncrashes = \"1m\"", 15, "a time after the last one joins at 120 s"),
+        ("joins = \"2m\"", "joins = \"2m\"\nstalls = [[\"1m\", \"30s\"]]", 15, "[from, to]"),
+        ("[listener]", "[consumer]\npullBatchsize = 8\n[listener]", 9, "the nearest known name is pullBatchSize"),
+        ("[listener]", "[consumer]\npullBatchSize = 0\n[listener]", 9, "a whole number from 1"),
+    ],
+)  # fmt: skip
+def test_a_scenario_that_cannot_be_is_refused_with_its_line(tmp_path: Path, changed: str, to: str, line: int, says: str) -> None:
+    assert WHOLE.count(changed) == 1
+    with pytest.raises(WorkloadError) as refused:
+        read(tmp_path, WHOLE.replace(changed, to))
+    assert f"scenario.toml, line {line}" in str(refused.value)
+    assert says in str(refused.value)
+
+
+def test_a_scenario_without_clients_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match=r"line 1, clients: expected a list that is not empty"):
+        read(tmp_path, "clients = []\n" + WHOLE.partition("[[clients]]")[0])
+
+
+def test_the_command_ends_with_2_and_the_line_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(WHOLE.replace("rate = 10", "rates = 10"), "utf-8")
+    assert run(["simulate", "--lake", str(tmp_path / "lake"), "--scenario", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "scenario.toml, line 5" in told
+    assert "the nearest known name is rate" in told
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_file_that_is_no_toml_is_refused_with_the_decoders_line(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match="line 2, column"):
+        read(tmp_path, 'group = "g"\ntopic = = "t"\n')
+
+
+def test_an_unknown_setting_of_the_broker_is_refused_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"line 16.*messageDelayLevel"):
+        read(tmp_path, WHOLE + '[broker]\nmessageDelayLevels = "1s"\n')
+
+
+def test_variants_are_all_combinations_of_what_is_varied(tmp_path: Path) -> None:
+    takes = "listener.takes=5ms,[10ms, 30ms]"
+    variants = read(tmp_path, WHOLE, "clients.count=1,4", takes.replace("[10ms, 30ms]", '["10ms", "30ms"]'), "clients.1.count=2")
+    assert [variant.given["clients.count"] for variant in variants] == ["1", "1", "4", "4"]
+    assert [part.count for part in variants[2].scenario.clients] == [4, 2]
+    assert variants[1].scenario.listener.takes.shape == UNIFORM
+    (other,) = read(tmp_path, WHOLE, 'listener.takes={median = "20ms", sigma = 0.5}')
+    assert (other.scenario.listener.takes.shape, other.scenario.listener.takes.second) == (LOGNORMAL, 0.5)
+
+
+@pytest.mark.parametrize("varied", ["clients.count", "clients.7.count=1", "nothing=1", "question.deep=1"])
+def test_what_cannot_be_varied_is_refused(tmp_path: Path, varied: str) -> None:
+    with pytest.raises(WorkloadError):
+        read(tmp_path, 'question = "?"\n' + WHOLE, varied)
+
+
+def test_a_group_takes_the_share_of_messages_that_its_tags_have(tmp_path: Path) -> None:
+    (variant,) = read(tmp_path, 'subscription = "sent || none"\n' + WHOLE.replace("sent = 1 }", 'sent = 1, none = 4 }\nlasts = "5m"'))
+    outcome = simulate(plan_of(variant.scenario, 1, "here"))
+    assert outcome.consumed_all
+    assert outcome.counts["succeeded"] == pytest.approx(3000 * 5 / 8, rel=0.05)
+
+
+def test_each_client_of_the_strategy_config_has_its_own_queues_and_nobody_the_retry_topic(tmp_path: Path) -> None:
+    text = 'strategy = "CONFIG"\n' + WHOLE.replace("count = 2", "queues = [0, 1, 2]").replace(
+        'name = "late"', 'name = "late"\nqueues = [3, 4]'
+    )
+    (variant,) = read(tmp_path, text)
+    outcome = simulate(plan_of(variant.scenario, 1, "here"))
+    assert not outcome.consumed_all  # queue 5 is nobody's
+    taken = {event.client_id: [queue.queueId for queue in event.taken] for event in outcome.rebalances}
+    assert taken == {"client-0": [0, 1, 2], "late-0": [3, 4]}
+
+
+def test_machine_rooms_keep_queues_with_the_clients_of_their_room(tmp_path: Path) -> None:
+    text = 'strategy = "MACHINE_ROOM_NEARBY"\n' + WHOLE.replace("queues = 6", 'queues = 2\nbrokers = ["east@a", "west@b"]')
+    text = text.replace("count = 2", 'room = "east"').replace('name = "late"', 'name = "late"\nroom = "west"')
+    (variant,) = read(tmp_path, text)
+    outcome = simulate(plan_of(variant.scenario, 1, "here"))
+    last = {event.client_id: {queue.brokerName for queue in event.taken} for event in outcome.rebalances if event.topic == "orders"}
+    assert last["late-0@west"] == {"west@b"}
+    dropped = [event for event in outcome.rebalances if event.dropped and event.topic == "orders"]
+    assert [{queue.brokerName for queue in event.dropped} for event in dropped] == [{"west@b"}]
+
+
+def test_recorded_messages_keep_offsets_and_times_and_the_client_drops_what_only_the_hash_code_takes() -> None:
+    rows = pa.table(
+        {
+            "queueId": pa.array([0, 0, 2, 2, 2], pa.int32()),
+            "queueOffset": [7, 8, 0, 1, 2],
+            "storeTimestamp": [1_000, 1_500, 900, 800, 2_000],
+            "size": pa.array([150, 160, 170, 180, 190], pa.int32()),
+            "tagsCode": [2112, 2112, 97, 2112, 0],  # Aa, BB, a, Aa, none
+            "tags": ["Aa", "BB", "a", "Aa", None],
+            "bodySize": pa.array([50, 60, 70, 80, 90], pa.int32()),
+        }
+    )
+    found = recorded_messages(rows, 3, "Aa", 1_000, "here")
+    assert found.first.tolist() == [0, 2, 2, 5]
+    assert found.first_offset.tolist() == [7, 0, 0]
+    assert found.times.tolist() == [0, 500_000, -100_000, -100_000, 1_000_000]  # the clock was set back between two of them
+    assert found.flags.tolist() == [3, 1, 0, 3, 0]
+    assert found.sizes[1].tolist() == [160, 60]
+    with pytest.raises(WorkloadError, match="every offset of queue 2"):
+        recorded_messages(rows.filter(pa.array([True, True, True, False, True])), 3, "*", 0, "here")
+
+
+def test_a_picture_has_a_line_a_variant_and_no_text_becomes_markup() -> None:
+    picture = lag_picture("<b>?", {"a&b": [(0, 0), (60_000, 1234)], "": []})
+    assert picture.count("<polyline") == 2
+    assert "<title>&lt;b&gt;?</title>" in picture
+    assert "a&amp;b: at most 1,234 behind" in picture

@@ -1,0 +1,279 @@
+"""The threads of a client: batches that are given to the listener, acknowledged, or sent back to the broker.
+
+Broker source (4.9.3): ConsumeMessageConcurrentlyService (ConsumeRequest.run, processConsumeResult, sendMessageBack),
+ProcessQueue.removeMessage, SendMessageProcessor.asyncConsumerSendMsgBack; the rules are those of `udfs.consumer.consume_concurrently`,
+`udfs.consumer.process_queue` and `udfs.send_message`, held here in the form that the loop needs; tests run both.
+Rules: batches of all the client's queues wait in one line, and its threads are as many as consumeThreadMin, as the line has no end. A
+batch of a dropped queue is passed over when a thread comes to it; if the queue is dropped while the listener is at work, the result does
+not count.
+Surprise: a listener that fails holds its thread until the broker has taken the batch back, message by message.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from store_format.compiled import bare
+from udfs.schedule_delivery import look_after
+from udfs.simulation.arrivals import origin
+from udfs.simulation.consuming_orderly import next_turn
+from udfs.simulation.draws import RETRY_QUEUE as RETRY_QUEUE_DRAW
+from udfs.simulation.draws import draw, message_stream
+from udfs.simulation.event_heap import DELIVER, WORK_END, key_of, push
+from udfs.simulation.service_time import fails, service_time
+from udfs.simulation.world import (
+    ALIVE,
+    BATCH,
+    BODY,
+    BUSY,
+    C_CLIENT,
+    C_ENDED,
+    C_FIRST_OFFSET,
+    C_FIRST_QUEUE,
+    C_OFFSET,
+    C_PULLED,
+    C_QUEUE,
+    C_RESULT,
+    C_STARTED,
+    C_TRY,
+    CLIENT,
+    CONSUMED_ROWS,
+    D_OFFSET,
+    D_QUEUE,
+    D_TIME,
+    D_TRIES,
+    DEAD,
+    DEAD_ROWS,
+    DELIVERED,
+    DONE_MESSAGES,
+    DROPPED,
+    DUPLICATES,
+    FIFO_HEAD,
+    FIFO_TAIL,
+    FREE,
+    HEAD,
+    IS_DONE,
+    LOST,
+    MOST_STARTED,
+    MS,
+    MSG_COUNT,
+    MSG_SIZE,
+    NETWORK,
+    NEXT_IN_FIFO,
+    NONE,
+    NOT_COUNTED,
+    OFFSET,
+    ORDERLY,
+    PENDING_INTO,
+    PENDING_NEXT,
+    PENDING_OFFSET,
+    PENDING_QUEUE,
+    PENDING_STORED,
+    PENDING_TRIES,
+    POSITION,
+    PULLED,
+    QUEUE,
+    QUEUE_OFFSET_MAX,
+    QUEUED,
+    REACHED,
+    RECONSUME_LATER,
+    RETRY_BASE,
+    RETRY_NUMS,
+    RING,
+    SEED,
+    SENT_BACK,
+    STARTED,
+    STARTED_BATCHES,
+    SUCCEEDED,
+    SUCCESS,
+    TAIL,
+    TELLS,
+    THREADS,
+    TOO_LATE,
+    WAITING,
+    WORKED,
+    WORKING,
+)
+
+_FIRST, _LAST, _NEXT_LOOK = 0, 1, 2  # columns of `levels`
+
+
+@bare
+def _place(w, slot, place, ahead):  # type: ignore[no-untyped-def]
+    """The place in a slot's ring that is so many messages ahead."""
+    first = slot * w.cfg[RING]
+    return first + ((place - first + ahead) & (w.cfg[RING] - 1))
+
+
+@bare
+def note_started(w, queue, offset):  # type: ignore[no-untyped-def]
+    """Note that a listener is given a message, and count it where it was given before.
+
+    Whoever has a queue begins where the group has committed, and gives its messages in their order: all up to the furthest one were given.
+    """
+    if offset <= w.queues[queue, MOST_STARTED]:
+        w.counters[DUPLICATES] += 1
+    else:
+        w.queues[queue, MOST_STARTED] = offset
+    w.counters[DELIVERED] += 1
+
+
+@bare
+def _try(w, queue, offset):  # type: ignore[no-untyped-def]
+    """How long the listener takes with a message, and whether it fails."""
+    first_queue, first_offset, tries = origin(w, queue, offset)
+    stream = message_stream(w.cfg[SEED], first_queue, first_offset)
+    return service_time(w.cfg, w.shares, stream, tries), fails(w.shares, stream, tries)
+
+
+@bare
+def start_work(w, client, now):  # type: ignore[no-untyped-def]
+    """Give waiting batches to the client's free threads."""
+    row = w.clients[client]
+    while row[BUSY] < row[THREADS] and row[FIFO_HEAD] != NONE:
+        place = row[FIFO_HEAD]
+        row[FIFO_HEAD] = w.ring[place, NEXT_IN_FIFO]
+        if row[FIFO_HEAD] == NONE:
+            row[FIFO_TAIL] = NONE
+        slot = place // w.cfg[RING]
+        w.slots[slot, QUEUED] -= 1
+        if w.slots[slot, DROPPED]:
+            continue
+        if w.cfg[ORDERLY]:
+            next_turn(w, slot, now)
+        else:
+            begin_batch(w, slot, place, now)
+
+
+@bare
+def begin_batch(w, slot, place, now):  # type: ignore[no-untyped-def]
+    """Give a batch to the listener; what comes of it is known at once, and happens when it ends."""
+    queue, client = w.slots[slot, QUEUE], w.clients[w.slots[slot, CLIENT]]
+    taken, failed, count = np.int64(0), False, w.ring[place, BATCH]
+    for ahead in range(count):
+        offset = w.ring[_place(w, slot, place, ahead), OFFSET]
+        note_started(w, queue, offset)
+        one, fails_too = _try(w, queue, offset)
+        taken += one
+        failed = failed or fails_too
+    if failed:
+        taken += 2 * w.cfg[NETWORK] * count
+    w.ring[place, STARTED] = now
+    w.ring[place, IS_DONE] = -1 if failed else 0
+    client[BUSY] += 1
+    client[STARTED_BATCHES] += 1
+    client[WORKED] += taken
+    w.slots[slot, WORKING] += 1
+    push(w.heap, w.counters, now + taken, key_of(WORK_END, place))
+
+
+@bare
+def tell(w, slot, place, count, result, now):  # type: ignore[no-untyped-def]
+    """Write down what became of a batch."""
+    if not w.cfg[TELLS]:
+        return
+    queue, started = w.slots[slot, QUEUE], w.ring[place, STARTED]
+    for ahead in range(count):
+        entry = w.ring[_place(w, slot, place, ahead)]
+        row = w.consumed[w.counters[CONSUMED_ROWS]]
+        w.counters[CONSUMED_ROWS] += 1
+        row[C_QUEUE] = queue
+        row[C_OFFSET] = entry[OFFSET]
+        row[C_FIRST_QUEUE], row[C_FIRST_OFFSET], row[C_TRY] = origin(w, queue, entry[OFFSET])
+        row[C_CLIENT] = w.slots[slot, CLIENT]
+        row[C_PULLED] = entry[PULLED]
+        row[C_STARTED] = started
+        row[C_ENDED] = now
+        row[C_RESULT] = result
+
+
+@bare
+def send_back(w, queue, offset, now):  # type: ignore[no-untyped-def]
+    """Send one message back to the broker, which keeps it for its level, or among the dead letters."""
+    first_queue, first_offset, tries = origin(w, queue, offset)
+    level = w.level_of_try[min(tries, len(w.level_of_try) - 1)]
+    stored = now - w.cfg[NETWORK]
+    if level == NONE:
+        if w.cfg[TELLS]:
+            dead = w.dead[w.counters[DEAD_ROWS]]
+            w.counters[DEAD_ROWS] += 1
+            dead[D_TIME], dead[D_QUEUE], dead[D_OFFSET], dead[D_TRIES] = stored, first_queue, first_offset, tries + 1
+        w.counters[DEAD] += 1
+        return
+    stream = message_stream(w.cfg[SEED], first_queue, first_offset)
+    into = w.queues[first_queue, RETRY_BASE] + np.int64(draw(stream, tries, RETRY_QUEUE_DRAW) % np.uint64(w.cfg[RETRY_NUMS]))
+    keep_for_level(w, level, stored, first_queue, first_offset, tries + 1, into)
+    w.counters[SENT_BACK] += 1
+
+
+@bare
+def keep_for_level(w, level, stored, queue, offset, tries, into):  # type: ignore[no-untyped-def]
+    """Put a message behind the others of its delay level."""
+    at = w.counters[FREE]
+    row = w.pending[at]
+    w.counters[FREE] = row[PENDING_NEXT]
+    w.counters[WAITING] += 1
+    row[PENDING_STORED] = stored
+    row[PENDING_QUEUE] = queue
+    row[PENDING_OFFSET] = offset
+    row[PENDING_TRIES] = tries
+    row[PENDING_INTO] = into
+    row[PENDING_NEXT] = NONE
+    line = w.levels[level - 1]
+    if line[_LAST] == NONE:
+        line[_FIRST] = at
+        expect_look(w, level - 1)
+    else:
+        w.pending[line[_LAST], PENDING_NEXT] = at
+    line[_LAST] = at
+
+
+@bare
+def expect_look(w, level):  # type: ignore[no-untyped-def]
+    """Put in the event of the broker's look that finds the first message of a level (counted from 0) due."""
+    stored = w.pending[w.levels[level, _FIRST], PENDING_STORED]
+    look = look_after(0, stored // MS + w.delays[level]) * MS
+    push(w.heap, w.counters, look, key_of(DELIVER, level))
+
+
+@bare
+def _remove(w, slot, place, count):  # type: ignore[no-untyped-def]
+    """ProcessQueue.removeMessage of a batch; gives the offset to commit."""
+    row, mask = w.slots[slot], w.cfg[RING] - 1
+    for ahead in range(count):
+        entry = w.ring[_place(w, slot, place, ahead)]
+        entry[IS_DONE] = 1
+        row[MSG_COUNT] -= 1
+        row[MSG_SIZE] -= entry[BODY]
+    while row[HEAD] < row[TAIL] and w.ring[slot * w.cfg[RING] + (row[HEAD] & mask), IS_DONE] == 1:
+        row[HEAD] += 1
+    if row[HEAD] < row[TAIL]:
+        return w.ring[slot * w.cfg[RING] + (row[HEAD] & mask), OFFSET]
+    return row[QUEUE_OFFSET_MAX] + 1
+
+
+@bare
+def end_work(w, place, now):  # type: ignore[no-untyped-def]
+    """Take in what the listener made of a batch, and give its thread the next one."""
+    slot = place // w.cfg[RING]
+    row, count, failed = w.slots[slot], w.ring[place, BATCH], w.ring[place, IS_DONE] == -1
+    row[WORKING] -= 1
+    if not w.clients[row[CLIENT], ALIVE]:
+        w.counters[NOT_COUNTED] += count
+        tell(w, slot, place, count, LOST, now)
+        return
+    w.clients[row[CLIENT], BUSY] -= 1
+    if row[DROPPED]:
+        w.counters[NOT_COUNTED] += count
+        tell(w, slot, place, count, TOO_LATE, now)
+    else:
+        tell(w, slot, place, count, RECONSUME_LATER if failed else SUCCESS, now)
+        if not failed:
+            w.counters[SUCCEEDED] += count
+            w.clients[row[CLIENT], DONE_MESSAGES] += count
+        else:
+            for ahead in range(count):
+                send_back(w, row[QUEUE], w.ring[_place(w, slot, place, ahead), OFFSET], now)
+        row[REACHED] = max(row[REACHED], _remove(w, slot, place, count))
+        w.queues[row[QUEUE], POSITION] = row[REACHED]
+    start_work(w, row[CLIENT], now)

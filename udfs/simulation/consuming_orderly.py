@@ -1,0 +1,241 @@
+"""The threads of an orderly client: one batch of a queue after the other, as long as the client has the broker's lock on it.
+
+Broker source (4.9.3): ConsumeMessageOrderlyService (ConsumeRequest.run, processConsumeResult, checkReconsumeTimes,
+tryLockLaterAndReconsume); the rules are those of `udfs.consumer.consume_orderly`, held here in the form that the loop needs; tests run
+both.
+Rules: what a listener fails on is tried again after a while, before anything behind it, as often as maxReconsumeTimes says: without end
+unless it is set. Then it is a dead letter. A consumer that goes on for a minute lets others have the thread.
+Surprise: a queue that a client has just taken is not locked by that, but by the locking of all queues, every 20 seconds; pulls look for
+the lock every three.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from store_format.compiled import bare
+from udfs.consumer.consume_orderly import CONTINUE_AFTER, LOCK_AFTER_LOSS, LOCK_AFTER_START, MAX_TIME_CONSUME_CONTINUOUSLY
+from udfs.consumer.process_queue import REBALANCE_LOCK_MAX_LIVE_TIME
+from udfs.simulation.arrivals import origin
+from udfs.simulation.draws import message_stream
+from udfs.simulation.event_heap import CONSUME, LOCK_ONE, WORK_END, key_of, push
+from udfs.simulation.pulling import expect, submit
+from udfs.simulation.service_time import fails, service_time
+from udfs.simulation.world import (
+    ALIVE,
+    AT_WORK,
+    BEGAN,
+    BODY,
+    BUSY,
+    C_CLIENT,
+    C_ENDED,
+    C_FIRST_OFFSET,
+    C_FIRST_QUEUE,
+    C_OFFSET,
+    C_PULLED,
+    C_QUEUE,
+    C_RESULT,
+    C_STARTED,
+    C_TRY,
+    CLIENT,
+    CONSUME_BATCH,
+    CONSUMED_ROWS,
+    D_OFFSET,
+    D_QUEUE,
+    D_TIME,
+    D_TRIES,
+    DEAD,
+    DEAD_ROWS,
+    DELIVERED,
+    DONE_MESSAGES,
+    DROPPED,
+    DUPLICATES,
+    ENDS,
+    FAILED,
+    HEAD,
+    LOCKED,
+    LOCKED_AT,
+    LOST,
+    MOST_STARTED,
+    MOST_TRIES,
+    MS,
+    MSG_COUNT,
+    MSG_SIZE,
+    NETWORK,
+    NONE,
+    NOT_COUNTED,
+    OFFSET,
+    POSITION,
+    PULLED,
+    QUEUE,
+    REACHED,
+    RECONSUME_LATER,
+    RING,
+    SEED,
+    STARTED,
+    STARTED_BATCHES,
+    SUCCEEDED,
+    SUCCESS,
+    SUSPENDED,
+    TAIL,
+    TAKEN,
+    TELLS,
+    TOO_LATE,
+    TRY,
+    WORKED,
+    WORKING,
+)
+
+
+@bare
+def _entry(w, slot, ahead):  # type: ignore[no-untyped-def]
+    """Place in the ring of the message that is so many behind the first one."""
+    return slot * w.cfg[RING] + ((w.slots[slot, HEAD] + ahead) & (w.cfg[RING] - 1))
+
+
+@bare
+def start_consumer(w, slot):  # type: ignore[no-untyped-def]
+    """Let a consumer of the queue wait for a thread, unless there is one (what putMessage tells)."""
+    row = w.slots[slot]
+    if not row[AT_WORK] and row[HEAD] < row[TAIL]:
+        row[AT_WORK] = 1
+        wait_for_thread(w, slot)
+
+
+@bare
+def wait_for_thread(w, slot):  # type: ignore[no-untyped-def]
+    """submitConsumeRequest."""
+    w.slots[slot, BEGAN] = NONE
+    submit(w, slot, slot * w.cfg[RING], 0)
+
+
+@bare
+def next_turn(w, slot, now):  # type: ignore[no-untyped-def]
+    """What a consumer that has a thread does next: take a batch, or leave the thread."""
+    row, cfg = w.slots[slot], w.cfg
+    if row[DROPPED]:
+        return
+    if not row[LOCKED] or now // MS - row[LOCKED_AT] // MS > REBALANCE_LOCK_MAX_LIVE_TIME:
+        expect(w, slot, LOCK_ONE, now + (LOCK_AFTER_START if row[BEGAN] == NONE else LOCK_AFTER_LOSS) * MS)
+        return
+    if row[BEGAN] != NONE and now // MS - row[BEGAN] // MS > MAX_TIME_CONSUME_CONTINUOUSLY:
+        expect(w, slot, CONSUME, now + CONTINUE_AFTER * MS)
+        return
+    if row[BEGAN] == NONE:
+        row[BEGAN] = now
+    row[TAKEN] = min(cfg[CONSUME_BATCH], row[TAIL] - row[HEAD])
+    if row[TAKEN] == 0:
+        row[AT_WORK] = 0
+        return
+    _begin(w, slot, now)
+
+
+@bare
+def _begin(w, slot, now):  # type: ignore[no-untyped-def]
+    """Give the batch that was taken to the listener."""
+    row, client = w.slots[slot], w.clients[w.slots[slot, CLIENT]]
+    taken, failed = np.int64(0), False
+    for ahead in range(row[TAKEN]):
+        entry = w.ring[_entry(w, slot, ahead)]
+        first_queue, first_offset, tries = origin(w, row[QUEUE], entry[OFFSET])
+        w.counters[DELIVERED] += 1
+        if entry[OFFSET] > w.queues[row[QUEUE], MOST_STARTED]:
+            w.queues[row[QUEUE], MOST_STARTED] = entry[OFFSET]
+        elif entry[TRY] == tries:  # not one that is tried again where it stands
+            w.counters[DUPLICATES] += 1
+        stream = message_stream(w.cfg[SEED], first_queue, first_offset)
+        taken += service_time(w.cfg, w.shares, stream, entry[TRY])
+        failed = failed or fails(w.shares, stream, entry[TRY])
+        entry[STARTED] = now
+    row[FAILED] = failed
+    row[ENDS] = now + taken
+    client[BUSY] += 1
+    client[STARTED_BATCHES] += 1
+    client[WORKED] += taken
+    row[WORKING] += 1
+    push(w.heap, w.counters, now + taken, key_of(WORK_END, slot * w.cfg[RING]))
+
+
+@bare
+def _tell(w, slot, result, now):  # type: ignore[no-untyped-def]
+    """Write down what became of the batch."""
+    if not w.cfg[TELLS]:
+        return
+    for ahead in range(w.slots[slot, TAKEN]):
+        entry = w.ring[_entry(w, slot, ahead)]
+        row = w.consumed[w.counters[CONSUMED_ROWS]]
+        w.counters[CONSUMED_ROWS] += 1
+        row[C_QUEUE] = w.slots[slot, QUEUE]
+        row[C_OFFSET] = entry[OFFSET]
+        row[C_FIRST_QUEUE], row[C_FIRST_OFFSET], _ = origin(w, w.slots[slot, QUEUE], entry[OFFSET])
+        row[C_TRY] = entry[TRY]
+        row[C_CLIENT] = w.slots[slot, CLIENT]
+        row[C_PULLED] = entry[PULLED]
+        row[C_STARTED] = entry[STARTED]
+        row[C_ENDED] = now
+        row[C_RESULT] = result
+
+
+@bare
+def _give_up(w, slot, entry, now):  # type: ignore[no-untyped-def]
+    """Send a message that was tried too often to the dead letters."""
+    if w.cfg[TELLS]:
+        dead = w.dead[w.counters[DEAD_ROWS]]
+        w.counters[DEAD_ROWS] += 1
+        dead[D_QUEUE], dead[D_OFFSET], _ = origin(w, w.slots[slot, QUEUE], entry[OFFSET])
+        dead[D_TIME], dead[D_TRIES] = now + w.cfg[NETWORK], entry[TRY] + 1
+    w.counters[DEAD] += 1
+
+
+@bare
+def _is_put_back(w, slot, now):  # type: ignore[no-untyped-def]
+    """checkReconsumeTimes of a batch that failed: whether there is a message in it that is not given up."""
+    again = False
+    for ahead in range(w.slots[slot, TAKEN]):
+        entry = w.ring[_entry(w, slot, ahead)]
+        if entry[TRY] >= w.cfg[MOST_TRIES]:
+            _give_up(w, slot, entry, now)
+        else:
+            entry[TRY] += 1
+            again = True
+    return again
+
+
+@bare
+def _commit(w, slot):  # type: ignore[no-untyped-def]
+    """ProcessQueue.commit; the offset goes to the table whatever was there, unless the queue was dropped."""
+    row = w.slots[slot]
+    for ahead in range(row[TAKEN]):
+        entry = w.ring[_entry(w, slot, ahead)]
+        row[MSG_SIZE] -= entry[BODY]
+        if not row[DROPPED]:
+            row[REACHED] = entry[OFFSET] + 1
+            w.queues[row[QUEUE], POSITION] = row[REACHED]
+    row[MSG_COUNT] -= row[TAKEN]
+    row[HEAD] += row[TAKEN]
+
+
+@bare
+def end_turn(w, slot, now):  # type: ignore[no-untyped-def]
+    """Take in what the listener made of a batch, and go on."""
+    row = w.slots[slot]
+    client = w.clients[row[CLIENT]]
+    row[WORKING] -= 1
+    if not client[ALIVE]:
+        w.counters[NOT_COUNTED] += row[TAKEN]
+        _tell(w, slot, LOST, now)
+        return
+    client[BUSY] -= 1
+    if row[DROPPED]:
+        w.counters[NOT_COUNTED] += row[TAKEN]
+        _tell(w, slot, TOO_LATE, now)
+    else:
+        _tell(w, slot, RECONSUME_LATER if row[FAILED] else SUCCESS, now)
+    if row[FAILED] and _is_put_back(w, slot, now):
+        expect(w, slot, CONSUME, now + w.cfg[SUSPENDED])
+        return
+    if not row[FAILED] and not row[DROPPED]:
+        w.counters[SUCCEEDED] += row[TAKEN]
+        client[DONE_MESSAGES] += row[TAKEN]
+    _commit(w, slot)
+    next_turn(w, slot, now)

@@ -1,0 +1,189 @@
+"""All that a simulation holds, as arrays that the compiled loop works on: what each row and each column is.
+
+Not the broker's own. A row of `slots` is a client's hold on a queue (PullRequest, ProcessQueue and the entry of its offset table); its
+messages lie in a stretch of `ring`. Queues of the topic come first, those of the group's retry topic after them. Nothing grows inside the
+loop: it stops where room is short, and `group_engine` makes some.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+MS: Final = 1000  # microseconds
+NEVER: Final = 2**62
+BEFORE: Final = -(2**40)  # arrival of a message that was there at the start
+NONE: Final = -1
+
+# columns of `slots`
+(
+    QUEUE,
+    CLIENT,
+    DROPPED,
+    NEXT_OFFSET,
+    MSG_COUNT,
+    MSG_SIZE,
+    QUEUE_OFFSET_MAX,
+    REACHED,  # of the offset table, NONE for none
+    HEAD,  # the first message in the ring that is not done, counted from the slot's beginning
+    TAIL,
+    EVENTS,  # in the heap that name the slot
+    ANSWERED_AT,  # when the pull that is under way is answered; an answer at another time was overtaken
+    AS_OF,  # moment of the broker at which it is
+    ASKED_AT,  # when the pull reached the broker
+    QUEUED,  # batches that wait for a thread
+    WORKING,  # batches that a thread is at
+    LAST_PULL,
+    NEXT_SLOT,  # of the same client
+    IN_USE,
+    # of an orderly consumer
+    LOCKED,
+    LOCKED_AT,
+    FIXED,  # it has asked where the group has committed since it has the lock (`previously_locked`)
+    AT_WORK,  # a consumer is at work or waits to be (`is_consumed`)
+    BEGAN,  # when it took its first batch, NONE before
+    TAKEN,  # messages that the listener has
+    ENDS,  # when it is done with them
+    FAILED,
+) = range(27)
+SLOT_COLUMNS: Final = 27
+
+# columns of `clients`
+ALIVE, THREADS, BUSY, FIFO_HEAD, FIFO_TAIL, STALLED_UNTIL, FIRST_SLOT, STARTED_BATCHES, WORKED, DONE_MESSAGES = range(10)
+CLIENT_COLUMNS: Final = 10
+
+# columns of `queues`
+BACKLOG_END, COMING, FIRST_TIME, HINT, COMMITTED, POSITION, MOST_STARTED, TRIMMED, END, RETRY_BASE = range(10)
+QUEUE_COLUMNS: Final = 10
+
+# columns of `ring`
+OFFSET, NEXT_IN_FIFO, PULLED, STARTED, BATCH, IS_DONE, BODY, TRY = range(8)
+RING_COLUMNS: Final = 8
+
+# columns of `retries`: messages of the retry topic; and of `pending`: those that wait for their level
+RETRY_TIME, RETRY_QUEUE, RETRY_OFFSET, RETRY_TRIES = range(4)
+RETRY_COLUMNS: Final = 4
+PENDING_STORED, PENDING_QUEUE, PENDING_OFFSET, PENDING_TRIES, PENDING_INTO, PENDING_NEXT = range(6)
+PENDING_COLUMNS: Final = 6
+
+# positions in `counters`
+(
+    HEAP,  # events in the heap
+    FREE,  # first free row of `pending`
+    WAITING,  # rows of `pending` in use
+    CONSUMED_ROWS,
+    DEAD_ROWS,
+    PULLS,
+    PULLS_FOUND,
+    FLOW_CONTROL,
+    DELIVERED,
+    DUPLICATES,
+    SUCCEEDED,
+    SENT_BACK,
+    DEAD,
+    NOT_COUNTED,  # listeners' results that came too late: the queue was dropped, the client gone
+    EVENTS_DONE,
+    NOW,
+    ASKING,  # slot about which `group_run` is asked
+    QUESTION,  # kind of event that asks
+) = range(18)
+COUNTERS: Final = 18
+
+# positions in `cfg`
+(
+    QUEUES,
+    RETRY_QUEUES,
+    NETWORK,
+    DISPATCH,
+    PULL_BATCH,
+    CONSUME_BATCH,
+    MOST_MESSAGES,
+    MOST_MIB,
+    MOST_SPAN,
+    PULL_INTERVAL,
+    FLOW_DELAY,
+    SUSPEND,
+    SWEEP,
+    PERSIST,
+    RING,  # messages of a slot, a power of two
+    BYTES_MEMORY,
+    COUNT_MEMORY,
+    ENTRIES_A_FILE,
+    BUCKET,
+    BODY_LEAST,
+    BODY_MOST,
+    OVERHEAD,
+    SEED,
+    SERVICE,
+    TELLS,  # whether rows of `consumed` and `dead` are written
+    RETRY_NUMS,
+    ORDERLY,
+    MOST_TRIES,
+    SUSPENDED,
+    EXCEPTION_DELAY,
+) = range(30)
+SETTINGS: Final = 30
+
+# positions in `shares`
+MATCHING, FAILING, POISON, SERVICE_A, SERVICE_B = range(5)
+SHARES: Final = 5
+
+# columns of `consumed`
+(
+    C_QUEUE,
+    C_OFFSET,
+    C_FIRST_QUEUE,
+    C_FIRST_OFFSET,
+    C_TRY,
+    C_CLIENT,
+    C_PULLED,
+    C_STARTED,
+    C_ENDED,
+    C_RESULT,
+) = range(10)
+CONSUMED_COLUMNS: Final = 10
+SUCCESS, RECONSUME_LATER, TOO_LATE, LOST = range(4)
+RESULTS: Final = ("CONSUME_SUCCESS", "RECONSUME_LATER", "DROPPED", "LOST")
+
+# columns of `dead`
+D_TIME, D_QUEUE, D_OFFSET, D_TRIES = range(4)
+DEAD_COLUMNS: Final = 4
+
+
+class World(NamedTuple):
+    """The arrays; of int64 unless they say otherwise.
+
+    Attributes:
+        heap: (n, 2) time and key of each event.
+        cum: (queues, buckets + 1) messages that come before each bucket of time; empty where they were recorded.
+        times: arrival of each recorded message, queue after queue.
+        flags: uint8, MATCHES_* of each recorded message.
+        sizes: (n, 2) int32, record and body of each recorded message in bytes.
+        levels: (levels, 3) first and last row of `pending` of each delay level, and when the broker looks at it next.
+        level_of_try: delay level after each try, NONE for a dead letter.
+        delays: ms of each level.
+        cfg: settings, by the positions above.
+        shares: float64, likewise.
+    """
+
+    heap: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    clients: NDArray[np.int64]
+    queues: NDArray[np.int64]
+    ring: NDArray[np.int64]
+    cum: NDArray[np.int64]
+    times: NDArray[np.int64]
+    flags: NDArray[np.uint8]
+    sizes: NDArray[np.int32]
+    retries: NDArray[np.int64]
+    pending: NDArray[np.int64]
+    levels: NDArray[np.int64]
+    level_of_try: NDArray[np.int64]
+    delays: NDArray[np.int64]
+    counters: NDArray[np.int64]
+    consumed: NDArray[np.int64]
+    dead: NDArray[np.int64]
+    cfg: NDArray[np.int64]
+    shares: NDArray[np.float64]
