@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
@@ -148,6 +149,17 @@ class ExampleCommand(click.Command):
         self.epilog = f"\b\nExample:\n  {example}"
 
 
+class Commands(click.Group):
+    """The commands; one that there is not is answered with the nearest known ones."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names."""
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            nearest = get_close_matches(args[0], self.list_commands(ctx), n=3, cutoff=0.0)
+            raise click.UsageError(f"there is no command {args[0]!r}; the nearest known: {', '.join(nearest)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
 def run_id() -> str:
     """A new run's id."""
     return uuid.uuid4().hex
@@ -158,7 +170,7 @@ def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="pullsim")
 def cli() -> None:
     """Ask a RocketMQ 4.9.3 broker's store what the broker would have answered, and query lag in SQL."""

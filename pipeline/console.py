@@ -87,7 +87,8 @@ def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for row in shown:
         table.add_row(*row)
     text = io.StringIO()
-    Console(file=text, width=_WIDTH, highlight=False, markup=False, soft_wrap=False).print(table)
+    # a terminal shows the header in bold; a file and a pipe get the letters alone
+    Console(file=text, width=_WIDTH, highlight=False, markup=False, soft_wrap=False, force_terminal=sys.stdout.isatty()).print(table)
     _Results().write(text.getvalue())
 
 

@@ -26,6 +26,7 @@ from pipeline import (  # noqa: F401 (they add their commands)
     import_commands,
     lag_commands,
     question_commands,
+    report_commands,
     simulate_commands,
     store_commands,
     stream_commands,
@@ -43,6 +44,9 @@ _QUOTED = re.compile(
 
 # a line that says so, of Java, of Python or of Arrow
 _NO_SPACE = re.compile(r"[^\n]{0,300}No space left on device[^\n]{0,300}|[^\n]{0,300}Disk quota exceeded[^\n]{0,300}")
+
+# what Spark makes of a query, which it adds to its message: of a view hundreds of lines
+_PLAN = re.compile(r";\n'?[A-Z]\w+.*", re.DOTALL)
 
 # conditions of Spark that say what is wrong with the data, or with the user's SQL
 _FOUND_WHILE_RUNNING = {"USER_RAISED_EXCEPTION", "CAST_INVALID_INPUT", "CAST_OVERFLOW", "INVALID_ARRAY_INDEX", "DIVIDE_BY_ZERO"}
@@ -94,7 +98,7 @@ def judged(error: BaseException) -> tuple[int, str]:
     if quoted := _QUOTED.search(str(error)):
         return 2, f"error: {quoted['text']}"
     if isinstance(error, AnalysisException | ParseException | ArithmeticException | NumberFormatException | DateTimeException):
-        return 2, f"error: {error}"
+        return 2, f"error: {_PLAN.sub('', str(error))}"
     if isinstance(error, SparkRuntimeException) and error.getCondition() in _FOUND_WHILE_RUNNING:
         return 2, f"error: {(error.getMessageParameters() or {}).get('errorMessage') or error}"
     if full := _full_disk(error):

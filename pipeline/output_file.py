@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -85,6 +85,21 @@ def write_lines(lines: DataFrame, out: OutputFile) -> None:
                 while copied := content.read(_COPY_BYTES):
                     joined.write(copied)
     filesystem.move(f"{parts}/joined", inside)
+
+
+def write_text(path: str, make: Callable[[], str]) -> None:
+    """Write a small text that the driver makes, once it is known that there can be such a file.
+
+    Raises:
+        OutputError: there cannot.
+    """
+    with output_file(path) as out:
+        content = make().encode()
+        filesystem, inside = filesystem_of(out.path)
+        _, parts = filesystem_of(out.parts)
+        with filesystem.open_output_stream(f"{parts}/whole") as whole:
+            whole.write(content)
+        filesystem.move(f"{parts}/whole", inside)
 
 
 def _write_part(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from pipeline.resources import conf_text
@@ -67,6 +68,8 @@ def build_session(
             raise EngineError(f"Spark did not start: {error}\n{printed()}") from error
     if not verbose:
         session.sparkContext.setLogLevel("OFF")
+        # it repeats each refused query with the JVM's stack; the error itself says what is wrong
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     return _with_functions(session)
 
 

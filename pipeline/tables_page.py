@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline.page_text import cell
 from pipeline.table import Table
 from pipeline.tables import IMPORTED, LAKE_VERSION, TABLES, TABLES_VERSION
 
@@ -42,12 +43,8 @@ def tables_page() -> str:
 
 def _section(table: Table) -> str:
     key = f" Key: {', '.join(f'`{name}`' for name in table.key)}." if table.key else ""
-    rows = "".join(f"| `{column.name}` | {_cell(column.type)} | {_cell(column.comment)} |\n" for column in table.columns)
-    return f"\n### {table.name}\n\n{_cell(table.comment)}{key}\n\n| column | type | what |\n| --- | --- | --- |\n{rows}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    rows = "".join(f"| `{column.name}` | {cell(column.type)} | {cell(column.comment)} |\n" for column in table.columns)
+    return f"\n### {table.name}\n\n{cell(table.comment)}{key}\n\n| column | type | what |\n| --- | --- | --- |\n{rows}"
 
 
 if __name__ == "__main__":

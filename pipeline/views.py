@@ -27,6 +27,7 @@ VIEWS = (
     "pull_outcome",
     "offset_correction",
     "pull_nothing_found",
+    "filter_efficiency",
     "disk_read",
     "pull_hold",
     "hot_queue",
@@ -83,11 +84,22 @@ def ask(lake: Lake, query: str) -> DataFrame:
     try:  # a name may be put together
         return create_views(lake).sql(query)
     except AnalysisException as error:
-        name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
-        if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+        if (nearest := _nearest(lake.spark, error)) is None:
             raise
-        nearest = get_close_matches(name, [*TABLES, LAKE_VERSION.name, *VIEWS], n=3, cutoff=0.0)
-        raise LakeError(f"there is no table or view {name!r}; the nearest known: {', '.join(nearest)}") from error
+        raise LakeError(nearest) from error
+
+
+def _nearest(spark: SparkSession, error: AnalysisException) -> str | None:
+    """What to say of a table, a view or a function that there is not; None for all other errors."""
+    told = {key: value.replace("`", "") for key, value in (error.getMessageParameters() or {}).items()}
+    if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+        what, name, known = "table or view", told["relationName"], [*TABLES, LAKE_VERSION.name, *VIEWS]
+    elif error.getCondition() == "UNRESOLVED_ROUTINE":
+        what, name = "function", told["routineName"]
+        known = [row[0] for row in spark.sql("SHOW FUNCTIONS").collect()]
+    else:
+        return None
+    return f"there is no {what} {name!r}; the nearest known: {', '.join(get_close_matches(name, known, n=3, cutoff=0.0))}"
 
 
 def _named(query: str) -> set[str]:

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 Pullsim = Callable[..., tuple[int, str, str]]
 
 
-def pullsim_in(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+class NotHeard:
+    """In the place of capsys, for fixtures of a module: what is printed stays where it goes."""
+
+    def readouterr(self) -> tuple[str, str]:
+        """Nothing."""
+        return "", ""
+
+
+def pullsim_in(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str] | NotHeard) -> Pullsim:
     """The command line on a session that is there already and stays."""
 
     @contextmanager

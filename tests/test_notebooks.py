@@ -1,29 +1,66 @@
-"""The notebooks run from the first cell to the last."""
+"""The notebooks run from the first cell to the last, and show figures."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from captured import unpack
+from golden import needs_golden
+from sampling import slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+Names = dict[str, Any]
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_cell_runs(notebook: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    cells = [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
-    names: dict[str, Any] = {}
-    for number, cell in enumerate(cells):
-        exec(compile("".join(cell["source"]), f"{notebook.name}, cell {number}", "exec"), names)  # noqa: S102
-    assert names["spark"] is spark
-    assert "NULL" not in capsys.readouterr().out.splitlines()[-2], "the last cell shows numbers"
+def has_changed_answers(names: Names, printed: str) -> None:
+    assert "NULL" not in printed.splitlines()[-2], "the last cell shows numbers"
     assert names["changed"].count() > 0
 
 
-def test_there_are_notebooks() -> None:
-    assert NOTEBOOKS
+def needs_fewer_pulls_with_larger_caps(names: Names, _printed: str) -> None:
+    assert names["caps"] == [4, 8, 16, 32]
+    assert max(names["messages"]) < 1.02 * min(names["messages"]), "all read to the same end; the last pull may reach over it"
+    assert names["pulls"] == sorted(names["pulls"], reverse=True)
+    assert names["pulls"][0] > names["pulls"][-1]
+
+
+def finds_that_the_consumers_are_slow(names: Names, _printed: str) -> None:
+    paces = names["paces"]
+    assert (names["TOPIC"], names["QUEUE"]) == ("ticks", 0)
+    assert 15 < paces["messagesAPull"] <= 16
+    assert paces["answerMillis"] < 5 < 300 < paces["pauseMillis"]
+    assert 0 < names["changed"].first()[0] < 60
+
+
+CHECKS: dict[str, Callable[[Names, str], None]] = {
+    "lag_and_answers": has_changed_answers,
+    "batch_caps": needs_fewer_pulls_with_larger_caps,
+    "incident": finds_that_the_consumers_are_slow,
+}
+MARKS = {"batch_caps": [slow_proof], "incident": [slow_proof, needs_golden]}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, [])) for name in CHECKS])
+def test_every_cell_runs(
+    name: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "incident":
+        monkeypatch.setenv("PULLSIM_CAPTURE", str(unpack("json", tmp_path, store=True)))
+    notebook = NOTEBOOKS / f"{name}.ipynb"
+    cells = [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    names: Names = {}
+    for number, cell in enumerate(cells):
+        exec(compile("".join(cell["source"]), f"{notebook.name}, cell {number}", "exec"), names)  # noqa: S102
+    assert names["spark"] is spark
+    CHECKS[name](names, capsys.readouterr().out)
+
+
+def test_every_notebook_is_checked() -> None:
+    assert {path.stem for path in NOTEBOOKS.glob("*.ipynb")} == CHECKS.keys()

@@ -48,7 +48,7 @@ BEHIND = {
 Key = tuple[Any, ...]
 Views = dict[str, list[dict[str, Any]]]
 VIEWS = (
-    *("pull_outcome", "offset_correction", "pull_nothing_found", "disk_read", "pull_hold"),
+    *("pull_outcome", "offset_correction", "pull_nothing_found", "filter_efficiency", "disk_read", "pull_hold"),
     *("group_filter", "consume_lag_matched", "hot_queue", "topic_size", "message"),
 )
 
@@ -192,6 +192,39 @@ def test_reads_from_disk_are_counted_where_they_are_known(views: Views) -> None:
     assert {row["fromDisk"] > 0 for row in found.values()} == {True, False}
     captured = of_source(views, "disk_read", "CAPTURED")
     assert {(row["fromDisk"], row["reason"]) for row in captured} == {(None, "NOT_ON_THE_WIRE")}
+
+
+def test_filters_let_pass_what_the_answers_say(views: Views, answers: CapturedAnswers) -> None:
+    wanted: dict[Key, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for line in trace():
+        asked, told = line["request"], line["response"] or {}
+        if told.get("status") in {"FOUND", "NO_MATCHED_MESSAGE"}:
+            nothing = told["status"] == "NO_MATCHED_MESSAGE"
+            passed = told["nextBeginOffset"] - asked["offset"]
+            sums = wanted[asked["group"], asked["topic"]]
+            wanted[asked["group"], asked["topic"]] = [a + b for a, b in zip(sums, (1, nothing, passed, told["messageCount"]), strict=True)]
+    found = {(row["consumerGroup"], row["topic"]): row for row in of_source(views, "filter_efficiency", "REPLAYED")}
+    names = ("pulls", "pullsForNothing", "offsetsPassed", "messageCount")
+    assert {key: [row[name] for name in names] for key, row in found.items()} == wanted
+    assert all(
+        row["efficiency"] == pytest.approx(row["messageCount"] / row["offsetsPassed"]) for row in found.values() if row["offsetsPassed"]
+    )
+
+    captured: dict[Key, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for one in answers.pulls:
+        if outcome(one) in {"FOUND", "NO_MATCHED_MESSAGE"}:
+            asked, told = one["request"]["ext"], one["response"]["ext"]
+            passed = int(told["nextBeginOffset"]) - int(asked["queueOffset"])
+            sums = captured[asked["consumerGroup"], asked["topic"]]
+            counted = (1, outcome(one) == "NO_MATCHED_MESSAGE", passed)
+            captured[asked["consumerGroup"], asked["topic"]] = [a + b for a, b in zip(sums, counted, strict=True)]
+    on_wire = {(row["consumerGroup"], row["topic"]): row for row in of_source(views, "filter_efficiency", "CAPTURED")}
+    assert {key: [row[name] for name in names[:3]] for key, row in on_wire.items()} == captured
+    # how many messages an answer has the capture does not keep, but that it has none
+    known = {key for key, (pulls, nothing, _) in captured.items() if pulls == nothing}
+    assert {key for key, row in on_wire.items() if row["reason"] is None} == known
+    filters = answers.filters()
+    assert all(row["expression"] == filters[key][1] for key, row in on_wire.items() if key in filters)
 
 
 def test_held_pulls_end_as_the_broker_says(views: Views, answers: CapturedAnswers) -> None:

@@ -104,12 +104,32 @@ def test_a_table_is_found_whose_name_the_query_puts_together(pullsim: Pullsim, l
         ("SELEKT 1", "SELEKT"),
         ("SELECT nonsense FROM consume_lag", "nonsense"),
         ("SELECT * FROM consume_lagg", "'consume_lagg'; the nearest known: consume_lag,"),
+        ("SELECT consumerGrup FROM consume_lag", "`consumerGroup`"),
+        ("SELECT tag_code('a')", "there is no function 'tag_code'; the nearest known: tags_code,"),
     ],
 )
 def test_a_query_that_spark_refuses_ends_with_2_and_names_the_place(pullsim: Pullsim, lake: Path, query: str, named: str) -> None:
     code, out, err = pullsim("sql", "--lake", lake, query)
     assert (code, out) == (2, "")
     assert named in err
+    assert "+-" not in err, "what Spark makes of a query is of no use to who asked it"
+
+
+def test_a_command_that_there_is_not_is_answered_with_the_nearest(pullsim: Pullsim) -> None:
+    code, out, err = pullsim("replya", "--lake", "lake")
+    assert (code, out) == (2, "")
+    assert "there is no command 'replya'; the nearest known: replay" in err
+
+
+@pytest.mark.parametrize(("terminal", "bold"), [(True, True), (False, False)])
+def test_only_a_terminal_gets_a_header_in_bold(
+    pullsim: Pullsim, lake: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool, bold: bool
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    _, out, _ = pullsim("sql", "--lake", lake, "SELECT 1 AS one")
+    assert ("\x1b[1m" in out) == bold
 
 
 @pytest.mark.parametrize("command", [["sql", "SELECT 1"], ["lag"]])

@@ -1,0 +1,128 @@
+"""Asking a lake all questions of the report, and writing the page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from markupsafe import Markup
+from pyspark.sql import SparkSession
+
+from pipeline.lake import Lake
+from pipeline.report import forms
+from pipeline.report.behind_now import BEHIND_NOW
+from pipeline.report.corrections import CORRECTIONS
+from pipeline.report.filters import FILTERS
+from pipeline.report.hot_queues import HOT_QUEUES
+from pipeline.report.lag_over_time import LAG_OVER_TIME
+from pipeline.report.nothing_found import NOTHING_FOUND
+from pipeline.report.page import Section, page
+from pipeline.report.pull_statuses import PULL_STATUSES
+from pipeline.report.question import Row, Scope
+from pipeline.report.retention import RETENTION
+from pipeline.report.slow_queues import SLOW_QUEUES
+from pipeline.report.window import Window, window_of
+from pipeline.views import create_views
+
+QUESTIONS: Final = (
+    BEHIND_NOW,
+    LAG_OVER_TIME,
+    SLOW_QUEUES,
+    PULL_STATUSES,
+    NOTHING_FOUND,
+    FILTERS,
+    CORRECTIONS,
+    RETENTION,
+    HOT_QUEUES,
+)
+# what is read to know what there is to ask of
+_READS: Final = "broker pull_request replay_run lag_history queue lake_version"
+
+
+def report(lake: Lake, *, broker: str | None, named: str, progress: Callable[[str], None]) -> str:
+    """The page about a lake.
+
+    Args:
+        lake: at the version to be read.
+        broker: the only broker that it is about, which the lake has; None for all.
+        named: the lake as the user named it.
+        progress: told of each question.
+    """
+    spark = create_views(lake, _READS)
+    scope = _scope(spark, broker, shlex.quote(named))
+    asked = [(question, question.queries(scope)) for question in QUESTIONS]
+    create_views(lake, "\n".join(query for _, queries in asked for query in queries))
+    sections = []
+    for question, queries in asked:
+        progress(question.title)
+        sections.append(Section(question, queries, question.answer(scope, [_rows(spark, query) for query in queries])))
+    return page(scope, _facts(spark, scope), sections)
+
+
+def _scope(spark: SparkSession, broker: str | None, named: str) -> Scope:
+    whose = Scope(named, (), broker)
+    names = [
+        row["brokerName"]
+        for row in _rows(
+            spark,
+            f"""\
+SELECT brokerName FROM broker {whose.of_broker()}
+UNION SELECT brokerName FROM pull_request {whose.of_broker()}
+UNION SELECT brokerName FROM replay_run {whose.of_broker()}
+ORDER BY brokerName""",
+        )
+    ]
+    [imported] = _rows(spark, f"SELECT count(*) AS brokers FROM broker {whose.of_broker()}")
+    [observed] = _rows(
+        spark,
+        f"""\
+SELECT min(observedAt) AS first, max(observedAt) AS last, count(DISTINCT observedAt) AS looks FROM lag_history {whose.of_broker()}""",
+    )
+    [captured] = _rows(
+        spark,
+        f"""\
+SELECT min(arrivalMicros) DIV 1000 AS first, max(greatest(arrivalMicros, answerMicros)) DIV 1000 AS last
+FROM pull_request {whose.of_broker()}""",
+    )
+    [replays] = _rows(spark, f"SELECT count_if(finishedAt IS NOT NULL) AS finished FROM replay_run {whose.of_broker()}")
+    return Scope(
+        named,
+        names,
+        broker,
+        imported=imported["brokers"] > 0,
+        observed=_window(observed) if observed["looks"] > 1 else None,
+        captured=_window(captured),
+        replayed=replays["finished"] > 0,
+    )
+
+
+def _window(span: Row) -> Window | None:
+    return None if span["first"] is None else window_of(span["first"], span["last"])
+
+
+def _facts(spark: SparkSession, scope: Scope) -> Sequence[tuple[str, Markup]]:
+    """What stands in the head of the page."""
+    [store] = _rows(spark, f"SELECT max(maxStoreTimestamp) AS asOf FROM broker {scope.of_broker()}")
+    [queues] = _rows(
+        spark,
+        f"""\
+SELECT count(DISTINCT topic) AS topics, count(*) AS queues, sum(maxOffset - minOffset) AS messages FROM queue {scope.of_broker()}""",
+    )
+    [version] = _rows(spark, "SELECT max(version) AS version FROM lake_version")
+    brokers = Markup(", ").join(map(forms.name, scope.brokers)) or forms.NOTHING
+    facts = [
+        ("Broker" if len(scope.brokers) == 1 else "Brokers", brokers),
+        ("Last message in the store", forms.moment(store["asOf"])),
+        ("Topics", forms.count(queues["topics"])),
+        ("Queues", forms.count(queues["queues"])),
+        ("Messages in queues", forms.count(queues["messages"])),
+    ]
+    for name, window in (("Observed", scope.observed), ("Captured", scope.captured)):
+        if window is not None:
+            facts.append((name, Markup("{} to {}").format(forms.moment(window.start), forms.moment(window.end))))
+    return [*facts, ("Lake version", forms.count(version["version"]))]
+
+
+def _rows(spark: SparkSession, query: str) -> list[dict[str, Any]]:
+    return [row.asDict() for row in spark.sql(query).collect()]

@@ -1,0 +1,100 @@
+"""What moved offsets on the broker's side, when, and what that cost."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from pipeline.report import forms
+from pipeline.report.charts import Series, stacked_chart
+from pipeline.report.question import (
+    CAPTURE,
+    REPLAY_FILE,
+    TOP,
+    Answer,
+    Column,
+    Finding,
+    Missing,
+    Question,
+    Row,
+    Scope,
+    Tone,
+    with_broker,
+)
+
+
+def _queries(scope: Scope) -> Sequence[str]:
+    if scope.captured is None and not scope.replayed:
+        return []
+    source = "REPLAYED" if scope.captured is None else "CAPTURED"
+    worst = f"""\
+SELECT
+  brokerName, consumerGroup, topic, status, count(*) AS corrections, try_sum(skipped) AS skipped, try_sum(readAgain) AS readAgain,
+  max(arrivalMicros) DIV 1000 AS last, sum(count(*)) OVER () AS correctionsInAll
+FROM offset_correction
+WHERE source = '{source}' {scope.of_broker("AND")}
+GROUP BY brokerName, consumerGroup, topic, status
+ORDER BY skipped + coalesce(readAgain, 0) DESC NULLS FIRST, corrections DESC, brokerName, consumerGroup, topic, status
+LIMIT {TOP}"""
+    if scope.captured is None:
+        return [worst]
+    window = scope.captured
+    over_time = f"""\
+-- corrections in each of {window.bins} bins of {window.width} ms
+SELECT status, (arrivalMicros DIV 1000 - {window.start}) DIV {window.width} AS bin, count(*) AS corrections
+FROM offset_correction
+WHERE source = 'CAPTURED' {scope.of_broker("AND")}
+GROUP BY ALL
+ORDER BY status, bin"""
+    return [worst, over_time]
+
+
+def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
+    if not found:
+        return Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
+    rows = found[0]
+    if not rows:
+        return Answer(Finding(Tone.GOOD, Markup("The broker sent no pull to another offset than it asked for.")))
+    columns = with_broker(
+        scope,
+        Column("consumerGroup", "Group", forms.name),
+        Column("topic", "Topic", forms.name),
+        Column("status", "Why", forms.words),
+        Column("corrections", "Pulls", bar=True),
+        Column("skipped", "Offsets skipped"),
+        Column("readAgain", "Messages read again"),
+        Column("last", "Last time (UTC)", forms.moment),
+    )
+    picture = None
+    if scope.captured is not None:
+        by_status: dict[str, Counter[int]] = defaultdict(Counter)
+        for row in found[1]:
+            by_status[row["status"]][row["bin"]] += row["corrections"]
+        series = [Series(status, tuple(bins[number] for number in range(scope.captured.bins))) for status, bins in by_status.items()]
+        picture = stacked_chart("corrections", "Pulls sent elsewhere", scope.captured, series)
+    return Answer(_finding(rows), picture, columns, rows)
+
+
+def _finding(rows: Sequence[Row]) -> Finding:
+    text = Markup("<b>{}</b> pulls were sent to another offset than they asked for").format(forms.count(rows[0]["correctionsInAll"]))
+    cost = False
+    for column, meant in (("skipped", Markup("skipped <b>{}</b> offsets")), ("readAgain", Markup("got <b>{}</b> messages again"))):
+        worst = max(rows, key=lambda row: row[column] or 0)
+        if worst[column]:
+            cost = True
+            cause = forms.words(worst["status"])
+            names = forms.name(worst["consumerGroup"]), forms.name(worst["topic"])
+            text += Markup("; {} on {} {} ({})").format(*names, meant.format(forms.count(worst[column])), cause)
+    return Finding(Tone.BAD if cost else Tone.WARN, text + Markup("."))
+
+
+CORRECTIONS = Question(
+    "corrections",
+    "What moved offsets?",
+    "Pulls whose answer named another offset than they asked for: below the first message that is left, past the end, or in a hole. What "
+    "the group skips so it never gets; what it reads again it gets twice.",
+    _queries,
+    _answer,
+)

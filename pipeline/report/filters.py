@@ -1,0 +1,87 @@
+"""How much of what the broker looks at for a group passes the group's filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from pipeline.report import forms
+from pipeline.report.question import (
+    CAPTURE,
+    REPLAY,
+    REPLAY_FILE,
+    TOP,
+    Answer,
+    Column,
+    Finding,
+    Missing,
+    Question,
+    Row,
+    Scope,
+    Tone,
+    with_broker,
+)
+
+_POOR = 0.5
+
+
+def _queries(scope: Scope) -> Sequence[str]:
+    if scope.captured is None and not scope.replayed:
+        return []
+    return [
+        f"""\
+SELECT
+  brokerName, consumerGroup, topic, expressionType, expression, pulls, pullsForNothing, pullsForNothing / pulls AS shareForNothing,
+  offsetsPassed, messageCount, efficiency
+FROM filter_efficiency
+WHERE source = '{"REPLAYED" if scope.replayed else "CAPTURED"}' {scope.of_broker("AND")}
+  AND (expression <> '*' OR expression IS NULL AND pullsForNothing > 0)
+ORDER BY pullsForNothing DESC, efficiency NULLS LAST, brokerName, consumerGroup, topic
+LIMIT {TOP}"""
+    ]
+
+
+def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
+    if not found:
+        return Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
+    [rows] = found
+    if not rows:
+        return Answer(Finding(Tone.GOOD, Markup("No group pulled with a filter that leaves messages out.")))
+    columns = with_broker(
+        scope,
+        Column("consumerGroup", "Group", forms.name),
+        Column("topic", "Topic", forms.name),
+        Column("expression", "Filter", forms.name),
+        Column("pulls", "Pulls"),
+        Column("pullsForNothing", "let nothing pass", bar=True),
+        Column("shareForNothing", "of its pulls", forms.share),
+        Column("offsetsPassed", "Messages looked at"),
+        Column("messageCount", "given"),
+        Column("efficiency", "Passed", forms.share),
+    )
+    note = ""
+    if not scope.replayed:
+        command = REPLAY.format(lake=scope.lake)
+        note = f"On the wire it does not show how many messages an answer has. A replay of the capture tells: {command}"
+    return Answer(_finding(rows[0]), columns=columns, rows=rows, note=note)
+
+
+def _finding(worst: Row) -> Finding:
+    part = worst["pullsForNothing"] / worst["pulls"]
+    text = Markup("The filter of {} on {} let nothing pass in <b>{}</b> of its {} pulls").format(
+        forms.name(worst["consumerGroup"]), forms.name(worst["topic"]), forms.share(part), forms.count(worst["pulls"])
+    )
+    if worst["efficiency"] is not None:
+        text += Markup(", and {} of the messages in all").format(forms.share(worst["efficiency"]))
+    return Finding(Tone.WARN if part > _POOR else Tone.PLAIN, text + Markup("."))
+
+
+FILTERS = Question(
+    "filters",
+    "Do filters cost pulls?",
+    "Pulls whose filter let nothing pass of what the broker looked at, and how much passed in all. A group that takes all messages is not "
+    "listed.",
+    _queries,
+    _answer,
+)

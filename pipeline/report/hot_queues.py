@@ -1,0 +1,60 @@
+"""Which queues get more than their share of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from pipeline.report import forms
+from pipeline.report.question import IMPORT, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, with_broker
+
+_HOT = 1.5
+
+
+def _queries(scope: Scope) -> Sequence[str]:
+    return [
+        f"""\
+SELECT brokerName, topic, queueId, messages, bytes, messagesShare, timesFairShare, messagesPerSecond
+FROM hot_queue
+WHERE timesFairShare > {_HOT} AND NOT startswith(topic, '%')
+  AND topic NOT IN ('SCHEDULE_TOPIC_XXXX', 'OFFSET_MOVED_EVENT') {scope.of_broker("AND")}
+ORDER BY messages * (1 - 1 / timesFairShare) DESC, brokerName, topic, queueId
+LIMIT {TOP}"""
+    ]
+
+
+def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
+    [rows] = found
+    if not scope.imported:
+        return Missing("No store was imported.", [IMPORT])
+    if not rows:
+        return Answer(Finding(Tone.GOOD, Markup("No queue gets more than {} its share of a topic.").format(forms.times(_HOT))))
+    worst = rows[0]
+    text = Markup("Queue {} of {} gets <b>{}</b> its share: {} messages, {} of the topic.").format(
+        worst["queueId"],
+        forms.name(worst["topic"]),
+        forms.times(worst["timesFairShare"]),
+        forms.count(worst["messages"]),
+        forms.share(worst["messagesShare"]),
+    )
+    columns = with_broker(
+        scope,
+        Column("topic", "Topic", forms.name),
+        Column("queueId", "Queue", forms.words),
+        Column("timesFairShare", "of its share", forms.times, bar=True),
+        Column("messages", "Messages"),
+        Column("messagesShare", "of the topic", forms.share),
+        Column("bytes", "Bytes", forms.size),
+        Column("messagesPerSecond", "Rate", forms.rate),
+    )
+    return Answer(Finding(Tone.WARN, text), columns=columns, rows=rows)
+
+
+HOT_QUEUES = Question(
+    "hot",
+    "Which queues are hot?",
+    f"Queues with more than {_HOT} times as many messages as the topic's queues have on the average, the largest surplus first.",
+    _queries,
+    _answer,
+)

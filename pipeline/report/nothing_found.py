@@ -1,0 +1,60 @@
+"""Which groups pulled for nothing, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from pipeline.report import forms
+from pipeline.report.question import CAPTURE, REPLAY_FILE, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, with_broker
+
+
+def _queries(scope: Scope) -> Sequence[str]:
+    if scope.captured is None and not scope.replayed:
+        return []
+    return [
+        f"""\
+SELECT brokerName, consumerGroup, topic, outcome, coalesce(why, outcome) AS why, pulls, share, held, queues
+FROM pull_nothing_found
+WHERE source = '{"REPLAYED" if scope.captured is None else "CAPTURED"}' {scope.of_broker("AND")}
+ORDER BY pulls DESC, brokerName, consumerGroup, topic, outcome
+LIMIT {TOP}"""
+    ]
+
+
+def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
+    if not found:
+        return Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
+    [rows] = found
+    if not rows:
+        return Answer(Finding(Tone.GOOD, Markup("Every pull brought messages.")))
+    most = rows[0]
+    text = Markup("{} on {} pulled for nothing most often, <b>{}</b> times, {} of its pulls: {}.").format(
+        forms.name(most["consumerGroup"]),
+        forms.name(most["topic"]),
+        forms.count(most["pulls"]),
+        forms.share(most["share"]),
+        forms.words(most["why"]),
+    )
+    columns = with_broker(
+        scope,
+        Column("consumerGroup", "Group", forms.name),
+        Column("topic", "Topic", forms.name),
+        Column("pulls", "Pulls", bar=True),
+        Column("share", "of its pulls", forms.share),
+        Column("held", "held before"),
+        Column("outcome", "Ended", forms.words),
+        Column("why", "Which means", forms.words),
+    )
+    return Answer(Finding(Tone.PLAIN, text), columns=columns, rows=rows)
+
+
+NOTHING_FOUND = Question(
+    "nothing",
+    "Why did pulls find nothing?",
+    "Pulls without a message, by group, topic and ending, the most frequent first. At the end of a queue that is usual, and most were held "
+    "before.",
+    _queries,
+    _answer,
+)

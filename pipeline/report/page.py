@@ -1,0 +1,61 @@
+"""The page itself: what was found, put into a template that escapes whatever is not Markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from pipeline.report.question import Answer, Column, Missing, Question, Row, Scope, Tone
+
+_ORDER = (Tone.BAD, Tone.WARN, Tone.PLAIN, Tone.GOOD)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A question with the SQL that was asked and what came of it."""
+
+    question: Question
+    queries: Sequence[str]
+    answer: Answer | Missing
+
+
+def page(scope: Scope, facts: Sequence[tuple[str, Markup]], sections: Sequence[Section]) -> str:
+    """The text of the page.
+
+    Args:
+        scope: what it is about.
+        facts: what stands in its head, a name and a value each.
+        sections: in the order of the page.
+    """
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.globals |= {"cell": _cell, "is_number": lambda column: not column.is_text}
+    answered = [section for section in sections if isinstance(section.answer, Answer)]
+    template = environment.from_string(_text("page.html.jinja"))
+    return template.render(
+        title=" and ".join(scope.brokers) or "an empty lake",
+        style=Markup(_text("page.css")),  # noqa: S704 (a file of this package)
+        scope=scope,
+        facts=facts,
+        sections=sections,
+        summary=sorted(answered, key=lambda section: _ORDER.index(section.answer.finding.tone)),
+        unanswered=[section for section in sections if isinstance(section.answer, Missing)],
+    )
+
+
+def _cell(column: Column, row: Row, rows: Sequence[Mapping[str, Any]]) -> Markup:
+    """A figure, with its bar where the column has one."""
+    value = row[column.name]
+    if not column.bar:
+        return column.form(value)
+    greatest = max((float(one[column.name]) for one in rows if one[column.name] is not None), default=0.0)
+    part = 0.0 if value is None or greatest <= 0 else max(float(value), 0.0) / greatest
+    return Markup('<span class="bar" style="--part: {}"></span>{}').format(f"{part:.4f}", column.form(value))
+
+
+def _text(name: str) -> str:
+    return files("pipeline.report").joinpath(name).read_text("utf-8")

@@ -1,0 +1,98 @@
+"""How pulls ended, over time: GetMessageStatus, or the code of a refusal."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from pipeline.report import forms
+from pipeline.report.charts import Series, stacked_chart
+from pipeline.report.question import CAPTURE, REPLAY_FILE, SERIES, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone
+from pipeline.report.window import Window
+
+OTHERS = "all others"
+# an answer of every day; all others are refusals or moved offsets
+_USUAL = {"FOUND", "OFFSET_OVERFLOW_ONE", "NO_MESSAGE_IN_QUEUE", "NO_MATCHED_MESSAGE", "NO_ANSWER"}
+_COLUMNS = (
+    Column("outcome", "Ended", forms.words),
+    Column("pulls", "Pulls", bar=True),
+    Column("share", "Share", forms.share),
+)
+
+
+def _queries(scope: Scope) -> Sequence[str]:
+    if scope.captured is not None:
+        return [_over_time(scope, scope.captured)]
+    return [_in_all(scope)] if scope.replayed else []
+
+
+def _over_time(scope: Scope, window: Window) -> str:
+    return f"""\
+-- pulls in each of {window.bins} bins of {window.width} ms by how they ended, the most frequent endings first
+WITH ended AS (
+  SELECT outcome, (arrivalMicros DIV 1000 - {window.start}) DIV {window.width} AS bin, count(*) AS pulls
+  FROM pull_outcome
+  WHERE source = 'CAPTURED' AND arrivalMicros IS NOT NULL {scope.of_broker("AND")}
+  GROUP BY ALL
+), placed AS (
+  SELECT *, dense_rank() OVER (ORDER BY frequency DESC, outcome) AS place
+  FROM (SELECT *, sum(pulls) OVER (PARTITION BY outcome) AS frequency FROM ended)
+)
+SELECT least(place, {SERIES}) AS place, CASE WHEN place < {SERIES} THEN outcome ELSE '{OTHERS}' END AS outcome, bin, sum(pulls) AS pulls
+FROM placed
+GROUP BY ALL
+ORDER BY place, bin"""
+
+
+def _in_all(scope: Scope) -> str:
+    return f"""\
+SELECT outcome, count(*) AS pulls, count(*) / sum(count(*)) OVER () AS share, sum(count(*)) OVER () AS pullsInAll
+FROM pull_outcome
+WHERE source = 'REPLAYED' {scope.of_broker("AND")}
+GROUP BY outcome
+ORDER BY pulls DESC, outcome
+LIMIT {TOP}"""
+
+
+def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
+    rows = found[0] if found else []
+    if not rows:
+        return Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
+    if scope.captured is None:
+        told = {row["outcome"]: row["pulls"] for row in rows}
+        note = "Replayed pulls of a file have no time of their own, so there is no picture over time."
+        return Answer(_finding(told, rows[0]["pullsInAll"], "were replayed"), columns=_COLUMNS, rows=rows, note=note)
+    by_outcome: dict[str, Counter[int]] = defaultdict(Counter)
+    for row in rows:
+        by_outcome[row["outcome"]][row["bin"]] += row["pulls"]
+    totals = {outcome: bins.total() for outcome, bins in by_outcome.items()}
+    series = [Series(outcome, tuple(bins[number] for number in range(scope.captured.bins))) for outcome, bins in by_outcome.items()]
+    whole = sum(totals.values())
+    table = [{"outcome": outcome, "pulls": pulls, "share": pulls / whole} for outcome, pulls in totals.items()]
+    picture = stacked_chart("statuses", "Pulls", scope.captured, series)
+    note = "A pull counts when its request arrived. What each ending means is below."
+    return Answer(_finding(totals, whole, "were captured"), picture, _COLUMNS, table, note)
+
+
+def _finding(pulls: dict[str, int], whole: int, came: str) -> Finding:
+    unusual = {outcome: number for outcome, number in pulls.items() if outcome not in _USUAL}
+    named = [outcome for outcome in unusual if outcome != OTHERS]
+    text = Markup("<b>{}</b> pulls {}: {} brought messages").format(forms.count(whole), came, forms.share(pulls.get("FOUND", 0) / whole))
+    if at_end := pulls.get("OFFSET_OVERFLOW_ONE", 0):
+        text += Markup(", {} came to the end of a queue").format(forms.share(at_end / whole))
+    if unusual:
+        text += Markup(", {} were refused or sent elsewhere").format(forms.share(sum(unusual.values()) / whole))
+    if named:
+        text += Markup(", most of them with {}").format(forms.words(max(named, key=lambda outcome: unusual[outcome])))
+    return Finding(Tone.WARN if unusual else Tone.PLAIN, text + Markup("."))
+
+
+PULL_STATUSES = Question(
+    "statuses",
+    "How did pulls end?",
+    "What became of each pull: the status that the store gave, or why the broker refused it.",
+    _queries,
+    _answer,
+)

@@ -1,0 +1,144 @@
+"""What a question of the report is: SQL over the views, and what is said and drawn of its rows.
+
+Rule: Spark aggregates, the page shows. Each query gives a bounded number of rows (the first so many, or bins of time), however large the
+lake is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from pipeline.delta_sql import literal
+from pipeline.report import forms
+from pipeline.report.window import Window
+
+Row = Mapping[str, Any]
+# rows of a table, and series of a picture
+TOP: Final = 15
+SERIES: Final = 8
+
+
+class Tone(StrEnum):
+    """How a sentence of the summary is meant."""
+
+    BAD = "bad"
+    WARN = "warn"
+    GOOD = "good"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a report is about.
+
+    Attributes:
+        lake: as the user writes it in a shell.
+        brokers: names of the brokers in the lake that it is about.
+        broker: the only one that it is about; None for all.
+        imported: whether there is a store of one of them.
+        observed: the stretch that lag_history has two observations or more of, else None.
+        captured: the stretch of captured traffic, None without.
+        replayed: whether there is a finished replay.
+    """
+
+    lake: str
+    brokers: Sequence[str]
+    broker: str | None = None
+    imported: bool = False
+    observed: Window | None = None
+    captured: Window | None = None
+    replayed: bool = False
+
+    def of_broker(self, word: str = "WHERE", column: str = "brokerName") -> str:
+        """The condition that leaves the broker's rows, behind WHERE or AND; nothing where all count."""
+        return "" if self.broker is None else f"{word} {column} = {literal(self.broker)}"
+
+    def label(self, row: Row, *columns: str) -> str:
+        """A row's names in a line, that of its broker first where there are several."""
+        names = ["brokerName"] * (len(self.brokers) > 1) + list(columns)
+        return " / ".join(str(row[one]) for one in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: `bar` lies behind its figure, as long as the figure is large."""
+
+    name: str
+    title: str
+    form: Callable[[Any], Markup] = forms.count
+    bar: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it stands to the left."""
+        return self.form in {forms.name, forms.words}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A sentence of the summary."""
+
+    tone: Tone
+    text: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said of a question.
+
+    Attributes:
+        finding: in a sentence.
+        picture: SVG, with its legend.
+        table: columns and rows.
+        note: what to know of the figures.
+    """
+
+    finding: Finding
+    picture: Markup | None = None
+    columns: Sequence[Column] = ()
+    rows: Sequence[Row] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why a question has no answer: which commands bring what it takes."""
+
+    why: str
+    commands: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question of the report.
+
+    Attributes:
+        anchor: its place in the page.
+        title: the question.
+        about: what its figures are, in a sentence or two.
+        queries: the SQL, none where it is known without that there is no answer.
+        answer: what is said of the rows of each query.
+    """
+
+    anchor: str
+    title: str
+    about: str
+    queries: Callable[[Scope], Sequence[str]]
+    answer: Callable[[Scope, Sequence[Sequence[Row]]], Answer | Missing]
+
+
+def with_broker(scope: Scope, *columns: Column) -> tuple[Column, ...]:
+    """The columns of a table, the broker's first where there are several."""
+    return (Column("brokerName", "Broker", forms.name), *columns) if len(scope.brokers) > 1 else columns
+
+
+IMPORT: Final = "pullsim import /data/rocketmq/store --lake {lake} --broker-name broker-a"
+CAPTURE: Final = "pullsim capture traffic.pcap --lake {lake}"
+REPLAY: Final = "pullsim replay --lake {lake} --at recorded-max"
+REPLAY_FILE: Final = "pullsim replay --lake {lake} --requests pulls.jsonl"
+RECORD: Final = "pullsim lag --lake {lake} --record"

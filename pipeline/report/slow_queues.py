@@ -1,0 +1,87 @@
+"""Which queues a group is slowest at, and Burrow's verdict where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from pipeline.report import forms
+from pipeline.report.question import IMPORT, RECORD, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, with_broker
+
+_OF_A_GROUP = 5
+
+
+def _queries(scope: Scope) -> Sequence[str]:
+    order = "lagMillis DESC NULLS LAST, lag DESC, brokerName, consumerGroup, topic, queueId"
+    verdict, joined = "CAST(NULL AS STRING) AS status, CAST(NULL AS STRING) AS why, CAST(NULL AS BIGINT) AS catchUpMillis", ""
+    if scope.observed is not None:
+        verdict, order = "s.status, s.why, c.catchUpMillis", f"coalesce(status, 'OK') = 'OK', {order}"
+        joined = """
+  LEFT JOIN group_status s USING (brokerName, consumerGroup, topic, queueId)
+  LEFT JOIN catch_up c USING (brokerName, consumerGroup, topic, queueId)"""
+    return [
+        f"""\
+WITH waiting AS (
+  SELECT brokerName, consumerGroup, topic, queueId, l.lag, l.lagMillis, l.reason, {verdict}
+  FROM consume_lag l{joined}
+  WHERE l.lag > 0 {scope.of_broker("AND")}
+), placed AS (
+  SELECT *, row_number() OVER (PARTITION BY brokerName, consumerGroup ORDER BY {order}) AS place
+  FROM waiting
+)
+SELECT *
+FROM placed
+WHERE place <= {_OF_A_GROUP}
+ORDER BY {order}
+LIMIT {TOP}"""
+    ]
+
+
+def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
+    [rows] = found
+    if not scope.imported:
+        return Missing("No store was imported.", [IMPORT])
+    if not rows:
+        return Answer(Finding(Tone.GOOD, Markup("No queue has a message that waits.")))
+    columns = [
+        Column("consumerGroup", "Group", forms.name),
+        Column("topic", "Topic", forms.name),
+        Column("queueId", "Queue", forms.words),
+        Column("lagMillis", "Next message has waited", forms.duration, bar=True),
+        Column("lag", "Messages behind"),
+    ]
+    if scope.observed is not None:
+        columns += [
+            Column("status", "Status", forms.words),
+            Column("why", "by the rule", forms.words),
+            Column("catchUpMillis", "Caught up in", forms.duration),
+        ]
+    columns.append(Column("reason", "What is odd", forms.words))
+    note = ""
+    if scope.observed is None:
+        command = RECORD.format(lake=scope.lake)
+        note = f"Whether a queue gets on takes more than one look: {command} after each import, ten times for a verdict."
+    return Answer(_finding(rows), columns=with_broker(scope, *columns), rows=rows, note=note)
+
+
+def _finding(rows: Sequence[Row]) -> Finding:
+    worst = rows[0]
+    where = Markup("{} on {}, queue {}").format(forms.name(worst["consumerGroup"]), forms.name(worst["topic"]), worst["queueId"])
+    if worst["status"] not in {None, "OK"}:
+        text = Markup("{} is in trouble: <b>{}</b> ({}), {} messages behind.")
+        return Finding(Tone.BAD, text.format(where, forms.words(worst["status"]), forms.words(worst["why"]), forms.count(worst["lag"])))
+    if worst["lagMillis"] is None:
+        return Finding(Tone.WARN, Markup("{} is the furthest behind: {} messages.").format(where, forms.count(worst["lag"])))
+    text = Markup("The message that has waited longest is one of {}: <b>{}</b>.")
+    return Finding(Tone.PLAIN, text.format(where, forms.duration(worst["lagMillis"])))
+
+
+SLOW_QUEUES = Question(
+    "slow",
+    "Which queues are slow?",
+    f"Queues of groups whose next message has waited longest, {_OF_A_GROUP} of a group at most; those in trouble come first where there is "
+    "a verdict.",
+    _queries,
+    _answer,
+)

@@ -1,0 +1,53 @@
+"""Stretches of time, cut into bins of a width that people can read off an axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+_MOST_BINS: Final = 60
+_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
+_WIDTHS: Final = (
+    *(100, 200, 500, _SECOND, 2 * _SECOND, 5 * _SECOND, 10 * _SECOND, 15 * _SECOND, 30 * _SECOND),
+    *(_MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE, _HOUR, 2 * _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR),
+    *(_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of time cut into bins of one width.
+
+    Attributes:
+        start: ms since 1970 at which the first bin begins.
+        width: of a bin, ms.
+        bins: how many there are.
+    """
+
+    start: int
+    width: int
+    bins: int
+
+    @property
+    def end(self) -> int:
+        """Ms since 1970 at which the last bin ends."""
+        return self.start + self.width * self.bins
+
+
+def window_of(first: int, last: int) -> Window:
+    """The stretch from one stamp to another (ms, both within), cut into bins that begin at full multiples of their width."""
+    width = _width(first, last, _MOST_BINS)
+    start = first // width * width
+    return Window(start, width, (last - start) // width + 1)
+
+
+def ticks(window: Window, most: int) -> range:
+    """Round moments within a stretch, ms since 1970, as many as there is room for."""
+    width = _width(window.start, window.end, most)
+    return range(-(-window.start // width) * width, window.end + 1, width)
+
+
+def _width(first: int, last: int, most: int) -> int:
+    """The least width that makes `most` bins of the stretch, or fewer; in whole days above a month."""
+    fits = (width for width in _WIDTHS if last // width - first // width < most)
+    return next(fits, None) or ((last - first) // (most - 1) // _DAY + 1) * _DAY

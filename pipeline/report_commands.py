@@ -1,0 +1,29 @@
+"""`pullsim report`: one page about a lake."""
+
+from __future__ import annotations
+
+import click
+
+from pipeline.cli import Engine, ExampleCommand, cli, engine_options, lake_option
+from pipeline.console import progress_to_stderr, say
+
+
+@cli.command("report", cls=ExampleCommand, example="pullsim report --lake lake --out report.html")
+@lake_option
+@click.option("--out", required=True, metavar="FILE", help="File for the page.")
+@click.option("--broker", metavar="NAME", help="Only this broker of the lake; all of them by default.")
+@engine_options
+def report_command(lake: str, out: str, broker: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+    """Write a page that says how the groups are doing: lag, pulls, filters, moved offsets, lost messages, slow and hot queues.
+
+    It is one file of HTML without scripts, which loads nothing, for a browser or for print. The SQL behind each answer is in it.
+    """
+    from pipeline.lake import Lake
+    from pipeline.output_file import write_text
+    from pipeline.report.build import report
+
+    with Engine(master, conf, verbose).session() as spark:
+        opened = Lake(spark, lake).require()
+        name = None if broker is None else opened.broker(broker)
+        write_text(out, lambda: report(opened, broker=name, named=lake, progress=progress_to_stderr))
+    say(f"report written to {out}")

@@ -1,0 +1,77 @@
+"""The commands that README.md and the pages under docs/ show, as a shell would read them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+PROJECT = Path(__file__).resolve().parents[1]
+# docs/commands.md is made of --help, whose examples are among the commands' own
+PAGES = (PROJECT / "README.md", *sorted(path for path in (PROJECT / "docs").glob("*.md") if path.name != "commands.md"))
+_INDENTED = re.compile(r"(?:^ {4}.*\n|^\n)+", re.MULTILINE)
+_INLINE = re.compile(r"`(pullsim [^`]+)`")
+
+
+class Shown(NamedTuple):
+    """A command on a page: the words behind `pullsim`, and the heading that it stands under."""
+
+    page: str
+    heading: str
+    words: tuple[str, ...]
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether something is left out of it, or stands for something else."""
+        return any("..." in word for word in self.words)
+
+
+def commands(page: Path) -> Iterator[Shown]:
+    """The commands in the indented blocks of a page; one goes on over lines until its quotes are closed."""
+    heading, text = "", page.read_text("utf-8")
+    text = re.sub(r"^```.*?^```\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    for part in re.split(r"(?m)^(?=#+ )", text):
+        heading = part.partition("\n")[0].lstrip("# ") if part.startswith("#") else ""
+        for block in _INDENTED.findall(part):
+            yield from (Shown(page.name, heading, words) for words in commands_in(block))
+
+
+def commands_in(block: str) -> Iterator[tuple[str, ...]]:
+    """The words behind `pullsim` of each command in a text that a shell could read."""
+    for line in _lines(block):
+        words = shlex.split(line, comments=True)
+        while words:
+            end = words.index("&&") if "&&" in words else len(words)
+            if words[0] == "pullsim":
+                yield tuple(words[1:end])
+            words = words[end + 1 :]
+
+
+def inline_commands(page: Path) -> Iterator[Shown]:
+    """The commands that the running text of a page names, with options or without."""
+    for text in _INLINE.findall(page.read_text("utf-8")):
+        if text.count('"') % 2 == 0:
+            yield Shown(page.name, "", tuple(shlex.split(text)[1:]))
+
+
+def placed(words: Sequence[str], folder: Path) -> list[str]:
+    """The words of a command, files and folders among them by their whole path: Spark's processes stay where they were started."""
+    return [str(folder / word) if len(word) < 100 and (folder / word).exists() else word for word in words]
+
+
+def _lines(block: str) -> Iterator[str]:
+    """Whole commands: lines joined where one ends with a backslash or within quotes."""
+    waiting = ""
+    for line in block.splitlines():
+        waiting += line.removesuffix("\\") if line.endswith("\\") else line + "\n"
+        if line.endswith("\\"):
+            continue
+        try:
+            shlex.split(waiting, comments=True)
+        except ValueError:
+            continue
+        yield waiting.strip()
+        waiting = ""
+    assert not waiting.strip(), f"quotes are not closed: {waiting}"
