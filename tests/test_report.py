@@ -17,6 +17,7 @@ from sampling import slow_proof
 from pipeline import tables as t
 from pipeline.capture_tables import OFFSET_HISTORY, PULL_REQUEST
 from pipeline.lake import Lake
+from pipeline.report.behind_now import BEHIND_NOW
 from pipeline.report.build import QUESTIONS
 from pipeline.report.lag_over_time import LAG_OVER_TIME
 from pipeline.report.question import Scope
@@ -176,6 +177,24 @@ def test_captured_lag_is_the_end_of_the_queue_less_the_last_offset_that_was_told
             answered = [row["recordedMaxOffset"] for row in rows[PULL_REQUEST] if row["answerMicros"] < before]
             wanted[group, number] = max(*stored, *answered) - told[1]
     assert found == wanted
+
+
+def test_what_waits_in_one_queue_does_not_hide_in_an_offset_past_the_end_of_another(spark: SparkSession) -> None:
+    lags = [("hidden", "t", 100), ("hidden", "t", -1000), ("retrying", "t", -5), ("retrying", "%RETRY%retrying", 3), ("unknown", "t", None)]
+    rows = [("b", *lag, 10, 5) for lag in [*lags, ("done", "t", 0)]]
+    names = "brokerName STRING, consumerGroup STRING, topic STRING, lag BIGINT, lagBytes BIGINT, lagMillis BIGINT"
+    spark.createDataFrame(rows, names).createOrReplaceTempView("consume_lag")
+    ends = "brokerName STRING, topic STRING, minOffset BIGINT, maxOffset BIGINT"
+    spark.createDataFrame([("b", "%DLQ%hidden", 1, 4)], ends).createOrReplaceTempView("queue")
+    [query] = BEHIND_NOW.queries(Scope("lake", ("b",), imported=True))
+    found = spark.sql(query).collect()
+    assert [(row["consumerGroup"], row["messagesBehind"], row["retriesBehind"], row["dlqMessages"]) for row in found] == [
+        ("hidden", 100, None, 3),
+        ("retrying", 0, 3, 0),
+        ("done", 0, None, 0),
+        ("unknown", None, None, 0),
+    ]
+    assert {(row["groups"], row["groupsBehind"], row["queuesUnknownInAll"]) for row in found} == {(4, 2, 1)}
 
 
 @slow_proof

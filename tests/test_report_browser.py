@@ -26,8 +26,21 @@ NAMES = {
     *("brokerName", "consumerGroup", "topic", "status", "why", "reason", "outcome", "expression", "expressionType", "basis"),
 }
 COLUMNS = (
-    *("groupDiff", "groupRetryDiff", "dlqMessages", "lagBytes", "lagMillisMax", "queues", "queuesUnknown", "queuesNegative", "groups"),
-    *("groupsBehind", "bin", "lag", "queueId", "lagMillis", "catchUpMillis", "pulls", "share", "pullsInAll", "held", "pullsForNothing"),
+    *("messagesBehind", "retriesBehind", "dlqMessages", "lagBytes", "lagMillisMax", "queues", "queuesUnknown", "queuesNegative", "groups"),
+    *(
+        "groupsBehind",
+        "queuesUnknownInAll",
+        "bin",
+        "lag",
+        "queueId",
+        "lagMillis",
+        "catchUpMillis",
+        "pulls",
+        "share",
+        "pullsInAll",
+        "held",
+        "pullsForNothing",
+    ),
     *("shareForNothing", "offsetsPassed", "messageCount", "efficiency", "corrections", "skipped", "readAgain", "last", "correctionsInAll"),
     *("lostMessages", "messagesToLoss", "timeToLossMillis", "lostInAll", "queuesInAll", "queuesLost", "messages", "bytes"),
     *("messagesShare", "timesFairShare", "messagesPerSecond", "place"),

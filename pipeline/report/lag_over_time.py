@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from pipeline.report import forms
 from pipeline.report.charts import Series, line_chart
-from pipeline.report.question import CAPTURE, RECORD, SERIES, Answer, Finding, Missing, Question, Row, Scope, Tone
+from pipeline.report.question import CAPTURE, RECORD, SERIES, Answer, Finding, Missing, Question, Row, Scope, Tone, waiting
 from pipeline.report.window import Window
 
 _FURTHEST = """\
@@ -38,7 +38,7 @@ WITH observed AS (
   {scope.of_broker()}
   GROUP BY ALL
 ), lags AS (
-  SELECT brokerName, consumerGroup, bin, try_sum(greatest(lag, 0)) AS lag
+  SELECT brokerName, consumerGroup, bin, try_sum({waiting("lag")}) AS lag
   FROM observed
   GROUP BY brokerName, consumerGroup, bin
 """ + _FURTHEST.format(series=SERIES)
@@ -77,7 +77,7 @@ WITH told AS (
   LEFT JOIN grown USING (brokerName, topic, queueId, bin)
   WINDOW queue AS (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY bin)
 ), lags AS (
-  SELECT brokerName, consumerGroup, bin, try_sum(greatest(try_subtract(brokerOffset, consumerOffset), 0)) AS lag
+  SELECT brokerName, consumerGroup, bin, try_sum({waiting("try_subtract(brokerOffset, consumerOffset)")}) AS lag
   FROM known
   WHERE bin >= 0
   GROUP BY brokerName, consumerGroup, bin

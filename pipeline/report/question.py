@@ -132,6 +132,11 @@ class Question:
     answer: Callable[[Scope, Sequence[Sequence[Row]]], Answer | Missing]
 
 
+def waiting(lag: str) -> str:
+    """The SQL for how many messages wait of a queue's lag: none where its offset lies past the end, NULL where the lag is unknown."""
+    return f"if({lag} < 0, 0, {lag})"
+
+
 def with_broker(scope: Scope, *columns: Column) -> tuple[Column, ...]:
     """The columns of a table, the broker's first where there are several."""
     return (Column("brokerName", "Broker", forms.name), *columns) if len(scope.brokers) > 1 else columns
