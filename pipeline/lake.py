@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -136,14 +137,15 @@ class Lake:
         rows = self.spark.read.format("delta").load(self.path(LAKE_VERSION.name))
         return none.unionByName(rows, allowMissingColumns=True)  # a lake of an earlier release has fewer columns
 
-    def brokers(self) -> list[str]:
-        """Names of the brokers in the lake, sorted."""
-        rows = self.table(BROKER).select("brokerName").orderBy("brokerName").collect()
+    def brokers(self, *others: Table) -> list[str]:
+        """Names of the brokers in the lake, sorted: those that were imported, and those that other tables have rows of."""
+        names = [self.table(table).select("brokerName") for table in (BROKER, *others)]
+        rows = reduce(DataFrame.union, names).distinct().orderBy("brokerName").collect()
         return [row["brokerName"] for row in rows]
 
-    def broker(self, name: str | None) -> str:
-        """The broker meant by --broker, or the only one."""
-        names = self.brokers()
+    def broker(self, name: str | None, *others: Table) -> str:
+        """The broker meant by --broker, or the only one; of those that were imported, and those that other tables have rows of."""
+        names = self.brokers(*others)
         if name is None and len(names) == 1:
             return names[0]
         listed = ", ".join(map(repr, names)) or "none"

@@ -18,12 +18,14 @@ def report_command(lake: str, out: str, broker: str | None, master: str | None, 
 
     It is one file of HTML without scripts, which loads nothing, for a browser or for print. The SQL behind each answer is in it.
     """
+    from pipeline.capture_tables import PULL_REQUEST
     from pipeline.lake import Lake
     from pipeline.output_file import write_text
+    from pipeline.replay_tables import REPLAY_RUN
     from pipeline.report.build import report
 
     with Engine(master, conf, verbose).session() as spark:
         opened = Lake(spark, lake).require()
-        name = None if broker is None else opened.broker(broker)
+        name = None if broker is None else opened.broker(broker, PULL_REQUEST, REPLAY_RUN)
         write_text(out, lambda: report(opened, broker=name, named=lake, progress=progress_to_stderr))
     say(f"report written to {out}")

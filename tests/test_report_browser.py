@@ -27,20 +27,8 @@ NAMES = {
 }
 COLUMNS = (
     *("messagesBehind", "retriesBehind", "dlqMessages", "lagBytes", "lagMillisMax", "queues", "queuesUnknown", "queuesNegative", "groups"),
-    *(
-        "groupsBehind",
-        "queuesUnknownInAll",
-        "bin",
-        "lag",
-        "queueId",
-        "lagMillis",
-        "catchUpMillis",
-        "pulls",
-        "share",
-        "pullsInAll",
-        "held",
-        "pullsForNothing",
-    ),
+    *("queuesUnknownInAll",),
+    *("groupsBehind", "bin", "lag", "queueId", "lagMillis", "catchUpMillis", "pulls", "share", "pullsInAll", "held", "pullsForNothing"),
     *("shareForNothing", "offsetsPassed", "messageCount", "efficiency", "corrections", "skipped", "readAgain", "last", "correctionsInAll"),
     *("lostMessages", "messagesToLoss", "timeToLossMillis", "lostInAll", "queuesInAll", "queuesLost", "messages", "bytes"),
     *("messagesShare", "timesFairShare", "messagesPerSecond", "place"),

@@ -86,6 +86,14 @@ def test_an_axis_of_any_length_can_be_drawn(span: int) -> None:
     assert "<svg" in line_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])
 
 
+def test_an_axis_whose_last_bin_ends_behind_the_last_year_can_be_drawn() -> None:
+    window = window_of(0, forms.LAST_OF_YEAR_9999)
+    assert window.end > forms.LAST_OF_YEAR_9999
+    assert all(forms.utc(mark) for most in range(3, 10) for mark in ticks(window, most))
+    assert "<svg" in line_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])
+    assert "<svg" in stacked_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])
+
+
 WINDOW = Window(1_700_000_000_000, 10_000, 12)
 SERIES = [
     Series("$\\frac{", (None, None, *range(10))),

@@ -9,9 +9,14 @@ from pipeline.report.question import Answer, Scope, Tone
 
 SCOPE = Scope("lake", ("b",), imported=True)
 GROUP = {
-    **{"brokerName": "b", "consumerGroup": "g", "messagesBehind": 0, "retriesBehind": None, "dlqMessages": 0, "lagBytes": 0},
-    **{"lagMillisMax": None, "queues": 2, "queuesUnknown": 0, "queuesNegative": 0},
-    **{"groups": 1, "groupsBehind": 0, "queuesUnknownInAll": 0},
+    **dict.fromkeys(
+        ("messagesBehind", "dlqMessages", "lagBytes", "queuesUnknown", "queuesNegative", "groupsBehind", "queuesUnknownInAll"), 0
+    ),
+    **dict.fromkeys(("retriesBehind", "lagMillisMax")),
+    "brokerName": "b",
+    "consumerGroup": "g",
+    "queues": 2,
+    "groups": 1,
 }
 
 

@@ -69,8 +69,8 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         Column("queuesNegative", "past the end"),
     )
     note = (
-        "Offsets past the end count as no lag; mqadmin and the view group_lag subtract them. Queues of unknown lag are in no sum: reason in "
-        "consume_lag says why."
+        "Offsets past the end count as no lag; mqadmin and the view group_lag subtract them. Queues of unknown lag are in no sum: "
+        "reason in consume_lag says why."
     )
     return Answer(_finding(rows[0]), columns=columns, rows=rows, note=note)
 

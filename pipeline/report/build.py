@@ -82,8 +82,10 @@ SELECT min(observedAt) AS first, max(observedAt) AS last, count(DISTINCT observe
     [captured] = _rows(
         spark,
         f"""\
-SELECT min(arrivalMicros) DIV 1000 AS first, max(greatest(arrivalMicros, answerMicros)) DIV 1000 AS last
-FROM pull_request {whose.of_broker()}""",
+SELECT min(arrived) DIV 1000 AS first, max(greatest(arrived, answered)) DIV 1000 AS last
+FROM (
+  SELECT {_in_calendar("arrivalMicros")} AS arrived, {_in_calendar("answerMicros")} AS answered FROM pull_request {whose.of_broker()}
+)""",
     )
     [replays] = _rows(spark, f"SELECT count_if(finishedAt IS NOT NULL) AS finished FROM replay_run {whose.of_broker()}")
     return Scope(
@@ -95,6 +97,11 @@ FROM pull_request {whose.of_broker()}""",
         captured=_window(captured),
         replayed=replays["finished"] > 0,
     )
+
+
+def _in_calendar(micros: str) -> str:
+    """The SQL for a captured time, NULL where no calendar has it: the clock of a capture may say anything."""
+    return f"CASE WHEN {micros} BETWEEN 0 AND {forms.LAST_OF_YEAR_9999 * 1000 + 999} THEN {micros} END"
 
 
 def _window(span: Row) -> Window | None:

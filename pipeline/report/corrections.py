@@ -21,6 +21,7 @@ from pipeline.report.question import (
     Row,
     Scope,
     Tone,
+    bin_of,
     with_broker,
 )
 
@@ -43,7 +44,7 @@ LIMIT {TOP}"""
     window = scope.captured
     over_time = f"""\
 -- corrections in each of {window.bins} bins of {window.width} ms
-SELECT status, (arrivalMicros DIV 1000 - {window.start}) DIV {window.width} AS bin, count(*) AS corrections
+SELECT status, {bin_of(window, "arrivalMicros")} AS bin, count(*) AS corrections
 FROM offset_correction
 WHERE source = 'CAPTURED' {scope.of_broker("AND")}
 GROUP BY ALL

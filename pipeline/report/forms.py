@@ -15,7 +15,8 @@ from markupsafe import Markup
 # no such figure; the page says why
 NOTHING: Final = Markup('<span class="none">–</span>')
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_LAST_OF_YEAR_9999: Final = 253_402_300_799_999
+# the last ms that calendars have; captures have clocks of their own, and may say any time
+LAST_OF_YEAR_9999: Final = 253_402_300_799_999
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
@@ -103,7 +104,7 @@ def rate(value: Any) -> Markup:
 
 def utc(millis: int) -> dt.datetime | None:
     """A stamp as a time; None where no calendar has it."""
-    return _EPOCH + dt.timedelta(milliseconds=millis) if 0 <= millis <= _LAST_OF_YEAR_9999 else None
+    return _EPOCH + dt.timedelta(milliseconds=millis) if 0 <= millis <= LAST_OF_YEAR_9999 else None
 
 
 def moment(value: Any) -> Markup:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from pipeline.report import forms
 from pipeline.report.charts import Series, stacked_chart
-from pipeline.report.question import CAPTURE, REPLAY_FILE, SERIES, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone
+from pipeline.report.question import CAPTURE, REPLAY_FILE, SERIES, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, bin_of
 from pipeline.report.window import Window
 
 OTHERS = "all others"
@@ -32,7 +32,7 @@ def _over_time(scope: Scope, window: Window) -> str:
     return f"""\
 -- pulls in each of {window.bins} bins of {window.width} ms by how they ended, the most frequent endings first
 WITH ended AS (
-  SELECT outcome, (arrivalMicros DIV 1000 - {window.start}) DIV {window.width} AS bin, count(*) AS pulls
+  SELECT outcome, {bin_of(window, "arrivalMicros")} AS bin, count(*) AS pulls
   FROM pull_outcome
   WHERE source = 'CAPTURED' AND arrivalMicros IS NOT NULL {scope.of_broker("AND")}
   GROUP BY ALL

@@ -137,6 +137,12 @@ def waiting(lag: str) -> str:
     return f"if({lag} < 0, 0, {lag})"
 
 
+def bin_of(window: Window, micros: str) -> str:
+    """The SQL for the bin of a window that a time is in, NULL outside of it."""
+    within = f"{micros} DIV 1000 BETWEEN {window.start} AND {window.end - 1}"
+    return f"CASE WHEN {within} THEN ({micros} DIV 1000 - {window.start}) DIV {window.width} END"
+
+
 def with_broker(scope: Scope, *columns: Column) -> tuple[Column, ...]:
     """The columns of a table, the broker's first where there are several."""
     return (Column("brokerName", "Broker", forms.name), *columns) if len(scope.brokers) > 1 else columns

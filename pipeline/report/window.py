@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pipeline.report.forms import LAST_OF_YEAR_9999
+
 _MOST_BINS: Final = 60
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 _WIDTHS: Final = (
@@ -42,9 +44,9 @@ def window_of(first: int, last: int) -> Window:
 
 
 def ticks(window: Window, most: int) -> range:
-    """Round moments within a stretch, ms since 1970, as many as there is room for."""
+    """Round moments within a stretch, ms since 1970, as many as there is room for; the last bin may end behind the last year."""
     width = _width(window.start, window.end, most)
-    return range(-(-window.start // width) * width, window.end + 1, width)
+    return range(-(-window.start // width) * width, min(window.end, LAST_OF_YEAR_9999) + 1, width)
 
 
 def _width(first: int, last: int, most: int) -> int:
