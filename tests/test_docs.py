@@ -79,6 +79,25 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert fetched == set(), "pages load nothing from elsewhere"
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/cluster.md"])
+def test_executors_are_promised_every_package_that_modules_of_tasks_import(page: str) -> None:
+    runs_tasks = re.compile(r"\.(?:mapInArrow|applyInArrow|transformWithStateInPandas|transformWithState)\(|pandas_udf\(|DataSourceReader")
+    files = [path for path in sorted((PROJECT / "pipeline").rglob("*.py")) if runs_tasks.search(path.read_text("utf-8"))]
+    assert len(files) > 20
+    names = [".".join(path.relative_to(PROJECT).with_suffix("").parts) for path in files]
+    script = (
+        f"import importlib, sys\nfor name in {names!r}: importlib.import_module(name)\nprint(*{{n.partition('.')[0] for n in sys.modules}})"
+    )
+    imported = set(subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split())
+    declared = re.findall(
+        r'^    "([\w-]+)[=<>]', (PROJECT / "pyproject.toml").read_text("utf-8").partition("[project.optional")[0], re.MULTILINE
+    )
+    needed = {name for name in declared if name.removesuffix("-spark") in imported} - {"pyspark"}
+    assert {"numpy", "javaproperties", "lark", "delta-spark", "dpkt"} <= needed
+    told = " ".join(re.findall(r"^(?:Executors need [^;]*;|\| the packages of .*)", (PROJECT / page).read_text("utf-8"), re.MULTILINE))
+    assert {name for name in needed if name not in told} == set()
+
+
 def test_files_of_the_code_that_the_pages_name_are_there() -> None:
     text = (PROJECT / "docs" / "simulated.md").read_text("utf-8")
     folders = {"store_format", "udfs", "pipeline"}

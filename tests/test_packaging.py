@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
+
+
+def test_a_wheel_brings_no_packages_but_ours(wheel: Path) -> None:
+    tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"pipeline", "store_format", "udfs"}
 
 
 @slow_proof  # the zip that spark-submit takes below is a wheel too
