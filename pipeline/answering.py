@@ -111,17 +111,18 @@ def _met_entries(answering: Answering, rows: Iterator[dict[str, Any]]) -> Iterat
     read: tuple[gm.Block, UnitColumns | None] | None = None
     together: list[dict[str, Any]] = []
     waiting: list[Packed] = []
+    count = 0
     for row in rows:
         if row["requests"] is None:
             blocks = row["blocks"]
             continue
         read = read or _block(blocks, with_extension=answering.with_extension)
-        is_full = sum(len(packed.matrix) for packed in waiting) >= ROW_REQUESTS
-        if together and (is_full or row.get("condition") != together[0].get("condition")):
+        if together and (count >= ROW_REQUESTS or row.get("condition") != together[0].get("condition")):
             yield Met(together[0], Packed.joined(waiting), *read)
-            together, waiting = [], []
+            together, waiting, count = [], [], 0
         together.append(row)
         waiting.append(Packed.of(row))
+        count += len(waiting[-1].matrix)
     if together and read:
         yield Met(together[0], Packed.joined(waiting), *read)
 

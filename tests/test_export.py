@@ -203,9 +203,10 @@ def changed_log(spark: SparkSession, lake: Path, *statements: str) -> Lake:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        (
+        pytest.param(
             "UPDATE {} SET body = CAST(reverse(CAST(body AS STRING)) AS BINARY) WHERE queueOffset = 1",
             "expected the record whose recordCrc32 the row says, found a row with topic 'T', queueId 0",
+            marks=slow_proof,
         ),
         ("DELETE FROM {} WHERE queueOffset = 1", "commit_log: expected 3 records, as commit_log_segment says, found 2"),
     ],

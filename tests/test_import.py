@@ -12,7 +12,7 @@ from golden import needs_golden
 from in_session import pullsim_in
 from lakes import put_together
 from replaying import BROKER, import_into
-from sampling import sampled
+from sampling import sampled, slow_proof
 
 from pipeline import tables as t
 from pipeline.lake import Lake
@@ -98,6 +98,7 @@ def test_the_data_source_reads_a_store_without_any_lake(spark: SparkSession, imp
         assert rows(found.select(*table.names)) == rows(imported.table(table).select(*table.names))
 
 
+@slow_proof
 def test_a_used_bak_file_is_told(small_store: Path, tmp_path: Path, pullsim: Pullsim, spark: SparkSession) -> None:
     store, lake = tmp_path / "store", tmp_path / "lake"
     shutil.copytree(small_store, store)

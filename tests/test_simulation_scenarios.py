@@ -66,6 +66,10 @@ def test_a_scenario_is_read_as_it_says(tmp_path: Path) -> None:
         ("until = \"10m\"", "until = \"10m\"\nsubscription = \"payd\"", 4, "the nearest known name is paid"),
         ("until = \"10m\"", "until = \"10m\"\nstrategy = \"AVERAGE\"", 4, "the nearest known name is AVG"),
         ("until = \"10m\"", "until = \"10m\"\nbegin = \"committed\"", 4, "as nothing is recorded"),
+        ("topic = \"orders\"", "topic = \"%RETRY%g\"", 2, "another topic than the group's own"),
+        ("until = \"10m\"", "until = \"10m\"\nsample = \"1ms\"", 4, "100,000 looks at most"),
+        ("queues = 6", "brokers = [\"a\", \"a\"]", 6, "names that differ"),
+        ("name = \"late\"", "name = \"client\"", 13, "a name that no other table of clients has"),
         ("takes = \"20ms\"", "takes = \"20m\"", 9, "15 minutes or less"),
         ("takes = \"20ms\"", "takes = [\"30ms\", \"20ms\"]", 9, "the lesser duration first"),
         ("takes = \"20ms\"", "fails = 1.5", 9, "a number from 0 to 1"),
@@ -119,10 +123,38 @@ def test_variants_are_all_combinations_of_what_is_varied(tmp_path: Path) -> None
     assert (other.scenario.listener.takes.shape, other.scenario.listener.takes.second) == (LOGNORMAL, 0.5)
 
 
-@pytest.mark.parametrize("varied", ["clients.count", "clients.7.count=1", "nothing=1", "question.deep=1"])
-def test_what_cannot_be_varied_is_refused(tmp_path: Path, varied: str) -> None:
+@pytest.mark.parametrize(
+    "varied",
+    [["clients.count"], ["clients.7.count=1"], ["nothing=1"], ["question.deep=1"], ["group.a.b=1"], ["clients.count=3,3"]],
+)
+def test_what_cannot_be_varied_is_refused(tmp_path: Path, varied: list[str]) -> None:
     with pytest.raises(WorkloadError):
-        read(tmp_path, 'question = "?"\n' + WHOLE, varied)
+        read(tmp_path, 'question = "?"\n' + WHOLE, *varied)
+
+
+def test_a_field_that_is_varied_twice_has_all_its_values(tmp_path: Path) -> None:
+    variants = read(tmp_path, WHOLE, "clients.count=1", "messages.rate=5,6", "clients.count=4")
+    found = [(one.given["clients.count"], one.given["messages.rate"]) for one in variants]
+    assert found == [("1", "5"), ("1", "6"), ("4", "5"), ("4", "6")]
+
+
+def test_clients_without_a_name_are_told_apart(tmp_path: Path) -> None:
+    (variant,) = read(tmp_path, WHOLE.replace('name = "late"\n', ""))
+    assert [client.client_id for client in plan_of(variant.scenario, 1, "here").clients] == ["client-0", "client-1", "client1-0"]
+
+
+@pytest.mark.parametrize("even", ["true", "false"])
+def test_steps_of_a_rate_behind_the_end_of_all_messages_count_for_nothing(tmp_path: Path, even: str) -> None:
+    steps = WHOLE.replace("rate = 10", f'rate = [["0s", 10], ["9m", 1000]]\neven = {even}\nlasts = "300.5s"')
+    (variant,) = read(tmp_path, steps)
+    outcome = simulate(plan_of(variant.scenario, 1, "here"))
+    assert outcome.consumed_all
+    assert outcome.counts["succeeded"] == pytest.approx(3005, rel=0.1)
+
+
+def test_a_subscription_without_a_tag_gets_nothing(tmp_path: Path) -> None:
+    (variant,) = read(tmp_path, 'subscription = " || "\n' + WHOLE.replace("tags = { paid = 3, sent = 1 }\n", ""))
+    assert simulate(plan_of(variant.scenario, 1, "here")).counts["succeeded"] == 0
 
 
 def test_a_group_takes_the_share_of_messages_that_its_tags_have(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ class Traffic:
         return self.answers(last["runId"])
 
 
+@slow_proof
 def test_captured_pulls_are_answered_as_by_a_replay_once_their_capture_counts(
     spark: SparkSession, pullsim: Pullsim, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

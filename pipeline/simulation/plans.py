@@ -93,10 +93,11 @@ def _rates(scenario: Scenario, queues: int) -> Rates:
     for number in range(part.backlog - sum(backlog)):
         backlog[number % queues] += 1
     wanted, total = split_tags(scenario.subscription), sum(weight for _, weight in part.tags)
-    matching = 1.0 if wanted is None else sum(weight for tag, weight in part.tags if tag in wanted) / total
+    matching = 1.0 if wanted is None else sum(weight for tag, weight in part.tags if tag in wanted) / (total or 1)
+    ends = min(scenario.until, part.lasts or scenario.until)
     return Rates(
-        steps=part.rate,
-        ends=min(scenario.until, part.lasts or scenario.until),
+        steps=tuple(step for step in part.rate if step[0] < ends),
+        ends=ends,
         shares=shares,
         backlog=tuple(backlog),
         even=part.even,

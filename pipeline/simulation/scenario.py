@@ -9,7 +9,7 @@ import copy
 import itertools
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline import workload_fields as read
@@ -18,6 +18,7 @@ from pipeline.simulation import scenario_fields as own
 from pipeline.simulation.scenario_fields import ScenarioError, Takes
 from pipeline.workload_fields import Reader, Shares, WorkloadError
 from udfs.consumer.push_consumer import PushConsumer
+from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation.group_plan import SECOND
 from udfs.simulation.service_time import CONSTANT
 from udfs.tags import SubscriptionParseError, split_tags
@@ -57,7 +58,7 @@ class ListenerPart:
 class ClientsPart:
     """Clients that do the same."""
 
-    name: str = "client"
+    name: str = ""
     count: int = 1
     joins: int = 0
     every: int = 0
@@ -163,6 +164,8 @@ _SCENARIO: dict[str, Reader] = {
     "consumer": own.consumer,
     "broker": _broker,
 }
+# how often lag is looked at in one run
+_MOST_LOOKS = 100_000
 _NEEDED = ("group", "topic", "until", "messages", "clients")
 
 
@@ -199,14 +202,17 @@ def read_scenario(path: str, varied: Sequence[str] = ()) -> list[Variant]:
 
 
 def _combinations(varied: Sequence[str]) -> Iterator[dict[str, str]]:
-    choices = []
+    choices: dict[str, list[str]] = {}
     for one in varied:
         name, equals, values = one.partition("=")
         if not equals or not name or not values:
             raise ScenarioError(f"--vary {one}", "name=value,value,...", repr(one))
-        choices.append([(name.strip(), value.strip()) for value in _parts(values)])
-    for combination in itertools.product(*choices):
-        yield dict(combination)
+        of_name = choices.setdefault(name.strip(), [])
+        of_name += [value.strip() for value in _parts(values)]
+        if len(set(of_name)) < len(of_name):
+            raise ScenarioError(f"--vary {one}", "each value once", repr(one))
+    for combination in itertools.product(*choices.values()):
+        yield dict(zip(choices, combination, strict=True))
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -231,8 +237,8 @@ def _with(tables: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]
                 if not part.isdecimal() or int(part) >= len(inner):
                     raise ScenarioError(f"--vary {name}", f"a number from 0 to {len(inner) - 1}", repr(part))
                 inner = inner[int(part)]
-            else:
-                inner = inner[0] if isinstance(inner, list) else inner.setdefault(part, {})
+            elif isinstance(inner, dict):
+                inner = inner.setdefault(part, {})
         inner = inner[0] if isinstance(inner, list) and inner else inner
         if not isinstance(inner, dict):
             raise ScenarioError(f"--vary {name}", "a field of the scenario", repr(name))
@@ -251,8 +257,15 @@ def _value(text: str) -> Any:
 def _scenario(tables: Mapping[str, Any], path: str) -> Scenario:
     scenario: Scenario = read.table_of(Scenario, _SCENARIO, _NEEDED)(tables, path)
     _check_messages(scenario, path)
+    scenario = replace(scenario, clients=tuple(_named(number, part) for number, part in enumerate(scenario.clients)))
     for number, part in enumerate(scenario.clients):
-        _check_clients(scenario, part, f"{path}, clients[{number}]")
+        where = f"{path}, clients[{number}]"
+        if any((part.name, part.room) == (other.name, other.room) for other in scenario.clients[:number]):
+            raise ScenarioError(f"{where}, name", "a name that no other table of clients has", repr(part.name))
+        _check_clients(scenario, part, where)
+    if scenario.until > _MOST_LOOKS * scenario.sampled_every:
+        expected = f"{_MOST_LOOKS:,} looks at most, one each {scenario.until / SECOND / _MOST_LOOKS:g} s"
+        raise ScenarioError(f"{path}, sample", expected, f"{scenario.sampled_every / SECOND:g} s")
     rooms = scenario.strategy.startswith("MACHINE_ROOM")
     if rooms and scenario.messages.recorded:
         raise ScenarioError(f"{path}, strategy", "a strategy without machine rooms for recorded messages", repr(scenario.strategy))
@@ -261,12 +274,21 @@ def _scenario(tables: Mapping[str, Any], path: str) -> Scenario:
     return scenario
 
 
+def _named(number: int, part: ClientsPart) -> ClientsPart:
+    """The part with a name: its own, or one by its number."""
+    return part if part.name else replace(part, name=f"client{number or ''}")
+
+
 def _check_messages(scenario: Scenario, path: str) -> None:
     messages = scenario.messages
     where = f"{path}, messages"
     if messages.recorded == bool(messages.rate):
         found = "both" if messages.recorded else "neither"
         raise ScenarioError(where, "recorded = true, for the messages of the lake, or a rate", found)
+    if len(set(messages.brokers)) < len(messages.brokers):
+        raise ScenarioError(f"{where}, brokers", "names that differ", repr(list(messages.brokers)))
+    if scenario.topic == f"{RETRY_GROUP_TOPIC_PREFIX}{scenario.group}":
+        raise ScenarioError(f"{path}, topic", "another topic than the group's own for retries", repr(scenario.topic))
     if scenario.begin == "committed" and not messages.recorded:
         raise ScenarioError(f"{path}, begin", "first, last or never, as nothing is recorded", "'committed'")
     try:

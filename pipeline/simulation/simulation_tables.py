@@ -28,7 +28,11 @@ SIMULATION_RUN = Table(
         Column("beginsMillis", "BIGINT", "ms since 1970 at which virtual time begins; NULL where messages come at rates"),
         Column("endedMillis", "BIGINT", "ms of virtual time at which it ended"),
         Column("consumedAll", "BOOLEAN", "all that ever came was consumed; else it was cut at the scenario's until"),
-        Column("caughtUpMillis", "BIGINT", "ms until a look at lag found that no message had waited for 10 s; NULL where none did"),
+        Column(
+            "caughtUpMillis",
+            "BIGINT",
+            "ms until the look from which on no message had waited for 10 s; NULL where one had at the end",
+        ),
         Column("maxLag", "BIGINT", "greatest number of messages that were not committed, of all looks"),
         Column("lastLag", "BIGINT", "the same at the end"),
         Column("pulls", "BIGINT", "pulls that were answered"),

@@ -95,7 +95,7 @@ from udfs.simulation.world import (
     WORKING,
 )
 
-_FIRST, _LAST, _NEXT_LOOK = 0, 1, 2  # columns of `levels`
+_FIRST, _LAST = 0, 1  # columns of `levels`
 
 
 @bare

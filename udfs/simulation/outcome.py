@@ -76,10 +76,10 @@ class Outcome:
 
     @property
     def caught_up_at(self) -> int | None:
-        """The first look that found that no message of the topic had waited for long, None where there was none."""
-        waited = self.lag[:, : self.queues, WAITED].max(axis=1)
-        found = np.flatnonzero(waited <= CAUGHT_UP)
-        return int(self.times[found[0]]) if len(found) else None
+        """The first look from which on no message of the topic had waited for long, None where one had at the last look."""
+        behind = np.flatnonzero(self.lag[:, : self.queues, WAITED].max(axis=1) > CAUGHT_UP)
+        first = int(behind[-1]) + 1 if len(behind) else 0
+        return int(self.times[first]) if first < len(self.times) else None
 
     @property
     def lag_messages(self) -> NDArray[np.int64]:

@@ -161,7 +161,7 @@ class World(NamedTuple):
         times: arrival of each recorded message, queue after queue.
         flags: uint8, MATCHES_* of each recorded message.
         sizes: (n, 2) int32, record and body of each recorded message in bytes.
-        levels: (levels, 3) first and last row of `pending` of each delay level, and when the broker looks at it next.
+        levels: (levels, 2) first and last row of `pending` of each delay level.
         level_of_try: delay level after each try, NONE for a dead letter.
         delays: ms of each level.
         cfg: settings, by the positions above.
