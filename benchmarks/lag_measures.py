@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +13,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from benchmarks.measures import BROKER, Figure, timed
+from benchmarks.measures import Figure, import_quietly, timed
 from benchmarks.synthetic_store import TOPIC_PREFIX, Shape, write_store
-from pipeline.import_store import import_store
 from pipeline.lake import Lake
-from pipeline.settings import BrokerSettings
 from pipeline.views import create_views
 
 GROUPS = 1000
@@ -48,17 +45,7 @@ def measure_lag(spark: SparkSession, folder: Path, messages: int) -> list[Figure
     store = folder / "lag-store"
     write_store(store, shape)
     _write_offsets(store / "config", messages // (TOPICS * QUEUES))
-    opened = Lake(spark, str(lake))
-    import_store(
-        opened,
-        str(store),
-        broker=BROKER,
-        layout=None,
-        settings=BrokerSettings.from_sources(),
-        run_id="lag",
-        now=lambda: dt.datetime.now(dt.UTC),
-        progress=lambda _: None,
-    )
+    import_quietly(spark, store, lake)
     create_views(Lake(spark, str(lake)))
     ours, found = _best(lambda: spark.sql(_OURS).toArrow())
     figures = []

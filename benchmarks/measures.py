@@ -94,23 +94,25 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+def import_quietly(spark: SparkSession, store: Path, lake: Path) -> None:
+    """Import a store as the command does, without a word."""
+    import_store(
+        Lake(spark, str(lake)),
+        str(store),
+        broker=BROKER,
+        layout=None,
+        settings=BrokerSettings.from_sources(),
+        run_id="bench",
+        now=lambda: dt.datetime.now(dt.UTC),
+        progress=lambda _: None,
+    )
+
+
 def measure_import(spark: SparkSession, store: Path, lake: Path, shape: Shape) -> list[Figure]:
     """Import of the whole store, against pyarrow writing the columns of commit_log with the same codec, on one core."""
 
-    def run() -> None:
-        import_store(
-            Lake(spark, str(lake)),
-            str(store),
-            broker=BROKER,
-            layout=None,
-            settings=BrokerSettings.from_sources(),
-            run_id="bench",
-            now=lambda: dt.datetime.now(dt.UTC),
-            progress=lambda _: None,
-        )
-
     with peak_worker_memory() as peak:
-        seconds = timed(run)
+        seconds = timed(lambda: import_quietly(spark, store, lake))
     rate = shape.log_bytes / seconds / 1e6
     peer = shape.log_bytes / _pyarrow_seconds(store, lake.with_name("peer.parquet")) / 1e6
     return [

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from benchmarks.measures import Figure, timed
 from pipeline.lake import Lake
 from pipeline.simulation.plans import plan_of
-from pipeline.simulation.scenario import read_scenario
+from pipeline.simulation.scenario import Variant, read_scenario
 from pipeline.simulation.simulate_job import run_simulate
 from udfs.simulation.outcome import simulate
 
@@ -45,7 +45,7 @@ def measure_simulation(spark: SparkSession, scale: int) -> list[Figure]:
         simulated_pulls(spark, Path(folder), 0.01)  # what is compiled is compiled
         pulls, seconds = simulated_pulls(spark, Path(folder), SWEPT_HOURS / scale)
         peer = simpy_pulls(_SIMPY_MESSAGES)
-        day = read_scenario(_write(Path(folder), _DAY / scale))[0].scenario
+        day = _sweep(_DAY / scale)[0].scenario
         took = timed(lambda: simulate(plan_of(day, 1, "the benchmark"))) * scale
     rate = pulls / seconds
     told = f"SimPy, one core, a minimal pull loop: {peer:,.0f}"
@@ -55,15 +55,13 @@ def measure_simulation(spark: SparkSession, scale: int) -> list[Figure]:
     ]
 
 
-def _write(folder: Path, hours: float) -> str:
-    path = folder / "bench.toml"
-    path.write_text(_SCENARIO.format(hours=hours), "utf-8")
-    return str(path)
+def _sweep(hours: float, *varied: str) -> list[Variant]:
+    return read_scenario(_SCENARIO.format(hours=hours), "the benchmark", varied)
 
 
 def simulated_pulls(spark: SparkSession, folder: Path, hours: float) -> tuple[int, float]:
     """Pulls of a sweep, and the seconds that it takes with all that the command does."""
-    variants = read_scenario(_write(folder, hours), [_VARIANTS])
+    variants = _sweep(hours, _VARIANTS)
     started = time.perf_counter()
     done = run_simulate(
         Lake(spark, str(folder / "lake")),

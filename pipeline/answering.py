@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.expression_filters import filter_of, verdicts_of
-from pipeline.packing import ROW_REQUESTS, Col, Packed
+from pipeline.packing import REQUEST_BYTES, ROW_REQUESTS, Col, Packed
 from pipeline.settings import PullSettings
 from store_format.consume_queue import Units, units_of
 from store_format.layout import CQ_UNIT
@@ -109,22 +109,27 @@ def _met_entries(answering: Answering, rows: Iterator[dict[str, Any]]) -> Iterat
     """Rows of one key: many small ones are joined, for each costs time by itself."""
     blocks: list[dict[str, Any]] | None = None
     read: tuple[gm.Block, UnitColumns | None] | None = None
-    together: list[dict[str, Any]] = []
-    waiting: list[Packed] = []
-    count = 0
-    for row in rows:
-        if row["requests"] is None:
-            blocks = row["blocks"]
+    for (asks, _), alike in groupby(rows, key=lambda row: (row["requests"] is not None, row.get("condition"))):
+        if not asks:
+            blocks = next(alike)["blocks"]
             continue
         read = read or _block(blocks, with_extension=answering.with_extension)
-        if together and (count >= ROW_REQUESTS or row.get("condition") != together[0].get("condition")):
-            yield Met(together[0], Packed.joined(waiting), *read)
-            together, waiting, count = [], [], 0
+        for together in _bounded(alike):
+            yield Met(together[0], Packed.joined([Packed.of(row) for row in together]), *read)
+
+
+def _bounded(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Packed rows, as many together as have about the requests of a full one."""
+    together: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
         together.append(row)
-        waiting.append(Packed.of(row))
-        count += len(waiting[-1].matrix)
-    if together and read:
-        yield Met(together[0], Packed.joined(waiting), *read)
+        size += len(row["requests"])
+        if size >= ROW_REQUESTS * REQUEST_BYTES:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together
 
 
 def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

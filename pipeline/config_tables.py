@@ -17,13 +17,13 @@ from store_format.errors import ConfigFileError
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
-# the table of each file
-TABLE_OF = {
-    "consumerOffset.json": t.CONSUMER_OFFSET,
-    "delayOffset.json": t.DELAY_OFFSET,
-    "topics.json": t.TOPIC_CONFIG,
-    "subscriptionGroup.json": t.SUBSCRIPTION_GROUP,
-    "consumerFilter.json": t.CONSUMER_FILTER,
+# the file that each table is made of
+FILE_OF = {
+    t.CONSUMER_OFFSET: "consumerOffset.json",
+    t.DELAY_OFFSET: "delayOffset.json",
+    t.TOPIC_CONFIG: "topics.json",
+    t.SUBSCRIPTION_GROUP: "subscriptionGroup.json",
+    t.CONSUMER_FILTER: "consumerFilter.json",
 }
 
 
@@ -45,7 +45,8 @@ def config_rows(spark: SparkSession, store: StoreFiles, broker: str, *, as_found
     """
     notes: list[str] = []
 
-    def loaded(name: str, decode: Callable[[bytes, str], T]) -> T:
+    def loaded(table: t.Table, decode: Callable[[bytes, str], T]) -> T:
+        name = FILE_OF[table]
         path = store.path_of("config", name)
         try:
             found = cf.load(store.read("config", name), store.read("config", f"{name}.bak"), path, decode)
@@ -58,18 +59,16 @@ def config_rows(spark: SparkSession, store: StoreFiles, broker: str, *, as_found
             notes.append(f"{path}: read from its .bak, {found.reason}")
         return found.table
 
-    offsets = loaded("consumerOffset.json", cf.decode_consumer_offsets)
+    offsets = loaded(t.CONSUMER_OFFSET, cf.decode_consumer_offsets)
     lost = [row.topicAtGroup for row in offsets.rows() if row.topic is None]
     if lost:
-        notes.append(f"{store.path_of('config', 'consumerOffset.json')}: {len(lost)} keys name no topic and group, {lost[0]!r} first")
+        notes.append(f"{store.path_of('config', FILE_OF[t.CONSUMER_OFFSET])}: {len(lost)} keys name no topic and group, {lost[0]!r} first")
     rows: dict[t.Table, list[Row]] = {
         t.CONSUMER_OFFSET: [(broker, group, topic, queue_id, offset) for (group, topic, queue_id), offset in offsets.by_queue().items()],
-        t.DELAY_OFFSET: [
-            (broker, level, offset) for level, offset in loaded("delayOffset.json", cf.decode_delay_offsets).offsetTable.items()
-        ],
-        t.TOPIC_CONFIG: _topics(broker, loaded("topics.json", cf.decode_topic_configs)),
-        t.SUBSCRIPTION_GROUP: _groups(broker, loaded("subscriptionGroup.json", cf.decode_subscription_groups)),
-        t.CONSUMER_FILTER: _filters(broker, loaded("consumerFilter.json", cf.decode_consumer_filters)),
+        t.DELAY_OFFSET: [(broker, level, offset) for level, offset in loaded(t.DELAY_OFFSET, cf.decode_delay_offsets).offsetTable.items()],
+        t.TOPIC_CONFIG: _topics(broker, loaded(t.TOPIC_CONFIG, cf.decode_topic_configs)),
+        t.SUBSCRIPTION_GROUP: _groups(broker, loaded(t.SUBSCRIPTION_GROUP, cf.decode_subscription_groups)),
+        t.CONSUMER_FILTER: _filters(broker, loaded(t.CONSUMER_FILTER, cf.decode_consumer_filters)),
     }
     frames = {table: spark.createDataFrame(found, table.schema).coalesce(1) for table, found in rows.items()}
     return ConfigRows(tables=frames, notes=tuple(notes))

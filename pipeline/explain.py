@@ -141,7 +141,8 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         with_entries=True,
         kinds=Kinds(into_messages=into_messages, many=False),
     )
-    (traced,) = (one for answering, frame in parts for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))
+    # the pull is in one of the parts; with a filter that looks into messages in the last one
+    traced = next(one for answering, frame in reversed(parts) for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))
     if null_answers is not None:
         (asked,) = null_answers(requests.select("seq", "topic", F.lit(True).alias("asked"))).collect()
         if not asked["asked"]:

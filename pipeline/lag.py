@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.lake import LakeError
+from pipeline.moments import LAST_OF_YEAR_9999
 
 # what it takes to show lag, and to know the names of groups and topics
 LAG_READS = "consume_lag, consumer_offset, subscription_group, subscription, queue, topic_config"
-_LAST_OF_YEAR_9999 = 253_402_300_799_999
 
 
 def queue_lags(
@@ -60,7 +60,7 @@ def lag_rows(
     """What `queue_lags` gives, under the column names of mqadmin consumerProgress."""
     last = F.col("lastConsumedTimestamp")
     # a time from bytes that are no message can be any number
-    last_time = F.when(last <= _LAST_OF_YEAR_9999, F.date_format(F.timestamp_millis(last), "yyyy-MM-dd HH:mm:ss"))
+    last_time = F.when(last <= LAST_OF_YEAR_9999, F.date_format(F.timestamp_millis(last), "yyyy-MM-dd HH:mm:ss"))
     return queue_lags(spark, broker=broker, group=group, topic=topic, until=until).select(
         F.col("consumerGroup").alias("Group"),
         F.col("topic").alias("Topic"),

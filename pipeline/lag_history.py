@@ -16,10 +16,9 @@ from pipeline.delta_sql import literal
 from pipeline.lag_tables import LAG_HISTORY
 from pipeline.lake import Lake, LakeError
 from pipeline.lake_writer import LakeWriter
+from pipeline.moments import LAST_OF_YEAR_9999
 from pipeline.views import CONSUME_LAG_TABLES, consume_lag
 
-# times beyond are no times of a clock, and sums of them need not be numbers
-_LAST_OF_YEAR_9999 = 253_402_300_799_999
 _DAY = 24 * 60 * 60 * 1000
 
 
@@ -129,7 +128,7 @@ def record(lake: Lake, broker: str, *, observed_at: int, keep_days: int | None, 
 
 
 def _require_time(observed_at: int) -> None:
-    if not 0 <= observed_at <= _LAST_OF_YEAR_9999:
+    if not 0 <= observed_at <= LAST_OF_YEAR_9999:
         raise LakeError(f"expected a time of observation from 1970 to the year 9999, in ms, found {observed_at}")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 
+# the last ms that calendars have; clocks may say any time, and sums of what lies beyond need not be numbers
+LAST_OF_YEAR_9999 = 253_402_300_799_999
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 

@@ -43,6 +43,7 @@ class Col(IntEnum):
 
 
 COLUMNS = len(Col)
+REQUEST_BYTES = COLUMNS * 8
 SCHEMA = "topic STRING, queueId INT, key BIGINT, requests BINARY, groups ARRAY<STRING>, filters ARRAY<STRING>"
 ARROW_SCHEMA = pa.schema(
     {
@@ -144,7 +145,7 @@ def _local(
 
 def blobs(matrix: Matrix, starts: NDArray[np.int64]) -> pa.Array:
     """The matrix cut into one blob a packed row."""
-    offsets = np.append(starts, len(matrix)) * (COLUMNS * 8)
+    offsets = np.append(starts, len(matrix)) * REQUEST_BYTES
     data = np.ascontiguousarray(matrix).view(np.uint8)
     return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)])
 

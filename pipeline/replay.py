@@ -173,7 +173,8 @@ def meet(
         first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
         of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
         judged = with_verdicts(lake, broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
-        met.append((replace(answering, rules=rules), _behind_entries(segments, judged, _far(others, store, whole_files) if more else None)))
+        far = _far(others, store, whole_files) if more else None
+        met.append((replace(answering, rules=rules), _behind_entries(segments, judged, far, "condition")))
     return met
 
 
@@ -246,8 +247,8 @@ def _flagged(narrow: Repacker, wide: Repacker) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(pa.scalar(flag), len(batch))], schema=_FLAGGED)
 
 
-def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None) -> DataFrame:
-    """Packed rows, those of one key behind a row with the entries they need, if there are any.
+def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None, *then_by: str) -> DataFrame:
+    """Packed rows, those of one key behind a row with the entries they need, if there are any, and in the order of more columns.
 
     These are one segment, or for a wide row all segments of the queue file, one of those in `far`. Without `far` there are no wide rows.
     """
@@ -260,8 +261,7 @@ def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | Non
         of_file = in_files.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide"))
         blocks = blocks.unionByName(of_file.agg(F.sort_array(F.collect_list(block)).alias("blocks")))
     both = placed.unionByName(blocks, allowMissingColumns=True)
-    conditions = [name for name in ("condition",) if name in placed.columns]
-    return both.repartition(*MEETING_KEY).sortWithinPartitions(*MEETING_KEY, F.expr("requests IS NOT NULL"), *conditions)
+    return both.repartition(*MEETING_KEY).sortWithinPartitions(*MEETING_KEY, F.expr("requests IS NOT NULL"), *then_by)
 
 
 def _far(requests: DataFrame, store: BrokerStore, whole_files: bool) -> DataFrame:

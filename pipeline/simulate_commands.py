@@ -43,15 +43,14 @@ def simulate_command(
     the tables simulation_run, simulated_lag, rebalance_event and, where the scenario asks for it, consumption and dead_letter.
     """
     from pipeline.lake import Lake
-    from pipeline.simulation.scenario import read_scenario
+    from pipeline.simulation.scenario import read_scenario, scenario_text
     from pipeline.simulation.simulate_job import run_simulate
     from pipeline.simulation.summary import check_picture, show_summary, write_picture
 
-    variants = read_scenario(scenario, varied)
+    text = scenario_text(scenario)
+    variants = read_scenario(text, scenario, varied)
     if out:
         check_picture(out)
-    with open(scenario, encoding="utf-8") as file:
-        text = file.read()
     with Engine(master, conf, verbose).session() as spark:
         done = run_simulate(
             Lake(spark, lake),

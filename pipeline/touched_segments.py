@@ -45,8 +45,8 @@ def touched_segments(segments: DataFrame, requests: DataFrame, *, entries_a_file
             of_queues[row["topic"], row["queueId"]].append(row[name])
         return segments.where(" OR ".join(_of_queue(*queue, name, numbers) for queue, numbers in of_queues.items()) or "FALSE")
     if len(some) <= _SOME_SEGMENTS:
-        known = segments.sparkSession.createDataFrame(some)
-        segments = segments.join(F.broadcast(known), asked.columns, "left_semi")
+        asked = segments.sparkSession.createDataFrame(some)
+        segments = segments.join(F.broadcast(asked), asked.columns, "left_semi")
     topics = asked.groupBy("topic").agg(F.min(name).alias("first"), F.max(name).alias("last")).limit(_FEW_TOPICS + 1).collect()
     if len(topics) > _FEW_TOPICS:
         return segments

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from without_spark import REQUESTS as SCHEMA
 
 from pipeline.packing import NONE, Col, Packed, Repacker, pack
 
@@ -23,19 +24,6 @@ REQUESTS = st.lists(
         }
     ),
     max_size=30,
-)
-SCHEMA = pa.schema(
-    {
-        "seq": pa.int64(),
-        "consumerGroup": pa.string(),
-        "topic": pa.string(),
-        "queueId": pa.int32(),
-        "queueOffset": pa.int64(),
-        "maxMsgNums": pa.int32(),
-        "expression": pa.string(),
-        "timestamp": pa.int64(),
-        "recordedMaxOffset": pa.int64(),
-    }
 )
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
+from pipeline.moments import LAST_OF_YEAR_9999
 from pipeline.report import forms
 from pipeline.report.charts import Series, line_chart, stacked_chart
 from pipeline.report.window import Window, ticks, window_of
@@ -87,8 +88,8 @@ def test_an_axis_of_any_length_can_be_drawn(span: int) -> None:
 
 
 def test_an_axis_whose_last_bin_ends_behind_the_last_year_can_be_drawn() -> None:
-    window = window_of(0, forms.LAST_OF_YEAR_9999)
-    assert window.end > forms.LAST_OF_YEAR_9999
+    window = window_of(0, LAST_OF_YEAR_9999)
+    assert window.end > LAST_OF_YEAR_9999
     assert all(forms.utc(mark) for most in range(3, 10) for mark in ticks(window, most))
     assert "<svg" in line_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])
     assert "<svg" in stacked_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])

@@ -37,9 +37,7 @@ joins = "2m"
 
 
 def read(folder: Path, text: str, *varied: str) -> list[Variant]:
-    path = folder / "scenario.toml"
-    path.write_text(text, "utf-8")
-    return read_scenario(str(path), varied)
+    return read_scenario(text, str(folder / "scenario.toml"), varied)
 
 
 def test_a_scenario_is_read_as_it_says(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
-from pipeline.config_tables import TABLE_OF, config_rows
+from pipeline.config_tables import FILE_OF, config_rows
 from pipeline.delta_sql import literal
 from pipeline.follow.follow_tables import FOLLOW_EVENT
 from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
@@ -171,7 +171,8 @@ class FollowBatches(BatchWork):
         """What the files under config/ say, where they changed since the batch before."""
         entries = [entry for entry in self.store.folder("config") if not entry.is_folder]
         found = {entry.name: (entry.length, entry.mtime_ms) for entry in entries}
-        changed = {name.removesuffix(".bak") for name, _ in found.items() ^ self._config.items()} & TABLE_OF.keys()
+        known = self._config
+        changed = [table for table, name in FILE_OF.items() if any(found.get(one) != known.get(one) for one in (name, f"{name}.bak"))]
         if not changed:
             return []
         try:
@@ -180,7 +181,7 @@ class FollowBatches(BatchWork):
             self.progress(str(error))
             return []
         self._config = found
-        return [partial(self._put_config, writer, table, tables[table]) for table in (TABLE_OF[name] for name in sorted(changed))]
+        return [partial(self._put_config, writer, table, tables[table]) for table in changed]
 
     def _put_config(self, writer: LakeWriter, table: t.Table, rows: DataFrame) -> None:
         """Offsets of consumers change row by row: they change with each batch, and readers of the table's changes see which."""

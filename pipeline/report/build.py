@@ -10,6 +10,7 @@ from markupsafe import Markup
 from pyspark.sql import SparkSession
 
 from pipeline.lake import Lake
+from pipeline.moments import LAST_OF_YEAR_9999
 from pipeline.report import forms
 from pipeline.report.behind_now import BEHIND_NOW
 from pipeline.report.corrections import CORRECTIONS
@@ -101,7 +102,7 @@ FROM (
 
 def _in_calendar(micros: str) -> str:
     """The SQL for a captured time, NULL where no calendar has it: the clock of a capture may say anything."""
-    return f"CASE WHEN {micros} BETWEEN 0 AND {forms.LAST_OF_YEAR_9999 * 1000 + 999} THEN {micros} END"
+    return f"CASE WHEN {micros} BETWEEN 0 AND {LAST_OF_YEAR_9999 * 1000 + 999} THEN {micros} END"
 
 
 def _window(span: Row) -> Window | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,6 +64,11 @@ class Series:
 
     label: str
     values: Sequence[int | None]
+
+
+def layers(window: Window, by_label: Mapping[str, Counter[int | None]]) -> list[Series]:
+    """A layer of a stacked picture for each label, nothing where a bin has none."""
+    return [Series(label, tuple(bins[number] for number in range(window.bins))) for label, bins in by_label.items()]
 
 
 def line_chart(anchor: str, unit: str, window: Window, series: Sequence[Series]) -> Markup:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.charts import Series, stacked_chart
+from pipeline.report.charts import layers, stacked_chart
 from pipeline.report.question import (
-    CAPTURE,
-    REPLAY_FILE,
+    NO_PULLS,
     TOP,
     Answer,
     Column,
@@ -22,12 +20,13 @@ from pipeline.report.question import (
     Scope,
     Tone,
     bin_of,
+    by_bin,
     with_broker,
 )
 
 
 def _queries(scope: Scope) -> Sequence[str]:
-    if scope.captured is None and not scope.replayed:
+    if not scope.has_pulls:
         return []
     source = "REPLAYED" if scope.captured is None else "CAPTURED"
     worst = f"""\
@@ -54,7 +53,7 @@ ORDER BY status, bin"""
 
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if not found:
-        return Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
+        return NO_PULLS
     rows = found[0]
     if not rows:
         return Answer(Finding(Tone.GOOD, Markup("The broker sent no pull to another offset than it asked for.")))
@@ -70,10 +69,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     )
     picture = None
     if scope.captured is not None:
-        by_status: dict[str, Counter[int]] = defaultdict(Counter)
-        for row in found[1]:
-            by_status[row["status"]][row["bin"]] += row["corrections"]
-        series = [Series(status, tuple(bins[number] for number in range(scope.captured.bins))) for status, bins in by_status.items()]
+        series = layers(scope.captured, by_bin(found[1], "status", "corrections"))
         picture = stacked_chart("corrections", "Pulls sent elsewhere", scope.captured, series)
     return Answer(_finding(rows), picture, columns, rows)
 

@@ -8,9 +8,8 @@ from markupsafe import Markup
 
 from pipeline.report import forms
 from pipeline.report.question import (
-    CAPTURE,
+    NO_PULLS,
     REPLAY,
-    REPLAY_FILE,
     TOP,
     Answer,
     Column,
@@ -27,7 +26,7 @@ _POOR = 0.5
 
 
 def _queries(scope: Scope) -> Sequence[str]:
-    if scope.captured is None and not scope.replayed:
+    if not scope.has_pulls:
         return []
     return [
         f"""\
@@ -44,7 +43,7 @@ LIMIT {TOP}"""
 
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if not found:
-        return Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
+        return NO_PULLS
     [rows] = found
     if not rows:
         return Answer(Finding(Tone.GOOD, Markup("No group pulled with a filter that leaves messages out.")))

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from pipeline.moments import LAST_OF_YEAR_9999
+
 # no such figure; the page says why
 NOTHING: Final = Markup('<span class="none">–</span>')
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-# the last ms that calendars have; captures have clocks of their own, and may say any time
-LAST_OF_YEAR_9999: Final = 253_402_300_799_999
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 

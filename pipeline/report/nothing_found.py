@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.question import CAPTURE, REPLAY_FILE, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, with_broker
+from pipeline.report.question import NO_PULLS, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, with_broker
 
 
 def _queries(scope: Scope) -> Sequence[str]:
-    if scope.captured is None and not scope.replayed:
+    if not scope.has_pulls:
         return []
     return [
         f"""\
@@ -25,7 +25,7 @@ LIMIT {TOP}"""
 
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if not found:
-        return Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
+        return NO_PULLS
     [rows] = found
     if not rows:
         return Answer(Finding(Tone.GOOD, Markup("Every pull brought messages.")))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.charts import Series, stacked_chart
-from pipeline.report.question import CAPTURE, REPLAY_FILE, SERIES, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, bin_of
+from pipeline.report.charts import layers, stacked_chart
+from pipeline.report.question import NO_PULLS, SERIES, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, bin_of, by_bin
 from pipeline.report.window import Window
 
 OTHERS = "all others"
@@ -59,19 +58,16 @@ LIMIT {TOP}"""
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     rows = found[0] if found else []
     if not rows:
-        return Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
+        return NO_PULLS
     if scope.captured is None:
         told = {row["outcome"]: row["pulls"] for row in rows}
         note = "Replayed pulls of a file have no time of their own, so there is no picture over time."
         return Answer(_finding(told, rows[0]["pullsInAll"], "were replayed"), columns=_COLUMNS, rows=rows, note=note)
-    by_outcome: dict[str, Counter[int]] = defaultdict(Counter)
-    for row in rows:
-        by_outcome[row["outcome"]][row["bin"]] += row["pulls"]
+    by_outcome = by_bin(rows, "outcome", "pulls")
     totals = {outcome: bins.total() for outcome, bins in by_outcome.items()}
-    series = [Series(outcome, tuple(bins[number] for number in range(scope.captured.bins))) for outcome, bins in by_outcome.items()]
     whole = sum(totals.values())
     table = [{"outcome": outcome, "pulls": pulls, "share": pulls / whole} for outcome, pulls in totals.items()]
-    picture = stacked_chart("statuses", "Pulls", scope.captured, series)
+    picture = stacked_chart("statuses", "Pulls", scope.captured, layers(scope.captured, by_outcome))
     note = "A pull counts when its request arrived. What each ending means is below."
     return Answer(_finding(totals, whole, "were captured"), picture, _COLUMNS, table, note)
 

@@ -6,6 +6,7 @@ lake is.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,6 +54,11 @@ class Scope:
     observed: Window | None = None
     captured: Window | None = None
     replayed: bool = False
+
+    @property
+    def has_pulls(self) -> bool:
+        """Whether any pulls were captured or replayed."""
+        return self.captured is not None or self.replayed
 
     def of_broker(self, word: str = "WHERE", column: str = "brokerName") -> str:
         """The condition that leaves the broker's rows, behind WHERE or AND; nothing where all count."""
@@ -143,6 +149,14 @@ def bin_of(window: Window, micros: str) -> str:
     return f"CASE WHEN {within} THEN ({micros} DIV 1000 - {window.start}) DIV {window.width} END"
 
 
+def by_bin(rows: Sequence[Row], label: str, figure: str) -> dict[str, Counter[int | None]]:
+    """A figure of the rows of each label, by the bin that `bin_of` gave."""
+    found: dict[str, Counter[int | None]] = defaultdict(Counter)
+    for row in rows:
+        found[row[label]][row["bin"]] += row[figure]
+    return found
+
+
 def with_broker(scope: Scope, *columns: Column) -> tuple[Column, ...]:
     """The columns of a table, the broker's first where there are several."""
     return (Column("brokerName", "Broker", forms.name), *columns) if len(scope.brokers) > 1 else columns
@@ -153,3 +167,4 @@ CAPTURE: Final = "pullsim capture traffic.pcap --lake {lake}"
 REPLAY: Final = "pullsim replay --lake {lake} --at recorded-max"
 REPLAY_FILE: Final = "pullsim replay --lake {lake} --requests pulls.jsonl"
 RECORD: Final = "pullsim lag --lake {lake} --record"
+NO_PULLS: Final = Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])

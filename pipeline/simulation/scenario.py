@@ -169,22 +169,31 @@ _MOST_LOOKS = 100_000
 _NEEDED = ("group", "topic", "until", "messages", "clients")
 
 
-def read_scenario(path: str, varied: Sequence[str] = ()) -> list[Variant]:
-    """The scenarios of a file, one for each combination of what `varied` gives.
-
-    Args:
-        path: of the file.
-        varied: texts `name=a,b,c`, the values of `--vary`.
+def scenario_text(path: str) -> str:
+    """The text of a scenario's file.
 
     Raises:
-        ScenarioError: a file that cannot be read, a field that is unknown or of another type, a scenario that cannot be.
-        SettingsError: a setting that the broker does not know.
+        ScenarioError: it cannot be read.
     """
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            return file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(path, "a text file that can be read", getattr(error, "strerror", None) or str(error)) from error
+
+
+def read_scenario(text: str, path: str, varied: Sequence[str] = ()) -> list[Variant]:
+    """The scenarios of a file, one for each combination of what `varied` gives.
+
+    Args:
+        text: of the file.
+        path: of the file, for errors.
+        varied: texts `name=a,b,c`, the values of `--vary`.
+
+    Raises:
+        ScenarioError: a field that is unknown or of another type, a scenario that cannot be.
+        SettingsError: a setting that the broker does not know.
+    """
     tables = own.parsed(text, path)
     variants = []
     for number, given in enumerate(_combinations(varied)):

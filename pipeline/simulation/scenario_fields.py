@@ -15,10 +15,10 @@ from pipeline import workload_fields as read
 from pipeline.settings import camel_case
 from pipeline.workload_fields import Reader, WorkloadError
 from udfs.consumer.push_consumer import ConsumeFromWhere, PushConsumer
+from udfs.simulation.group_plan import SECOND
 from udfs.simulation.service_time import CONSTANT, EXPONENTIAL, LOGNORMAL, LONGEST, UNIFORM
 
-MICROSECONDS = 1_000_000
-_LONGEST_RUN = 400 * 86_400 * MICROSECONDS
+_LONGEST_RUN = 400 * 86_400 * SECOND
 _TABLE = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*[\"']?([A-Za-z0-9_\-]+)[\"']?(?:\s*\.\s*[\"']?([A-Za-z0-9_\-]+)[\"']?)?\s*=")
 
@@ -47,7 +47,7 @@ def refuse(where: str, expected: str, found: object) -> NoReturn:
 
 def micros(value: object, where: str) -> int:
     """A duration, in microseconds."""
-    length = round(read.duration(value, where) * MICROSECONDS)
+    length = round(read.duration(value, where) * SECOND)
     return length if length <= _LONGEST_RUN else refuse(where, "400 days or less", value)
 
 

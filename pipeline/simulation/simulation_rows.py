@@ -46,9 +46,8 @@ class Run:
 def rows_of(run: Run) -> Iterator[pa.RecordBatch]:
     """Simulate, and give the rows of all tables; those of the table of runs come last."""
     plan = run.plan
-    names = [*plan.queues]
     retry = RETRY_GROUP_TOPIC_PREFIX + plan.group
-    queues = [(queue.brokerName, queue.topic, queue.queueId) for queue in names]
+    queues = [(queue.brokerName, queue.topic, queue.queueId) for queue in plan.queues]
     queues += [(broker, retry, number) for broker in plan.brokers for number in range(plan.broker.retry_queue_nums)]
     clients: list[str] = [client.client_id for client in sorted(plan.clients, key=lambda one: one.joins)]
     with tempfile.TemporaryFile() as spooled:

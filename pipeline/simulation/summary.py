@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from pipeline.console import progress_to_stderr, say, show_table
-from pipeline.output_file import OutputError
+from pipeline.output_file import OutputError, write_text
 from pipeline.simulation.lag_picture import lag_picture
 from pipeline.simulation.scenario import Variant
 from pipeline.simulation.simulate_job import Simulated
@@ -86,8 +86,4 @@ def write_picture(path: str, variants: Sequence[Variant], done: Simulated) -> No
     for variant, at, lag in done.lag:
         lines[names[variant]].append((at, lag))
     question = variants[0].scenario.question or f"{variants[0].scenario.group} on {variants[0].scenario.topic}"
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(lag_picture(question, lines))
-    except OSError as error:
-        raise OutputError(f"{path}: expected a file that can be written, found {error.strerror or error}") from error
+    write_text(path, lambda: lag_picture(question, lines))

@@ -21,29 +21,13 @@ from udfs.simulation.draws import RETRY_QUEUE as RETRY_QUEUE_DRAW
 from udfs.simulation.draws import draw, message_stream
 from udfs.simulation.event_heap import DELIVER, WORK_END, key_of, push
 from udfs.simulation.service_time import fails, service_time
+from udfs.simulation.told_rows import tell_dead, tell_message
 from udfs.simulation.world import (
     ALIVE,
     BATCH,
     BODY,
     BUSY,
-    C_CLIENT,
-    C_ENDED,
-    C_FIRST_OFFSET,
-    C_FIRST_QUEUE,
-    C_OFFSET,
-    C_PULLED,
-    C_QUEUE,
-    C_RESULT,
-    C_STARTED,
-    C_TRY,
     CLIENT,
-    CONSUMED_ROWS,
-    D_OFFSET,
-    D_QUEUE,
-    D_TIME,
-    D_TRIES,
-    DEAD,
-    DEAD_ROWS,
     DELIVERED,
     DONE_MESSAGES,
     DROPPED,
@@ -53,6 +37,8 @@ from udfs.simulation.world import (
     FREE,
     HEAD,
     IS_DONE,
+    LEVEL_FIRST,
+    LEVEL_LAST,
     LOST,
     MOST_STARTED,
     MS,
@@ -71,7 +57,6 @@ from udfs.simulation.world import (
     PENDING_STORED,
     PENDING_TRIES,
     POSITION,
-    PULLED,
     QUEUE,
     QUEUE_OFFSET_MAX,
     QUEUED,
@@ -94,8 +79,6 @@ from udfs.simulation.world import (
     WORKED,
     WORKING,
 )
-
-_FIRST, _LAST = 0, 1  # columns of `levels`
 
 
 @bare
@@ -172,19 +155,9 @@ def tell(w, slot, place, count, result, now):  # type: ignore[no-untyped-def]
     """Write down what became of a batch."""
     if not w.cfg[TELLS]:
         return
-    queue, started = w.slots[slot, QUEUE], w.ring[place, STARTED]
+    started = w.ring[place, STARTED]
     for ahead in range(count):
-        entry = w.ring[_place(w, slot, place, ahead)]
-        row = w.consumed[w.counters[CONSUMED_ROWS]]
-        w.counters[CONSUMED_ROWS] += 1
-        row[C_QUEUE] = queue
-        row[C_OFFSET] = entry[OFFSET]
-        row[C_FIRST_QUEUE], row[C_FIRST_OFFSET], row[C_TRY] = origin(w, queue, entry[OFFSET])
-        row[C_CLIENT] = w.slots[slot, CLIENT]
-        row[C_PULLED] = entry[PULLED]
-        row[C_STARTED] = started
-        row[C_ENDED] = now
-        row[C_RESULT] = result
+        tell_message(w, slot, w.ring[_place(w, slot, place, ahead)], NONE, started, result, now)
 
 
 @bare
@@ -194,11 +167,7 @@ def send_back(w, queue, offset, now):  # type: ignore[no-untyped-def]
     level = w.level_of_try[min(tries, len(w.level_of_try) - 1)]
     stored = now - w.cfg[NETWORK]
     if level == NONE:
-        if w.cfg[TELLS]:
-            dead = w.dead[w.counters[DEAD_ROWS]]
-            w.counters[DEAD_ROWS] += 1
-            dead[D_TIME], dead[D_QUEUE], dead[D_OFFSET], dead[D_TRIES] = stored, first_queue, first_offset, tries + 1
-        w.counters[DEAD] += 1
+        tell_dead(w, first_queue, first_offset, tries + 1, stored)
         return
     stream = message_stream(w.cfg[SEED], first_queue, first_offset)
     into = w.queues[first_queue, RETRY_BASE] + np.int64(draw(stream, tries, RETRY_QUEUE_DRAW) % np.uint64(w.cfg[RETRY_NUMS]))
@@ -220,18 +189,18 @@ def keep_for_level(w, level, stored, queue, offset, tries, into):  # type: ignor
     row[PENDING_INTO] = into
     row[PENDING_NEXT] = NONE
     line = w.levels[level - 1]
-    if line[_LAST] == NONE:
-        line[_FIRST] = at
+    if line[LEVEL_LAST] == NONE:
+        line[LEVEL_FIRST] = at
         expect_look(w, level - 1)
     else:
-        w.pending[line[_LAST], PENDING_NEXT] = at
-    line[_LAST] = at
+        w.pending[line[LEVEL_LAST], PENDING_NEXT] = at
+    line[LEVEL_LAST] = at
 
 
 @bare
 def expect_look(w, level):  # type: ignore[no-untyped-def]
     """Put in the event of the broker's look that finds the first message of a level (counted from 0) due."""
-    stored = w.pending[w.levels[level, _FIRST], PENDING_STORED]
+    stored = w.pending[w.levels[level, LEVEL_FIRST], PENDING_STORED]
     look = look_after(0, stored // MS + w.delays[level]) * MS
     push(w.heap, w.counters, look, key_of(DELIVER, level))
 

@@ -21,31 +21,15 @@ from udfs.simulation.draws import message_stream
 from udfs.simulation.event_heap import CONSUME, LOCK_ONE, WORK_END, key_of, push
 from udfs.simulation.pulling import expect, submit
 from udfs.simulation.service_time import fails, service_time
+from udfs.simulation.told_rows import tell_dead, tell_message
 from udfs.simulation.world import (
     ALIVE,
     AT_WORK,
     BEGAN,
     BODY,
     BUSY,
-    C_CLIENT,
-    C_ENDED,
-    C_FIRST_OFFSET,
-    C_FIRST_QUEUE,
-    C_OFFSET,
-    C_PULLED,
-    C_QUEUE,
-    C_RESULT,
-    C_STARTED,
-    C_TRY,
     CLIENT,
     CONSUME_BATCH,
-    CONSUMED_ROWS,
-    D_OFFSET,
-    D_QUEUE,
-    D_TIME,
-    D_TRIES,
-    DEAD,
-    DEAD_ROWS,
     DELIVERED,
     DONE_MESSAGES,
     DROPPED,
@@ -66,7 +50,6 @@ from udfs.simulation.world import (
     NOT_COUNTED,
     OFFSET,
     POSITION,
-    PULLED,
     QUEUE,
     REACHED,
     RECONSUME_LATER,
@@ -163,28 +146,14 @@ def _tell(w, slot, result, now):  # type: ignore[no-untyped-def]
         return
     for ahead in range(w.slots[slot, TAKEN]):
         entry = w.ring[_entry(w, slot, ahead)]
-        row = w.consumed[w.counters[CONSUMED_ROWS]]
-        w.counters[CONSUMED_ROWS] += 1
-        row[C_QUEUE] = w.slots[slot, QUEUE]
-        row[C_OFFSET] = entry[OFFSET]
-        row[C_FIRST_QUEUE], row[C_FIRST_OFFSET], _ = origin(w, w.slots[slot, QUEUE], entry[OFFSET])
-        row[C_TRY] = entry[TRY]
-        row[C_CLIENT] = w.slots[slot, CLIENT]
-        row[C_PULLED] = entry[PULLED]
-        row[C_STARTED] = entry[STARTED]
-        row[C_ENDED] = now
-        row[C_RESULT] = result
+        tell_message(w, slot, entry, entry[TRY], entry[STARTED], result, now)
 
 
 @bare
 def _give_up(w, slot, entry, now):  # type: ignore[no-untyped-def]
     """Send a message that was tried too often to the dead letters."""
-    if w.cfg[TELLS]:
-        dead = w.dead[w.counters[DEAD_ROWS]]
-        w.counters[DEAD_ROWS] += 1
-        dead[D_QUEUE], dead[D_OFFSET], _ = origin(w, w.slots[slot, QUEUE], entry[OFFSET])
-        dead[D_TIME], dead[D_TRIES] = now + w.cfg[NETWORK], entry[TRY] + 1
-    w.counters[DEAD] += 1
+    first_queue, first_offset, _ = origin(w, w.slots[slot, QUEUE], entry[OFFSET])
+    tell_dead(w, first_queue, first_offset, entry[TRY] + 1, now + w.cfg[NETWORK])
 
 
 @bare

@@ -46,6 +46,8 @@ from udfs.simulation.world import (
     FREE,
     HEAP,
     IN_USE,
+    LEVEL_FIRST,
+    LEVEL_LAST,
     MS,
     NEXT_OFFSET,
     NEXT_SLOT,
@@ -75,7 +77,6 @@ from udfs.simulation.world import (
 )
 
 DONE, TELL, GROW, ASK = range(4)
-_FIRST, _LAST = 0, 1
 
 
 @bare
@@ -103,10 +104,10 @@ def _lacks_retries(w):  # type: ignore[no-untyped-def]
 def _deliver(w, level, now):  # type: ignore[no-untyped-def]
     """The broker's look at a delay level: what is due goes to the retry topic, and wakes who waits for it."""
     line, arrived = w.levels[level], False
-    while line[_FIRST] != NONE and w.pending[line[_FIRST], PENDING_STORED] // MS + w.delays[level] <= now // MS:
-        at = line[_FIRST]
+    while line[LEVEL_FIRST] != NONE and w.pending[line[LEVEL_FIRST], PENDING_STORED] // MS + w.delays[level] <= now // MS:
+        at = line[LEVEL_FIRST]
         waiting = w.pending[at]
-        line[_FIRST] = waiting[PENDING_NEXT]
+        line[LEVEL_FIRST] = waiting[PENDING_NEXT]
         queue = w.queues[w.cfg[QUEUES] + waiting[PENDING_INTO]]
         retry = w.retries[waiting[PENDING_INTO], queue[END] - queue[TRIMMED]]
         retry[RETRY_TIME] = now
@@ -118,8 +119,8 @@ def _deliver(w, level, now):  # type: ignore[no-untyped-def]
         w.counters[FREE] = at
         w.counters[WAITING] -= 1
         arrived = True
-    if line[_FIRST] == NONE:
-        line[_LAST] = NONE
+    if line[LEVEL_FIRST] == NONE:
+        line[LEVEL_LAST] = NONE
     else:
         expect_look(w, level)
     if arrived:

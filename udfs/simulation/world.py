@@ -68,6 +68,10 @@ RETRY_COLUMNS: Final = 4
 PENDING_STORED, PENDING_QUEUE, PENDING_OFFSET, PENDING_TRIES, PENDING_INTO, PENDING_NEXT = range(6)
 PENDING_COLUMNS: Final = 6
 
+# columns of `levels`
+LEVEL_FIRST, LEVEL_LAST = range(2)
+LEVEL_COLUMNS: Final = 2
+
 # positions in `counters`
 (
     HEAP,  # events in the heap
