@@ -94,13 +94,13 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def import_quietly(spark: SparkSession, store: Path, lake: Path) -> None:
+def import_quietly(spark: SparkSession, store: Path, lake: Path, layout: t.Layout | None = None) -> None:
     """Import a store as the command does, without a word."""
     import_store(
         Lake(spark, str(lake)),
         str(store),
         broker=BROKER,
-        layout=None,
+        layout=layout,
         settings=BrokerSettings.from_sources(),
         run_id="bench",
         now=lambda: dt.datetime.now(dt.UTC),

@@ -1,0 +1,69 @@
+"""Run the scale measures, which take as long as they take, and keep what they found as JSON.
+
+Example: python -m benchmarks.scale --only curve && python -m benchmarks.scale_page
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from benchmarks.scale_cases import CASES, Row, measured
+
+FIGURES = Path("benchmarks/scale_figures.json")
+
+
+@click.command(epilog="\b\nExample:\n  python -m benchmarks.scale --only curve --only skew")
+@click.option("--only", type=click.Choice(list(CASES)), multiple=True, help="Only these cases; figures of others stay.  [default: all]")
+@click.option("--at", multiple=True, metavar="X", help="Only these points of the cases, such as 10 of curve.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=FIGURES, show_default=True, help="File of the figures.")
+@click.option("--point", nargs=2, hidden=True, help="Measure one point in this process, and write its rows to --out.")
+@click.option("--seconds", type=int, default=1800, show_default=True, help="How long one point may take.")
+def main(only: tuple[str, ...], at: tuple[str, ...], out: Path, point: tuple[str, str] | None, seconds: int) -> None:
+    """Measure what grows: entries, queues, skew, filters, sizes of messages, executors."""
+    if point:
+        with tempfile.TemporaryDirectory(prefix="pullsim-scale-") as folder:
+            _write(out, measured(*point, Path(folder)))
+        return
+    for case in only or tuple(CASES):
+        for x in CASES[case][1]:
+            if not at or x in at:
+                click.echo(f"{case} {x}", err=True)
+                found = _rows_of(case, x, seconds)
+                _write(out, [*(row for row in read_figures(out) if (row.case, row.x) != (case, x)), *found])
+
+
+def _rows_of(case: str, x: str, seconds: int) -> list[Row]:
+    """What a process of its own finds of one point, or that it took too long, or failed."""
+    with tempfile.TemporaryDirectory(prefix="pullsim-scale-") as folder:
+        rows = Path(folder) / "rows.json"
+        words = [sys.executable, "-m", "benchmarks.scale", "--point", case, x, "--out", str(rows)]
+        with subprocess.Popen(words, start_new_session=True, env=os.environ | {"TMPDIR": folder}) as process:
+            try:
+                process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return [Row(case, x, "cut", seconds, "s")]
+        return read_figures(rows) if process.returncode == 0 else [Row(case, x, "failed", process.returncode, "exit code")]
+
+
+def read_figures(path: Path) -> list[Row]:
+    """The rows of a file of figures; none where there is no such file."""
+    return [Row(**row) for row in json.loads(path.read_text("utf-8"))] if path.exists() else []
+
+
+def _write(path: Path, rows: Iterable[Row]) -> None:
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""The cases of the scale measures: each is measured in a process of its own, so that memory of one is not that of another.
+
+A point of a case gives rows of (case, x, series, value, unit): x is what grows or is chosen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.measures import BROKER, import_quietly, peak_worker_memory, requests, timed
+from benchmarks.synthetic_store import TOPIC_PREFIX, Shape, write_store
+from pipeline import tables as t
+from pipeline.export_store import export_store
+from pipeline.lake import Lake
+from pipeline.replay import Kinds, broker_store, replay
+from pipeline.session import build_session
+from pipeline.settings import BrokerSettings
+from pipeline.touched_segments import touched_segments
+from pipeline.views import create_views
+
+MILLION = 1_000_000
+SMALL_BODY = 16
+# requests for the entries of a store: 4 million for 20 million
+_ENTRIES_A_REQUEST = 5
+_GROUPS = 64
+_LAG = "SELECT consumerGroup, sum(lag) AS lag, max(lagMillis) AS lagMillis FROM consume_lag GROUP BY consumerGroup"
+_TAIL_MILLIONS, _TAIL_ENTRIES = "20", 20_000
+_LARGE = Shape(messages=256, topics=1, queues=4, log_file_bytes=1 << 30, queue_file_entries=1000, body_bytes=(4 << 20) - 200)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure."""
+
+    case: str
+    x: str
+    series: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A session and a folder for one case, and where its rows go."""
+
+    spark: SparkSession
+    folder: Path
+    case: str
+    x: str
+    rows: list[Row]
+
+    def told(self, series: str, value: float, unit: str) -> None:
+        """Add a row."""
+        self.rows.append(Row(self.case, self.x, series, round(value, 3), unit))
+
+    @property
+    def lake(self) -> Path:
+        """Where the tables are."""
+        return self.folder / "lake"
+
+    def imported(self, shape: Shape, layout: t.Layout | None = None) -> None:
+        """Write a store and import it."""
+        store = self.folder / "store"
+        write_store(store, shape)
+        _write_offsets(store / "config", shape)
+        with peak_worker_memory() as peak:
+            self.told("import", timed(lambda: import_quietly(self.spark, store, self.lake, layout)), "s")
+        self.told("import, largest worker", peak(), "MiB")
+
+    def replayed(self, asked: DataFrame, series: str, times: int = 2) -> None:
+        """Replay requests; the last time counts."""
+        settings = BrokerSettings.from_sources().pull_settings()
+        opened = Lake(self.spark, str(self.lake))
+
+        def run() -> None:
+            kinds = Kinds(into_messages=False)
+            answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=kinds)
+            answers.write.format("noop").mode("overwrite").save()
+
+        with peak_worker_memory() as peak:
+            seconds = [timed(run) for _ in range(times)][-1]
+        self.told(series, seconds, "s")
+        self.told(f"{series}, largest worker", peak(), "MiB")
+
+
+def _write_offsets(config: Path, shape: Shape) -> None:
+    """Each of some groups has offsets on some of the queues."""
+    config.mkdir()
+    table: dict[str, dict[str, int]] = {}
+    for group in range(_GROUPS):
+        offset = shape.messages // shape.all_queues * group // _GROUPS
+        for queue in range(min(shape.all_queues, _GROUPS)):
+            of_topic = table.setdefault(f"{TOPIC_PREFIX}{queue // shape.queues:02d}@group-{group:02d}", {})
+            of_topic[str(queue % shape.queues)] = offset
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}), "utf-8")
+
+
+def _as_messages(asked: DataFrame, shape: Shape) -> DataFrame:
+    """Requests spread as the messages of a skewed store are."""
+    hot, others = (len(shape.of_queue(queue)) for queue in (0, 1))
+    to_hot = "seq % 10 < 9"
+    return asked.withColumns(
+        {
+            "topic": F.expr(f"IF({to_hot}, '{TOPIC_PREFIX}00', topic)"),
+            "queueId": F.expr(f"IF({to_hot}, 0, queueId)"),
+            "queueOffset": F.expr(f"pmod(xxhash64(seq), IF({to_hot}, {hot}, {others}))"),
+        }
+    )
+
+
+def curve(bench: Bench) -> None:
+    """Import, replay and lag of so many million entries in 64 queues."""
+    shape = Shape(messages=int(bench.x) * MILLION, body_bytes=SMALL_BODY)
+    bench.imported(shape)
+    bench.replayed(requests(bench.spark, shape, shape.messages // _ENTRIES_A_REQUEST, expression=None, sequential=False), "replay")
+    create_views(Lake(bench.spark, str(bench.lake)))
+    bench.told("lag query", min(timed(lambda: bench.spark.sql(_LAG).toArrow()) for _ in range(3)), "s")
+    if bench.x == _TAIL_MILLIONS:
+        _tail(bench, shape)
+
+
+def _tail(bench: Bench, shape: Shape) -> None:
+    """What is read for pulls at the end of each queue."""
+    a_queue = shape.messages // shape.all_queues
+    asked = requests(bench.spark, shape, 100_000, expression=None, sequential=False)
+    asked = asked.withColumn("queueOffset", F.expr(f"{a_queue - _TAIL_ENTRIES} + pmod(xxhash64(seq), {_TAIL_ENTRIES})"))
+    lake = Lake(bench.spark, str(bench.lake))
+    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == BROKER)
+    touched = touched_segments(segments, asked, entries_a_file=broker_store(lake, BROKER).entries_a_file, whole_files=False)
+    for name, frame in (("there", segments), ("touched", touched)):
+        bench.told(f"tail, files {name}", len(frame.inputFiles()), "files")
+        bench.told(f"tail, segments {name}", frame.count(), "segments")
+    bench.replayed(asked, "tail, 100,000 requests")
+
+
+def queues(bench: Bench) -> None:
+    """A store of two million messages in so many queues, in a layout: `1000 clustered`."""
+    count, layout = int(bench.x.split()[0]), bench.x.split()[1]
+    topics = min(count, 100)
+    entries = max(20 * MILLION // count, 1000)
+    shape = Shape(messages=2 * MILLION, topics=topics, queues=count // topics, queue_file_entries=entries, body_bytes=SMALL_BODY)
+    bench.imported(shape, "partitioned" if layout == "partitioned" else "clustered")
+    lake = Lake(bench.spark, str(bench.lake))
+    for table in (t.COMMIT_LOG, t.CONSUME_QUEUE):
+        bench.told(f"files of {table.name}", len(lake.table(table).inputFiles()), "files")
+    bench.replayed(requests(bench.spark, shape, 400_000, expression=None, sequential=False), "replay of 400,000")
+    one = lake.table(t.COMMIT_LOG).where(f"topic = '{TOPIC_PREFIX}01' AND queueId = 0").agg(F.count("*"), F.max("storeTimestamp"))
+    bench.told("read of one queue", min(timed(one.toArrow) for _ in range(3)), "s")
+
+
+def skew(bench: Bench) -> None:
+    """Ten million entries in 64 queues: `even`, or nine tenths of them in one of these, `one queue`."""
+    shape = Shape(messages=10 * MILLION, body_bytes=SMALL_BODY, skewed=bench.x != "even")
+    bench.imported(shape)
+    asked = requests(bench.spark, shape, 2 * MILLION, expression=None, sequential=False)
+    bench.replayed(_as_messages(asked, shape) if shape.skewed else asked, "replay of 2 million")
+
+
+def filters(bench: Bench) -> None:
+    """A million requests with so many different TAG filters against five million entries."""
+    shape = Shape(messages=5 * MILLION, body_bytes=SMALL_BODY)
+    bench.imported(shape)
+    asked = requests(bench.spark, shape, MILLION, expression="TagC", sequential=False)
+    different = F.expr(f"concat('TagC || Other', seq DIV 64 % {int(bench.x)})")
+    bench.replayed(asked.withColumn("expression", different), "replay of 1 million")
+
+
+def large(bench: Bench) -> None:
+    """256 messages of 4 MiB each."""
+    bench.imported(_LARGE)
+    bench.replayed(requests(bench.spark, _LARGE, 1000, expression=None, sequential=False), "replay of 1,000")
+    out = bench.folder / "out"
+    with peak_worker_memory() as peak:
+        seconds = timed(lambda: export_store(Lake(bench.spark, str(bench.lake)), BROKER, str(out), run_id="bench", progress=lambda _: None))
+    bench.told("export", seconds, "s")
+    bench.told("export, largest worker", peak(), "MiB")
+
+
+def executors(bench: Bench) -> None:
+    """Import of two million messages and replay of two million requests by so many executors of one core each."""
+    shape = Shape(messages=5 * MILLION, body_bytes=SMALL_BODY)
+    bench.imported(shape)
+    bench.replayed(requests(bench.spark, shape, 2 * MILLION, expression=None, sequential=False), "replay of 2 million", times=3)
+
+
+CASES: dict[str, tuple[Callable[[Bench], None], tuple[str, ...]]] = {
+    "curve": (curve, ("1", "3", "10", "20", "30", "100")),
+    "queues": (
+        queues,
+        tuple(f"{count} {layout}" for count in (10, 1000, 2000, 4000, 100_000) for layout in ("partitioned", "clustered")),
+    ),
+    "skew": (skew, ("even", "one queue")),
+    "filters": (filters, ("1", "1000")),
+    "large": (large, ("4 MiB",)),
+    "executors": (executors, ("1", "2")),
+}
+
+
+@contextmanager
+def _session(case: str, x: str) -> Iterator[SparkSession]:
+    if case == "executors":
+        memory = {"spark.executor.memory": "2g"}
+        spark = build_session(master=f"local-cluster[{x},1,2048]", conf=memory)
+    else:
+        spark = build_session()
+    spark.range(1).count()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _jvm_peak() -> float:
+    """Greatest memory, in MiB, that the JVM below this process ever had."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError, IndexError):
+            status = Path(f"/proc/{pid}/status").read_text("ascii")
+            if f"PPid:\t{os.getpid()}\n" in status and "Name:\tjava" in status:
+                return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    return 0.0
+
+
+def measured(case: str, x: str, folder: Path) -> list[Row]:
+    """The rows of one case."""
+    rows: list[Row] = []
+    with _session(case, x) as spark:
+        bench = Bench(spark, folder, case, x, rows)
+        CASES[case][0](bench)
+        bench.told("driver's JVM", _jvm_peak(), "MiB")
+    return rows

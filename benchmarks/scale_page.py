@@ -1,0 +1,97 @@
+"""docs/scale.md and its picture, made of the figures that `python -m benchmarks.scale` found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from benchmarks.scale import FIGURES, read_figures
+from benchmarks.scale_cases import CASES, Row
+
+PAGE, PICTURE = Path("docs/scale.md"), Path("docs/scale.svg")
+_DRAWN = ("import", "replay", "lag query")
+_TITLES = {
+    "curve": ("Entries", "Millions of entries in 64 queues; a replay has a request for every five entries, at random offsets."),
+    "queues": ("Queues and layouts", "Two million messages in so many queues."),
+    "skew": (
+        "One queue with nine tenths of all messages",
+        "Ten million messages in 64 queues, two million requests spread alike.",
+    ),
+    "filters": ("Different filters", "Five million entries, a million requests with so many different TAG filters."),
+    "large": ("Large messages", "256 messages of 4 MiB."),
+    "executors": ("Executors", "Five million messages, imported and replayed by so many executors of one core each."),
+}
+_HEAD = """\
+# Figures: what grows, and how
+
+`python -m benchmarks.scale` measures this, for some hours, and keeps what it finds in `benchmarks/scale_figures.json`;
+`python -m benchmarks.scale_page` makes this page of it. Every point is measured in a process of its own, on two cores and 24 GiB, with
+`local[*]` but for the executors, and with the settings that pullsim has by itself: 4 GiB for the driver's JVM. Messages have 16 bytes of
+body (164 bytes in the commit log) where nothing else is said. Times are in seconds, of an import in a session that has just started, of a
+replay for the second time; the start of the session is left out. A worker is one of Spark's Python processes, of which as many run as
+there are cores.
+
+![Time against entries, both on logarithmic scales: import, replay and lag query](scale.svg)
+
+The dashed lines are what a time in proportion to the entries would be.
+"""
+
+
+def scale_page(rows: list[Row]) -> str:
+    """The text of the page."""
+    return "\n".join([_HEAD, *(_section(case, [row for row in rows if row.case == case]) for case in CASES)])
+
+
+def _section(case: str, rows: list[Row]) -> str:
+    """A table: a line a point, a column a series."""
+    title, told = _TITLES[case]
+    series = list(dict.fromkeys(row.series for row in rows if row.series not in {"cut", "failed"}))
+    units = {row.series: row.unit for row in rows}
+    known = {(row.x, row.series): row for row in rows}
+    heads = [f"{name}, {units[name]}" for name in series]
+    lines = [_line(["", *heads]), _line(["---"] * (len(heads) + 1))]
+    for x in CASES[case][1]:
+        if (x, "cut") in known:
+            lines.append(_line([x, f"cut after {known[x, 'cut'].value:,.0f} s", *[""] * (len(heads) - 1)]))
+        elif any(row.x == x for row in rows):
+            lines.append(_line([x, *(_number(known.get((x, name))) for name in series)]))
+    return f"## {title}\n\n{told}\n\n" + "\n".join(lines) + "\n"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _number(row: Row | None) -> str:
+    if row is None:
+        return ""
+    return f"{row.value:,.1f}" if row.unit == "s" else f"{row.value:,.0f}"
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """The curve as SVG."""
+    with mpl.rc_context({"svg.hashsalt": "pullsim", "svg.fonttype": "none", "font.size": 11}):
+        figure = Figure(figsize=(8, 4.2), layout="constrained")
+        axes = figure.add_subplot()
+        for number, name in enumerate(_DRAWN):
+            points = sorted((int(row.x), row.value) for row in rows if row.case == "curve" and row.series == name)
+            if points:
+                xs, ys = zip(*points, strict=True)
+                axes.plot(xs, ys, marker="o", color=f"C{number}", label=name)
+                axes.plot(xs, [ys[-1] * x / xs[-1] for x in xs], linestyle="--", linewidth=0.8, color=f"C{number}")
+        axes.set(xscale="log", yscale="log", xlabel="millions of entries", ylabel="seconds")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.grid(visible=True, linewidth=0.4)
+        axes.legend(frameon=False)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    found = read_figures(FIGURES)
+    PAGE.write_text(scale_page(found), "utf-8")
+    draw(found, PICTURE)
