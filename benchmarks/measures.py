@@ -170,7 +170,7 @@ def measure_replay(
     settings = BrokerSettings.from_sources().pull_settings()
 
     def run() -> None:
-        answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=Kinds(into_messages=False))
+        answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=Kinds(into_messages=False, about=count))
         answers.write.format("noop").mode("overwrite").save()
 
     with peak_worker_memory() as peak:
@@ -190,7 +190,7 @@ def measure_expressions(spark: SparkSession, lake: Path, shape: Shape, count: in
     settings = BrokerSettings.from_sources().pull_settings()
 
     def run() -> None:
-        answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=Kinds())
+        answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=Kinds(about=count))
         answers.write.format("noop").mode("overwrite").save()
 
     with peak_worker_memory() as peak:

@@ -139,7 +139,7 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         at="snapshot" if pull.at is None else "request-time",
         settings=settings,
         with_entries=True,
-        kinds=Kinds(into_messages=into_messages, many=False),
+        kinds=Kinds(into_messages=into_messages, about=1),
     )
     # the pull is in one of the parts; with a filter that looks into messages in the last one
     traced = next(one for answering, frame in reversed(parts) for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))

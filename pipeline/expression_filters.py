@@ -28,8 +28,8 @@ from udfs.consumer_filter_manager import TAG, ConsumerFilterManager
 from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX, Condition
 from udfs.pull_filter import FilterRules, PullFilter, PullFilterError, Verdicts
 
-SPLIT_SCHEMA = f"{SCHEMA}, wide BOOLEAN, condition STRING"
-_SPLIT_ARROW = ARROW_SCHEMA.append(pa.field("wide", pa.bool_())).append(pa.field("condition", pa.string()))
+SPLIT_SCHEMA = f"{SCHEMA}, condition STRING"
+_SPLIT_ARROW = ARROW_SCHEMA.append(pa.field("condition", pa.string()))
 _KEY = ("topic", "queueId", "wide", "key", "condition")
 _JUDGED = "topic STRING, queueId INT, wide BOOLEAN, key BIGINT, condition STRING, firstQueueOffset BIGINT, verdicts BINARY"
 _JUDGED_ARROW = pa.schema(
@@ -120,9 +120,9 @@ def split_by_condition(rules: FilterRules, batches: Iterator[pa.RecordBatch]) ->
 def _split(rules: FilterRules, row: dict[str, Any]) -> list[dict[str, Any]]:
     texts = [_condition_text(rules, row["topic"], text) for text in row["filters"]]
     different = list(dict.fromkeys(texts))
-    if len(different) == 1:
-        return [row | {"condition": different[0]}]
     packed, repacker = Packed.of(row), Repacker()
+    if len(different) == 1:
+        return [row | {"requests": packed.matrix.tobytes(), "condition": different[0]}]
     repacker.add(packed, np.array([different.index(text) for text in texts], np.int64)[packed.matrix[:, Col.FILTER]])
     parts = [part for batch in repacker.take() for part in batch.to_pylist()]
     return [part | {"key": row["key"], "wide": row["wide"], "condition": different[part["key"]]} for part in parts]

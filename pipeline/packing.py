@@ -1,13 +1,13 @@
 """Pull requests packed: many of one queue in one row, their numbers as a matrix in a blob.
 
-Spark then moves a few large rows instead of millions of small ones, and joins them with entries that are packed as well. A packed row is
-(topic, queueId, key, requests, groups, filters): `key` is what the next join asks for (a segment), `requests` the matrix, row by row,
-`groups` and `filters` the texts that two of its columns count into.
+Spark then moves a few large rows instead of millions of small ones, which meet entries that are packed as well. A packed row is
+(topic, queueId, key, wide, requests, groups, filters): `key` is what it meets next (a segment, or for a `wide` row a whole file),
+`requests` the matrix, row by row, `groups` and `filters` the texts that two of its columns count into.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
@@ -18,6 +18,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.int64]
+# the key of each request of a matrix, and whether its row is a wide one
+Place = Callable[[Matrix], tuple[NDArray[np.int64], NDArray[np.bool_]]]
 
 # a packed row holds no more requests than this, so that its size is bounded whatever the skew
 ROW_REQUESTS = 16_384
@@ -44,48 +46,65 @@ class Col(IntEnum):
 
 COLUMNS = len(Col)
 REQUEST_BYTES = COLUMNS * 8
-SCHEMA = "topic STRING, queueId INT, key BIGINT, requests BINARY, groups ARRAY<STRING>, filters ARRAY<STRING>"
+SCHEMA = "topic STRING, queueId INT, key BIGINT, wide BOOLEAN, requests BINARY, groups ARRAY<STRING>, filters ARRAY<STRING>"
 ARROW_SCHEMA = pa.schema(
     {
         "topic": pa.string(),
         "queueId": pa.int32(),
         "key": pa.int64(),
+        "wide": pa.bool_(),
         "requests": pa.binary(),
         "groups": pa.list_(pa.string()),
         "filters": pa.list_(pa.string()),
     }
 )
-_WANTED = ["seq", "queueOffset", "maxMsgNums", "timestamp", "recordedMaxOffset"]
+# column of a request, of the matrix, and what stands for NULL
+_WANTED = (
+    ("seq", Col.SEQ, 0),
+    ("queueOffset", Col.OFFSET, 0),
+    ("maxMsgNums", Col.MAX_MSG_NUMS, 0),
+    ("timestamp", Col.TIME, NONE),
+    ("recordedMaxOffset", Col.RECORDED_MAX, NONE),
+)
 
 
-def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pack rows of requests (seq, consumerGroup, topic, queueId, queueOffset, maxMsgNums, expression, timestamp, recordedMaxOffset)."""
+def pack(place: Place, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pack rows of requests.
+
+    Args:
+        place: says by which key.
+        batches: seq, consumerGroup, topic, queueId, queueOffset, maxMsgNums, expression, timestamp, recordedMaxOffset.
+    """
     gathered: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
         gathered.append(batch)
         count += len(batch)
         if count >= GATHERED_REQUESTS:
-            yield _pack(pa.Table.from_batches(gathered).combine_chunks())
+            yield _pack(pa.Table.from_batches(gathered).combine_chunks(), place)
             gathered, count = [], 0
     if count:
-        yield _pack(pa.Table.from_batches(gathered).combine_chunks())
+        yield _pack(pa.Table.from_batches(gathered).combine_chunks(), place)
 
 
-def _pack(rows: pa.Table) -> pa.RecordBatch:
+def _pack(rows: pa.Table, place: Place) -> pa.RecordBatch:
     topics, topic_codes = _encode(rows["topic"])
     queue_ids = rows["queueId"].to_numpy().astype(np.int64)
-    order = np.lexsort((queue_ids, topic_codes))
-    matrix = _matrix(rows)[order]
-    topic_codes, queue_ids = topic_codes[order], queue_ids[order]
-    starts = _row_starts(np.stack((topic_codes, queue_ids), axis=1))
+    matrix = _matrix(rows)
+    keys, wide = place(matrix)
+    queues, places = (topic_codes << 32) + queue_ids, keys * 2 + wide
+    order = np.lexsort((places, queues))
+    matrix = matrix[order]
+    starts = _row_starts(np.stack((queues[order], places[order]), axis=1))
     row_of = np.searchsorted(starts, np.arange(len(matrix)), side="right") - 1
     groups = _local(rows["consumerGroup"], order, row_of, len(starts), matrix, Col.GROUP)
     filters = _local(rows["expression"], order, row_of, len(starts), matrix, Col.FILTER)
+    firsts = order[starts]
     columns = [
-        topics.take(pa.array(topic_codes[starts])),
-        pa.array(queue_ids[starts].astype(np.int32)),
-        pa.array(np.full(len(starts), NO_KEY, np.int64)),
+        topics.take(pa.array(topic_codes[firsts])),
+        pa.array(queue_ids[firsts].astype(np.int32)),
+        pa.array(keys[firsts]),
+        pa.array(wide[firsts]),
         blobs(matrix, starts),
         groups,
         filters,
@@ -103,15 +122,8 @@ def _encode(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
 
 def _matrix(rows: pa.Table) -> Matrix:
     matrix = np.zeros((rows.num_rows, COLUMNS), np.int64)
-    seq, offset, wanted, time, recorded = (rows[name].combine_chunks().fill_null(NONE if i > 2 else 0) for i, name in enumerate(_WANTED))
-    for column, values in (
-        (Col.SEQ, seq),
-        (Col.OFFSET, offset),
-        (Col.MAX_MSG_NUMS, wanted),
-        (Col.TIME, time),
-        (Col.RECORDED_MAX, recorded),
-    ):
-        matrix[:, column] = values.to_numpy(zero_copy_only=False)
+    for name, column, missing in _WANTED:
+        matrix[:, column] = rows[name].combine_chunks().fill_null(missing).to_numpy(zero_copy_only=False)
     return matrix
 
 
@@ -162,8 +174,14 @@ class Packed:
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Packed:
-        """The packed row as Spark hands it in; its matrix can be written to."""
+        """The packed row as Spark hands it in; its matrix can be written to.
+
+        Where the row has `logEnd`, the bounds of its queue stand beside the matrix, and are put into it; a queue without files has
+        0 and 0 (findConsumeQueue creates it).
+        """
         matrix = np.frombuffer(row["requests"], "<i8").reshape(-1, COLUMNS).copy()
+        if row.get("logEnd") is not None:
+            matrix[:, Col.MIN_OFFSET : Col.LOG_END + 1] = row["minOffset"] or 0, row["maxOffset"] or 0, row["logEnd"]
         return cls(row["topic"], row["queueId"], matrix, row["groups"], row["filters"])
 
     @classmethod
@@ -197,8 +215,8 @@ class Repacker:
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
 
-    def add(self, packed: Packed, keys: NDArray[np.int64]) -> None:
-        """Put each request of the row under its key: one packed row a key."""
+    def add(self, packed: Packed, keys: NDArray[np.int64], *, wide: bool = False) -> None:
+        """Put each request of the row under its key: one packed row a key, a `wide` one or not."""
         order = np.argsort(keys, kind="stable")
         matrix, keys = packed.matrix[order], keys[order]
         starts = _row_starts(keys[:, None])
@@ -213,6 +231,7 @@ class Repacker:
                     "topic": packed.topic,
                     "queueId": packed.queue_id,
                     "key": int(keys[start]),
+                    "wide": wide,
                     "requests": blob,
                     "groups": groups,
                     "filters": filters,

@@ -1,22 +1,23 @@
 """Pull requests x tables -> what the broker would have answered.
 
-Requests are packed by queue, get the bounds of their queue as they see it, are split by the segment of entries that they start in, meet
-that segment, and are answered by the kernel: a join and a shuffle of few large rows (two more joins each for the queue's end and the log's
-end as of the request's time). Nothing is sorted that is sorted on disk, and no step depends on the size of the store but the reading of
-segments. To meet is to follow in a task: a segment comes before all rows of requests that start in it, however many these are, and goes to
-Python once. (A join would send it with each of them.)
+Requests are packed by the segment of entries that they start in, get the bounds of their queue, meet that segment, and are answered by the
+kernel: a small join, and a shuffle of few large rows. (Of those that see the store as of their time, the queue's end and the log's end are
+joined before.) Nothing is sorted that is sorted on disk, and no step depends on the size of the store but
+the reading of segments. To meet is to follow in a task: a segment comes before all rows of requests that start in it, however many these
+are, and goes to Python once. (A join would send it with each of them.)
 Requests whose filter looks into messages go the same way beside the others, and meet the verdicts on their segment's entries as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -25,14 +26,13 @@ from pipeline.answering import MEETING_KEY, Answering, answer_batches
 from pipeline.as_of import with_bounds_as_of
 from pipeline.expression_filters import SPLIT_SCHEMA, filter_rules, looks_into_messages, split_by_condition, with_filter_text, with_verdicts
 from pipeline.lake import Lake, LakeError
-from pipeline.packing import ARROW_SCHEMA, NONE, SCHEMA, Col, Packed, Repacker, pack
+from pipeline.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, Repacker, pack
 from pipeline.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
 from pipeline.settings import PullSettings
 from pipeline.touched_segments import touched_segments
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.get_message import LogFiles
 
-ReadPacked = Callable[[dict[str, Any]], Packed]
 At = Literal["snapshot", "request-time", "recorded-max"]
 
 # what a request must have to be packed
@@ -52,32 +52,35 @@ ANSWER_SCHEMA = (
     "nextBeginOffset BIGINT, minOffset BIGINT, maxOffset BIGINT, messageCount INT, bufferTotalSize INT, suggestPullingFromSlave BOOLEAN, "
     f"msgCount4Commercial INT, messagesOnDisk INT, diskFallBehind BIGINT, exception STRING, error STRING, entries {t.ENTRIES_TYPE}"
 )
-# from so many bytes on it pays to look at the requests first
-_LARGE_LOG = 4 << 30
+# it pays to look at the requests first, for the segments that they need, where there are so many entries, and so many for each request
+_MANY_ENTRIES = 1_000_000
+_ENTRIES_A_REQUEST = 5
 _BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY, extUnits: BINARY>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
-    """Kinds of requests that may be among some; what is known not to be there takes no time.
+    """Kinds of requests that may be among some, and how many these are; what is known not to be there takes no time.
 
     Attributes:
         into_messages: with filters that look into messages.
         far: for more messages than the entries of one segment are sure to hold.
-        many: so many that it takes less to read all segments of a small store than to ask which are needed.
+        about: so many there are, about; None where that is not known.
     """
 
     into_messages: bool = True
     far: bool = True
-    many: bool = True
+    about: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStore:
-    """What all requests of a replay share: the broker's log and the sizes of its files."""
+    """What all requests of a replay share: the broker's log, the sizes of files, entries of all queues, the greatest maxOffset."""
 
     broker: str
     log_end: int
+    entries: int
+    max_offset: int
     entries_a_file: int
     log: LogFiles
 
@@ -98,7 +101,7 @@ def broker_store(lake: Lake, broker: str) -> BrokerStore:
     Raises:
         LakeError: there is none, or it was imported as it was found: what it would answer, only a start tells.
     """
-    return lake.remembered(f"store of {broker}", (t.BROKER, t.STORE_FILE), lambda: _read_store(lake, broker))
+    return lake.remembered(f"store of {broker}", (t.BROKER, t.STORE_FILE, t.QUEUE), lambda: _read_store(lake, broker))
 
 
 def _read_store(lake: Lake, broker: str) -> BrokerStore:
@@ -109,9 +112,13 @@ def _read_store(lake: Lake, broker: str) -> BrokerStore:
         raise lake.not_started(broker)
     of_log = (F.col("brokerName") == broker) & (F.col("kind") == "commitlog")
     files = lake.table(t.STORE_FILE).where(of_log).orderBy("fromOffset").select("fromOffset", "wrote").collect()
+    queues = lake.table(t.QUEUE).where(F.col("brokerName") == broker)
+    (of_queues,) = queues.selectExpr("sum(maxOffset - minOffset) AS entries", "max(maxOffset) AS end").collect()
     return BrokerStore(
         broker=broker,
         log_end=row["maxPhyOffset"],
+        entries=of_queues["entries"] or 0,
+        max_offset=of_queues["end"] or 0,
         entries_a_file=row["mappedFileSizeConsumeQueue"] // CQ_STORE_UNIT_SIZE,
         log=LogFiles(
             np.array([file["fromOffset"] for file in files], np.int64),
@@ -160,7 +167,7 @@ def meet(
     store = broker_store(lake, broker)
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
     more = kinds.far or whole_files
-    if store.log_bytes >= _LARGE_LOG or not kinds.many:
+    if store.entries >= max(_MANY_ENTRIES, (kinds.about or 0) * _ENTRIES_A_REQUEST):
         segments = touched_segments(segments, requests, entries_a_file=store.entries_a_file, whole_files=more)
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     placed = partial(_placed, lake, store, at, whole_files)
@@ -180,71 +187,46 @@ def meet(
 
 def _placed(lake: Lake, store: BrokerStore, at: At, whole_files: bool, requests: DataFrame) -> DataFrame:
     """Requests packed, with the bounds that they see, by the segment that they start in."""
-    packed = requests.select(*REQUEST_COLUMNS).mapInArrow(pack, SCHEMA)
+    packed = requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, partial(by_segment, store, whole_files)), SCHEMA)
     bounds = lake.table(t.QUEUE).where(F.col("brokerName") == store.broker).select("topic", "queueId", "minOffset", "maxOffset")
-    bounded = packed.join(bounds, ["topic", "queueId"], "left")
-    read: ReadPacked = partial(read_bounded, store.log_end)
+    bounded = packed.join(bounds, ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
     if at == "request-time":
-        bounded = bounded.mapInArrow(partial(_with_bounds, read), SCHEMA)
-        bounded, read = with_bounds_as_of(lake, store.broker, store.log_end - store.log_bytes, bounded), Packed.of
-    return bounded.mapInArrow(partial(by_segment, store, read, at == "recorded-max", whole_files=whole_files), SCHEMA + ", wide BOOLEAN")
+        as_of = with_bounds_as_of(lake, store.broker, store.log_end - store.log_bytes, bounded)
+        return as_of.mapInArrow(partial(_packed_again, partial(by_segment, store, whole_files)), SCHEMA)
+    if at == "recorded-max":
+        return bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, store, whole_files)), SCHEMA)
+    return bounded
 
 
-def read_bounded(log_end: int, row: dict[str, Any]) -> Packed:
-    """A packed row with the queue's bounds in its matrix; a queue without files has 0 and 0 (findConsumeQueue creates it)."""
-    packed = Packed.of(row)
-    packed.matrix[:, Col.MIN_OFFSET] = row["minOffset"] or 0
-    packed.matrix[:, Col.MAX_OFFSET] = row["maxOffset"] or 0
-    packed.matrix[:, Col.LOG_END] = log_end
-    return packed
+def by_segment(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The segment that each request starts in, or the queue file where it needs more of that (`wide`); -1 beyond all queues."""
+    offsets, entries = matrix[:, Col.OFFSET], store.entries_a_file
+    wide = whole_files | (matrix[:, Col.MAX_MSG_NUMS] > SCAN_ENTRIES)
+    keys = np.where(wide, offsets // entries * entries, segment_of(offsets, entries))
+    keys[(offsets < 0) | (offsets >= store.max_offset)] = NO_KEY
+    return keys, wide
 
 
-def _with_bounds(read: ReadPacked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Packed rows that have their queue's bounds beside them, with the bounds inside."""
+def _cut_at_recorded(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """`by_segment`, and in the matrix each queue's end where it was recorded."""
+    recorded, end = matrix[:, Col.RECORDED_MAX], matrix[:, Col.MAX_OFFSET]
+    matrix[:, Col.MAX_OFFSET] = np.where(recorded == NONE, end, np.minimum(recorded, end))
+    return by_segment(store, whole_files, matrix)
+
+
+def _packed_again(place: Place, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Packed rows whose matrix has all bounds, by the key that `place` says."""
     repacked = Repacker()
     for batch in batches:
         for row in batch.to_pylist():
-            packed = read(row)
-            repacked.add(packed, np.zeros(len(packed.matrix), np.int64))
+            packed = Packed.of(row)
+            keys, wide = place(packed.matrix)
+            for flag in np.unique(wide).tolist():
+                of_flag = replace(packed, matrix=packed.matrix[wide == flag])
+                repacked.add(of_flag, keys[wide == flag], wide=flag)
             if repacked.full():
                 yield from repacked.take()
     yield from repacked.take()
-
-
-def by_segment(
-    store: BrokerStore, read: ReadPacked, cut_at_recorded: bool, batches: Iterator[pa.RecordBatch], *, whole_files: bool = False
-) -> Iterator[pa.RecordBatch]:
-    """Split packed rows by the segment that each request starts in, those that need more of its file than that apart (`wide`)."""
-    narrow, wide = Repacker(), Repacker()
-    for batch in batches:
-        for row in batch.to_pylist():
-            packed = read(row)
-            matrix = packed.matrix
-            if cut_at_recorded:
-                recorded = matrix[:, Col.RECORDED_MAX]
-                matrix[:, Col.MAX_OFFSET] = np.where(
-                    recorded == NONE, matrix[:, Col.MAX_OFFSET], np.minimum(recorded, matrix[:, Col.MAX_OFFSET])
-                )
-            far = whole_files | (matrix[:, Col.MAX_MSG_NUMS] > SCAN_ENTRIES)
-            offsets = matrix[:, Col.OFFSET]
-            inside = (offsets >= matrix[:, Col.MIN_OFFSET]) & (offsets < matrix[:, Col.MAX_OFFSET])
-            segments = np.where(inside, segment_of(offsets, store.entries_a_file), -1)
-            files = np.where(inside, offsets // store.entries_a_file * store.entries_a_file, -1)
-            for repacker, rows, keys in ((narrow, ~far, segments), (wide, far, files)):
-                if rows.any():
-                    repacker.add(Packed(packed.topic, packed.queue_id, matrix[rows], packed.groups, packed.filters), keys[rows])
-            if narrow.full() or wide.full():
-                yield from _flagged(narrow, wide)
-    yield from _flagged(narrow, wide)
-
-
-_FLAGGED = ARROW_SCHEMA.append(pa.field("wide", pa.bool_()))
-
-
-def _flagged(narrow: Repacker, wide: Repacker) -> Iterator[pa.RecordBatch]:
-    for repacker, flag in ((narrow, False), (wide, True)):
-        for batch in repacker.take():
-            yield pa.RecordBatch.from_arrays([*batch.columns, pa.repeat(pa.scalar(flag), len(batch))], schema=_FLAGGED)
 
 
 def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None, *then_by: str) -> DataFrame:

@@ -115,7 +115,7 @@ def run_replay(
         check_timestamps(requests, file, options)
         progress("answering")
         pull = settings.pull_settings()
-        kinds = Kinds(into_messages=file.has_other_filters)
+        kinds = Kinds(into_messages=file.has_other_filters, about=file.lines)
         if options.hold:
             held = held_requests(lake, broker, requests, options=options, settings=pull, kinds=kinds)
             woken = when_woken(lake, broker, held, settings=settings, into_messages=kinds.into_messages)

@@ -117,12 +117,13 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFile:
-    """A request file: its digest, the configuration its first line carries, where its lines are, and whether a filter may be no TAG."""
+    """A request file: its digest, the configuration of its first line, its lines and where they are, and whether a filter may be no TAG."""
 
     path: str
     sha256: str
     header: dict[str, Any] | None
     chunks: tuple[Chunk, ...]
+    lines: int
     has_other_filters: bool = True
 
     def settings(
@@ -185,6 +186,7 @@ def scan_lines(path: str) -> RequestFile:
         sha256=digest.hexdigest(),
         header=None,
         chunks=tuple(chunks),
+        lines=lines + (start < at),
         has_other_filters=has_other_filters or _OTHER_FILTER.search(tail) is not None,
     )
 

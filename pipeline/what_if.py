@@ -108,7 +108,7 @@ def what_if(
     check_timestamps(requests, file, options)
     progress("answering twice")
     pull = [settings.pull_settings() for settings in both]
-    kinds = Kinds(into_messages=file.has_other_filters)
+    kinds = Kinds(into_messages=file.has_other_filters, about=file.lines)
     answers = [
         answer(lake, broker, requests, options=options, settings=one, kinds=kinds).select("seq", _side(name))
         for one, name in zip(pull, SIDES, strict=True)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from without_spark import REQUESTS as SCHEMA
 
-from pipeline.packing import NONE, Col, Packed, Repacker, pack
+from pipeline.packing import NONE, Col, Matrix, Packed, Place, Repacker, pack
 
 TEXTS = st.sampled_from(["", "a", "b", "é", "TagA || TagB"])
 REQUESTS = st.lists(
@@ -45,30 +51,52 @@ def told(packed: Packed) -> list[dict[str, object]]:
     ]
 
 
-def packed_rows(requests: list[dict[str, object]], cut: int) -> list[Packed]:
+def by_seq(keys: int, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """A few keys, of wide and other rows."""
+    return matrix[:, Col.SEQ] % keys, matrix[:, Col.SEQ] % 2 == 0
+
+
+def packed_rows(requests: list[dict[str, object]], cut: int, place: Place) -> list[dict[str, Any]]:
     """Packed in two parts, so that there are several rows of a queue."""
-    parts = [part for part in (requests[:cut], requests[cut:]) if part]
-    found = [row for part in parts for batch in pack(iter([pa.RecordBatch.from_pylist(part, SCHEMA)])) for row in batch.to_pylist()]
-    return [Packed.of(row) for row in found]
+    batches = [pa.RecordBatch.from_pylist(part, SCHEMA) for part in (requests[:cut], requests[cut:]) if part]
+    return [row for batch in batches for packed in pack(place, iter([batch])) for row in packed.to_pylist()]
+
+
+def numbered(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """With a seq."""
+    return [row | {"seq": seq} for seq, row in enumerate(rows)]
+
+
+def in_order(told_of: Iterable[dict[str, object]]) -> list[dict[str, object]]:
+    """By seq."""
+    return sorted(told_of, key=lambda one: str(one["seq"]).zfill(3))
 
 
 @given(REQUESTS, st.integers(0, 30))
 def test_rows_of_a_queue_that_are_joined_hold_the_same_requests(rows: list[dict[str, object]], cut: int) -> None:
-    requests = [row | {"seq": seq} for seq, row in enumerate(rows)]
+    requests = numbered(rows)
     by_queue: dict[tuple[str, int], list[Packed]] = {}
-    for packed in packed_rows(requests, cut):
+    for packed in map(Packed.of, packed_rows(requests, cut, partial(by_seq, 1))):
         by_queue.setdefault((packed.topic, packed.queue_id), []).append(packed)
     joined = [one for of_queue in by_queue.values() for one in told(Packed.joined(of_queue))]
-    assert sorted(joined, key=lambda one: str(one["seq"]).zfill(3)) == requests
+    assert in_order(joined) == requests
+
+
+@given(REQUESTS, st.integers(0, 30), st.integers(1, 4))
+def test_rows_are_of_one_key_each(rows: list[dict[str, object]], cut: int, keys: int) -> None:
+    requests = numbered(rows)
+    found = [(row["key"], row["wide"], one) for row in packed_rows(requests, cut, partial(by_seq, keys)) for one in told(Packed.of(row))]
+    assert [(key, wide) for key, wide, _ in found] == [(one["seq"] % keys, one["seq"] % 2 == 0) for _, _, one in found]  # type: ignore[operator]
+    assert in_order(one for _, _, one in found) == requests
 
 
 @given(REQUESTS, st.integers(0, 30), st.integers(1, 4))
 def test_rows_that_are_packed_again_under_other_keys_hold_the_same_requests(rows: list[dict[str, object]], cut: int, keys: int) -> None:
-    requests = [row | {"seq": seq} for seq, row in enumerate(rows)]
+    requests = numbered(rows)
     repacker = Repacker()
-    for packed in packed_rows(requests, cut):
+    for packed in map(Packed.of, packed_rows(requests, cut, partial(by_seq, 1))):
         repacker.add(packed, packed.matrix[:, Col.SEQ] % keys)
     again = [row for batch in repacker.take() for row in batch.to_pylist()]
     found = [(row["key"], one) for row in again for one in told(Packed.of(row))]
     assert all(key == one["seq"] % keys for key, one in found)  # type: ignore[operator]
-    assert sorted((one for _, one in found), key=lambda one: str(one["seq"]).zfill(3)) == requests
+    assert in_order(one for _, one in found) == requests

@@ -113,12 +113,13 @@ def test_the_settings_of_the_header_hold_unless_others_are_given(lake: Lake, lin
     [(10_000, 10_000), pytest.param(0, 10_000, marks=slow_proof), (0, 0)],
     ids=["each segment by name", "by a join", "by topics and a range"],
 )
-def test_of_a_large_log_only_what_is_asked_for_is_read(
+def test_of_a_large_store_only_what_is_asked_for_is_read(
     few_ranges: int, some_segments: int, lake: Lake, lines: list[Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipeline import replay, touched_segments
 
-    monkeypatch.setattr(replay, "_LARGE_LOG", 0)
+    monkeypatch.setattr(replay, "_MANY_ENTRIES", 0)
+    monkeypatch.setattr(replay, "_ENTRIES_A_REQUEST", 0)
     monkeypatch.setattr(touched_segments, "_FEW_RANGES", few_ranges)
     monkeypatch.setattr(touched_segments, "_SOME_SEGMENTS", some_segments)
     assert differences(lines, answers_of(lake, lines, tmp_path)) == []

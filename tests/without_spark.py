@@ -99,6 +99,8 @@ def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
     broker_store = rp.BrokerStore(
         broker="b",
         log_end=log[-1].from_offset + log[-1].wrote if log else 0,
+        entries=sum(end - first for _, _, (first, end), _, _ in queues),
+        max_offset=max((end for _, _, (_, end), _, _ in queues), default=0),
         entries_a_file=sizes.consume_queue // 20,
         log=LogFiles(starts, wrote, sizes.commit_log),
     )
@@ -183,11 +185,12 @@ def filter_text(request: Row) -> str:
 
 
 def placed(tables: Tables, requests: list[Row], *, whole_files: bool) -> list[Row]:
-    packed = rows_of(pack(iter([pa.RecordBatch.from_pylist(requests, schema=REQUESTS)])))
-    for row in packed:
+    place = partial(rp.by_segment, tables.store, whole_files)
+    rows = rows_of(pack(place, iter([pa.RecordBatch.from_pylist(requests, schema=REQUESTS)])))
+    for row in rows:
         row["minOffset"], row["maxOffset"] = tables.bounds.get((row["topic"], row["queueId"]), (None, None))
-    read = partial(rp.read_bounded, tables.store.log_end)
-    return rows_of(rp.by_segment(tables.store, read, False, batch_of(packed), whole_files=whole_files))
+        row["logEnd"] = tables.store.log_end
+    return rows
 
 
 def segment_keys(tables: Tables, row: Row) -> list[tuple[str, int, int]]:

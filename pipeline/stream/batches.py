@@ -189,8 +189,7 @@ class Batches(BatchWork):
         return reduce(DataFrame.unionByName, parts).localCheckpoint()
 
     def _contents(self, rows: DataFrame) -> _Contents:
-        looks, far = F.max(F.col("filterType") != "TAG"), F.max(F.col("maxMsgNums") > SCAN_ENTRIES)
-        kinds = (F.coalesce(looks, F.lit(False)).alias("looks"), F.coalesce(far, F.lit(False)).alias("far"))
+        kinds = (F.expr("bool_or(filterType != 'TAG')").alias("looks"), F.expr(f"bool_or(maxMsgNums > {SCAN_ENTRIES})").alias("far"))
         counted = (F.count("*").alias("rows"), F.min("source").alias("source"), F.min("sourceDigest").alias("digest"))
         framed = F.count_if(F.col("frame").isNotNull()).alias("framed")
         by_file = rows.groupBy("config", F.isnotnull("error").alias("bad"), _file().alias("file")).agg(*counted, *kinds, framed).collect()
@@ -202,7 +201,8 @@ class Batches(BatchWork):
             files = list(of_config)
             if any(row["framed"] for row in files):
                 with_frames[files[0]["config"]] = any(row["framed"] < row["rows"] for row in files)
-            kinds_there = Kinds(into_messages=any(row["looks"] for row in files), far=any(row["far"] for row in files))
+            looks, far = (any(row[name] for row in files) for name in ("looks", "far"))
+            kinds_there = Kinds(into_messages=looks, far=far, about=sum(row["rows"] for row in files))
             try:
                 settings[files[0]["config"]] = (self._settings_of_header(min(files, key=itemgetter("source"))), kinds_there)
             except SettingsError as error:
