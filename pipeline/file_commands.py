@@ -40,6 +40,10 @@ def lookup_command(
 ) -> None:
     """Look up offsets by time, messages by offset or key, and times of messages in a broker's STORE directory.
 
+    A line of FILE is an object with op and what goes with it: getOffsetInQueueByTime (topic, queueId, timestamp), getMessageStoreTimeStamp
+    (topic, queueId, consumeQueueOffset), getEarliestMessageTime (topic, queueId), getEarliestMessageTimeOfStore, queryMessage (topic, key,
+    maxNum, begin, end), lookMessageByOffset (commitLogOffset).
+
     STORE is only read. Settings and the times of queue files are those of FILE's header line where it has one, else those of the files;
     --set and --properties win over the header.
     """

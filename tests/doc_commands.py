@@ -12,6 +12,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 # docs/commands.md is made of --help, whose examples are among the commands' own
 PAGES = (PROJECT / "README.md", *sorted(path for path in (PROJECT / "docs").glob("*.md") if path.name != "commands.md"))
 _INDENTED = re.compile(r"(?:^ {4}.*\n|^\n)+", re.MULTILINE)
+_FENCED = re.compile(r"^```.*?^```\n", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(pullsim [^`]+)`")
 
 
@@ -30,8 +31,7 @@ class Shown(NamedTuple):
 
 def commands(page: Path) -> Iterator[Shown]:
     """The commands in the indented blocks of a page; one goes on over lines until its quotes are closed."""
-    heading, text = "", page.read_text("utf-8")
-    text = re.sub(r"^```.*?^```\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    heading, text = "", _FENCED.sub("", page.read_text("utf-8"))
     for part in re.split(r"(?m)^(?=#+ )", text):
         heading = part.partition("\n")[0].lstrip("# ") if part.startswith("#") else ""
         for block in _INDENTED.findall(part):
@@ -47,6 +47,13 @@ def commands_in(block: str) -> Iterator[tuple[str, ...]]:
             if words[0] == "pullsim":
                 yield tuple(words[1:end])
             words = words[end + 1 :]
+
+
+def programs(page: Path) -> set[str]:
+    """The programs that the indented blocks of a page call; a line of JSON and a drawing call none."""
+    blocks = _INDENTED.findall(_FENCED.sub("", page.read_text("utf-8")))
+    lines = (shlex.split(line, comments=True) for block in blocks for line in _lines(block))
+    return {words[0] for words in lines if words and "->" not in words and not words[0].startswith("{")}
 
 
 def inline_commands(page: Path) -> Iterator[Shown]:
