@@ -7,9 +7,9 @@ from pipeline.table import Column, Table
 # of what is bad so many bytes are kept
 RAW_BYTES_MAX = 4096
 _BROKER = Column("brokerName", "STRING", "broker that was asked")
-_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)")
-_QUEUE = Column("queueId", "INT", "queue of the topic")
-_GROUP = Column("consumerGroup", "STRING", "consumer group")
+_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)", nullable=True)
+_QUEUE = Column("queueId", "INT", "queue of the topic", nullable=True)
+_GROUP = Column("consumerGroup", "STRING", "consumer group", nullable=True)
 _SOURCE = (
     Column("source", "STRING", "file that was captured"),
     Column("sourceDigest", "STRING", "SHA-256 of the file"),
@@ -30,37 +30,42 @@ PULL_REQUEST = Table(
         _TOPIC,
         _QUEUE,
         *_FROM,
-        Column("opaque", "INT", "number of the request in its client"),
+        Column("opaque", "INT", "number of the request in its client", nullable=True),
         Column("arrivalMicros", "BIGINT", "when the packet that completes the request was captured, microseconds since 1970"),
         _GROUP,
-        Column("queueOffset", "BIGINT", "offset asked for"),
-        Column("maxMsgNums", "INT", "messages asked for"),
-        Column("sysFlag", "INT", "1 commit, 2 suspend, 4 subscription, 8 class filter, 16 lite"),
-        Column("commitOffset", "BIGINT", "offset to commit, with bit 1"),
-        Column("suspendTimeoutMillis", "BIGINT", "how long to wait for messages, with bit 2"),
-        Column("subscription", "STRING", "filter expression, with bit 4"),
-        Column("subVersion", "BIGINT", "version of the subscription, ms of the client's clock"),
-        Column("expressionType", "STRING", "TAG or SQL92; NULL means TAG"),
-        Column("registration", "STRING", "SUBSCRIBED, NO_TOPIC or NO_GROUP by the heartbeats before the answer; NULL with bit 4"),
-        Column("registeredSubString", "STRING", "the group's expression for the topic, from its heartbeats"),
-        Column("registeredExpressionType", "STRING", "its type"),
-        Column("registeredSubVersion", "BIGINT", "its version, ms of the client's clock"),
-        Column("registeredClassFilterMode", "BOOLEAN", "its class filter mode"),
-        Column("registeredCodeSet", "ARRAY<INT>", "hash codes of its tags, as the client sent them"),
-        Column("registeredFilterVersion", "BIGINT", "version of the group's filter data for the topic; NULL where there is none"),
-        Column("registeredMessageModel", "STRING", "BROADCASTING or CLUSTERING, of the group"),
-        Column("recordedCode", "INT", "code of the broker's answer; NULL where the capture has none"),
-        Column("recordedRemark", "STRING", "remark of the answer"),
-        Column("recordedNextBeginOffset", "BIGINT", "offset to ask for next"),
-        Column("recordedMinOffset", "BIGINT", "of the queue"),
-        Column("recordedMaxOffset", "BIGINT", "of the queue"),
-        Column("recordedSuggestWhichBrokerId", "BIGINT", "broker to pull from next"),
-        Column("recordedBodyLength", "INT", "bytes of the messages; 0 for none"),
-        Column("recordedBodySha256", "STRING", "SHA-256 of the messages' records as sent; NULL for none"),
-        Column("answerMicros", "BIGINT", "when the packet that completes the answer was captured"),
+        Column("queueOffset", "BIGINT", "offset asked for", nullable=True),
+        Column("maxMsgNums", "INT", "messages asked for", nullable=True),
+        Column("sysFlag", "INT", "1 commit, 2 suspend, 4 subscription, 8 class filter, 16 lite", nullable=True),
+        Column("commitOffset", "BIGINT", "offset to commit, with bit 1", nullable=True),
+        Column("suspendTimeoutMillis", "BIGINT", "how long to wait for messages, with bit 2", nullable=True),
+        Column("subscription", "STRING", "filter expression, with bit 4", nullable=True),
+        Column("subVersion", "BIGINT", "version of the subscription, ms of the client's clock", nullable=True),
+        Column("expressionType", "STRING", "TAG or SQL92; NULL means TAG", nullable=True),
+        Column(
+            "registration", "STRING", "SUBSCRIBED, NO_TOPIC or NO_GROUP by the heartbeats before the answer; NULL with bit 4", nullable=True
+        ),
+        Column("registeredSubString", "STRING", "the group's expression for the topic, from its heartbeats", nullable=True),
+        Column("registeredExpressionType", "STRING", "its type", nullable=True),
+        Column("registeredSubVersion", "BIGINT", "its version, ms of the client's clock", nullable=True),
+        Column("registeredClassFilterMode", "BOOLEAN", "its class filter mode", nullable=True),
+        Column("registeredCodeSet", "ARRAY<INT>", "hash codes of its tags, as the client sent them", nullable=True),
+        Column(
+            "registeredFilterVersion", "BIGINT", "version of the group's filter data for the topic; NULL where there is none", nullable=True
+        ),
+        Column("registeredMessageModel", "STRING", "BROADCASTING or CLUSTERING, of the group", nullable=True),
+        Column("recordedCode", "INT", "code of the broker's answer; NULL where the capture has none", nullable=True),
+        Column("recordedRemark", "STRING", "remark of the answer", nullable=True),
+        Column("recordedNextBeginOffset", "BIGINT", "offset to ask for next", nullable=True),
+        Column("recordedMinOffset", "BIGINT", "of the queue", nullable=True),
+        Column("recordedMaxOffset", "BIGINT", "of the queue", nullable=True),
+        Column("recordedSuggestWhichBrokerId", "BIGINT", "broker to pull from next", nullable=True),
+        Column("recordedBodyLength", "INT", "bytes of the messages; 0 for none", nullable=True),
+        Column("recordedBodySha256", "STRING", "SHA-256 of the messages' records as sent; NULL for none", nullable=True),
+        Column("answerMicros", "BIGINT", "when the packet that completes the answer was captured", nullable=True),
         Column("held", "BOOLEAN", "whether the broker held the pull (long polling), as far as the wire shows it"),
     ),
     key=("brokerName", "requestId"),
+    checks=("registration IN ('SUBSCRIBED', 'NO_TOPIC', 'NO_GROUP')", "recordedBodyLength >= 0", "length(recordedBodySha256) = 64"),
 )
 
 OFFSET_HISTORY = Table(
@@ -74,9 +79,10 @@ OFFSET_HISTORY = Table(
         *_FROM,
         Column("origin", "STRING", "UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET"),
         Column("micros", "BIGINT", "when the request was captured, of a query when its answer was; microseconds since 1970"),
-        Column("consumerOffset", "BIGINT", "the offset; NULL for a query that found none"),
-        Column("code", "INT", "code of the answer; NULL where none was captured"),
+        Column("consumerOffset", "BIGINT", "the offset; NULL for a query that found none", nullable=True),
+        Column("code", "INT", "code of the answer; NULL where none was captured", nullable=True),
     ),
+    checks=("origin IN ('UPDATE_CONSUMER_OFFSET', 'PULL_MESSAGE', 'QUERY_CONSUMER_OFFSET')",),
 )
 
 SUBSCRIPTION = Table(
@@ -89,17 +95,23 @@ SUBSCRIPTION = Table(
         *_FROM,
         Column("event", "STRING", "HEART_BEAT, UNREGISTER_CLIENT or CLOSED"),
         Column("micros", "BIGINT", "when it was captured, microseconds since 1970"),
-        Column("answerMicros", "BIGINT", "when its answer was; NULL where there is none"),
-        Column("clientId", "STRING", "id that the client gives itself"),
-        Column("consumeType", "STRING", "CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)"),
-        Column("messageModel", "STRING", "BROADCASTING or CLUSTERING"),
-        Column("subString", "STRING", "filter expression; topic and all that follows are NULL where a group subscribes to nothing"),
-        Column("expressionType", "STRING", "TAG or SQL92"),
-        Column("subVersion", "BIGINT", "version of the subscription, ms of the client's clock"),
-        Column("classFilterMode", "BOOLEAN", "class filter mode"),
-        Column("tagsSet", "ARRAY<STRING>", "tags"),
-        Column("codeSet", "ARRAY<INT>", "hash codes of the tags, as the client sent them"),
+        Column("answerMicros", "BIGINT", "when its answer was; NULL where there is none", nullable=True),
+        Column("clientId", "STRING", "id that the client gives itself", nullable=True),
+        Column("consumeType", "STRING", "CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)", nullable=True),
+        Column("messageModel", "STRING", "BROADCASTING or CLUSTERING", nullable=True),
+        Column(
+            "subString",
+            "STRING",
+            "filter expression; topic and all that follows are NULL where a group subscribes to nothing",
+            nullable=True,
+        ),
+        Column("expressionType", "STRING", "TAG or SQL92", nullable=True),
+        Column("subVersion", "BIGINT", "version of the subscription, ms of the client's clock", nullable=True),
+        Column("classFilterMode", "BOOLEAN", "class filter mode", nullable=True),
+        Column("tagsSet", "ARRAY<STRING>", "tags", nullable=True),
+        Column("codeSet", "ARRAY<INT>", "hash codes of the tags, as the client sent them", nullable=True),
     ),
+    checks=("event IN ('HEART_BEAT', 'UNREGISTER_CLIENT', 'CLOSED')",),
 )
 
 BAD_REQUEST = Table(
@@ -112,6 +124,7 @@ BAD_REQUEST = Table(
         Column("error", "STRING", "what was expected and what was found"),
         Column("raw", "BINARY", f"the bytes, {RAW_BYTES_MAX} at most"),
     ),
+    checks=("position >= 0",),
 )
 
 CAPTURED = (PULL_REQUEST, OFFSET_HISTORY, SUBSCRIPTION, BAD_REQUEST)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pipeline.table import Column, Table
 
 _BROKER = Column("brokerName", "STRING", "broker whose store it is; a slave's store has a name of its own")
-_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group, %DLQ%group included)")
-_QUEUE = Column("queueId", "INT", "queue of the topic")
+_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group, %DLQ%group included)", nullable=True)
+_QUEUE = Column("queueId", "INT", "queue of the topic", nullable=True)
 _QUEUE_KEY = (_BROKER, _TOPIC, _QUEUE)
 _RUN = Column("runId", "STRING", "the run that wrote the row")
 
@@ -17,14 +17,15 @@ REPLAY_RUN = Table(
         _BROKER,
         _RUN,
         Column("source", "STRING", "file, folder or table of the requests"),
-        Column("sourceDigest", "STRING", "SHA-256 of the file"),
+        Column("sourceDigest", "STRING", "SHA-256 of the file", nullable=True),
         Column("settings", "MAP<STRING, STRING>", "settings that were given"),
         Column("at", "STRING", "snapshot, request-time or recorded-max"),
         Column("lakeVersion", "BIGINT", "version of the lake that was read"),
         Column("startedAt", "TIMESTAMP", "wall clock"),
-        Column("finishedAt", "TIMESTAMP", "wall clock; NULL while a stream goes on"),
+        Column("finishedAt", "TIMESTAMP", "wall clock; NULL while a stream goes on", nullable=True),
     ),
     key=("brokerName", "runId"),
+    checks=("at IN ('snapshot', 'request-time', 'recorded-max')",),
 )
 
 ENTRIES_TYPE = "ARRAY<STRUCT<queueOffset: BIGINT, physicOffset: BIGINT, size: INT>>"
@@ -36,27 +37,35 @@ PULL_RESPONSE = Table(
         *_QUEUE_KEY,
         _RUN,
         Column("requestId", "STRING", "digest of the source and the line: the same whenever the source is read"),
-        Column("consumerGroup", "STRING", "of the request"),
-        Column("queueOffset", "BIGINT", "offset asked for"),
-        Column("maxMsgNums", "INT", "messages asked for"),
-        Column("status", "STRING", "GetMessageStatus; NULL where the store answers null, throws, or we cannot answer"),
-        Column("code", "INT", "response code that goes with the status"),
-        Column("nextBeginOffset", "BIGINT", "offset to ask for next"),
-        Column("minOffset", "BIGINT", "of the queue"),
-        Column("maxOffset", "BIGINT", "of the queue"),
-        Column("messageCount", "INT", "messages given"),
-        Column("bufferTotalSize", "INT", "their bytes"),
-        Column("suggestPullingFromSlave", "BOOLEAN", "the last entry read lies on disk"),
-        Column("msgCount4Commercial", "INT", "messages counted in units of 64 KiB"),
-        Column("diskFallBehind", "BIGINT", "bytes between the last entry read and the log's end; NULL where not recorded"),
-        Column("exception", "STRING", "class that the store throws"),
-        Column("error", "STRING", "why there is no answer"),
-        Column("bodySha256", "STRING", "SHA-256 of the records of its messages as the broker sends them; of captured pulls only"),
-        Column("heldMillis", "BIGINT", "when a pull that was held (long polling) began to wait, ms; NULL for all others"),
-        Column("wokenMillis", "BIGINT", "when a pull that was held was asked again and answered, ms; the store was asked as of then"),
-        Column("entries", ENTRIES_TYPE, "entries given, in order"),
+        Column("consumerGroup", "STRING", "of the request", nullable=True),
+        Column("queueOffset", "BIGINT", "offset asked for", nullable=True),
+        Column("maxMsgNums", "INT", "messages asked for", nullable=True),
+        Column("status", "STRING", "GetMessageStatus; NULL where the store answers null, throws, or we cannot answer", nullable=True),
+        Column("code", "INT", "response code that goes with the status", nullable=True),
+        Column("nextBeginOffset", "BIGINT", "offset to ask for next", nullable=True),
+        Column("minOffset", "BIGINT", "of the queue", nullable=True),
+        Column("maxOffset", "BIGINT", "of the queue", nullable=True),
+        Column("messageCount", "INT", "messages given", nullable=True),
+        Column("bufferTotalSize", "INT", "their bytes", nullable=True),
+        Column("suggestPullingFromSlave", "BOOLEAN", "the last entry read lies on disk", nullable=True),
+        Column("msgCount4Commercial", "INT", "messages counted in units of 64 KiB", nullable=True),
+        Column("diskFallBehind", "BIGINT", "bytes between the last entry read and the log's end; NULL where not recorded", nullable=True),
+        Column("exception", "STRING", "class that the store throws", nullable=True),
+        Column("error", "STRING", "why there is no answer", nullable=True),
+        Column(
+            "bodySha256", "STRING", "SHA-256 of the records of its messages as the broker sends them; of captured pulls only", nullable=True
+        ),
+        Column("heldMillis", "BIGINT", "when a pull that was held (long polling) began to wait, ms; NULL for all others", nullable=True),
+        Column(
+            "wokenMillis",
+            "BIGINT",
+            "when a pull that was held was asked again and answered, ms; the store was asked as of then",
+            nullable=True,
+        ),
+        Column("entries", ENTRIES_TYPE, "entries given, in order", nullable=True),
     ),
     key=("brokerName", "runId", "requestId"),
+    checks=("(status = 'FOUND') = (messageCount > 0)", "messageCount = size(entries)", "wokenMillis >= heldMillis"),
 )
 
 REPLAYED = (REPLAY_RUN, PULL_RESPONSE)

@@ -21,8 +21,14 @@ SCENARIO_STEP = Table(
         *_WHERE,
         Column("op", "STRING", "kind of the step"),
         Column("asked", "STRING", "the step without its result, as JSON"),
-        Column("result", "STRING", "the result as JSON; NULL where the step has none, or its answer is collected by a later step"),
+        Column(
+            "result",
+            "STRING",
+            "the result as JSON; NULL where the step has none, or its answer is collected by a later step",
+            nullable=True,
+        ),
     ),
+    checks=("step >= 1",),
 )
 
 BROKER_HISTORY = Table(
@@ -32,10 +38,14 @@ BROKER_HISTORY = Table(
         *_WHERE,
         Column("kind", "STRING", "setting, topic_config, subscription_group, registration, unregistration, consumer_offset or message"),
         Column("name", "STRING", "of the setting, topic or group"),
-        Column("topic", "STRING", "of a topic, registration, offset or message"),
-        Column("queueId", "INT", "of an offset or a message"),
-        Column("queueOffset", "BIGINT", "the offset that was committed, or the message's own"),
+        Column("topic", "STRING", "of a topic, registration, offset or message", nullable=True),
+        Column("queueId", "INT", "of an offset or a message", nullable=True),
+        Column("queueOffset", "BIGINT", "the offset that was committed, or the message's own", nullable=True),
         Column("row", "STRING", "all of it as JSON, by the broker's names"),
+    ),
+    checks=(
+        "step >= 0",
+        "kind IN ('setting', 'topic_config', 'subscription_group', 'registration', 'unregistration', 'consumer_offset', 'message')",
     ),
 )
 

@@ -7,6 +7,11 @@ queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
 from __future__ import annotations
 
 from pipeline.capture_tables import CAPTURED
+from pipeline.config_manager_tables import CONSUMER_FILTER as CONSUMER_FILTER  # noqa: PLC0414
+from pipeline.config_manager_tables import CONSUMER_OFFSET as CONSUMER_OFFSET  # noqa: PLC0414
+from pipeline.config_manager_tables import DELAY_OFFSET as DELAY_OFFSET  # noqa: PLC0414
+from pipeline.config_manager_tables import SUBSCRIPTION_GROUP as SUBSCRIPTION_GROUP  # noqa: PLC0414
+from pipeline.config_manager_tables import TOPIC_CONFIG as TOPIC_CONFIG  # noqa: PLC0414
 from pipeline.follow.follow_tables import FOLLOWED
 from pipeline.lag_tables import OBSERVED
 from pipeline.replay_tables import ENTRIES_TYPE as ENTRIES_TYPE  # noqa: PLC0414
@@ -22,7 +27,7 @@ from pipeline.table import Layout as Layout  # noqa: PLC0414
 from pipeline.table import Table as Table  # noqa: PLC0414
 
 # of this contract: a lake says in lake_version which one its tables follow. A change to what a column means, to its type, or to the columns
-# of a table is a new version; a new table is not
+# of a table is a new version, as is a constraint that former rows may break; a new table is not, nor a constraint that always held
 TABLES_VERSION = 1
 PARTITION_COLUMNS = ("topic", "queueId")
 # what prunes files; statistics of the other columns cost time at import and prune nothing
@@ -59,12 +64,13 @@ COMMIT_LOG = Table(
         Column("body", "BINARY", "body as stored, compressed if sysFlag says so"),
         Column("propertiesRaw", "BINARY", "the properties' bytes: order and duplicates survive here only"),
         Column("properties", "MAP<STRING, STRING>", "the properties as the broker decodes them"),
-        Column("tags", "STRING", "property TAGS"),
-        Column("keys", "STRING", "property KEYS"),
-        Column("msgId", "STRING", "offset message id; NULL where the broker's decoder gives null"),
+        Column("tags", "STRING", "property TAGS", nullable=True),
+        Column("keys", "STRING", "property KEYS", nullable=True),
+        Column("msgId", "STRING", "offset message id; NULL where the broker's decoder gives null", nullable=True),
         Column("recordCrc32", "BIGINT", "CRC-32 of the record's bytes"),
     ),
     key=("brokerName", "physicOffset"),
+    checks=("physicOffset >= 0", "storeSize > 0", "recordCrc32 >= 0"),
     by_queue=True,
     cluster_by=("topic", "queueId", "queueOffset"),
     stats=_STATS,
@@ -79,11 +85,12 @@ CONSUME_QUEUE = Table(
         Column("physicOffset", "BIGINT", "where its message starts in the commit log"),
         Column("size", "INT", "length of its message in bytes; 2147483647 with physicOffset 0 is a pre-blank"),
         Column("tagsCode", "BIGINT", "hash code of the tag, deliver time in SCHEDULE_TOPIC_XXXX, or place of its ext unit"),
-        Column("extUnit", EXT_UNIT_TYPE, "its unit in the consume queue extension; NULL where there is none"),
-        Column("storeTimestamp", "BIGINT", "of its message, ms; NULL where the commit log no longer has it"),
+        Column("extUnit", EXT_UNIT_TYPE, "its unit in the consume queue extension; NULL where there is none", nullable=True),
+        Column("storeTimestamp", "BIGINT", "of its message, ms; NULL where the commit log no longer has it", nullable=True),
         Column("bytesBefore", "BIGINT", "sizes of the entries before it in the same queue file"),
     ),
     key=("brokerName", "topic", "queueId", "queueOffset"),
+    checks=("queueOffset >= 0",),
     by_queue=True,
     cluster_by=("topic", "queueId", "queueOffset"),
     stats=_STATS,
@@ -104,9 +111,20 @@ CONSUME_QUEUE_SEGMENT = Table(
         Column("entryBytes", "BIGINT", "sizes of the run's entries"),
         Column("bytesBefore", "BIGINT", "sizes of the entries of the same file before the run"),
         Column("oddEntries", "ARRAY<INT>", "positions in the run of entries whose bytes are no record of commit_log"),
-        Column("extUnits", "BINARY", "units in the consume queue extension, one for each of `entries`; NULL where there are none"),
+        Column(
+            "extUnits",
+            "BINARY",
+            "units in the consume queue extension, one for each of `entries`; NULL where there are none",
+            nullable=True,
+        ),
     ),
     key=("brokerName", "topic", "queueId", "firstQueueOffset"),
+    checks=(
+        "fileFirstOffset BETWEEN 0 AND firstQueueOffset",
+        "entryCount > 0",
+        "length(entries) >= 20 * entryCount",
+        "length(storeTimestamps) = 8 * entryCount",
+    ),
     cluster_by=(),
 )
 
@@ -121,6 +139,7 @@ CONSUME_QUEUE_PROPERTIES = Table(
         Column("properties", "BINARY", "the properties as stored, one entry's after the other's"),
     ),
     key=("brokerName", "topic", "queueId", "firstQueueOffset"),
+    checks=("firstQueueOffset >= 0", "length(lengths) > 0"),
 )
 
 ODD_ENTRY = Table(
@@ -131,16 +150,17 @@ ODD_ENTRY = Table(
         Column("physicOffset", "BIGINT", "of the entry"),
         Column("size", "INT", "of the entry"),
         Column("startOffset", "BIGINT", "where the delivered bytes start"),
-        Column("queueOffset", "BIGINT", "as decoded from the bytes; NULL where they do not decode, like all that follow"),
-        Column("messagePhysicOffset", "BIGINT", "as decoded"),
-        Column("msgId", "STRING", "as decoded"),
-        Column("tags", "STRING", "as decoded"),
-        Column("keys", "STRING", "as decoded"),
-        Column("bodyCrc", "INT", "as decoded"),
-        Column("storeTimestamp", "BIGINT", "as decoded"),
+        Column("queueOffset", "BIGINT", "as decoded from the bytes; NULL where they do not decode, like all that follow", nullable=True),
+        Column("messagePhysicOffset", "BIGINT", "as decoded", nullable=True),
+        Column("msgId", "STRING", "as decoded", nullable=True),
+        Column("tags", "STRING", "as decoded", nullable=True),
+        Column("keys", "STRING", "as decoded", nullable=True),
+        Column("bodyCrc", "INT", "as decoded", nullable=True),
+        Column("storeTimestamp", "BIGINT", "as decoded", nullable=True),
         Column("recordCrc32", "BIGINT", "CRC-32 of the delivered bytes"),
     ),
     key=("brokerName", "physicOffset", "size"),
+    checks=("recordCrc32 >= 0",),
 )
 
 COMMIT_LOG_SEGMENT = Table(
@@ -156,6 +176,12 @@ COMMIT_LOG_SEGMENT = Table(
         Column("minStoreTimestamp", "BIGINT", "the least of storeTimestamps"),
     ),
     key=("brokerName", "firstPhysicOffset"),
+    checks=(
+        "firstPhysicOffset BETWEEN 0 AND endPhysicOffset - 1",
+        "recordCount > 0",
+        "length(ends) = 8 * recordCount",
+        "length(storeTimestamps) = 8 * recordCount",
+    ),
 )
 
 QUEUE = Table(
@@ -167,6 +193,7 @@ QUEUE = Table(
         Column("maxOffset", "BIGINT", "ConsumeQueue.getMaxOffsetInQueue, the broker offset"),
     ),
     key=("brokerName", "topic", "queueId"),
+    checks=("minOffset BETWEEN 0 AND maxOffset",),
 )
 
 STORE_FILE = Table(
@@ -179,16 +206,17 @@ STORE_FILE = Table(
             "STRING",
             "commitlog, consumequeue, consumequeue_ext, index, config, checkpoint, abort, lock, other; folder for an empty folder",
         ),
-        Column("topic", "STRING", "of a consume queue file"),
-        Column("queueId", "INT", "of a consume queue file"),
+        Column("topic", "STRING", "of a consume queue file", nullable=True),
+        Column("queueId", "INT", "of a consume queue file", nullable=True),
         Column("name", "STRING", "of a mapped file twenty digits, the offset of its first byte"),
-        Column("fromOffset", "BIGINT", "the same as a number; NULL for a file that is no mapped one"),
+        Column("fromOffset", "BIGINT", "the same as a number; NULL for a file that is no mapped one", nullable=True),
         Column("length", "BIGINT", "bytes"),
-        Column("wrote", "BIGINT", "bytes of a mapped file in use after load and start"),
-        Column("mtimeMs", "BIGINT", "last modification, ms: look-ups by time depend on it; 0 for a file that start made"),
+        Column("wrote", "BIGINT", "bytes of a mapped file in use after load and start", nullable=True),
+        Column("mtimeMs", "BIGINT", "last modification, ms: look-ups by time depend on it; 0 for a file that start made", nullable=True),
         Column("path", "STRING", "below the store's directory, with slashes"),
     ),
     key=("brokerName", "path"),
+    checks=("length >= 0", "wrote BETWEEN 0 AND length", "fromOffset >= 0"),
 )
 
 STORE_FILE_RANGE = Table(
@@ -203,6 +231,7 @@ STORE_FILE_RANGE = Table(
         Column("path", "STRING", "of the file, that of store_file"),
     ),
     key=("brokerName", "path", "position"),
+    checks=("position >= 0", "length(bytes) BETWEEN 1 AND 1048576"),
 )
 
 INDEX_ENTRY = Table(
@@ -220,6 +249,7 @@ INDEX_ENTRY = Table(
         Column("previous", "INT", "number of the entry before it in its slot, 0 for none"),
     ),
     key=("brokerName", "file", "entry"),
+    checks=("entry >= 1",),
 )
 
 CHECKPOINT = Table(
@@ -234,85 +264,6 @@ CHECKPOINT = Table(
     key=("brokerName",),
 )
 
-TOPIC_CONFIG = Table(
-    "topic_config",
-    "config/topics.json.",
-    (
-        _BROKER,
-        _TOPIC,
-        Column("readQueueNums", "INT", "queues that can be pulled"),
-        Column("writeQueueNums", "INT", "queues that can be written"),
-        Column("perm", "INT", "4 read, 2 write, 1 inherit"),
-        Column("topicFilterType", "STRING", "SINGLE_TAG or MULTI_TAG"),
-        Column("topicSysFlag", "INT", "1 unit, 2 has unit sub"),
-        Column("order", "BOOLEAN", "ordered topic"),
-        Column("json", "STRING", "the whole object as stored"),
-    ),
-    key=("brokerName", "topic"),
-)
-
-SUBSCRIPTION_GROUP = Table(
-    "subscription_group",
-    "config/subscriptionGroup.json.",
-    (
-        _BROKER,
-        Column("consumerGroup", "STRING", "name of the group"),
-        Column("consumeEnable", "BOOLEAN", "may the group pull"),
-        Column("consumeFromMinEnable", "BOOLEAN", "start from the minimum offset"),
-        Column("consumeBroadcastEnable", "BOOLEAN", "may it consume in broadcast mode"),
-        Column("retryQueueNums", "INT", "queues of its retry topic"),
-        Column("retryMaxTimes", "INT", "retries before a message goes to the dead letter queue"),
-        Column("brokerId", "BIGINT", "broker to pull from"),
-        Column("whichBrokerWhenConsumeSlowly", "BIGINT", "broker to pull from when it is slow"),
-        Column("notifyConsumerIdsChangedEnable", "BOOLEAN", "tell clients of changes"),
-        Column("json", "STRING", "the whole object as stored"),
-    ),
-    key=("brokerName", "consumerGroup"),
-)
-
-CONSUMER_OFFSET = Table(
-    "consumer_offset",
-    "config/consumerOffset.json: the offset that each group committed.",
-    (
-        _BROKER,
-        Column("consumerGroup", "STRING", "name of the group"),
-        _TOPIC,
-        _QUEUE,
-        Column("consumerOffset", "BIGINT", "next offset that the group will consume"),
-    ),
-    key=("brokerName", "consumerGroup", "topic", "queueId"),
-)
-
-DELAY_OFFSET = Table(
-    "delay_offset",
-    "config/delayOffset.json: how far each delay level was delivered.",
-    (
-        _BROKER,
-        Column("delayLevel", "INT", "1 is the first; its queue in SCHEDULE_TOPIC_XXXX is delayLevel - 1"),
-        Column("offset", "BIGINT", "next offset to deliver"),
-    ),
-    key=("brokerName", "delayLevel"),
-)
-
-CONSUMER_FILTER = Table(
-    "consumer_filter",
-    "config/consumerFilter.json: the SQL92 filters that groups registered.",
-    (
-        _BROKER,
-        _TOPIC,
-        Column("consumerGroup", "STRING", "name of the group"),
-        Column("expression", "STRING", "the filter"),
-        Column("expressionType", "STRING", "SQL92"),
-        Column("bornTime", "BIGINT", "ms, when it was registered"),
-        Column("deadTime", "BIGINT", "ms, when its last consumer left; 0 while one is there"),
-        Column("clientVersion", "BIGINT", "version of the subscription"),
-        Column("bloomBitPositions", "ARRAY<INT>", "bits of the bloom filter"),
-        Column("bloomBitNum", "INT", "length of the bloom filter in bits"),
-        Column("json", "STRING", "the whole object as stored"),
-    ),
-    key=("brokerName", "topic", "consumerGroup"),
-)
-
 BROKER = Table(
     "broker",
     "The brokers in the lake: one row each.",
@@ -324,15 +275,27 @@ BROKER = Table(
         Column("maxPhyOffset", "BIGINT", "end of the commit log"),
         Column("mappedFileSizeCommitLog", "BIGINT", "bytes"),
         Column("mappedFileSizeConsumeQueue", "BIGINT", "bytes"),
-        Column("maxHashSlotNum", "INT", "slots of an index file; NULL where damaged files do not tell it"),
-        Column("maxIndexNum", "INT", "entries of an index file; likewise"),
-        Column("maxStoreTimestamp", "BIGINT", "the greatest storeTimestamp, ms: the moment the store was last written"),
+        Column("maxHashSlotNum", "INT", "slots of an index file; NULL where damaged files do not tell it", nullable=True),
+        Column("maxIndexNum", "INT", "entries of an index file; likewise", nullable=True),
+        Column("maxStoreTimestamp", "BIGINT", "the greatest storeTimestamp, ms: the moment the store was last written", nullable=True),
         Column("layout", "STRING", "partitioned or clustered"),
         Column("brokerRole", "STRING", "SYNC_MASTER, ASYNC_MASTER or SLAVE"),
-        Column("asFound", "BOOLEAN", "whether the files were taken as they lay there, without what load and start make of them"),
-        Column("followedFrom", "BIGINT", "where in the commit log it was followed from, while it ran; NULL where all was imported"),
+        Column(
+            "asFound", "BOOLEAN", "whether the files were taken as they lay there, without what load and start make of them", nullable=True
+        ),
+        Column(
+            "followedFrom",
+            "BIGINT",
+            "where in the commit log it was followed from, while it ran; NULL where all was imported",
+            nullable=True,
+        ),
     ),
     key=("brokerName",),
+    checks=(
+        "minPhyOffset BETWEEN -1 AND maxPhyOffset",
+        "layout IN ('partitioned', 'clustered')",
+        "brokerRole IN ('SYNC_MASTER', 'ASYNC_MASTER', 'SLAVE')",
+    ),
 )
 
 LAKE_VERSION = Table(
@@ -345,11 +308,12 @@ LAKE_VERSION = Table(
         Column("brokerName", "STRING", "broker it was about"),
         Column("tables", "MAP<STRING, BIGINT>", "Delta version of each table"),
         Column("committedAt", "TIMESTAMP", "wall clock"),
-        Column("checkpoint", "STRING", "of a stream: which checkpoint its batch belongs to"),
-        Column("batchId", "BIGINT", "of a stream: number of its batch"),
-        Column("tablesVersion", "INT", "version of the contract that the tables follow; NULL, before it was recorded, is 1"),
+        Column("checkpoint", "STRING", "of a stream: which checkpoint its batch belongs to", nullable=True),
+        Column("batchId", "BIGINT", "of a stream: number of its batch", nullable=True),
+        Column("tablesVersion", "INT", "version of the contract that the tables follow; NULL, before it was recorded, is 1", nullable=True),
     ),
     key=("version",),
+    checks=("version >= 1",),
 )
 
 # tables that an import replaces for its broker

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.page_text import cell
-from pipeline.table import Table
+from pipeline.table import Column, Table
 from pipeline.tables import IMPORTED, LAKE_VERSION, TABLES, TABLES_VERSION
 
 PAGE = Path("docs/tables.md")
@@ -17,8 +17,12 @@ The tables of a lake, version {TABLES_VERSION}. `python -m pipeline.tables_page`
 the program itself goes by; the same texts are the comments of the Delta tables (`DESCRIBE TABLE commit_log`).
 
 A queue is (`brokerName`, `topic`, `queueId`). Stamps are ms since 1970 in UTC, unless the name of the column says micros. A key is
-unique and never NULL; a table without one may hold equal rows. A table is there from the first run on that writes it; `pullsim sql`
+unique; a table without one may hold equal rows. A table is there from the first run on that writes it; `pullsim sql`
 shows the others empty.
+
+A column is never NULL where its type says NOT NULL. What stands behind "Always" is true or NULL for each row. Delta does not hold
+writers to these constraints, as each would cost a table a commit: `pullsim verify STORE --lake DIR` counts the rows that break one
+(`TABLE_CONSTRAINT`).
 
 ## Versions
 
@@ -43,8 +47,13 @@ def tables_page() -> str:
 
 def _section(table: Table) -> str:
     key = f" Key: {', '.join(f'`{name}`' for name in table.key)}." if table.key else ""
-    rows = "".join(f"| `{column.name}` | {cell(column.type)} | {cell(column.comment)} |\n" for column in table.columns)
-    return f"\n### {table.name}\n\n{cell(table.comment)}{key}\n\n| column | type | what |\n| --- | --- | --- |\n{rows}"
+    checks = f" Always: {', '.join(f'`{one}`' for one in table.checks)}." if table.checks else ""
+    rows = "".join(f"| `{column.name}` | {cell(_type(column))} | {cell(column.comment)} |\n" for column in table.columns)
+    return f"\n### {table.name}\n\n{cell(table.comment)}{key}{checks}\n\n| column | type | what |\n| --- | --- | --- |\n{rows}"
+
+
+def _type(column: Column) -> str:
+    return column.type if column.nullable else f"{column.type} NOT NULL"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tables of a broker held against its store: every file, and every byte.
+"""The tables of a broker held against its store: every file, and every byte; and its rows against the tables' own constraints.
 
 A byte of the store that is not zero must come from exactly one row. So rows are made into bytes again and compared with those at their
 place, and the bytes that are not zero are counted by file on both sides.
@@ -27,6 +27,7 @@ from pipeline.other_files import FOLDER, pieces_of
 from pipeline.queue_batches import unpack
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles
+from pipeline.verify_constraints import broken_constraints
 from store_format.commit_log import Bytes, Positions
 from store_format.errors import StoreError
 from store_format.mapped_files import offset_to_file_name
@@ -59,6 +60,7 @@ def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, pr
     findings += [_config(lake, broker, table, rows) for table, rows in config.tables.items()]
     index = index_rows(lake.spark, loaded.store, broker, settings).tables
     findings += [_config(lake, broker, t.CHECKPOINT, index[t.CHECKPOINT]), _index(lake, broker, index[t.INDEX_ENTRY])]
+    findings.append(broken_constraints(lake, broker))
     found = findings[0]
     for more in findings[1:]:
         found = found.unionByName(more)

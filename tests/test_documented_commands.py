@@ -26,6 +26,8 @@ from test_capture_answers import DEFAULTS
 from test_docs import EXAMPLES, SHOWN, described
 
 from pipeline.demo import CONSUMED_STORE, unpack_demo_data
+from pipeline.lake import Lake
+from pipeline.verify_constraints import broken_constraints
 from store_format.remoting.command import SerializeType
 
 if TYPE_CHECKING:
@@ -196,6 +198,9 @@ def test_a_command_that_is_shown_ends_with_0(
     monkeypatch.chdir(tmp_path)
     code, _, err = pullsim_in(spark, monkeypatch, capsys)(*placed(one.words, tmp_path, place.folder), *ended)
     assert code == 0, err
+    if name and made and writes_to_the_lake(one.words):
+        written = Lake(spark, str(tmp_path / name))
+        assert [broken for broker in written.brokers() for broken in broken_constraints(written, broker).collect()] == []
 
 
 def test_what_is_not_run_here_is_known() -> None:

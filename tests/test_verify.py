@@ -13,8 +13,10 @@ import pytest
 from golden import needs_golden
 from in_session import pullsim_in
 from lakes import import_as, tiny_store
+from report_lakes import write_rows
 from sampling import sampled
 
+from pipeline import tables as t
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles
 from pipeline.verify_store import plan_of
@@ -198,3 +200,7 @@ def test_the_tables_are_held_against_the_store(spark: SparkSession, tmp_path: Pa
     assert f"LOG_TAIL {log}" in out
     assert f"TABLE_BYTES {log}: " in out
     assert "TABLE_FILE new file: a file of the store that is not in store_file" in out
+    assert "TABLE_CONSTRAINT" not in out
+    write_rows(spark, lake, "b", {t.QUEUE: [{"topic": "T", "queueId": 0, "minOffset": 4, "maxOffset": 3}]})
+    _, out, _ = pullsim("verify", store, "--lake", lake)
+    assert "TABLE_CONSTRAINT queue: expected minOffset BETWEEN 0 AND maxOffset, found 1 rows where it is not so" in out

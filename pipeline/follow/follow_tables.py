@@ -17,6 +17,7 @@ FOLLOW_EVENT = Table(
         Column("maxPhyOffset", "BIGINT", "end of the commit log after the import"),
         Column("seenAt", "TIMESTAMP", "wall clock"),
     ),
+    checks=("event IN ('TRUNCATED', 'CLEANED', 'ODD_RECORD', 'ODD_TOPIC', 'MULTI_DISPATCH', 'QUEUE_OFFSETS')",),
 )
 
 FOLLOWED = (FOLLOW_EVENT,)

@@ -25,13 +25,14 @@ SIMULATION_RUN = Table(
         Column("topic", "STRING", "topic that it consumes"),
         Column("scenario", "STRING", "text of the scenario file"),
         Column("given", "MAP<STRING, STRING>", "what --vary set in it"),
-        Column("beginsMillis", "BIGINT", "ms since 1970 at which virtual time begins; NULL where messages come at rates"),
+        Column("beginsMillis", "BIGINT", "ms since 1970 at which virtual time begins; NULL where messages come at rates", nullable=True),
         Column("endedMillis", "BIGINT", "ms of virtual time at which it ended"),
         Column("consumedAll", "BOOLEAN", "all that ever came was consumed; else it was cut at the scenario's until"),
         Column(
             "caughtUpMillis",
             "BIGINT",
             "ms until the look from which on no message had waited for 10 s; NULL where one had at the end",
+            nullable=True,
         ),
         Column("maxLag", "BIGINT", "greatest number of messages that were not committed, of all looks"),
         Column("lastLag", "BIGINT", "the same at the end"),
@@ -49,6 +50,12 @@ SIMULATION_RUN = Table(
         Column("events", "BIGINT", "events of the simulation"),
     ),
     key=("runId", "variant", "seed"),
+    checks=(
+        "caughtUpMillis BETWEEN 0 AND endedMillis",
+        "lastLag BETWEEN 0 AND maxLag",
+        "pullsFound BETWEEN 0 AND pulls",
+        "duplicates BETWEEN 0 AND delivered",
+    ),
 )
 
 CONSUMPTION = Table(
@@ -71,6 +78,11 @@ CONSUMPTION = Table(
             "result", "STRING", "CONSUME_SUCCESS, RECONSUME_LATER, DROPPED (the queue was given up meanwhile) or LOST (the client was gone)"
         ),
     ),
+    checks=(
+        "pulledMicros <= startedMicros",
+        "startedMicros <= endedMicros",
+        "result IN ('CONSUME_SUCCESS', 'RECONSUME_LATER', 'DROPPED', 'LOST')",
+    ),
 )
 
 SIMULATED_LAG = Table(
@@ -84,12 +96,18 @@ SIMULATED_LAG = Table(
         _QUEUE,
         _AT,
         Column("brokerOffset", "BIGINT", "maxOffset of the queue"),
-        Column("consumerOffset", "BIGINT", "offset that the broker has of the group; NULL where it has none"),
+        Column("consumerOffset", "BIGINT", "offset that the broker has of the group; NULL where it has none", nullable=True),
         Column("reachedOffset", "BIGINT", "offset that the client has reached and may not have told yet"),
         Column("lag", "BIGINT", "brokerOffset less consumerOffset"),
-        Column("waitedMillis", "BIGINT", "how long the message at reachedOffset has waited, 0 without one; NULL where it was there before"),
+        Column(
+            "waitedMillis",
+            "BIGINT",
+            "how long the message at reachedOffset has waited, 0 without one; NULL where it was there before",
+            nullable=True,
+        ),
     ),
     key=("runId", "variant", "seed", "brokerName", "topic", "queueId", "atMillis"),
+    checks=("lag = brokerOffset - coalesce(consumerOffset, 0)", "waitedMillis >= 0"),
 )
 
 REBALANCE_EVENT = Table(
