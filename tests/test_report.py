@@ -222,18 +222,28 @@ def test_what_has_no_data_says_why_and_which_command_brings_it(pullsim: Pullsim,
     assert "svg" not in page.found
 
 
-def test_captured_traffic_alone_has_a_broker_whatever_its_clock_said(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("timed", "told"),
+    [
+        (20, "-- pulls in each of 39 bins of 500 ms"),  # 19 s, and the answer to the last
+        (0, "The clock of the capture gave times before 1970 or after the year 9999"),
+    ],
+)
+def test_captured_traffic_alone_has_a_broker_whatever_its_clock_said(
+    pullsim: Pullsim, spark: SparkSession, tmp_path: Path, timed: int, told: str
+) -> None:
     pulls = hostile_rows()[PULL_REQUEST][:20]
     # later than any calendar goes, up to the last time of pcapng; the pulls count, and have no place in a picture
     odd = [
         {**pulls[0], "sequence": 20 + n, "arrivalMicros": at, "answerMicros": at} for n, at in enumerate((3 * 10**17, 4 * 10**18, 2**62))
     ]
-    write_rows(spark, tmp_path / "lake", "sniffed", {PULL_REQUEST: [*pulls, *odd]})
+    write_rows(spark, tmp_path / "lake", "sniffed", {PULL_REQUEST: [*pulls[:timed], *odd]})
     code, _, err = pullsim("report", "--lake", tmp_path / "lake", "--out", tmp_path / "report.html", "--broker", "sniffed")
     assert code == 0, err
     html = (tmp_path / "report.html").read_text("utf-8").replace("<b>", "").replace("</b>", "")
-    assert "23 pulls were captured" in html
-    assert "-- pulls in each of 39 bins of 500 ms" in html, "19 s, and the answer to the last"
+    assert f"{timed + 3} pulls were captured" in html
+    assert told in html
+    assert "No pulls were captured" not in html
 
 
 @pytest.mark.parametrize(

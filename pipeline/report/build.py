@@ -83,7 +83,7 @@ SELECT min(observedAt) AS first, max(observedAt) AS last, count(DISTINCT observe
     [captured] = _rows(
         spark,
         f"""\
-SELECT min(arrived) DIV 1000 AS first, max(greatest(arrived, answered)) DIV 1000 AS last
+SELECT count(*) AS pulls, min(arrived) DIV 1000 AS first, max(greatest(arrived, answered)) DIV 1000 AS last
 FROM (
   SELECT {_in_calendar("arrivalMicros")} AS arrived, {_in_calendar("answerMicros")} AS answered FROM pull_request {whose.of_broker()}
 )""",
@@ -96,6 +96,7 @@ FROM (
         imported=imported["brokers"] > 0,
         observed=_window(observed) if observed["looks"] > 1 else None,
         captured=_window(captured),
+        untimed=captured["pulls"] > 0 and captured["first"] is None,
         replayed=replays["finished"] > 0,
     )
 

@@ -26,15 +26,14 @@ from pipeline.report.question import (
 
 
 def _queries(scope: Scope) -> Sequence[str]:
-    if not scope.has_pulls:
+    if scope.source is None:
         return []
-    source = "REPLAYED" if scope.captured is None else "CAPTURED"
     worst = f"""\
 SELECT
   brokerName, consumerGroup, topic, status, count(*) AS corrections, try_sum(skipped) AS skipped, try_sum(readAgain) AS readAgain,
   max(arrivalMicros) DIV 1000 AS last, sum(count(*)) OVER () AS correctionsInAll
 FROM offset_correction
-WHERE source = '{source}' {scope.of_broker("AND")}
+WHERE source = '{scope.source}' {scope.of_broker("AND")}
 GROUP BY brokerName, consumerGroup, topic, status
 ORDER BY skipped + coalesce(readAgain, 0) DESC NULLS FIRST, corrections DESC, brokerName, consumerGroup, topic, status
 LIMIT {TOP}"""

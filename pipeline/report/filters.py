@@ -26,7 +26,7 @@ _POOR = 0.5
 
 
 def _queries(scope: Scope) -> Sequence[str]:
-    if not scope.has_pulls:
+    if scope.source is None:
         return []
     return [
         f"""\

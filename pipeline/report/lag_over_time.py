@@ -87,7 +87,8 @@ WITH told AS (
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     window = scope.observed or scope.captured
     if window is None:
-        return Missing("lag_history has no two observations, and no traffic was captured.", [RECORD, CAPTURE])
+        captured = "the captured traffic has no times that a calendar has" if scope.untimed else "no traffic was captured"
+        return Missing(f"lag_history has no two observations, and {captured}.", [RECORD, CAPTURE])
     lags: dict[str, dict[int, int]] = defaultdict(dict)
     for row in found[0]:
         if row["lag"] is not None:

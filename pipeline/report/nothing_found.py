@@ -11,13 +11,13 @@ from pipeline.report.question import NO_PULLS, TOP, Answer, Column, Finding, Mis
 
 
 def _queries(scope: Scope) -> Sequence[str]:
-    if not scope.has_pulls:
+    if scope.source is None:
         return []
     return [
         f"""\
 SELECT brokerName, consumerGroup, topic, outcome, coalesce(why, outcome) AS why, pulls, share, held, queues
 FROM pull_nothing_found
-WHERE source = '{"REPLAYED" if scope.captured is None else "CAPTURED"}' {scope.of_broker("AND")}
+WHERE source = '{scope.source}' {scope.of_broker("AND")}
 ORDER BY pulls DESC, brokerName, consumerGroup, topic, outcome
 LIMIT {TOP}"""
     ]

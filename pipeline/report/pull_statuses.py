@@ -14,6 +14,8 @@ from pipeline.report.window import Window
 OTHERS = "all others"
 # an answer of every day; all others are refusals or moved offsets
 _USUAL = {"FOUND", "OFFSET_OVERFLOW_ONE", "NO_MESSAGE_IN_QUEUE", "NO_MATCHED_MESSAGE", "NO_ANSWER"}
+_REPLAYED = "Replayed pulls of a file have no time of their own, so there is no picture over time."
+_UNTIMED = "The clock of the capture gave times before 1970 or after the year 9999, so there is no picture over time."
 _COLUMNS = (
     Column("outcome", "Ended", forms.words),
     Column("pulls", "Pulls", bar=True),
@@ -24,7 +26,7 @@ _COLUMNS = (
 def _queries(scope: Scope) -> Sequence[str]:
     if scope.captured is not None:
         return [_over_time(scope, scope.captured)]
-    return [_in_all(scope)] if scope.replayed else []
+    return [] if scope.source is None else [_in_all(scope)]
 
 
 def _over_time(scope: Scope, window: Window) -> str:
@@ -49,7 +51,7 @@ def _in_all(scope: Scope) -> str:
     return f"""\
 SELECT outcome, count(*) AS pulls, count(*) / sum(count(*)) OVER () AS share, sum(count(*)) OVER () AS pullsInAll
 FROM pull_outcome
-WHERE source = 'REPLAYED' {scope.of_broker("AND")}
+WHERE source = '{scope.source}' {scope.of_broker("AND")}
 GROUP BY outcome
 ORDER BY pulls DESC, outcome
 LIMIT {TOP}"""
@@ -61,8 +63,8 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         return NO_PULLS
     if scope.captured is None:
         told = {row["outcome"]: row["pulls"] for row in rows}
-        note = "Replayed pulls of a file have no time of their own, so there is no picture over time."
-        return Answer(_finding(told, rows[0]["pullsInAll"], "were replayed"), columns=_COLUMNS, rows=rows, note=note)
+        came, note = ("were captured", _UNTIMED) if scope.untimed else ("were replayed", _REPLAYED)
+        return Answer(_finding(told, rows[0]["pullsInAll"], came), columns=_COLUMNS, rows=rows, note=note)
     by_outcome = by_bin(rows, "outcome", "pulls")
     totals = {outcome: bins.total() for outcome, bins in by_outcome.items()}
     whole = sum(totals.values())

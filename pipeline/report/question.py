@@ -44,6 +44,7 @@ class Scope:
         imported: whether there is a store of one of them.
         observed: the stretch that lag_history has two observations or more of, else None.
         captured: the stretch of captured traffic, None without.
+        untimed: whether pulls were captured, but none at a time that a calendar has.
         replayed: whether there is a finished replay.
     """
 
@@ -53,12 +54,15 @@ class Scope:
     imported: bool = False
     observed: Window | None = None
     captured: Window | None = None
+    untimed: bool = False
     replayed: bool = False
 
     @property
-    def has_pulls(self) -> bool:
-        """Whether any pulls were captured or replayed."""
-        return self.captured is not None or self.replayed
+    def source(self) -> str | None:
+        """Which pulls are asked of, as the views say it: captured ones where there are any, else replayed ones; None without."""
+        if self.captured is not None or self.untimed:
+            return "CAPTURED"
+        return "REPLAYED" if self.replayed else None
 
     def of_broker(self, word: str = "WHERE", column: str = "brokerName") -> str:
         """The condition that leaves the broker's rows, behind WHERE or AND; nothing where all count."""
