@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
 from pipeline.console import progress_to_stderr, say, show_rows, tell_replayed
 from pipeline.moments import milliseconds
+from pipeline.nearest import nearest
 from pipeline.settings import BrokerSettings, SettingsError
 
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ class Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first word names."""
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            nearest = get_close_matches(args[0], self.list_commands(ctx), n=3, cutoff=0.0)
-            raise click.UsageError(f"there is no command {args[0]!r}; the nearest known: {', '.join(nearest)}", ctx)
+            known = ", ".join(nearest(args[0], self.list_commands(ctx)))
+            raise click.UsageError(f"there is no command {args[0]!r}; the nearest known: {known}", ctx)
         return super().resolve_command(ctx, args)
 
 

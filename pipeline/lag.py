@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from difflib import get_close_matches
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F
 
 from pipeline.lake import LakeError
 from pipeline.moments import LAST_OF_YEAR_9999
+from pipeline.nearest import nearest
 
 # what it takes to show lag, and to know the names of groups and topics
 LAG_READS = "consume_lag, consumer_offset, subscription_group, subscription, queue, topic_config"
@@ -99,5 +99,5 @@ def _require(spark: SparkSession, column: str, what: str, name: str, tables: Seq
     known = sorted(row[0] for row in listed.dropna().distinct().collect())
     if name in known:
         return
-    nearest = ", ".join(map(repr, get_close_matches(name, known, n=3, cutoff=0.0)))
-    raise LakeError(f"the lake knows no {what} {name!r}; " + (f"the nearest known: {nearest}" if nearest else f"it knows no {what} at all"))
+    near = ", ".join(map(repr, nearest(name, known)))
+    raise LakeError(f"the lake knows no {what} {name!r}; " + (f"the nearest known: {near}" if near else f"it knows no {what} at all"))

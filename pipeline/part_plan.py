@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -12,6 +11,7 @@ from pyspark.sql import functions as F
 from pipeline import tables as t
 from pipeline.export_store import of_broker
 from pipeline.lake import Lake, LakeError
+from pipeline.nearest import nearest
 from store_format.errors import StoreError
 from store_format.layout import BLANK_SIZE
 
@@ -125,7 +125,7 @@ def _require_topics(lake: Lake, broker: str, topics: Sequence[str]) -> None:
     known = [row["topic"] for row in of_broker(lake, t.QUEUE, broker, "topic").distinct().toLocalIterator()]
     for topic in topics:
         if topic not in known:
-            near = get_close_matches(topic, known, 1)
+            near = nearest(topic, known, 1)
             hint = f"; is it {near[0]!r}?" if near else ""
             raise LakeError(f"{lake.root}: expected a topic of broker {broker!r} that has queues, found {topic!r}{hint}")
 

@@ -21,7 +21,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +28,7 @@ from typing import Any
 
 import javaproperties
 
+from pipeline.nearest import nearest
 from pipeline.resources import conf_text
 
 Value = bool | int | str
@@ -292,9 +292,7 @@ def _option_values(options: Sequence[str]) -> Iterator[tuple[str, Value]]:
 def _setting(name: str, where: str) -> Setting:
     catalogue = load_catalogue()
     if name not in catalogue:
-        names = {known.lower(): known for known in catalogue}
-        nearest = names[get_close_matches(name.lower(), names, n=1, cutoff=0.0)[0]]
-        hint = f"the nearest known name is {nearest}"
+        hint = f"the nearest known name is {nearest(name, catalogue, 1)[0]}"
         raise SettingsError(where, repr(name), "a setting that broker 4.9.3 knows", "unknown", hint)
     return catalogue[name]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from importlib.resources import files
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.lake import Lake, LakeError
+from pipeline.nearest import nearest
 from pipeline.tables import BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, LAKE_VERSION, QUEUE, TABLES
 from udfs.sql_functions import register
 
@@ -84,12 +84,12 @@ def ask(lake: Lake, query: str) -> DataFrame:
     try:  # a name may be put together
         return create_views(lake).sql(query)
     except AnalysisException as error:
-        if (nearest := _nearest(lake.spark, error)) is None:
+        if (unknown := _unknown(lake.spark, error)) is None:
             raise
-        raise LakeError(nearest) from error
+        raise LakeError(unknown) from error
 
 
-def _nearest(spark: SparkSession, error: AnalysisException) -> str | None:
+def _unknown(spark: SparkSession, error: AnalysisException) -> str | None:
     """What to say of a table, a view or a function that there is not; None for all other errors."""
     told = {key: value.replace("`", "") for key, value in (error.getMessageParameters() or {}).items()}
     if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
@@ -99,7 +99,7 @@ def _nearest(spark: SparkSession, error: AnalysisException) -> str | None:
         known = [row[0] for row in spark.sql("SHOW FUNCTIONS").collect()]
     else:
         return None
-    return f"there is no {what} {name!r}; the nearest known: {', '.join(get_close_matches(name, known, n=3, cutoff=0.0))}"
+    return f"there is no {what} {name!r}; the nearest known: {', '.join(nearest(name, known))}"
 
 
 def _named(query: str) -> set[str]:

@@ -9,9 +9,9 @@ import datetime as dt
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from pipeline.nearest import nearest
 from pipeline.settings import Value
 from store_format.errors import StoreError
 from store_format.message import Host
@@ -40,8 +40,8 @@ def _refuse(where: str, expected: str, found: object) -> NoReturn:
 
 def unknown_name(where: str, expected: str, name: str, known: Sequence[str]) -> WorkloadError:
     """The error for a name that is none of `known`; it names the nearest one."""
-    nearest = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=0.0)
-    hint = f"the nearest known name is {next(one for one in known if one.lower() == nearest[0])}" if nearest else ""
+    near = nearest(name, known, 1)
+    hint = f"the nearest known name is {near[0]}" if near else ""
     return WorkloadError(where, expected, repr(name), hint=hint)
 
 
