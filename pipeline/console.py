@@ -9,7 +9,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,20 +61,26 @@ def progress_to_stderr(text: str) -> None:
 
 def show_rows(rows: DataFrame, form: str) -> None:
     """Print rows as a table, as JSON lines or as CSV with a header line; the rows stream, only a table is held."""
-    names = rows.columns
+    if form != "table":
+        show_values(rows.columns, rows.toLocalIterator(), form)
+        return
+    shown = rows.limit(_TABLE_ROWS + 1).collect()
+    show_table(rows.columns, shown[:_TABLE_ROWS])
+    if len(shown) > _TABLE_ROWS:
+        progress_to_stderr(f"the first {_TABLE_ROWS:,} rows; --format csv or json gives all")
+
+
+def show_values(names: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> None:
+    """Print rows that are at hand in one of the forms of `show_rows`."""
     if form == "csv":
         writer = csv.writer(_Results(), lineterminator="\n")
         writer.writerow(names)
-        for row in rows.toLocalIterator():
-            writer.writerow(["" if value is None else _plain(value) for value in row])
+        writer.writerows(["" if value is None else _plain(value) for value in row] for row in rows)
     elif form == "json":
-        for row in rows.toLocalIterator():
-            say(json.dumps(_as_json(row), ensure_ascii=False))
+        for row in rows:
+            say(json.dumps(_as_json(dict(zip(names, row, strict=True))), ensure_ascii=False))
     else:
-        shown = rows.limit(_TABLE_ROWS + 1).collect()
-        show_table(names, shown[:_TABLE_ROWS])
-        if len(shown) > _TABLE_ROWS:
-            progress_to_stderr(f"the first {_TABLE_ROWS:,} rows; --format csv or json gives all")
+        show_table(names, list(rows))
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -16,6 +16,7 @@ from in_session import Pullsim, pullsim_in
 from sampling import slow_proof
 
 from pipeline import tables as t
+from pipeline.console import show_values
 from pipeline.lake import Lake
 from pipeline.lake_writer import LakeWriter
 
@@ -119,6 +120,19 @@ def test_a_command_that_there_is_not_is_answered_with_the_nearest(pullsim: Pulls
     code, out, err = pullsim("replya", "--lake", "lake")
     assert (code, out) == (2, "")
     assert "there is no command 'replya'; the nearest known: replay" in err
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ("csv", "given,consumedAll,caughtUpSeconds\nx,true,\n"),
+        ("json", '{"given": "x", "consumedAll": true, "caughtUpSeconds": null}\n'),
+        ("table", "given  consumedAll  caughtUpSeconds\nx      true                    NULL\n"),
+    ],
+)
+def test_values_at_hand_are_told_as_rows_of_the_lake_are(capsys: pytest.CaptureFixture[str], form: str, told: str) -> None:
+    show_values(["given", "consumedAll", "caughtUpSeconds"], [["x", True, None]], form)
+    assert "\n".join(line.rstrip() for line in capsys.readouterr().out.split("\n")) == told
 
 
 @pytest.mark.parametrize(("terminal", "bold"), [(True, True), (False, False)])

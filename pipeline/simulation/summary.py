@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
 from collections.abc import Sequence
 from statistics import median
@@ -12,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from pipeline.console import progress_to_stderr, say, show_table
+from pipeline.console import progress_to_stderr, show_values
 from pipeline.output_file import OutputError, write_text
 from pipeline.simulation.lag_picture import lag_picture
 from pipeline.simulation.scenario import Variant
@@ -47,17 +44,7 @@ def summary_rows(variants: Sequence[Variant], runs: Sequence[Row]) -> list[dict[
 def show_summary(variants: Sequence[Variant], done: Simulated, form: str) -> None:
     """Print the rows, and say what was cut."""
     rows = summary_rows(variants, done.runs)
-    if form == "json":
-        for row in rows:
-            say(json.dumps(row, ensure_ascii=False))
-    elif form == "csv":
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        say(text.getvalue().rstrip("\n"))
-    else:
-        show_table(list(rows[0]), [list(row.values()) for row in rows])
+    show_values(list(rows[0]), [list(row.values()) for row in rows], form)
     cut = [row for row in rows if not row["consumedAll"]]
     if cut:
         progress_to_stderr(f"{len(cut)} of {len(rows)} variants were cut at `until`, with messages still to come or to be consumed")
