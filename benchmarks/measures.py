@@ -170,7 +170,9 @@ def measure_replay(
     settings = BrokerSettings.from_sources().pull_settings()
 
     def run() -> None:
-        answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=Kinds(into_messages=False, about=count))
+        answers = replay(
+            opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=Kinds(into_messages=False, about=count)
+        )
         answers.write.format("noop").mode("overwrite").save()
 
     with peak_worker_memory() as peak:
