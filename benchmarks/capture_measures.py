@@ -7,40 +7,39 @@ from pathlib import Path
 
 from dpkt.ethernet import Ethernet
 from dpkt.pcap import Reader
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from benchmarks.captured_traffic import write_capture
-from benchmarks.measures import Figure, peak_worker_memory, timed
+from benchmarks.figures import Figure, Peer, held_against, rates, timed, timed_runs
+from benchmarks.stand import Stand
+from benchmarks.worker_memory import peak_worker_memory
 from pipeline.capture.capture_job import captured_rows, digest_of
 from pipeline.lake import Lake
 
+MEGABYTES = 400
 CONNECTIONS = 16
 # a worker that reads a file of any size takes no more, MiB
 MEMORY_TARGET = 700
 
 
-def measure_capture(spark: SparkSession, folder: Path, megabytes: int) -> list[Figure]:
-    """Capture of so many megabytes, and of a tenth of it: the memory of a worker is the same for both."""
-    figures = []
-    for part, name in ((10, "capture, a tenth"), (1, "capture")):
-        path = folder / "traffic.pcap"
-        pulls = write_capture(path, megabytes // part, CONNECTIONS)
-        size = path.stat().st_size
-        lake = Lake(spark, str(folder / "capture-lake"))
-        digest = digest_of(str(path))
-        rows = captured_rows(lake, str(path), digest).where("kind = 'pull' AND pull.recordedBodySha256 IS NOT NULL")
-        with peak_worker_memory() as peak:
-            seconds = timed(partial(_must_be, pulls, rows))
-        peer = size / timed(partial(_read_with_dpkt, path)) / 1e6
-        rate = size / seconds / 1e6
-        target = "50 MB/s" if part == 1 else ""
-        figures.append(
-            Figure(name=name, value=rate, unit="MB/s", peer=f"dpkt, packets only, one core: {peer:.0f}", ratio=rate / peer, target=target)
-        )
-        told = f"{MEMORY_TARGET} MiB, whatever the size"
-        figures.append(Figure(name=f"{name}, memory", value=peak(), unit="MiB in a worker", peer="", ratio=None, target=told))
-        path.unlink()
-    return figures
+def measure_capture(stand: Stand) -> list[Figure]:
+    """Capture of a file, and of one of a tenth of its size: the memory of a worker is the same for both."""
+    whole = MEGABYTES // stand.scale
+    return _figures(stand, "capture, a tenth", whole // 10, "") + _figures(stand, "capture", whole, "50 MB/s")
+
+
+def _figures(stand: Stand, name: str, megabytes: int, target: str) -> list[Figure]:
+    path = stand.folder / "traffic.pcap"
+    pulls = write_capture(path, megabytes, CONNECTIONS)
+    size = path.stat().st_size / 1e6
+    rows = captured_rows(Lake(stand.spark, str(stand.folder / "capture-lake")), str(path), digest_of(str(path)))
+    answered = rows.where("kind = 'pull' AND pull.recordedBodySha256 IS NOT NULL")
+    with peak_worker_memory() as peak:
+        seconds = timed_runs(partial(_must_be, pulls, answered), stand.repeats)
+    peer = Peer("dpkt", "dpkt, packets only, one core", size / timed(partial(_read_with_dpkt, path)))
+    path.unlink()
+    memory = held_against(f"{name}, memory", [peak()], "MiB, largest worker", target=f"{MEMORY_TARGET} MiB, whatever the size")
+    return held_against(name, rates(size, seconds), "MB/s", peer, target=target) + memory
 
 
 def _must_be(pulls: int, rows: DataFrame) -> None:

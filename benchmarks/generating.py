@@ -7,31 +7,33 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measures import Figure, timed
+from benchmarks.figures import Figure, Peer, held_against, median_seconds, rates, timed
+from benchmarks.stand import Stand
 from pipeline.generate import run_generate
 from pipeline.workload import workload_of
 
-MESSAGES = 3_000_000
+MESSAGES = 2_000_000
 WORKLOAD = {
     "messages": 1,
     "topics": [{"name": "bench", "queues": 16, "rate": 1000, "body": 200, "tags": ["TagA", "TagB", "TagC"], "keys": {}}],
 }
 
 
-def measure_generate(folder: Path, messages: int = MESSAGES) -> list[Figure]:
-    """Messages a second with bodies of 200 bytes, log, queues and index (about 390 and 60 bytes a message), on an empty `folder`."""
-    workload = workload_of(WORKLOAD, "the benchmark's workload")
-    store, peer = folder / "generated", folder / "peer"
+def measure_generate(stand: Stand) -> list[Figure]:
+    """Messages a second with bodies of 200 bytes: log, queues and index (about 390 and 60 bytes a message)."""
+    workload, messages = workload_of(WORKLOAD, "the benchmark's workload"), MESSAGES // stand.scale
+    store, peer = stand.folder / "generated", stand.folder / "peer"
     run_generate(str(store), workload, messages=1000)  # compiles
-    shutil.rmtree(store)
-    rate = messages / timed(lambda: run_generate(str(store), workload, messages=messages))
+    seconds = []
+    for _ in range(stand.repeats):
+        shutil.rmtree(store)
+        seconds.append(timed(lambda: run_generate(str(store), workload, messages=messages)))
     written = sum(path.stat().st_blocks * 512 for path in store.rglob("*") if path.is_file())
     shutil.rmtree(store)
     block = np.arange(1 << 21)
-    peer_rate = messages / timed(lambda: _write(peer, block, written))
+    writing = Peer("numpy", "numpy writing as many bytes", messages / median_seconds(lambda: _write(peer, block, written), stand.repeats))
     peer.unlink()
-    told = f"numpy, same bytes: {peer_rate:,.0f}"
-    return [Figure(name="generate", value=rate, unit="messages/s", peer=told, ratio=rate / peer_rate, target="300,000/s")]
+    return held_against("generate", rates(messages, seconds), "messages/s", writing, target="300,000/s")
 
 
 def _write(path: Path, block: np.ndarray, length: int) -> None:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
-from benchmarks.measures import Figure, import_quietly, timed
-from benchmarks.synthetic_store import TOPIC_PREFIX, Shape, write_store
+from benchmarks.figures import Figure, Peer, held_against, timed
+from benchmarks.stand import Stand
+from benchmarks.synthetic_store import SMALL_BODY_BYTES, TOPIC_PREFIX, Shape, write_store
 from pipeline.lake import Lake
 from pipeline.views import create_views
 
+MESSAGES = 1_000_000
 GROUPS = 1000
 TOPICS = QUEUES = 10
-_REPEATS = 3
 _TABLES = {
     "consumer_offset": ["brokerName", "consumerGroup", "topic", "queueId", "consumerOffset"],
     "queue": ["brokerName", "topic", "queueId", "maxOffset"],
@@ -39,22 +39,21 @@ GROUP BY o.consumerGroup ORDER BY o.consumerGroup
 """
 
 
-def measure_lag(spark: SparkSession, folder: Path, messages: int) -> list[Figure]:
+def measure_lag(stand: Stand) -> list[Figure]:
     """Lag of each of 1,000 groups over 100 queues, in messages and in time."""
-    shape, lake = Shape(messages=messages, topics=TOPICS, queues=QUEUES), folder / "lag-lake"
-    store = folder / "lag-store"
+    shape = Shape(messages=MESSAGES // stand.scale, topics=TOPICS, queues=QUEUES, body_bytes=SMALL_BODY_BYTES)
+    store = stand.folder / "lag-store"
     write_store(store, shape)
-    _write_offsets(store / "config", messages // (TOPICS * QUEUES))
-    import_quietly(spark, store, lake)
-    create_views(Lake(spark, str(lake)))
-    ours, found = _best(lambda: spark.sql(_OURS).toArrow())
-    figures = []
-    for name, ask in (("DuckDB", _ask_duckdb), ("Polars", _ask_polars)):
-        theirs, expected = _best(lambda ask=ask: ask(lake))  # type: ignore[misc]
+    _write_offsets(store / "config", shape.messages // shape.all_queues)
+    lake = stand.imported("lag-lake", store)
+    create_views(Lake(stand.spark, str(lake)))
+    ours, found = _answers(stand, lambda: stand.spark.sql(_OURS).toArrow())
+    peers = []
+    for name, ask, target in (("DuckDB", _ask_duckdb, "ratio < 3"), ("Polars", _ask_polars, "")):
+        theirs, expected = _answers(stand, lambda ask=ask: ask(lake))  # type: ignore[misc]
         assert found.to_pylist() == expected.to_pylist()
-        told = f"{name}: {theirs:.2f}"
-        figures.append(Figure(name=f"lag against {name}", value=ours, unit="s", peer=told, ratio=ours / theirs, target="2 s, ratio < 3"))
-    return figures
+        peers.append(Peer(name, f"{name} on the same tables", statistics.median(theirs), target))
+    return held_against("lag", ours, "s", *peers, target="2 s")
 
 
 def _write_offsets(config: Path, entries: int) -> None:
@@ -68,9 +67,11 @@ def _write_offsets(config: Path, entries: int) -> None:
     (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}), "utf-8")
 
 
-def _best(ask: Callable[[], pa.Table]) -> tuple[float, Any]:
+def _answers(stand: Stand, ask: Callable[[], pa.Table]) -> tuple[list[float], pa.Table]:
+    """Seconds of each time, and the answer."""
     answers: list[pa.Table] = []
-    seconds = min(timed(lambda: answers.append(ask())) for _ in range(_REPEATS))
+    ask()  # the first one opens what the others find open
+    seconds = [timed(lambda: answers.append(ask())) for _ in range(stand.repeats)]
     return seconds, answers[-1]
 
 

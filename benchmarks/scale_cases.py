@@ -15,8 +15,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.measures import BROKER, import_quietly, peak_worker_memory, requests, timed
+from benchmarks.figures import timed
+from benchmarks.pulls import requests
+from benchmarks.stand import BROKER, import_quietly
+from benchmarks.synthetic_store import SMALL_BODY_BYTES as SMALL_BODY
 from benchmarks.synthetic_store import TOPIC_PREFIX, Shape, write_store
+from benchmarks.worker_memory import peak_worker_memory
 from pipeline import tables as t
 from pipeline.export_store import export_store
 from pipeline.lake import Lake
@@ -27,7 +31,6 @@ from pipeline.touched_segments import touched_segments
 from pipeline.views import create_views
 
 MILLION = 1_000_000
-SMALL_BODY = 16
 # requests for the entries of a store: 4 million for 20 million
 _ENTRIES_A_REQUEST = 5
 _GROUPS = 64

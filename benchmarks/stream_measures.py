@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 
 import numpy as np
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
@@ -17,7 +16,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from benchmarks.measures import BROKER, Figure
+from benchmarks.figures import Figure, Peer, held_against
+from benchmarks.stand import BROKER, Stand
 from benchmarks.synthetic_store import TOPIC_PREFIX, Shape
 from pipeline.lake import Lake
 from pipeline.settings import BrokerSettings
@@ -28,8 +28,9 @@ from pipeline.stream.stream_job import run_stream
 from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
 
 SMALL, LARGE = 10, 100_000
-LARGE_BATCHES = 4
-_PART = 20  # batches whose median is taken
+SMALL_BATCHES, LARGE_BATCHES = 45, 4
+_LEAST_BATCHES = 12  # from fewer nobody can tell whether they grow
+_PART = 15  # batches, at most, whose median is taken
 
 
 class _Seconds(StreamingQueryListener):
@@ -50,24 +51,25 @@ class _Seconds(StreamingQueryListener):
         """All were told."""
 
 
-def measure_stream(spark: SparkSession, folder: Path, lake: Path, shape: Shape, batches: int) -> list[Figure]:
-    """Batches of few requests, one after the other, and then of many."""
-    small = _seconds(spark, folder / "small", lake, shape, SMALL, batches)
-    large = _seconds(spark, folder / "large", lake, shape, LARGE, LARGE_BATCHES)
+def measure_stream(stand: Stand) -> list[Figure]:
+    """Batches of few requests, one after the other, held against the first of them, and then of many."""
+    batches = max(SMALL_BATCHES // stand.scale, _LEAST_BATCHES)
+    small = _seconds(stand, "small", SMALL, batches)
+    large = _seconds(stand, "large", LARGE, LARGE_BATCHES)
     part = min(_PART, batches // 3)
-    first, last = (statistics.median(some) for some in (small[part : 2 * part], small[-part:]))
-    name = f"stream, batch of {SMALL}"
-    told = f"batches {part} to {2 * part} of {batches}: {first:.2f}"
+    first, last = small[part : 2 * part], small[-part:]
+    peer = Peer("the first", f"batches {part} to {2 * part} of {batches}", statistics.median(first), "ratio about 1")
     return [
-        Figure(name=name, value=last, unit="s", peer=told, ratio=last / first, target="1.5 s, ratio about 1"),
-        Figure(name=f"stream, batch of {LARGE:,}", value=min(large), unit="s", peer="", ratio=None, target="3 s"),
+        *held_against(f"stream, batch of {SMALL}", last, "s", peer, target="1.5 s"),
+        *held_against(f"stream, batch of {LARGE:,}", large[1:], "s", target="3 s"),
     ]
 
 
-def _seconds(spark: SparkSession, folder: Path, lake: Path, shape: Shape, requests: int, batches: int) -> list[float]:
+def _seconds(stand: Stand, name: str, requests: int, batches: int) -> list[float]:
+    spark, folder = stand.spark, stand.folder / f"stream-{name}"
     incoming, checkpoint = folder / "incoming", str(folder / "checkpoint")
-    _write_requests(incoming, shape, requests, batches)
-    opened, settings = Lake(spark, str(lake)), BrokerSettings.from_sources()
+    _write_requests(incoming, stand.shape, requests, batches)
+    opened, settings = Lake(spark, str(stand.lake)), BrokerSettings.from_sources()
     run, _ = run_of_checkpoint(
         checkpoint, run_id=None, lake=opened.root, broker=BROKER, source=str(incoming), at="snapshot", settings=settings.as_texts()
     )
@@ -91,9 +93,8 @@ def _seconds(spark: SparkSession, folder: Path, lake: Path, shape: Shape, reques
 def _write_requests(folder: Path, shape: Shape, requests: int, files: int) -> None:
     folder.mkdir(parents=True)
     rng = np.random.default_rng(requests)
-    queues, a_queue = shape.topics * shape.queues, shape.messages // (shape.topics * shape.queues)
     for number in range(files):
-        asked = zip(rng.integers(0, queues, requests).tolist(), rng.integers(0, a_queue, requests).tolist(), strict=True)
+        asked = (rng.integers(0, most, requests).tolist() for most in (shape.all_queues, shape.messages // shape.all_queues))
         lines = [
             json.dumps(
                 {
@@ -107,6 +108,6 @@ def _write_requests(folder: Path, shape: Shape, requests: int, files: int) -> No
                     }
                 }
             )
-            for queue, offset in asked
+            for queue, offset in zip(*asked, strict=True)
         ]
         (folder / f"{number:05d}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")

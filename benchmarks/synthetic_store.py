@@ -14,10 +14,13 @@ from udfs.tags import tags_code
 
 # what measurements of brokers that people publish are made with
 BODY_BYTES = 1024
+# where nothing but the number of messages counts
+SMALL_BODY_BYTES = 16
 BODIES = 256
 TAGS = [f"Tag{letter}" for letter in "ABCDEFGHIJ"]
 TOPIC_PREFIX = "bench-topic-"
 FIRST_TIMESTAMP = 1_700_000_000_000
+MESSAGES_A_MILLISECOND = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +73,22 @@ class Shape:
         """Queues of all topics."""
         return self.topics * self.queues
 
+    @property
+    def messages_a_log_file(self) -> int:
+        """Messages that a commit log file has room for beside the 8 bytes that end it."""
+        return (self.log_file_bytes - 8) // self.record.itemsize
+
+    def physic_offsets(self, index: np.ndarray) -> np.ndarray:
+        """Where messages, by their number, start in the commit log."""
+        file, place = np.divmod(index, self.messages_a_log_file)
+        offsets: np.ndarray = file * self.log_file_bytes + place * self.record.itemsize
+        return offsets
+
+    def stored_by(self, timestamps: np.ndarray) -> np.ndarray:
+        """How many messages have a storeTimestamp of at most each time."""
+        stored: np.ndarray = np.clip((timestamps - FIRST_TIMESTAMP) * MESSAGES_A_MILLISECOND, 0, self.messages)
+        return stored
+
     def places(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Queue, counted over all topics, and offset there of messages by their number."""
         if not self.skewed:
@@ -94,11 +113,8 @@ def write_store(folder: Path, shape: Shape, seed: int = 1) -> None:
     bodies = np.array([rng.integers(97, 123, shape.body_bytes, np.uint8).tobytes() for _ in range(BODIES)], f"S{shape.body_bytes}")
     crcs = np.array([zlib.crc32(body) & 0x7FFFFFFF for body in bodies.tolist()], np.int32)
     tags = rng.integers(0, len(TAGS), shape.messages)
-    size = shape.record.itemsize
-    per_file = (shape.log_file_bytes - 8) // size
-    index = np.arange(shape.messages)
-    offsets = index // per_file * shape.log_file_bytes + index % per_file * size
-    _write_log(folder / "commitlog", shape, per_file, offsets, tags, bodies, crcs)
+    offsets = shape.physic_offsets(np.arange(shape.messages))
+    _write_log(folder / "commitlog", shape, shape.messages_a_log_file, offsets, tags, bodies, crcs)
     _write_queues(folder / "consumequeue", shape, offsets, tags)
 
 
@@ -117,8 +133,8 @@ def _write_log(
         rows["size"], rows["magic"] = record.itemsize, MESSAGE_MAGIC_CODE
         rows["body"], rows["bodyCrc"], rows["bodyLength"] = bodies[chosen], crcs[chosen], shape.body_bytes
         rows["queueId"], rows["queueOffset"], rows["physicOffset"] = queue % shape.queues, queue_offset, offsets[index]
-        rows["bornTimestamp"] = FIRST_TIMESTAMP + index // 50
-        rows["storeTimestamp"] = FIRST_TIMESTAMP + index // 50 + 1
+        rows["bornTimestamp"] = FIRST_TIMESTAMP + index // MESSAGES_A_MILLISECOND
+        rows["storeTimestamp"] = FIRST_TIMESTAMP + index // MESSAGES_A_MILLISECOND + 1
         rows["bornHost"], rows["storeHost"] = (10, 0, 0, 1, 0, 0, 80, 1), (10, 0, 0, 2, 0, 0, 42, 159)
         rows["topic"] = np.array([f"{TOPIC_PREFIX}{topic:02d}" for topic in range(shape.topics)], record["topic"])[queue // shape.queues]
         rows["topicLength"], rows["propertiesLength"] = record["topic"].itemsize, record["properties"].itemsize

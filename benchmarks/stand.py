@@ -1,0 +1,91 @@
+"""What measures share, each thing made when the first of them asks for it, so that one measure alone pays for nothing else."""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import cached_property
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.figures import REPEATS
+from benchmarks.synthetic_store import Shape, write_store
+from pipeline.import_store import import_store
+from pipeline.lake import Lake
+from pipeline.session import build_session
+from pipeline.settings import BrokerSettings
+from pipeline.tables import Layout
+
+BROKER = "bench"
+MESSAGES = 1_000_000
+QUICK = 10
+
+
+class Stand:
+    """A folder for all that is written, the size of things, one session, and one store of large messages with its tables.
+
+    Attributes:
+        folder: what is written lies below; whoever made it removes it.
+        scale: all sizes are divided by it.
+        repeats: how often each thing is timed.
+    """
+
+    def __init__(self, folder: Path, scale: int, *, repeats: int = REPEATS, spark: SparkSession | None = None) -> None:
+        self.folder = folder
+        self.scale = scale
+        self.repeats = repeats
+        self._given = spark
+        self._built: SparkSession | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the command line."""
+        if self._given is not None:
+            return self._given
+        if self._built is None:
+            self._built = build_session()
+            self._built.range(1).count()
+        return self._built
+
+    def close(self) -> None:
+        """End the session, if one was started here."""
+        if self._built is not None:
+            self._built.stop()
+            self._built = None
+
+    @property
+    def shape(self) -> Shape:
+        """Of the store of large messages."""
+        return Shape(messages=MESSAGES // self.scale, log_file_bytes=(256 << 20) // self.scale)
+
+    @cached_property
+    def store(self) -> Path:
+        """The store of large messages."""
+        store = self.folder / "store"
+        write_store(store, self.shape)
+        return store
+
+    @cached_property
+    def lake(self) -> Path:
+        """Its tables."""
+        return self.imported("lake", self.store)
+
+    def imported(self, name: str, store: Path) -> Path:
+        """The tables of a store, in a lake of that name."""
+        lake = self.folder / name
+        import_quietly(self.spark, store, lake)
+        return lake
+
+
+def import_quietly(spark: SparkSession, store: Path, lake: Path, layout: Layout | None = None) -> None:
+    """Import a store as the command does, without a word."""
+    import_store(
+        Lake(spark, str(lake)),
+        str(store),
+        broker=BROKER,
+        layout=layout,
+        settings=BrokerSettings.from_sources(),
+        run_id="bench",
+        now=lambda: dt.datetime.now(dt.UTC),
+        progress=lambda _: None,
+    )
