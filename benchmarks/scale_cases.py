@@ -78,13 +78,13 @@ class Bench:
             self.told("import", timed(lambda: import_quietly(self.spark, store, self.lake, layout)), "s")
         self.told("import, largest worker", peak(), "MiB")
 
-    def replayed(self, asked: DataFrame, series: str, times: int = 2) -> None:
-        """Replay requests; the last time counts."""
+    def replayed(self, asked: DataFrame, count: int, series: str, times: int = 2) -> None:
+        """Replay so many requests; the last time counts."""
         settings = BrokerSettings.from_sources().pull_settings()
         opened = Lake(self.spark, str(self.lake))
 
         def run() -> None:
-            kinds = Kinds(into_messages=False)
+            kinds = Kinds(into_messages=False, about=count)
             answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=kinds)
             answers.write.format("noop").mode("overwrite").save()
 
@@ -123,7 +123,8 @@ def curve(bench: Bench) -> None:
     """Import, replay and lag of so many million entries in 64 queues."""
     shape = Shape(messages=int(bench.x) * MILLION, body_bytes=SMALL_BODY)
     bench.imported(shape)
-    bench.replayed(requests(bench.spark, shape, shape.messages // _ENTRIES_A_REQUEST, expression=None, sequential=False), "replay")
+    count = shape.messages // _ENTRIES_A_REQUEST
+    bench.replayed(requests(bench.spark, shape, count, expression=None, sequential=False), count, "replay")
     create_views(Lake(bench.spark, str(bench.lake)))
     bench.told("lag query", min(timed(lambda: bench.spark.sql(_LAG).toArrow()) for _ in range(3)), "s")
     if bench.x == _TAIL_MILLIONS:
@@ -141,7 +142,7 @@ def _tail(bench: Bench, shape: Shape) -> None:
     for name, frame in (("there", segments), ("touched", touched)):
         bench.told(f"tail, files {name}", len(frame.inputFiles()), "files")
         bench.told(f"tail, segments {name}", frame.count(), "segments")
-    bench.replayed(asked, "tail, 100,000 requests")
+    bench.replayed(asked, 100_000, "tail, 100,000 requests")
 
 
 def queues(bench: Bench) -> None:
@@ -154,7 +155,7 @@ def queues(bench: Bench) -> None:
     lake = Lake(bench.spark, str(bench.lake))
     for table in (t.COMMIT_LOG, t.CONSUME_QUEUE):
         bench.told(f"files of {table.name}", len(lake.table(table).inputFiles()), "files")
-    bench.replayed(requests(bench.spark, shape, 400_000, expression=None, sequential=False), "replay of 400,000")
+    bench.replayed(requests(bench.spark, shape, 400_000, expression=None, sequential=False), 400_000, "replay of 400,000")
     one = lake.table(t.COMMIT_LOG).where(f"topic = '{TOPIC_PREFIX}01' AND queueId = 0").agg(F.count("*"), F.max("storeTimestamp"))
     bench.told("read of one queue", min(timed(one.toArrow) for _ in range(3)), "s")
 
@@ -164,7 +165,7 @@ def skew(bench: Bench) -> None:
     shape = Shape(messages=10 * MILLION, body_bytes=SMALL_BODY, skewed=bench.x != "even")
     bench.imported(shape)
     asked = requests(bench.spark, shape, 2 * MILLION, expression=None, sequential=False)
-    bench.replayed(_as_messages(asked, shape) if shape.skewed else asked, "replay of 2 million")
+    bench.replayed(_as_messages(asked, shape) if shape.skewed else asked, 2 * MILLION, "replay of 2 million")
 
 
 def filters(bench: Bench) -> None:
@@ -173,13 +174,13 @@ def filters(bench: Bench) -> None:
     bench.imported(shape)
     asked = requests(bench.spark, shape, MILLION, expression="TagC", sequential=False)
     different = F.expr(f"concat('TagC || Other', seq DIV 64 % {int(bench.x)})")
-    bench.replayed(asked.withColumn("expression", different), "replay of 1 million")
+    bench.replayed(asked.withColumn("expression", different), MILLION, "replay of 1 million")
 
 
 def large(bench: Bench) -> None:
     """256 messages of 4 MiB each."""
     bench.imported(_LARGE)
-    bench.replayed(requests(bench.spark, _LARGE, 1000, expression=None, sequential=False), "replay of 1,000")
+    bench.replayed(requests(bench.spark, _LARGE, 1000, expression=None, sequential=False), 1000, "replay of 1,000")
     out = bench.folder / "out"
     with peak_worker_memory() as peak:
         seconds = timed(lambda: export_store(Lake(bench.spark, str(bench.lake)), BROKER, str(out), run_id="bench", progress=lambda _: None))
@@ -191,7 +192,9 @@ def executors(bench: Bench) -> None:
     """Import of two million messages and replay of two million requests by so many executors of one core each."""
     shape = Shape(messages=5 * MILLION, body_bytes=SMALL_BODY)
     bench.imported(shape)
-    bench.replayed(requests(bench.spark, shape, 2 * MILLION, expression=None, sequential=False), "replay of 2 million", times=3)
+    bench.replayed(
+        requests(bench.spark, shape, 2 * MILLION, expression=None, sequential=False), 2 * MILLION, "replay of 2 million", times=3
+    )
 
 
 CASES: dict[str, tuple[Callable[[Bench], None], tuple[str, ...]]] = {
