@@ -65,7 +65,7 @@ PULL_RESPONSE = Table(
         Column("entries", ENTRIES_TYPE, "entries given, in order", nullable=True),
     ),
     key=("brokerName", "runId", "requestId"),
-    checks=("(status = 'FOUND') = (messageCount > 0)", "messageCount = size(entries)", "wokenMillis >= heldMillis"),
+    checks=("(status = 'FOUND') = (messageCount > 0)", "messageCount = array_size(entries)", "wokenMillis >= heldMillis"),
 )
 
 REPLAYED = (REPLAY_RUN, PULL_RESPONSE)
