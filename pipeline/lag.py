@@ -42,10 +42,10 @@ def queue_lags(
     if broker is not None:
         rows = rows.where(F.col("brokerName") == broker)
     if group is not None:
-        _require(spark, "consumerGroup", "consumer group", group, ("consumer_offset", "subscription_group", "subscription"))
+        require_known(spark, "consumerGroup", "consumer group", group, ("consumer_offset", "subscription_group", "subscription"))
         rows = rows.where(F.col("consumerGroup") == group)
     if topic is not None:
-        _require(spark, "topic", "topic", topic, ("consumer_offset", "queue", "topic_config"))
+        require_known(spark, "topic", "topic", topic, ("consumer_offset", "queue", "topic_config"))
         rows = rows.where(F.col("topic") == topic)
     if until is not None:
         waited = F.try_subtract(F.lit(int(until.timestamp() * 1000)), F.col("asOf"))
@@ -94,7 +94,19 @@ def diff_total(diffs: Sequence[int | None]) -> str:
     return f"Diff Total: {sum(known)}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
-def _require(spark: SparkSession, column: str, what: str, name: str, tables: Sequence[str]) -> None:
+def require_known(spark: SparkSession, column: str, what: str, name: str, tables: Sequence[str]) -> None:
+    """Refuse a name that no table of the lake has.
+
+    Args:
+        spark: session with the lake's views.
+        column: of the tables.
+        what: it is a name of.
+        name: that was asked for.
+        tables: that may have it.
+
+    Raises:
+        LakeError: none has it; the nearest known ones are told.
+    """
     listed = reduce(DataFrame.union, (spark.table(table).select(column) for table in tables))
     known = sorted(row[0] for row in listed.dropna().distinct().collect())
     if name in known:

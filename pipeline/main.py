@@ -27,6 +27,7 @@ from pipeline import (  # noqa: F401 (they add their commands)
     lag_commands,
     question_commands,
     report_commands,
+    retention_commands,
     simulate_commands,
     store_commands,
     stream_commands,
