@@ -15,7 +15,7 @@ from benchmarks.figures import Figure, Peer, held_against, timed, timed_runs
 from benchmarks.stand import Stand
 from pipeline.lake import Lake
 from pipeline.simulation.plans import plan_of
-from pipeline.simulation.scenario import Variant, read_scenario
+from pipeline.simulation.scenario import read_scenario
 from pipeline.simulation.simulate_job import run_simulate
 from udfs.simulation.outcome import simulate
 
@@ -47,7 +47,7 @@ def measure_simulation(stand: Stand) -> list[Figure]:
     for number in range(stand.repeats + 1):  # the first run compiles
         pulls, seconds = simulated_pulls(stand.spark, stand.folder / f"simulated-{number}", hours if number else 0.01)
         pulls_a_second.append(pulls / seconds)
-    day = _sweep(24 / part)[0].scenario
+    day = read_scenario(_SCENARIO.format(hours=24 / part), "the benchmark")[0].scenario
     days = [taken * part for taken in timed_runs(lambda: simulate(plan_of(day, 1, "the benchmark")), stand.repeats)]
     peer = Peer("SimPy", "SimPy, one core, a minimal pull loop", simpy_pulls(_SIMPY_MESSAGES))
     return [
@@ -56,21 +56,16 @@ def measure_simulation(stand: Stand) -> list[Figure]:
     ]
 
 
-def _sweep(hours: float, *varied: str) -> list[Variant]:
-    return read_scenario(_SCENARIO.format(hours=hours), "the benchmark", varied)
-
-
 def simulated_pulls(spark: SparkSession, folder: Path, hours: float) -> tuple[int, float]:
     """Pulls of a sweep, and the seconds that it takes with all that the command does."""
-    variants = _sweep(hours, _VARIANTS)
     started = time.perf_counter()
     done = run_simulate(
         Lake(spark, str(folder / "lake")),
-        variants,
+        _SCENARIO.format(hours=hours),
+        "the benchmark",
+        [_VARIANTS],
         seeds=1,
         broker=None,
-        where="the benchmark",
-        text=_SCENARIO,
         run_id=f"bench-{hours}",
         now=lambda: dt.datetime.now(dt.UTC),
         progress=lambda _: None,

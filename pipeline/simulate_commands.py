@@ -54,11 +54,11 @@ def simulate_command(
     with Engine(master, conf, verbose).session() as spark:
         done = run_simulate(
             Lake(spark, lake),
-            variants,
+            text,
+            scenario,
+            varied,
             seeds=seeds,
             broker=broker,
-            where=scenario,
-            text=text,
             run_id=run_id(),
             now=now,
             progress=progress_to_stderr,

@@ -65,6 +65,7 @@ def _rates(random: random.Random, queues: int, until: int) -> Rates:
         even=random.random() < 0.5,
         matching=random.choice((1.0, 1.0, 0.3)),
         body=random.choice(((100, 100), (1, 2000), (400_000, 900_000))),
+        delay_level=random.choice((0, 0, 1, 2, 99)),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 from slow_parts import Always, Batch, Came, Client, Slot, Unordered
@@ -13,7 +15,7 @@ from udfs import pull_request_hold as hold
 from udfs.codes import BrokerRole, GetMessageStatus
 from udfs.consumer import consume_concurrently as concurrently
 from udfs.consumer import consume_orderly as orderly
-from udfs.consumer.offset_store import NOT_FOUND
+from udfs.consumer.offset_store import NOT_FOUND, LocalFileOffsetStore, RemoteBrokerOffsetStore
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_api_wrapper import filter_again, pull_status, tags_set
@@ -22,7 +24,7 @@ from udfs.consumer.push_consumer import PERSIST_OFFSETS, UNSET
 from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.message_queue import MessageQueue
 from udfs.pull_result import response_code
-from udfs.schedule_delivery import due_messages, look_after
+from udfs.schedule_delivery import DELAY_FOR_A_WHILE, FIRST_DELAY_TIME, due_messages, look_after
 from udfs.send_message import retry_level
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import MATCHES_AT_BROKER, MATCHES_AT_CLIENT, arrival_time, body_size, matches, record_size
@@ -30,7 +32,7 @@ from udfs.simulation.draws import RETRY_QUEUE, draw, message_stream
 from udfs.simulation.event_heap import ANSWER, CONSUME, DELIVER, FIX_OFFSET, LOCK_ONE, PULL, WORK_END
 from udfs.simulation.event_heap import PERSIST_OFFSETS as PERSIST
 from udfs.simulation.group_engine import Ask, Told
-from udfs.simulation.group_plan import GroupPlan
+from udfs.simulation.group_plan import GroupPlan, Rates
 from udfs.simulation.new_world import new_world, ring_size
 from udfs.simulation.service_time import fails, service_time
 from udfs.simulation.world import MS, NEVER
@@ -43,7 +45,8 @@ class SlowEngine:
 
     def __init__(self, plan: GroupPlan) -> None:
         self.plan = plan
-        self.world = new_world(plan)  # what comes, and what each try is like
+        at_once = replace(plan, messages=replace(plan.messages, delay_level=0)) if isinstance(plan.messages, Rates) else plan
+        self.world = new_world(at_once)  # what is stored, and what each try is like
         names = [*plan.queues]
         for broker in plan.brokers:
             names += [MessageQueue(RETRY_GROUP_TOPIC_PREFIX + plan.group, broker, one) for one in range(plan.broker.retry_queue_nums)]
@@ -52,6 +55,8 @@ class SlowEngine:
         self.first = [0] * len(names)
         for queue in range(len(plan.queues)):
             self._load(queue)
+        if isinstance(plan.messages, Rates) and plan.messages.delay_level:
+            self._delay(plan.messages.delay_level)
         self.offsets: dict[int, int] = {number: offset for number, offset in enumerate(plan.committed) if offset >= 0}
         self.clients: list[Client] = []
         self.slots: list[Slot | None] = []
@@ -59,8 +64,8 @@ class SlowEngine:
         self.events: list[tuple[int, int, int, object]] = []
         self.consumed: list[tuple[int, ...]] = []
         self.dead: list[tuple[int, ...]] = []
-        self.counts = dict.fromkeys(("pulls", "found", "flow", "delivered", "duplicates", "succeeded", "sent_back"), 0)
-        self.seen: set[tuple[int, int]] = set()
+        self.counts = dict.fromkeys(("pulls", "found", "flow", "delivered", "duplicates", "succeeded", "sent_back", "given_up"), 0)
+        self.seen: set[tuple[int, int, int]] = set()
         self.in_tables: set[int] = set()
         self.ask: Ask = lambda slot, locks, now: None
 
@@ -74,10 +79,25 @@ class SlowEngine:
             self.came[queue].append(Came(time, int(matches(self.world, queue, offset)), body, record, (queue, offset, 0)))
             offset += 1
 
+    def _delay(self, level: int) -> None:
+        """What comes stands in the queue of its level until a look of the broker's finds it due."""
+        delay = self.plan.broker.delays[min(level, len(self.plan.broker.delays)) - 1]
+        line = sorted((one.time, queue, number) for queue, came in enumerate(self.came) for number, one in enumerate(came) if one.time >= 0)
+        first, now = 0, FIRST_DELAY_TIME
+        while first < len(line):
+            there = takewhile(lambda stored: stored <= now * MS, (stored for stored, _, _ in line[first:]))  # noqa: B023 (used at once)
+            count = due_messages([stored // MS + delay for stored in there], now, delay)
+            for _, queue, number in line[first : first + count]:
+                self.came[queue][number] = replace(self.came[queue][number], time=now * MS)
+            first, now = first + count, now + DELAY_FOR_A_WHILE
+
     # what group_run asks ------------------------------------------------------------------------------------------------------------
 
     def add_client(self, now: int) -> int:
         client = Client(len(self.clients))
+        if self.plan.broadcasts:
+            client.store = LocalFileOffsetStore(file={self.names[queue]: offset for queue, offset in self.offsets.items()})
+            client.store.load()
         self.clients.append(client)
         self._push(now + PERSIST_OFFSETS[0] * MS, PERSIST, client.number, client)
         return client.number
@@ -98,8 +118,11 @@ class SlowEngine:
         owner = self.clients[client]
         name = self.names[queue]
         number = self._free_slot()
-        owner.store.remove_offset(name)
-        owner.store.read_from_store(name, NOT_FOUND if told is None else told)
+        if isinstance(owner.store, LocalFileOffsetStore):
+            assert owner.store.read_from_store(name) == (NOT_FOUND if told is None else told)
+        else:
+            owner.store.remove_offset(name)
+            owner.store.read_from_store(name, NOT_FOUND if told is None else told)
         slot = Slot(number, owner, queue, PullRequest(name, ProcessQueue.new(now // MS), offset), last_pull=now)
         self.slots[number] = slot
         owner.slots.append(slot)
@@ -121,6 +144,7 @@ class SlowEngine:
         if given.dropped:
             return
         given.request.process_queue.dropped = True
+        assert isinstance(given.client.store, RemoteBrokerOffsetStore), "who broadcasts keeps its queues"
         offset = given.client.store.persist(given.request.queue)
         if offset is not None:
             self.offsets[given.queue] = offset
@@ -129,6 +153,9 @@ class SlowEngine:
     def persist(self, client: int) -> None:
         owner = self.clients[client]
         held = {slot.request.queue: slot.queue for slot in owner.slots if not slot.dropped}
+        if isinstance(owner.store, LocalFileOffsetStore):
+            owner.store.persist_all(held)
+            return
         for name, offset in owner.store.persist_all(held).items():
             self.offsets[held[name]] = offset
 
@@ -153,6 +180,7 @@ class SlowEngine:
 
     def fix_offset(self, slot: int, offset: int, told: int | None, now: int) -> None:
         one = self._slot(slot)
+        assert isinstance(one.client.store, RemoteBrokerOffsetStore)
         one.client.store.read_from_store(one.request.queue, NOT_FOUND if told is None else told)
         fix_offset(one.request, offset)
         self._pull(one, now)
@@ -167,6 +195,11 @@ class SlowEngine:
 
     def committed(self, queue: int) -> int:
         return self.offsets.get(queue, -1)
+
+    def stored(self, client: int, queue: int) -> int:
+        store = self.clients[client].store
+        assert isinstance(store, LocalFileOffsetStore)
+        return store.file.get(self.names[queue], -1)
 
     def end_offset(self, queue: int, now: int) -> int:
         return self.first[queue] + sum(one.time + self.plan.broker.dispatch <= now for one in self.came[queue])
@@ -325,17 +358,17 @@ class SlowEngine:
         concurrently.begin(batch.messages, now // MS)
         taken, batch.failed, batch.started = 0, False, now
         for message in batch.messages:
-            key = (batch.slot.queue, message.queue_offset)
+            key = (batch.slot.client.number if self.plan.broadcasts else -1, batch.slot.queue, message.queue_offset)
             queue, offset, tries = self._origin(batch.slot, message)
             put_back = self.plan.orderly and message.reconsume_times > tries
             self.counts["duplicates"] += key in self.seen and not put_back
             self.counts["delivered"] += 1
             self.seen.add(key)
-            tries = message.reconsume_times
+            tries = batch.slot.client.number if self.plan.broadcasts else message.reconsume_times
             stream = np.uint64(message_stream(self.plan.seed, queue, offset))
             taken += int(service_time(self.world.cfg, self.world.shares, stream, tries))
             batch.failed |= bool(fails(self.world.shares, stream, tries))
-        if batch.failed and not self.plan.orderly:
+        if batch.failed and not self.plan.orderly and not self.plan.broadcasts:
             taken += 2 * self.plan.broker.network * len(batch.messages)
         batch.slot.client.busy += 1
         batch.slot.working += 1
@@ -362,6 +395,7 @@ class SlowEngine:
             status = says.RECONSUME_LATER if batch.failed else says.CONSUME_SUCCESS
             self.counts["succeeded"] += 0 if batch.failed else len(batch.messages)
             back = concurrently.to_send_back(batch.messages, status, concurrently.ACK_ALL, self.plan.consumer.message_model)
+            self.counts["given_up"] += len(batch.messages) if batch.failed and self.plan.broadcasts else 0
             for message in back:
                 self._send_back(self._origin(slot, message), now - self.plan.broker.network)
             offset = concurrently.process_consume_result(slot.request.process_queue, batch.messages, (), now // MS)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from udfs.consumer.offset_store import RemoteBrokerOffsetStore
+from udfs.consumer.offset_store import LocalFileOffsetStore, RemoteBrokerOffsetStore
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.pull_message import PullRequest
 
@@ -68,7 +68,7 @@ class Slot:
 @dataclass(eq=False)
 class Client:
     number: int
-    store: RemoteBrokerOffsetStore = field(default_factory=RemoteBrokerOffsetStore)
+    store: RemoteBrokerOffsetStore | LocalFileOffsetStore = field(default_factory=RemoteBrokerOffsetStore)
     alive: bool = True
     busy: int = 0
     stalled_until: int = 0

@@ -94,7 +94,7 @@ def test_a_group_consumes_what_a_store_has_for_it(pullsim: Pullsim, spark: Spark
     assert (row["succeeded"], row["consumedAll"]) == (10 + 26 + 3 + 26, True)
     scenario.write_text(RECORDED.replace("TopicTest", "TopicTset"), "utf-8")
     code, _, err = pullsim("simulate", "--lake", lake, "--scenario", scenario)
-    assert (code, "recorded.toml, topic" in err, "the nearest known name is TopicTest" in err) == (2, True, True)
+    assert (code, "recorded.toml, line 2, topic" in err, "the nearest known name is TopicTest" in err) == (2, True, True)
     scenario.write_text('subscription = "TagZ"\n' + RECORDED, "utf-8")
     code, _, err = pullsim("simulate", "--lake", lake, "--scenario", scenario)
     assert (code, "tags that occur in the recorded messages" in err) == (2, True)

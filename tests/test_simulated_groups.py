@@ -17,13 +17,14 @@ from slow_group import SlowEngine
 from slow_parts import Always
 
 from udfs import pull_request_hold as hold
-from udfs.consumer.push_consumer import ConsumeFromWhere, PushConsumer
+from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.message_queue import MessageQueue
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import ALL_MATCH, arrival_time, end_offset, matches
 from udfs.simulation.group_engine import GroupEngine, Told
 from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Listener, Rates, Recorded
 from udfs.simulation.group_run import GroupRun, Rebalanced
+from udfs.simulation.lag_sample import CONSUMER_OFFSET
 from udfs.simulation.new_world import new_world
 from udfs.simulation.outcome import Outcome, simulate
 from udfs.simulation.pulling import answered_as_of
@@ -47,20 +48,28 @@ def fast(plan: GroupPlan) -> tuple[GroupEngine, list[Row], list[Row], list[Rebal
     return engine, consumed, dead, run.rebalances
 
 
-@settings(max_examples=2000 if ALL else 60, deadline=None)
-@given(SEEDS, st.booleans())
-def test_the_compiled_loop_does_event_by_event_what_the_rules_say(seed: int, orderly: bool) -> None:
-    plan = random_plan(seed, orderly=orderly, until=(150 if orderly else 60) * SECOND)
+@settings(max_examples=3000 if ALL else 60, deadline=None)
+@given(SEEDS, st.sampled_from(("concurrent", "orderly", "broadcast")))
+def test_the_compiled_loop_does_event_by_event_what_the_rules_say(seed: int, kind: str) -> None:
+    plan = random_plan(seed, orderly=kind == "orderly", until=(60 if kind == "concurrent" else 150) * SECOND)
+    if kind == "broadcast":
+        plan = replace(plan, consumer=replace(plan.consumer, message_model=MessageModel.BROADCASTING))
     engine, consumed, dead, rebalances = fast(plan)
     slow = SlowEngine(plan)
     by_rules = GroupRun(plan, slow)
     by_rules.run(sample=lambda _: False, tell=lambda _: None)
     assert consumed == [tuple(map(int, row)) for row in slow.consumed]
     assert dead == slow.dead
+    if kind == "broadcast":
+        queues = range(len(plan.queues))
+        assert [[engine.stored(one, queue) for queue in queues] for one in range(len(slow.clients))] == [
+            [slow.stored(one, queue) for queue in queues] for one in range(len(slow.clients))
+        ]
     assert rebalances == by_rules.rebalances
     counters = engine.world.counters
     names = {"pulls": at.PULLS, "found": at.PULLS_FOUND, "flow": at.FLOW_CONTROL, "delivered": at.DELIVERED, "duplicates": at.DUPLICATES}
-    names |= {"succeeded": at.SUCCEEDED, "sent_back": at.SENT_BACK}
+    names |= {"succeeded": at.SUCCEEDED, "sent_back": at.SENT_BACK, "given_up": at.DEAD}
+    slow.counts["given_up"] += len(slow.dead)
     assert {name: int(counters[position]) for name, position in names.items()} == slow.counts
     assert [engine.committed(queue) for queue in range(len(slow.names))] == [slow.committed(queue) for queue in range(len(slow.names))]
 
@@ -226,7 +235,8 @@ def test_a_backlog_takes_as_long_as_the_threads_need_for_it() -> None:
     outcome, _ = ran(plan_of(backlog=40_000, listener=Listener(first=20_000.0)))
     work = 40_000 * 20_000 / (2 * PushConsumer().consume_thread_min)
     assert outcome.consumed_all
-    assert work <= outcome.stopped_at <= work + 6 * SECOND  # a look, and a pull that waited for flow control
+    assert work <= outcome.stopped_at <= work + 11 * SECOND  # a look, a commit, and a pull that waited for flow control
+    assert outcome.lag_messages[-1] == 0
     assert outcome.counts["succeeded"] == outcome.counts["delivered"] == 40_000
 
 
@@ -372,20 +382,82 @@ def test_recorded_messages_come_when_they_came_and_those_of_before_at_once() -> 
     outcome, rows = ran(plan_of(queues=1, clients=1, committed=(70,), min_offsets=(70,), messages=recorded))
     assert [row[at.C_OFFSET] for row in rows] == [70, 71, 72]
     assert [row[at.C_STARTED] - max(time, 0) for row, time in zip(rows, times, strict=True)] == [400, 1200, 1200]
-    assert outcome.stopped_at <= 12 * SECOND
+    assert outcome.stopped_at == 11 * SECOND  # the look after the commit at 10 s, at which the last one was consumed
 
 
-@given(SEEDS)
-@settings(max_examples=25, deadline=None)
-def test_messages_of_a_rate_come_in_order_and_are_counted_as_they_come(seed: int) -> None:
-    rates = Rates(steps=((0, 3.0), (5 * SECOND, 40.0)), ends=9 * SECOND, shares=(0.25, 0.75), backlog=(2, 0))
+def test_messages_with_a_delay_level_come_at_the_look_that_finds_them_due() -> None:
+    at_once, late = (ran(plan_of(rate=3.0, queues=1, clients=1, until=60 * SECOND, messages=one))[1] for one in delayed(0, 3))
+    looks = range(SECOND, 60 * SECOND, 100_000)
+    stored = [row[at.C_PULLED] - 1400 for row in at_once]  # dispatch, and the way of the answer
+    due = [next(look for look in looks if look // 1000 >= time // 1000 + 10_000) for time in stored[: len(late)]]
+    assert [row[at.C_PULLED] - 1200 for row in late] == due
+    assert len(late) > 100
+
+
+def delayed(*levels: int) -> list[Rates]:
+    return [Rates(steps=((0, 3.0),), ends=50 * SECOND, shares=(1.0,), backlog=(0,), even=True, delay_level=one) for one in levels]
+
+
+def test_a_level_above_the_last_one_is_the_last_one() -> None:
+    last, above = (ran(plan_of(queues=1, clients=1, until=9000 * SECOND, messages=one))[1] for one in delayed(18, 99))
+    assert last == above
+    assert len(last) == 150
+
+
+BROADCASTING = PushConsumer(message_model=MessageModel.BROADCASTING, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+
+
+def test_each_client_of_a_group_that_broadcasts_gets_all_messages_once_and_drops_what_fails() -> None:
+    outcome, rows = ran(plan_of(queues=2, backlog=400, clients=3, consumer=BROADCASTING, listener=Listener(first=1000.0, failing=0.3)))
+    assert outcome.consumed_all
+    given = Counter((row[at.C_CLIENT], row[at.C_QUEUE], row[at.C_OFFSET]) for row in rows)
+    assert given == {(client, queue, offset): 1 for client in range(3) for queue in range(2) for offset in range(200)}
+    failed = [row for row in rows if row[at.C_RESULT] == at.RECONSUME_LATER]
+    assert (outcome.counts["succeeded"], outcome.counts["dead"]) == (1200 - len(failed), len(failed))
+    assert (outcome.counts["sent_back"], outcome.counts["duplicates"]) == (0, 0)
+    assert len(failed) == pytest.approx(360, rel=0.2)
+    assert len({row[at.C_QUEUE : at.C_OFFSET + 1] for row in failed}) > 220, "each client fails on its own"
+    assert {event.topic for event in outcome.rebalances} == {"orders"}
+
+
+def test_a_group_that_broadcasts_is_as_far_as_its_client_that_is_furthest_behind() -> None:
+    stands = (ClientPlan(client_id="c0"), ClientPlan(client_id="c1", stalls=((30 * SECOND, 90 * SECOND),)))
+    outcome, _ = ran(plan_of(queues=2, rate=10.0, clients=stands, until=200 * SECOND, consumer=BROADCASTING))
+    lag = dict(zip((outcome.times // SECOND).tolist(), outcome.lag_messages.tolist(), strict=True))
+    assert lag[29] <= 1
+    assert lag[80] == pytest.approx(500, abs=3)
+    assert lag[120] <= 1
+    assert (outcome.lag[:, :, CONSUMER_OFFSET] == -1).all(), "a broker knows nothing of it"
+
+
+@pytest.mark.parametrize(("committed", "first"), [(-1, 300), (120, 120)])
+def test_a_client_of_a_group_that_broadcasts_begins_where_its_own_file_says(committed: int, first: int) -> None:
+    late = (ClientPlan(client_id="c0"), ClientPlan(client_id="c1", joins=20 * SECOND))
+    consumer = PushConsumer(message_model=MessageModel.BROADCASTING)  # from the last offset
+    _, rows = ran(plan_of(queues=1, backlog=300, rate=1.0, clients=late, consumer=consumer, committed=(committed,), until=60 * SECOND))
+    begins = [min(row[at.C_OFFSET] for row in rows if row[at.C_CLIENT] == client) for client in (0, 1)]
+    assert begins == [first, first if committed >= 0 else pytest.approx(320, abs=1)]
+
+
+def test_a_client_of_a_group_that_broadcasts_keeps_its_queues_where_it_stands_still() -> None:
+    stands = ClientPlan(client_id="c0", stalls=((31 * SECOND, 200 * SECOND),))
+    outcome, rows = ran(plan_of(queues=1, rate=10.0, clients=(stands,), until=300 * SECOND, consumer=BROADCASTING))
+    assert [event.dropped for event in outcome.rebalances] == [()]
+    assert [row[at.C_OFFSET] for row in rows] == list(range(len(rows)))
+    assert len(rows) == pytest.approx(3000, abs=5)
+
+
+@given(SEEDS, st.sampled_from((0, 1, 3)))
+@settings(max_examples=50, deadline=None)
+def test_messages_of_a_rate_come_in_order_and_are_counted_as_they_come(seed: int, delay_level: int) -> None:
+    rates = Rates(steps=((0, 3.0), (5 * SECOND, 40.0)), ends=9 * SECOND, shares=(0.25, 0.75), backlog=(2, 0), delay_level=delay_level)
     world = new_world(plan_of(queues=2, seed=seed, messages=rates, until=20 * SECOND))
     for queue in range(2):
         end = end_offset(world, queue, 20 * SECOND)
         times = [arrival_time(world, queue, offset) for offset in range(end)]
         assert times == sorted(times)
         assert arrival_time(world, queue, end) == at.NEVER
-        for moment in (0, SECOND, 5 * SECOND + 1, 9 * SECOND):
+        for moment in (0, SECOND, 5 * SECOND + 1, 9 * SECOND, *range(9_900_000, 20 * SECOND, 99_999)):
             assert end_offset(world, queue, moment) == sum(time <= moment for time in times)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,9 +13,12 @@ from pipeline.settings import SettingsError
 from pipeline.simulation.lag_picture import lag_picture
 from pipeline.simulation.plans import plan_of
 from pipeline.simulation.recorded_messages import recorded_messages
-from pipeline.simulation.scenario import Variant, read_scenario
+from pipeline.simulation.scenario import BROKER_SETTINGS, Variant, located, read_scenario, read_variant
+from pipeline.simulation.simulation_rows import Run, rows_of
 from pipeline.workload_fields import WorkloadError
-from udfs.simulation.group_plan import SECOND, Rates
+from udfs.message_queue import MessageQueue
+from udfs.simulation.arrivals import ALL_MATCH
+from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Rates, Recorded
 from udfs.simulation.outcome import simulate
 from udfs.simulation.service_time import LOGNORMAL, UNIFORM
 
@@ -74,6 +78,12 @@ def test_a_scenario_is_read_as_it_says(tmp_path: Path) -> None:
         ("joins = \"2m\"", "joins = \"20m\"", 14, "a time before the end at 600 s"),
         ("joins = \"2m\"", "joins = \"2m\"\ncrashes = \"1m\"", 15, "a time after the last one joins at 120 s"),
         ("joins = \"2m\"", "joins = \"2m\"\nstalls = [[\"1m\", \"30s\"]]", 15, "[from, to]"),
+        ("rate = 10\n", "recorded = true\n", 6, "no field but begins, as recorded messages are what the lake has"),
+        ("queues = 6", "begins = 2024-05-01T12:00:00Z", 6, "recorded = true beside it"),
+        ("queues = 6", "delay = -1", 6, "a whole number from 0"),
+        ("[listener]", "[broker]\nfileReservedTime = 3\n[listener]", 9, "one of the settings that count here: messageDelayLevel"),
+        ("[listener]", "[consumer]\nmessageModel = \"BROADCAST\"\n[listener]", 9, "the nearest known name is BROADCASTING"),
+        ("[listener]", "[consumer]\nmessageModel = \"BROADCASTING\"\n[listener]\norderly = true", 11, "never pulls"),
         ("[listener]", "[consumer]\npullBatchsize = 8\n[listener]", 9, "the nearest known name is pullBatchSize"),
         ("[listener]", "[consumer]\npullBatchSize = 0\n[listener]", 9, "a whole number from 1"),
     ],
@@ -109,6 +119,79 @@ def test_a_file_that_is_no_toml_is_refused_with_the_decoders_line(tmp_path: Path
 def test_an_unknown_setting_of_the_broker_is_refused_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"line 16.*messageDelayLevel"):
         read(tmp_path, WHOLE + '[broker]\nmessageDelayLevels = "1s"\n')
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "says"),
+    [
+        ('[broker]\nmessageDelayLevel = "1s  5s"\n', 16, "levels that the broker reads"),
+        ('[broker]\nmessageDelayLevel = "1s -5s"\n', 16, "not below 0"),
+        ("[broker]\nlongPollingEnable = false\n", 15, "delay levels and longPollingEnable"),
+        ('[[clients]]\nname = "more"\nqueues = [6]\n', 17, "numbers below 6"),
+    ],
+)
+def test_what_only_a_plan_shows_is_refused_with_its_line(tmp_path: Path, more: str, line: int, says: str) -> None:
+    text, path = WHOLE + more, str(tmp_path / "scenario.toml")
+    if "queues = [6]" in more:
+        text = 'strategy = "CONFIG"\n' + text.replace("count = 2", "queues = [0]").replace('joins = "2m"', "queues = [1]")
+        line += 1
+    (variant,) = read(tmp_path, text)
+    with pytest.raises(WorkloadError, match=rf"scenario.toml, line {line}, .*{says}"), located(path, text):
+        plan_of(variant.scenario, 1, path)
+
+
+@pytest.mark.parametrize("given", ['strategy = "AVG_BY_CIRCLE"', 'begin = "committed"'])
+def test_a_group_that_broadcasts_has_no_share_and_no_committed_offsets(tmp_path: Path, given: str) -> None:
+    recorded = WHOLE.replace("rate = 10\nqueues = 6\ntags = { paid = 3, sent = 1 }", "recorded = true")
+    text = f'{given}\n{recorded}[consumer]\nmessageModel = "BROADCASTING"\n'
+    with pytest.raises(WorkloadError, match=rf"line 1, {given.partition(' ')[0]}"):
+        read(tmp_path, text)
+
+
+def test_every_setting_of_the_broker_that_is_taken_counts(tmp_path: Path) -> None:
+    given = {
+        "messageDelayLevel": '"1s"',
+        "maxTransferBytesOnMessageInMemory": "1",
+        "maxTransferCountOnMessageInMemory": "2",
+        "mappedFileSizeConsumeQueue": "40",
+        "notifyConsumerIdsChangedEnable": "false",
+    }
+    assert {*given, "longPollingEnable"} == set(BROKER_SETTINGS)  # without the last one there is no simulation
+    (plain,) = read(tmp_path, WHOLE)
+    for name, value in given.items():
+        (variant,) = read(tmp_path, f"{WHOLE}[broker]\n{name} = {value}\n")
+        assert plan_of(variant.scenario, 1, "here").broker != plan_of(plain.scenario, 1, "here").broker, name
+
+
+def test_a_task_reads_the_variant_of_its_number(tmp_path: Path) -> None:
+    varied, path = ["clients.count=1,4", "messages.delay=0,3,5"], str(tmp_path / "scenario.toml")
+    variants = read(tmp_path, WHOLE, *varied)
+    assert [read_variant(WHOLE, path, varied, number) for number in range(6)] == variants
+    assert [one.scenario.messages.delay for one in variants] == [0, 3, 5] * 2
+    assert plan_of(variants[1].scenario, 1, "here").messages.delay_level == 3  # type: ignore[union-attr]
+
+
+def test_a_message_that_has_waited_for_long_is_told_apart_from_one_of_which_nobody_knows() -> None:
+    days = 10 * 86_400
+    recorded = Recorded(
+        first=np.array([0, 1], np.int64),
+        first_offset=np.zeros(1, np.int64),
+        times=np.array([-days * SECOND], np.int64),
+        flags=np.full(1, ALL_MATCH, np.uint8),
+        sizes=np.full((1, 2), 100, np.int32),
+    )
+    rates = Rates(steps=((0, 0.0),), ends=SECOND, shares=(1.0,), backlog=(1,))
+    for messages, wanted in ((recorded, [days * 1000 + more for more in (0, 10_000, 20_000)]), (rates, [None] * 3)):
+        plan = GroupPlan(
+            group="g",
+            queues=(MessageQueue("t", "b", 0),),
+            committed=(0,),
+            clients=(ClientPlan(client_id="c", joins=25 * SECOND),),
+            messages=messages,
+            until=30 * SECOND,
+        )
+        found = [row for batch in rows_of(Run(0, 0, plan)) for row in batch.to_pylist() if row["tableName"] == "simulated_lag"]
+        assert [row["waitedMillis"] for row in found if row["topic"] == "t"][:3] == wanted
 
 
 def test_variants_are_all_combinations_of_what_is_varied(tmp_path: Path) -> None:

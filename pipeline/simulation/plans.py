@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pipeline.simulation.scenario import ClientsPart, Scenario
+from pipeline.simulation.scenario import Scenario
 from pipeline.simulation.scenario_fields import ScenarioError
 from pipeline.workload_fields import unknown_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -60,7 +60,7 @@ def plan_of(scenario: Scenario, seed: int, where: str, recorded: RecordedTopic |
         queues=queues,
         committed=_committed(scenario, messages, recorded),
         min_offsets=first,
-        clients=tuple(client for part in scenario.clients for client in _clients(scenario, part, queues, where)),
+        clients=tuple(client for number in range(len(scenario.clients)) for client in _clients(scenario, number, queues, where)),
         messages=messages,
         until=scenario.until,
         seed=seed,
@@ -103,6 +103,7 @@ def _rates(scenario: Scenario, queues: int) -> Rates:
         even=part.even,
         matching=matching,
         body=part.body,
+        delay_level=part.delay,
         overhead=_RECORD_OVERHEAD + len(scenario.topic.encode()),
     )
 
@@ -127,11 +128,12 @@ def messages_of(recorded: RecordedTopic) -> list[int]:
     return [int(end - begin) for begin, end in pairwise(first)]
 
 
-def _clients(scenario: Scenario, part: ClientsPart, queues: tuple[MessageQueue, ...], where: str) -> list[ClientPlan]:
+def _clients(scenario: Scenario, part_number: int, queues: tuple[MessageQueue, ...], where: str) -> list[ClientPlan]:
+    part = scenario.clients[part_number]
     strategy: AllocateMessageQueueStrategy | None = None
     if scenario.strategy == "CONFIG":
         if any(number >= len(queues) for number in part.queues):
-            raise ScenarioError(f"{where}, clients, queues", f"numbers below {len(queues)}", repr(part.queues))
+            raise ScenarioError(f"{where}, clients[{part_number}], queues", f"numbers below {len(queues)}", repr(part.queues))
         strategy = AllocateMessageQueueByConfig(tuple(queues[number] for number in part.queues))
     width = len(str(part.count - 1))
     place = f"@{part.room}" if part.room else ""
@@ -176,6 +178,8 @@ def _broker(scenario: Scenario, where: str) -> BrokerPlan:
         delays = parse_delay_level(value("messageDelayLevel"))
     except DelayLevelError as error:
         raise ScenarioError(f"{where}, broker, messageDelayLevel", "levels that the broker reads", str(error)) from error
+    if min(delays, default=0) < 0:
+        raise ScenarioError(f"{where}, broker, messageDelayLevel", "delays that are not below 0", repr(value("messageDelayLevel")))
     if not delays or not value("longPollingEnable"):
         raise ScenarioError(f"{where}, broker", "delay levels and longPollingEnable", "a broker without them")
     return BrokerPlan(

@@ -9,6 +9,7 @@ import copy
 import itertools
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,13 +18,22 @@ from pipeline.settings import BrokerSettings, SettingsError, Value
 from pipeline.simulation import scenario_fields as own
 from pipeline.simulation.scenario_fields import ScenarioError, Takes
 from pipeline.workload_fields import Reader, Shares, WorkloadError
-from udfs.consumer.push_consumer import PushConsumer
+from udfs.consumer.push_consumer import MessageModel, PushConsumer
 from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation.group_plan import SECOND
 from udfs.simulation.service_time import CONSTANT
 from udfs.tags import SubscriptionParseError, split_tags
 
 BEGINS = ("committed", "first", "last", "never")
+# the broker's settings that a simulation reads
+BROKER_SETTINGS = (
+    "messageDelayLevel",
+    "longPollingEnable",
+    "maxTransferBytesOnMessageInMemory",
+    "maxTransferCountOnMessageInMemory",
+    "mappedFileSizeConsumeQueue",
+    "notifyConsumerIdsChangedEnable",
+)
 STRATEGIES = ("AVG", "AVG_BY_CIRCLE", "CONFIG", "MACHINE_ROOM", "CONSISTENT_HASH", "MACHINE_ROOM_NEARBY")
 
 
@@ -42,6 +52,7 @@ class MessagesPart:
     even: bool = False
     tags: Shares = ()
     body: tuple[int, int] = (200, 200)
+    delay: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +126,11 @@ class Variant:
 
 def _broker(value: object, where: str) -> BrokerSettings:
     settings: dict[str, Value] = read.settings(value, where)
-    return BrokerSettings.from_sources(header=settings, header_where=where)
+    found = BrokerSettings.from_sources(header=settings, header_where=where)
+    for name in settings:
+        if name not in BROKER_SETTINGS:
+            raise ScenarioError(f"{where}, {name}", f"one of the settings that count here: {', '.join(BROKER_SETTINGS)}", repr(name))
+    return found
 
 
 _MESSAGES: dict[str, Reader] = {
@@ -130,6 +145,7 @@ _MESSAGES: dict[str, Reader] = {
     "even": read.flag,
     "tags": read.shares,
     "body": read.span(0, 4 << 20),
+    "delay": read.whole_number(0, 1000),
 }
 _LISTENER: dict[str, Reader] = {"takes": own.takes, "fails": own.share, "poison": own.share, "orderly": read.flag}
 _CLIENTS: dict[str, Reader] = {
@@ -164,6 +180,8 @@ _SCENARIO: dict[str, Reader] = {
     "consumer": own.consumer,
     "broker": _broker,
 }
+# what says how messages come at a rate
+_OF_RATES = ("lasts", "queues", "brokers", "backlog", "skew", "even", "tags", "body", "delay")
 # how often lag is looked at in one run
 _MOST_LOOKS = 100_000
 _NEEDED = ("group", "topic", "until", "messages", "clients")
@@ -195,19 +213,31 @@ def read_scenario(text: str, path: str, varied: Sequence[str] = ()) -> list[Vari
         SettingsError: a setting that the broker does not know.
     """
     tables = own.parsed(text, path)
-    variants = []
-    for number, given in enumerate(_combinations(varied)):
-        try:
-            variants.append(Variant(number, given, _scenario(_with(tables, given), path)))
-        except ScenarioError as error:
-            raise own.with_line(error, path, text) from error
-        except WorkloadError as error:
-            raise own.with_line(error, path, text) from error
-        except SettingsError as error:
-            line = own.line_of(text, ["broker", error.name.strip("'")])
-            where = f"{path}, line {line}, broker" if line else f"{path}, broker"
-            raise SettingsError(where, error.name, error.expected, error.found, error.hint) from error
-    return variants
+    return [_variant(tables, number, given, path, text) for number, given in enumerate(_combinations(varied))]
+
+
+def read_variant(text: str, path: str, varied: Sequence[str], number: int) -> Variant:
+    """One of the scenarios that `read_scenario` gives, by its number; arguments and errors are the same."""
+    given = next(itertools.islice(_combinations(varied), number, None))
+    return _variant(own.parsed(text, path), number, given, path, text)
+
+
+def _variant(tables: Mapping[str, Any], number: int, given: Mapping[str, str], path: str, text: str) -> Variant:
+    with located(path, text):
+        return Variant(number, given, _scenario(_with(tables, given), path))
+
+
+@contextmanager
+def located(path: str, text: str) -> Iterator[None]:
+    """Errors of a scenario with the line of its file that they are about."""
+    try:
+        yield
+    except WorkloadError as error:
+        raise own.with_line(error, path, text) from error
+    except SettingsError as error:
+        line = own.line_of(text, ["broker", error.name.strip("'")])
+        where = f"{path}, line {line}, broker" if line else f"{path}, broker"
+        raise SettingsError(where, error.name, error.expected, error.found, error.hint) from error
 
 
 def _combinations(varied: Sequence[str]) -> Iterator[dict[str, str]]:
@@ -266,6 +296,9 @@ def _value(text: str) -> Any:
 def _scenario(tables: Mapping[str, Any], path: str) -> Scenario:
     scenario: Scenario = read.table_of(Scenario, _SCENARIO, _NEEDED)(tables, path)
     _check_messages(scenario, path)
+    _check_effects(scenario, tables["messages"], path)
+    if scenario.consumer.message_model is MessageModel.BROADCASTING:
+        _check_broadcast(scenario, path)
     scenario = replace(scenario, clients=tuple(_named(number, part) for number, part in enumerate(scenario.clients)))
     for number, part in enumerate(scenario.clients):
         where = f"{path}, clients[{number}]"
@@ -309,6 +342,26 @@ def _check_messages(scenario: Scenario, path: str) -> None:
         for tag in wanted:
             if tag not in tags:
                 raise read.unknown_name(f"{path}, subscription", "tags that occur in messages, tags", tag, sorted(tags) or [""])
+
+
+def _check_effects(scenario: Scenario, given: Mapping[str, Any], path: str) -> None:
+    """Whether all that is said of messages counts."""
+    recorded = scenario.messages.recorded
+    expected = "no field but begins, as recorded messages are what the lake has" if recorded else "recorded = true beside it"
+    for name in given:
+        if name in _OF_RATES if recorded else name == "begins":
+            raise ScenarioError(f"{path}, messages, {name}", expected, repr(given[name]))
+
+
+def _check_broadcast(scenario: Scenario, path: str) -> None:
+    if scenario.listener.orderly:
+        expected = "a concurrent listener: an orderly client of a group that broadcasts never pulls, as nothing marks its queues as locked"
+        raise ScenarioError(f"{path}, listener, orderly", expected, "true")
+    if scenario.strategy != "AVG":
+        raise ScenarioError(f"{path}, strategy", "none, as each client of a group that broadcasts has all queues", repr(scenario.strategy))
+    if scenario.begin == "committed":
+        expected = "first, last or never, as the offsets of clients of a group that broadcasts are in files of theirs"
+        raise ScenarioError(f"{path}, begin", expected, "'committed'")
 
 
 def _check_clients(scenario: Scenario, part: ClientsPart, where: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from pipeline import workload_fields as read
 from pipeline.settings import camel_case
 from pipeline.workload_fields import Reader, WorkloadError
-from udfs.consumer.push_consumer import ConsumeFromWhere, PushConsumer
+from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.simulation.group_plan import SECOND
 from udfs.simulation.service_time import CONSTANT, EXPONENTIAL, LOGNORMAL, LONGEST, UNIFORM
 
@@ -130,7 +130,6 @@ _MOST = {"consume_thread_min": 1000, "consume_message_batch_max_size": 1024, "pu
 _LIMITS = {"max_reconsume_times": (-1, 10_000), "pull_threshold_size_for_queue": (1, 1024), "pull_threshold_for_queue": (1, 65_535)}
 # those of what is not simulated
 _LEFT_OUT = {
-    "message_model",
     "consume_timeout",
     "post_subscription_when_pull",
     "pull_threshold_for_topic",
@@ -155,6 +154,8 @@ def consumer(value: object, where: str) -> PushConsumer:
         field = _NAMES[name]
         if field == "consume_from_where":
             given[field] = ConsumeFromWhere(one_of(*ConsumeFromWhere.__members__)(one, at))
+        elif field == "message_model":
+            given[field] = MessageModel(one_of(*MessageModel.__members__)(one, at))
         else:
             least, most = _LIMITS.get(field, (_LEAST.get(field, 1), _MOST.get(field, 65_535)))
             given[field] = read.whole_number(least, most)(one, at)

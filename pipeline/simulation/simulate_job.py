@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +15,7 @@ from pipeline.lake import Lake
 from pipeline.lake_writer import LakeWriter
 from pipeline.simulation.plans import RecordedTopic, plan_of
 from pipeline.simulation.recorded_messages import recorded_topic
-from pipeline.simulation.scenario import Variant
+from pipeline.simulation.scenario import Scenario, Variant, located, read_scenario, read_variant
 from pipeline.simulation.simulation_rows import SCHEMA_DDL, TABLE_COLUMN, Run, rows_of
 from pipeline.simulation.simulation_tables import SIMULATED, SIMULATED_LAG, SIMULATION_RUN
 
@@ -33,12 +33,12 @@ class Simulated:
 
 def run_simulate(
     lake: Lake,
-    variants: Sequence[Variant],
+    text: str,
+    where: str,
+    varied: Sequence[str],
     *,
     seeds: int,
     broker: str | None,
-    where: str,
-    text: str,
     run_id: str,
     now: Callable[[], dt.datetime],
     progress: Callable[[str], None],
@@ -47,25 +47,29 @@ def run_simulate(
 
     Args:
         lake: that has recorded messages, and gets the tables.
-        variants: of a scenario.
-        seeds: how many of each.
-        broker: whose messages are recorded; None where the lake holds one only.
-        where: the scenario's file, for errors.
         text: of the scenario's file.
+        where: that file, for errors.
+        varied: the values of --vary.
+        seeds: how many runs of each variant.
+        broker: whose messages are recorded; None where the lake holds one only.
         run_id: of this run.
         now: the wall clock.
         progress: is told of the work.
 
     Raises:
-        ScenarioError: a scenario that does not go with the lake.
+        ScenarioError: a scenario that cannot be, or does not go with the lake.
         LakeError: recorded messages of a lake without brokers, or another run is writing.
     """
-    runs = list(_runs(lake, variants, seeds, broker, where))
+    variants = read_scenario(text, where, varied)
+    with located(where, text):
+        topics = _recorded_topics(lake, variants, broker, where)
+        plans = [plan_of(one.scenario, one.scenario.seed, where, _of(topics, one.scenario)) for one in variants]
     progress(f"simulating: {len(variants):,} variant(s), {seeds:,} seed(s) each")
     spark = lake.spark
-    rows = spark.range(0, len(runs), 1, len(runs)).mapInArrow(partial(_simulated, runs), SCHEMA_DDL).persist()
+    simulations, count = _Simulations(text, where, tuple(varied), seeds, topics), len(variants) * seeds
+    rows = spark.range(0, count, 1, count).mapInArrow(partial(_simulated, simulations), SCHEMA_DDL).persist()
     try:
-        writer = LakeWriter(lake, run_id=run_id, what="simulate", broker=runs[0].plan.brokers[0] or "")
+        writer = LakeWriter(lake, run_id=run_id, what="simulate", broker=plans[0].brokers[0] or "")
         told = rows.where(F.col(TABLE_COLUMN) == SIMULATION_RUN.name).select(*_own(SIMULATION_RUN.names)).collect()
         progress("writing")
         given = {variant.number: dict(variant.given) for variant in variants}
@@ -87,25 +91,57 @@ def _own(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in {"given", "scenario", "runId"}]
 
 
-def _runs(lake: Lake, variants: Sequence[Variant], seeds: int, broker: str | None, where: str) -> Iterator[Run]:
-    """Every run; recorded messages are read once for all variants that ask the same of them."""
-    topics: dict[tuple[str, str, str, int | None], RecordedTopic] = {}
-    for variant in variants:
-        scenario, recorded = variant.scenario, None
-        if scenario.messages.recorded:
-            asked = (scenario.group, scenario.topic, scenario.subscription, scenario.messages.begins)
-            if asked not in topics:
-                topics[asked] = recorded_topic(lake, lake.require().broker(broker), scenario, where)
-            recorded = topics[asked]
-        for number in range(seeds):
-            seed = scenario.seed + number
-            yield Run(variant.number, seed, plan_of(scenario, seed, where, recorded), recorded.begins if recorded else None)
+# what recorded messages depend on: group, topic, subscription, and when the simulation begins
+_Asked = tuple[str, str, str, int | None]
 
 
-def _simulated(runs: Sequence[Run], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _asked(scenario: Scenario) -> _Asked:
+    return scenario.group, scenario.topic, scenario.subscription, scenario.messages.begins
+
+
+def _of(topics: Mapping[_Asked, RecordedTopic], scenario: Scenario) -> RecordedTopic | None:
+    return topics[_asked(scenario)] if scenario.messages.recorded else None
+
+
+def _recorded_topics(lake: Lake, variants: Sequence[Variant], broker: str | None, where: str) -> dict[_Asked, RecordedTopic]:
+    """Recorded messages, read once for all variants that ask the same of them."""
+    topics: dict[_Asked, RecordedTopic] = {}
+    for scenario in (variant.scenario for variant in variants):
+        if scenario.messages.recorded and _asked(scenario) not in topics:
+            topics[_asked(scenario)] = recorded_topic(lake, lake.require().broker(broker), scenario, where)
+    return topics
+
+
+@dataclass(frozen=True, slots=True)
+class _Simulations:
+    """What tasks make their runs of: a run's plan is made where it runs, for the plans of all are many.
+
+    Attributes:
+        text, where: the scenario's file.
+        varied: the values of --vary.
+        seeds: runs of each variant.
+        topics: recorded messages.
+    """
+
+    text: str
+    where: str
+    varied: tuple[str, ...]
+    seeds: int
+    topics: Mapping[_Asked, RecordedTopic]
+
+    def run(self, number: int) -> Run:
+        """One of the runs, variant after variant."""
+        variant, seed = divmod(number, self.seeds)
+        scenario = read_variant(self.text, self.where, self.varied, variant).scenario
+        recorded = _of(self.topics, scenario)
+        plan = plan_of(scenario, scenario.seed + seed, self.where, recorded)
+        return Run(variant, plan.seed, plan, recorded.begins if recorded else None)
+
+
+def _simulated(simulations: _Simulations, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from rows_of(runs[number])
+            yield from rows_of(simulations.run(number))
 
 
 def _lag_lines(rows: DataFrame) -> list[tuple[int, int, int]]:

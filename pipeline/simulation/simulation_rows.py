@@ -21,7 +21,7 @@ from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation import world as at
 from udfs.simulation.group_engine import Told
 from udfs.simulation.group_plan import GroupPlan
-from udfs.simulation.lag_sample import BROKER_OFFSET, CONSUMER_OFFSET, REACHED_OFFSET, WAITED
+from udfs.simulation.lag_sample import BROKER_OFFSET, CONSUMER_OFFSET, LAG, REACHED_OFFSET, WAITED, WAITED_FROM_BEFORE
 from udfs.simulation.outcome import Outcome, simulate
 from udfs.simulation.world import MS
 
@@ -30,7 +30,6 @@ _FIELDS = {field.name: field for table in SIMULATED for field in arrow_schema(ta
 _TYPES = {column.name: column.type for table in SIMULATED for column in table.columns}
 SCHEMA = pa.schema([pa.field(TABLE_COLUMN, pa.string()), *_FIELDS.values()])
 SCHEMA_DDL = ", ".join([f"{TABLE_COLUMN} STRING", *(f"`{name}` {kind}" for name, kind in _TYPES.items())])
-_BEFORE = -at.BEFORE // 2  # a message that waited longer was there at the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +110,8 @@ def _lag_columns(plan: GroupPlan, outcome: Outcome, queues: Sequence[Any]) -> di
         "brokerOffset": lag[:, BROKER_OFFSET],
         "consumerOffset": pa.array(committed, mask=committed < 0),
         "reachedOffset": lag[:, REACHED_OFFSET],
-        "lag": lag[:, BROKER_OFFSET] - np.maximum(committed, 0),
-        "waitedMillis": pa.array(waited // MS, mask=waited > _BEFORE),
+        "lag": lag[:, LAG],
+        "waitedMillis": pa.array(waited // MS, mask=waited == WAITED_FROM_BEFORE),
     }
 
 

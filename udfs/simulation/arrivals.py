@@ -4,6 +4,7 @@ Broker source (4.9.3): what PullMessageProcessor and the client see of a queue; 
 Rules: messages of a rate are numbers, not rows: how many come in each bucket of time is drawn once (Poisson, by `arrival_counts`), and
 where in it a message stands follows from its offset alone. Recorded messages are rows of arrays. Those of the retry topic are made by the
 simulation itself.
+Messages with a delay level come when the broker's look at their level finds them due; all have the same, so that they keep their order.
 Surprise: within a bucket messages come at even distances, each shifted at random within its own.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from store_format.compiled import bare
 from store_format.made_values import between, unit
+from udfs.schedule_delivery import look_after
 from udfs.simulation.draws import ARRIVAL, BODY, MATCH, draw, message_stream
 from udfs.simulation.world import (
     BACKLOG_END,
@@ -23,11 +25,14 @@ from udfs.simulation.world import (
     BODY_MOST,
     BUCKET,
     COMING,
+    DELAY,
     END,
     FIRST_TIME,
     HINT,
     MATCHING,
+    MS,
     NEVER,
+    NONE,
     OVERHEAD,
     QUEUES,
     RETRY_OFFSET,
@@ -73,7 +78,8 @@ def arrival_time(w, queue, offset):  # type: ignore[no-untyped-def]
     first = w.cum[queue, bucket]
     count = w.cum[queue, bucket + 1] - first
     shift = unit(draw(message_stream(w.cfg[SEED], queue, offset), 0, ARRIVAL))
-    return bucket * w.cfg[BUCKET] + np.int64((at - first + shift) / count * w.cfg[BUCKET])
+    stored = bucket * w.cfg[BUCKET] + np.int64((at - first + shift) / count * w.cfg[BUCKET])
+    return stored if w.cfg[DELAY] == NONE else look_after(0, stored // MS + w.cfg[DELAY]) * MS
 
 
 @bare
@@ -125,8 +131,9 @@ def end_offset(w, queue, time):  # type: ignore[no-untyped-def]
     else:
         low = w.queues[queue, BACKLOG_END]
         high = low + w.queues[queue, COMING]
-        if w.times.shape[0] == 0:  # the bucket is known
-            bucket = min(max(time, 0) // w.cfg[BUCKET], w.cum.shape[1] - 2)
+        if w.times.shape[0] == 0:  # the bucket is known: it begins with a look at the delay level, as delays are whole seconds too
+            stored = time if w.cfg[DELAY] == NONE else time - w.cfg[DELAY] * MS
+            bucket = min(max(stored, 0) // w.cfg[BUCKET], w.cum.shape[1] - 2)
             high = low + w.cum[queue, bucket + 1]
             low += w.cum[queue, bucket]
     while low < high:

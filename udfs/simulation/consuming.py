@@ -6,7 +6,8 @@ ProcessQueue.removeMessage, SendMessageProcessor.asyncConsumerSendMsgBack; the r
 Rules: batches of all the client's queues wait in one line, and its threads are as many as consumeThreadMin, as the line has no end. A
 batch of a dropped queue is passed over when a thread comes to it; if the queue is dropped while the listener is at work, the result does
 not count.
-Surprise: a listener that fails holds its thread until the broker has taken the batch back, message by message.
+Surprises: a listener that fails holds its thread until the broker has taken the batch back, message by message. A broadcast client sends
+nothing back: what fails is dropped, and counts as consumed.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from udfs.simulation.consuming_orderly import next_turn
 from udfs.simulation.draws import RETRY_QUEUE as RETRY_QUEUE_DRAW
 from udfs.simulation.draws import draw, message_stream
 from udfs.simulation.event_heap import DELIVER, WORK_END, key_of, push
+from udfs.simulation.pulling import note_position
 from udfs.simulation.service_time import fails, service_time
 from udfs.simulation.told_rows import tell_dead, tell_message
 from udfs.simulation.world import (
     ALIVE,
     BATCH,
     BODY,
+    BROADCAST,
     BUSY,
     CLIENT,
+    DEAD,
     DELIVERED,
     DONE_MESSAGES,
     DROPPED,
@@ -39,6 +43,7 @@ from udfs.simulation.world import (
     IS_DONE,
     LEVEL_FIRST,
     LEVEL_LAST,
+    LOCAL_STARTED,
     LOST,
     MOST_STARTED,
     MS,
@@ -56,7 +61,6 @@ from udfs.simulation.world import (
     PENDING_QUEUE,
     PENDING_STORED,
     PENDING_TRIES,
-    POSITION,
     QUEUE,
     QUEUE_OFFSET_MAX,
     QUEUED,
@@ -89,22 +93,27 @@ def _place(w, slot, place, ahead):  # type: ignore[no-untyped-def]
 
 
 @bare
-def note_started(w, queue, offset):  # type: ignore[no-untyped-def]
-    """Note that a listener is given a message, and count it where it was given before.
+def note_started(w, row, offset):  # type: ignore[no-untyped-def]
+    """Note that a listener is given a message, and count it where it was given before; where the group broadcasts, to the same client.
 
     Whoever has a queue begins where the group has committed, and gives its messages in their order: all up to the furthest one were given.
     """
-    if offset <= w.queues[queue, MOST_STARTED]:
-        w.counters[DUPLICATES] += 1
-    else:
-        w.queues[queue, MOST_STARTED] = offset
     w.counters[DELIVERED] += 1
+    if w.cfg[BROADCAST]:
+        most = w.local[row[CLIENT], row[QUEUE], LOCAL_STARTED]
+        w.local[row[CLIENT], row[QUEUE], LOCAL_STARTED] = max(most, offset)
+    else:
+        most = w.queues[row[QUEUE], MOST_STARTED]
+        w.queues[row[QUEUE], MOST_STARTED] = max(most, offset)
+    if offset <= most:
+        w.counters[DUPLICATES] += 1
 
 
 @bare
-def _try(w, queue, offset):  # type: ignore[no-untyped-def]
-    """How long the listener takes with a message, and whether it fails."""
-    first_queue, first_offset, tries = origin(w, queue, offset)
+def _try(w, row, offset):  # type: ignore[no-untyped-def]
+    """How long the listener takes with a message, and whether it fails; each client of a group that broadcasts has chances of its own."""
+    first_queue, first_offset, tries = origin(w, row[QUEUE], offset)
+    tries = row[CLIENT] if w.cfg[BROADCAST] else tries
     stream = message_stream(w.cfg[SEED], first_queue, first_offset)
     return service_time(w.cfg, w.shares, stream, tries), fails(w.shares, stream, tries)
 
@@ -131,22 +140,22 @@ def start_work(w, client, now):  # type: ignore[no-untyped-def]
 @bare
 def begin_batch(w, slot, place, now):  # type: ignore[no-untyped-def]
     """Give a batch to the listener; what comes of it is known at once, and happens when it ends."""
-    queue, client = w.slots[slot, QUEUE], w.clients[w.slots[slot, CLIENT]]
+    row, client = w.slots[slot], w.clients[w.slots[slot, CLIENT]]
     taken, failed, count = np.int64(0), False, w.ring[place, BATCH]
     for ahead in range(count):
         offset = w.ring[_place(w, slot, place, ahead), OFFSET]
-        note_started(w, queue, offset)
-        one, fails_too = _try(w, queue, offset)
+        note_started(w, row, offset)
+        one, fails_too = _try(w, row, offset)
         taken += one
         failed = failed or fails_too
-    if failed:
+    if failed and not w.cfg[BROADCAST]:
         taken += 2 * w.cfg[NETWORK] * count
     w.ring[place, STARTED] = now
     w.ring[place, IS_DONE] = -1 if failed else 0
     client[BUSY] += 1
     client[STARTED_BATCHES] += 1
     client[WORKED] += taken
-    w.slots[slot, WORKING] += 1
+    row[WORKING] += 1
     push(w.heap, w.counters, now + taken, key_of(WORK_END, place))
 
 
@@ -240,9 +249,11 @@ def end_work(w, place, now):  # type: ignore[no-untyped-def]
         if not failed:
             w.counters[SUCCEEDED] += count
             w.clients[row[CLIENT], DONE_MESSAGES] += count
+        elif w.cfg[BROADCAST]:
+            w.counters[DEAD] += count
         else:
             for ahead in range(count):
                 send_back(w, row[QUEUE], w.ring[_place(w, slot, place, ahead), OFFSET], now)
         row[REACHED] = max(row[REACHED], _remove(w, slot, place, count))
-        w.queues[row[QUEUE], POSITION] = row[REACHED]
+        note_position(w, row, row[REACHED])
     start_work(w, row[CLIENT], now)

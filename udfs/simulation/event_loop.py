@@ -33,6 +33,7 @@ from udfs.simulation.world import (
     AS_OF,
     ASKED_AT,
     ASKING,
+    BROADCAST,
     CLIENT,
     COMMITTED,
     CONSUME_BATCH,
@@ -72,6 +73,7 @@ from udfs.simulation.world import (
     RETRY_TRIES,
     RING,
     STALLED_UNTIL,
+    STORED,
     TRIMMED,
     WAITING,
 )
@@ -140,12 +142,15 @@ def _wake(w):  # type: ignore[no-untyped-def]
 
 @bare
 def _persist_offsets(w, client, now):  # type: ignore[no-untyped-def]
-    """RemoteBrokerOffsetStore.persistAll."""
+    """RemoteBrokerOffsetStore.persistAll, LocalFileOffsetStore.persistAll."""
     slot = w.clients[client, FIRST_SLOT]
     while slot != NONE:
         row = w.slots[slot]
         if not row[DROPPED] and row[REACHED] != NONE:
-            w.queues[row[QUEUE], COMMITTED] = row[REACHED]
+            if w.cfg[BROADCAST]:
+                w.local[client, row[QUEUE], STORED] = row[REACHED]
+            else:
+                w.queues[row[QUEUE], COMMITTED] = row[REACHED]
         slot = row[NEXT_SLOT]
     push(w.heap, w.counters, now + w.cfg[PERSIST], key_of(PERSIST_OFFSETS, client))
 

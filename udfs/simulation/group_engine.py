@@ -23,7 +23,7 @@ from udfs.simulation.event_loop import ASK, DONE, TELL, run
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.lag_sample import LAG_COLUMNS, sample_lag
 from udfs.simulation.new_world import free_rows, new_world
-from udfs.simulation.pulling import expect, pull
+from udfs.simulation.pulling import expect, note_position, pull
 from udfs.simulation.world import MS, NONE, World
 
 Rows = NDArray[np.int64]
@@ -68,6 +68,9 @@ class Engine(Protocol):
     def committed(self, queue: int) -> int:
         """The group's offset, -1 for none."""
 
+    def stored(self, client: int, queue: int) -> int:
+        """The offset in the file of a broadcast client, -1 for none."""
+
     def end_offset(self, queue: int, now: int) -> int:
         """Offset behind the last message of a queue."""
 
@@ -108,7 +111,10 @@ class GroupEngine:
         row[0, at.ALIVE] = 1
         row[0, at.THREADS] = self.plan.consumer.consume_thread_min
         row[0, [at.FIFO_HEAD, at.FIFO_TAIL, at.FIRST_SLOT]] = NONE
-        self.world = self.world._replace(clients=np.concatenate((self.world.clients, row)))
+        local = np.full((1, *self.world.local.shape[1:]), NONE, np.int64)
+        local[0, :, at.STORED] = self.plan.committed
+        local = local[: self.plan.broadcasts]
+        self.world = self.world._replace(clients=np.concatenate((self.world.clients, row)), local=np.concatenate((self.world.local, local)))
         self._threads += self.plan.consumer.consume_thread_min
         self._make_heap_room()
         client = len(self.world.clients) - 1
@@ -141,7 +147,7 @@ class GroupEngine:
         row[at.REACHED] = NONE if told is None else told
         row[at.NEXT_SLOT] = world.clients[client, at.FIRST_SLOT]
         world.clients[client, at.FIRST_SLOT] = slot
-        world.queues[queue, at.POSITION] = offset
+        note_position(world, row, offset)
         self._in_tables.add(slot)
         pull(world, slot, now)
         return slot
@@ -161,7 +167,11 @@ class GroupEngine:
                 self._persist(row)
 
     def _persist(self, row: Rows) -> None:
-        if row[at.REACHED] != NONE:
+        if row[at.REACHED] == NONE:
+            return
+        if self.plan.broadcasts:
+            self.world.local[row[at.CLIENT], row[at.QUEUE], at.STORED] = row[at.REACHED]
+        else:
             self.world.queues[row[at.QUEUE], at.COMMITTED] = row[at.REACHED]
 
     def release(self, slot: int) -> None:
@@ -192,7 +202,7 @@ class GroupEngine:
         row = self.world.slots[slot]
         row[[at.FIXED, at.NEXT_OFFSET]] = 1, offset
         row[at.REACHED] = row[at.REACHED] if told is None else told
-        self.world.queues[row[at.QUEUE], at.POSITION] = offset
+        note_position(self.world, row, offset)
         pull(self.world, slot, now)
 
     def last_pull(self, slot: int) -> int:
@@ -202,6 +212,10 @@ class GroupEngine:
     def committed(self, queue: int) -> int:
         """The group's offset on a queue, -1 for none."""
         return int(self.world.queues[queue, at.COMMITTED])
+
+    def stored(self, client: int, queue: int) -> int:
+        """The offset in the file of a broadcast client, -1 for none."""
+        return int(self.world.local[client, queue, at.STORED])
 
     def end_offset(self, queue: int, now: int) -> int:
         """Offset behind the last message of a queue that is visible by now."""
@@ -214,12 +228,18 @@ class GroupEngine:
         return rows
 
     def is_idle(self) -> bool:
-        """Whether all that ever comes has come and was consumed."""
+        """Whether all that ever comes has come, was consumed and is committed; by each client of a group that broadcasts."""
         world, topic_queues = self.world, len(self.plan.queues)
         ends = world.queues[:topic_queues, at.BACKLOG_END] + world.queues[:topic_queues, at.COMING]
-        ends = np.concatenate((ends, world.queues[topic_queues:, at.END]))
         owned = world.slots[(world.slots[:, at.IN_USE] == 1) & (world.slots[:, at.DROPPED] == 0), at.WORKING]
-        return bool(world.counters[at.WAITING] == 0 and not owned.any() and (world.queues[:, at.POSITION] >= ends).all())
+        if world.counters[at.WAITING] or owned.any():
+            return False
+        if self.plan.broadcasts:
+            reached = world.local[world.clients[:, at.ALIVE] == 1, :, at.LOCAL_POSITION]
+            return bool(len(reached) and (reached >= ends).all())
+        ends = np.concatenate((ends, world.queues[topic_queues:, at.END]))
+        done = np.minimum(world.queues[:, at.POSITION], np.maximum(world.queues[:, at.COMMITTED], 0))
+        return bool((done >= ends).all())
 
     def run(self, until: int, tell: Callable[[Told], None], ask: Ask) -> None:
         """Let happen what comes before a time; `tell` is given what was consumed, batch by batch."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.consumer.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
-from udfs.consumer.push_consumer import PushConsumer
+from udfs.consumer.push_consumer import MessageModel, PushConsumer
 from udfs.message_queue import MessageQueue
 from udfs.schedule import DEFAULT_DELAYS
 from udfs.simulation.service_time import CONSTANT
@@ -71,6 +71,7 @@ class Rates:
         even: they come at even distances, else at random.
         matching: share that the group's filter takes.
         body: least and greatest size in bytes.
+        delay_level: of those that come, 0 for none.
         overhead: bytes of a record beside its body.
     """
 
@@ -82,6 +83,7 @@ class Rates:
     matching: float = 1.0
     body: tuple[int, int] = (200, 200)
     overhead: int = 200
+    delay_level: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,7 @@ class GroupPlan:
 
     Attributes:
         queues: of the topic, those of one broker together.
-        committed: offset of the group on each, -1 where there is none.
+        committed: offset of the group on each, -1 where there is none; where it broadcasts that in the file of each client.
         min_offsets: of each queue; all 0 where it is empty.
         orderly: whether its listener is an orderly one.
         until: when it is cut.
@@ -161,6 +163,11 @@ class GroupPlan:
     def topic(self) -> str:
         """The topic."""
         return str(self.queues[0].topic)
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether each client gets all messages."""
+        return self.consumer.message_model is MessageModel.BROADCASTING
 
     @property
     def brokers(self) -> tuple[str | None, ...]:

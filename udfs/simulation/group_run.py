@@ -95,7 +95,9 @@ class GroupRun:
         for broker_number, broker in enumerate(plan.brokers):
             for one in range(nums):
                 self._queues[MessageQueue(retry, broker, one)] = len(plan.queues) + broker_number * nums + one
-        self._topics = {plan.topic: list(plan.queues), retry: list(self._queues)[len(plan.queues) :]}
+        self._topics = {plan.topic: list(plan.queues)}
+        if not plan.broadcasts:
+            self._topics[retry] = list(self._queues)[len(plan.queues) :]
         self._events: list[tuple[int, Rare, int]] = []
         self._clients: dict[int, _Client] = {}
         self._registered: set[str] = set()
@@ -237,7 +239,8 @@ class GroupRun:
         for queue, held in client.table.items():
             held.last_pull_timestamp = self.engine.last_pull(client.slots[queue]) // MS
         for topic, queues in self._topics.items():
-            share = share_of(client.plan.strategy or self.plan.strategy, client.plan.client_id, queues, clients)
+            strategy = client.plan.strategy or self.plan.strategy
+            share = frozenset(queues) if self.plan.broadcasts else share_of(strategy, client.plan.client_id, queues, clients)
             if share is not None:
                 self._take_share(now, client, topic, share)
         if any(held.dropped for held in client.table.values()):  # given up in a batch, and perhaps the client's again
@@ -316,7 +319,12 @@ class GroupRun:
     def _begin(self, client: _Client, queue: MessageQueue, now: int) -> tuple[int | None, int | None]:
         """Where a client begins to pull, and what the broker tells of the group's offset."""
         number = self._queues[queue]
-        told = first_offset(self.engine.committed(number), self._least(number), lambda: False)
+        told: int | None
+        if self.plan.broadcasts:
+            told = self.engine.stored(client.number, number)
+            told = None if told == NOT_FOUND else told
+        else:
+            told = first_offset(self.engine.committed(number), self._least(number), lambda: False)
         begin = compute_pull_from_where(self.plan.consumer.consume_from_where, queue.topic or "", NOT_FOUND if told is None else told)
         if begin is OffsetQuestion.MAX_OFFSET:
             begin = self.engine.end_offset(number, now)

@@ -41,6 +41,7 @@ def new_world(plan: GroupPlan) -> World:
         sizes=messages.sizes if isinstance(messages, Recorded) else np.zeros((0, 2), np.int32),
         retries=np.zeros((retry_queues, _FIRST_ROWS, at.RETRY_COLUMNS), np.int64),
         pending=free_rows(0, _FIRST_ROWS),
+        local=np.zeros((0, len(plan.queues), at.LOCAL_COLUMNS), np.int64),
         levels=levels,
         level_of_try=_levels(plan),
         delays=np.array(plan.broker.delays, np.int64),
@@ -115,6 +116,12 @@ def _levels(plan: GroupPlan) -> NDArray[np.int64]:
     return np.array([NONE if level is None else min(level, last) for level in levels], np.int64)
 
 
+def _delay(plan: GroupPlan) -> int:
+    """ms of the level of what comes; CommitLog cuts it to the last level."""
+    level = plan.messages.delay_level if isinstance(plan.messages, Rates) else 0
+    return plan.broker.delays[min(level, len(plan.broker.delays)) - 1] if level else NONE
+
+
 def _power_of_two(least: int) -> int:
     return 1 << max(least - 1, 1).bit_length()
 
@@ -137,6 +144,8 @@ def _settings(plan: GroupPlan, bucket: int) -> tuple[NDArray[np.int64], NDArray[
         at.ORDERLY: plan.orderly,
         at.MOST_TRIES: consumer.orderly_max_reconsume_times(),
         at.SUSPENDED: suspend_millis(UNSET, consumer.suspend_current_queue_time_millis) * MS,
+        at.BROADCAST: plan.broadcasts,
+        at.DELAY: _delay(plan),
         at.EXCEPTION_DELAY: consumer.pull_time_delay_mills_when_exception * MS,
         at.NETWORK: broker.network,
         at.DISPATCH: broker.dispatch,

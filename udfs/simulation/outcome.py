@@ -17,7 +17,7 @@ from udfs.simulation import world as at
 from udfs.simulation.group_engine import GroupEngine, Told
 from udfs.simulation.group_plan import SECOND, GroupPlan
 from udfs.simulation.group_run import GroupRun, Rebalanced
-from udfs.simulation.lag_sample import BROKER_OFFSET, CONSUMER_OFFSET, WAITED
+from udfs.simulation.lag_sample import LAG, WAITED
 
 CAUGHT_UP: Final = 10 * SECOND
 _COUNTED: Final = {
@@ -58,7 +58,7 @@ class Outcome:
 
     Attributes:
         stopped_at: when it ended, microseconds.
-        consumed_all: it ended because all that ever came was consumed; else it was cut.
+        consumed_all: it ended because all that ever came was consumed and committed; else it was cut.
         counts: by name, as above.
         times: of the looks at lag.
         lag: (looks, queues, LAG_COLUMNS) as `lag_sample` has them; retry queues come last.
@@ -83,9 +83,8 @@ class Outcome:
 
     @property
     def lag_messages(self) -> NDArray[np.int64]:
-        """Messages of the topic that are not committed, at each look."""
-        topic = self.lag[:, : self.queues]
-        lag: NDArray[np.int64] = (topic[:, :, BROKER_OFFSET] - np.maximum(topic[:, :, CONSUMER_OFFSET], 0)).sum(axis=1)
+        """Messages of the topic that are not committed, at each look; of a group that broadcasts, those that a client has not reached."""
+        lag: NDArray[np.int64] = self.lag[:, : self.queues, LAG].sum(axis=1)
         return lag
 
     @property

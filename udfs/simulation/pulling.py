@@ -21,6 +21,7 @@ from udfs.simulation.world import (
     ASKED_AT,
     BATCH,
     BODY,
+    BROADCAST,
     BYTES_MEMORY,
     CLIENT,
     COMMITTED,
@@ -39,6 +40,7 @@ from udfs.simulation.world import (
     HEAD,
     IS_DONE,
     LAST_PULL,
+    LOCAL_POSITION,
     LOCKED,
     MOST_MESSAGES,
     MOST_MIB,
@@ -105,6 +107,15 @@ def answered_as_of(w, queue, offset, asked):  # type: ignore[no-untyped-def]
 
 
 @bare
+def note_position(w, row, offset):  # type: ignore[no-untyped-def]
+    """Note how far the client of a slot has come on its queue."""
+    if w.cfg[BROADCAST]:
+        w.local[row[CLIENT], row[QUEUE], LOCAL_POSITION] = offset
+    else:
+        w.queues[row[QUEUE], POSITION] = offset
+
+
+@bare
 def _is_full(w, slot):  # type: ignore[no-untyped-def]
     """Whether the client holds too much of the queue to pull."""
     row, cfg, begin, mask = w.slots[slot], w.cfg, slot * w.cfg[RING], w.cfg[RING] - 1
@@ -144,7 +155,7 @@ def pull(w, slot, now):  # type: ignore[no-untyped-def]
     if cfg[ORDERLY] and not row[FIXED]:
         expect(w, slot, FIX_OFFSET, now)
         return
-    if row[REACHED] > 0:
+    if row[REACHED] > 0 and not cfg[BROADCAST]:
         w.queues[row[QUEUE], COMMITTED] = row[REACHED]
     row[ASKED_AT] = now + cfg[NETWORK]
     expect_answer(w, slot)
@@ -238,7 +249,7 @@ def take_answer(w, slot, now):  # type: ignore[no-untyped-def]
         w.counters[PULLS_FOUND] += 1
     elif row[MSG_COUNT] == 0:
         row[REACHED] = max(row[REACHED], row[NEXT_OFFSET])
-        w.queues[row[QUEUE], POSITION] = row[REACHED]
+        note_position(w, row, row[REACHED])
     if put > 0 and cfg[PULL_INTERVAL] > 0:
         expect(w, slot, PULL, now + cfg[PULL_INTERVAL])
     else:

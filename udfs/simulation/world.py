@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 MS: Final = 1000  # microseconds
 NEVER: Final = 2**62
-BEFORE: Final = -(2**40)  # arrival of a message that was there at the start
+BEFORE: Final = -NEVER  # arrival of a message that was there at the start, nobody knows since when
 NONE: Final = -1
 
 # columns of `slots`
@@ -127,8 +127,14 @@ COUNTERS: Final = 18
     MOST_TRIES,
     SUSPENDED,
     EXCEPTION_DELAY,
-) = range(30)
-SETTINGS: Final = 30
+    BROADCAST,
+    DELAY,  # ms of the messages' delay level, NONE without one
+) = range(32)
+SETTINGS: Final = 32
+
+# columns of `local`: what each client of a broadcast group has of each queue
+STORED, LOCAL_POSITION, LOCAL_STARTED = range(3)
+LOCAL_COLUMNS: Final = 3
 
 # positions in `shares`
 MATCHING, FAILING, POISON, SERVICE_A, SERVICE_B = range(5)
@@ -165,6 +171,8 @@ class World(NamedTuple):
         times: arrival of each recorded message, queue after queue.
         flags: uint8, MATCHES_* of each recorded message.
         sizes: (n, 2) int32, record and body of each recorded message in bytes.
+        local: (clients, queues, LOCAL_COLUMNS) of a group that broadcasts, else empty: the offset in the client's file (STORED), the one it
+            has reached, the furthest one that its listener was given; NONE for none.
         levels: (levels, 2) first and last row of `pending` of each delay level.
         level_of_try: delay level after each try, NONE for a dead letter.
         delays: ms of each level.
@@ -183,6 +191,7 @@ class World(NamedTuple):
     sizes: NDArray[np.int32]
     retries: NDArray[np.int64]
     pending: NDArray[np.int64]
+    local: NDArray[np.int64]
     levels: NDArray[np.int64]
     level_of_try: NDArray[np.int64]
     delays: NDArray[np.int64]
