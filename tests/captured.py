@@ -22,13 +22,19 @@ DIGEST = "d" * 64
 PULL_MESSAGE = 11
 
 
-def unpack(name: str, folder: Path, *, store: bool = False) -> Path:
-    """A capture unpacked: the packets, the exchanges, the files of configuration, and on demand the store and what clients consumed."""
+TOLD = {"scenario.properties", "events.jsonl", "consumption.jsonl", "dispatch.tsv"}
+
+
+def unpack(name: str, folder: Path, *, store: bool = False, told: bool = False) -> Path:
+    """A capture unpacked: the packets, the exchanges, the files of configuration.
+
+    On demand also the store and what clients consumed, or what the run told of itself: its scenario and events, what came and was consumed.
+    """
     with tarfile.open(golden("capture", f"{name}.tar.xz")) as archive:
         for member in archive:
             path = member.name.partition("/")[2]
             wanted = path in {"traffic.pcap", "exchange.jsonl", "analysis.json", "broker.conf"} or path.startswith("store/config/")
-            if wanted or (store and path.startswith(("store/", "consumption.jsonl"))):
+            if wanted or (told and path in TOLD) or (store and path.startswith(("store/", "consumption.jsonl"))):
                 archive.extract(member, folder, filter="data")
     return folder / name
 
