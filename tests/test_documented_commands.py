@@ -103,10 +103,10 @@ def write_inputs(folder: Path) -> None:
     """The files that the commands name, each as its page says."""
     store = folder / STORE
     store.parent.mkdir(parents=True)
-    (folder / "demo").mkdir()
-    unpack_demo_data(folder / "demo")
-    shutil.move(folder / "demo" / CONSUMED_STORE, store)
-    shutil.move(folder / "demo" / f"{CONSUMED_STORE}.conf", folder / "broker.conf")
+    (folder / "unpacked").mkdir()
+    unpack_demo_data(folder / "unpacked")
+    shutil.move(folder / "unpacked" / CONSUMED_STORE, store)
+    shutil.move(folder / "unpacked" / f"{CONSUMED_STORE}.conf", folder / "broker.conf")
     offsets = store / "config" / "consumerOffset.json"
     # as the broker writes it, and no offset past the end of its queue, so that verify finds nothing
     text = offsets.read_text("utf-8").replace('"quiet@g-probe":{0:3,1:3', '"quiet@g-probe":{0:1,1:1')
