@@ -15,7 +15,7 @@ import pytest
 from doc_commands import PAGES, PROJECT, Shown, commands, commands_in, inline_commands
 
 from pipeline import commands_page, functions_page, views_page
-from pipeline.main import cli
+from pipeline.main import cli, run
 from pipeline.views import VIEWS, view_sql
 from udfs.sql_functions import PANDAS_UDFS, SQL_FUNCTIONS
 
@@ -139,6 +139,19 @@ def test_every_command_that_is_shown_is_one(one: Shown, tmp_path: Path) -> None:
 def test_every_command_that_is_named_has_the_options_that_are(one: Shown) -> None:
     known = {option for parameter in cli.commands[one.words[0]].params for option in parameter.opts} | {"--help"}
     assert {word.partition("=")[0] for word in one.words if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "expected"),
+    [("pullsim sim", 1, ["simulate"]), ("pullsim sql --fo", 2, ["--format"]), ("pullsim sql --format ", 3, ["table", "json", "csv"])],
+)
+def test_a_shell_completes_commands_options_and_their_values(
+    words: str, place: int, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("_PULLSIM_COMPLETE", "bash_complete"), ("COMP_WORDS", words), ("COMP_CWORD", str(place))):
+        monkeypatch.setenv(name, value)
+    assert run([]) == 0
+    assert capsys.readouterr().out.split() == [f"plain,{word}" for word in expected]
 
 
 def test_every_command_has_an_example() -> None:
