@@ -23,7 +23,7 @@ from replaying import (
     run,
     write_lines,
 )
-from sampling import slow_proof
+from sampling import sampled, slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def test_messages_can_be_left_out(lake: Lake, lines: list[Line], tmp_path: Path)
     assert (done.comparison.compared, done.comparison.differ) == (len(lines), 0)
 
 
-@pytest.mark.parametrize("kinds", [{"TAG"}, {"SQL92"}, {"null", "TAG"}])
+@pytest.mark.parametrize("kinds", sampled([{"TAG"}, {"SQL92"}, {"null", "TAG"}], 1))
 def test_only_the_chosen_filters_are_answered(kinds: set[str], lake: Lake, lines: list[Line], trace: Path, tmp_path: Path) -> None:
     chosen = [line for line in lines if ("null" if line["request"]["filter"] is None else line["request"]["filter"]["type"]) in kinds]
     answers = answers_of(lake, trace, tmp_path, filters=frozenset(kinds))
@@ -110,7 +110,7 @@ def test_the_settings_of_the_header_hold_unless_others_are_given(lake: Lake, lin
 
 @pytest.mark.parametrize(
     ("few_ranges", "some_segments"),
-    [(10_000, 10_000), pytest.param(0, 10_000, marks=slow_proof), (0, 0)],
+    [(10_000, 10_000), pytest.param(0, 10_000, marks=slow_proof), pytest.param(0, 0, marks=slow_proof)],
     ids=["each segment by name", "by a join", "by topics and a range"],
 )
 def test_of_a_large_store_only_what_is_asked_for_is_read(
@@ -243,7 +243,7 @@ def lmq_trace() -> tuple[Line, list[Line]]:
     return header, asked
 
 
-@pytest.mark.parametrize("filters", [None, frozenset({"null"})])
+@pytest.mark.parametrize("filters", sampled([None, frozenset({"null"})], 1))
 def test_pulls_of_unknown_light_queues_count_against_their_limit(filters: frozenset[str] | None, lake: Lake, tmp_path: Path) -> None:
     header, asked = lmq_trace()
     requests = write_lines(tmp_path / "requests.jsonl", [header, *asked])

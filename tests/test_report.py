@@ -225,7 +225,7 @@ def test_what_has_no_data_says_why_and_which_command_brings_it(pullsim: Pullsim,
 @pytest.mark.parametrize(
     ("timed", "told"),
     [
-        (20, "-- pulls in each of 39 bins of 500 ms"),  # 19 s, and the answer to the last
+        pytest.param(20, "-- pulls in each of 39 bins of 500 ms", marks=slow_proof),  # 19 s, and the answer to the last
         (0, "The clock of the capture gave times before 1970 or after the year 9999"),
     ],
 )

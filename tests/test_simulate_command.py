@@ -32,6 +32,7 @@ def asked(pullsim: Pullsim, lake: Path, query: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(out)))
 
 
+@slow_proof  # a minute; those below ask the same of smaller scenarios
 def test_the_example_of_the_page_answers_its_question(pullsim: Pullsim, tmp_path: Path) -> None:
     lake, scenario, picture = tmp_path / "lake", tmp_path / "slow.toml", tmp_path / "lag.svg"
     example = re.search(r"```toml\n(question.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
