@@ -78,6 +78,10 @@ class Bench:
             self.told("import", timed(lambda: import_quietly(self.spark, store, self.lake, layout)), "s")
         self.told("import, largest worker", peak(), "MiB")
 
+    def requests(self, shape: Shape, count: int, expression: str | None = None) -> DataFrame:
+        """So many requests at random offsets."""
+        return requests(self.spark, shape, count, expression=expression, sequential=False)
+
     def replayed(self, asked: DataFrame, count: int, series: str, times: int = 2) -> None:
         """Replay so many requests; the last time counts."""
         settings = BrokerSettings.from_sources().pull_settings()
@@ -124,7 +128,7 @@ def curve(bench: Bench) -> None:
     shape = Shape(messages=int(bench.x) * MILLION, body_bytes=SMALL_BODY)
     bench.imported(shape)
     count = shape.messages // _ENTRIES_A_REQUEST
-    bench.replayed(requests(bench.spark, shape, count, expression=None, sequential=False), count, "replay")
+    bench.replayed(bench.requests(shape, count), count, "replay")
     create_views(Lake(bench.spark, str(bench.lake)))
     bench.told("lag query", min(timed(lambda: bench.spark.sql(_LAG).toArrow()) for _ in range(3)), "s")
     if bench.x == _TAIL_MILLIONS:
@@ -134,7 +138,7 @@ def curve(bench: Bench) -> None:
 def _tail(bench: Bench, shape: Shape) -> None:
     """What is read for pulls at the end of each queue."""
     a_queue = shape.messages // shape.all_queues
-    asked = requests(bench.spark, shape, 100_000, expression=None, sequential=False)
+    asked = bench.requests(shape, 100_000)
     asked = asked.withColumn("queueOffset", F.expr(f"{a_queue - _TAIL_ENTRIES} + pmod(xxhash64(seq), {_TAIL_ENTRIES})"))
     lake = Lake(bench.spark, str(bench.lake))
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == BROKER)
@@ -155,7 +159,7 @@ def queues(bench: Bench) -> None:
     lake = Lake(bench.spark, str(bench.lake))
     for table in (t.COMMIT_LOG, t.CONSUME_QUEUE):
         bench.told(f"files of {table.name}", len(lake.table(table).inputFiles()), "files")
-    bench.replayed(requests(bench.spark, shape, 400_000, expression=None, sequential=False), 400_000, "replay of 400,000")
+    bench.replayed(bench.requests(shape, 400_000), 400_000, "replay of 400,000")
     one = lake.table(t.COMMIT_LOG).where(f"topic = '{TOPIC_PREFIX}01' AND queueId = 0").agg(F.count("*"), F.max("storeTimestamp"))
     bench.told("read of one queue", min(timed(one.toArrow) for _ in range(3)), "s")
 
@@ -164,7 +168,7 @@ def skew(bench: Bench) -> None:
     """Ten million entries in 64 queues: `even`, or nine tenths of them in one of these, `one queue`."""
     shape = Shape(messages=10 * MILLION, body_bytes=SMALL_BODY, skewed=bench.x != "even")
     bench.imported(shape)
-    asked = requests(bench.spark, shape, 2 * MILLION, expression=None, sequential=False)
+    asked = bench.requests(shape, 2 * MILLION)
     bench.replayed(_as_messages(asked, shape) if shape.skewed else asked, 2 * MILLION, "replay of 2 million")
 
 
@@ -172,7 +176,7 @@ def filters(bench: Bench) -> None:
     """A million requests with so many different TAG filters against five million entries."""
     shape = Shape(messages=5 * MILLION, body_bytes=SMALL_BODY)
     bench.imported(shape)
-    asked = requests(bench.spark, shape, MILLION, expression="TagC", sequential=False)
+    asked = bench.requests(shape, MILLION, "TagC")
     different = F.expr(f"concat('TagC || Other', seq DIV 64 % {int(bench.x)})")
     bench.replayed(asked.withColumn("expression", different), MILLION, "replay of 1 million")
 
@@ -180,7 +184,7 @@ def filters(bench: Bench) -> None:
 def large(bench: Bench) -> None:
     """256 messages of 4 MiB each."""
     bench.imported(_LARGE)
-    bench.replayed(requests(bench.spark, _LARGE, 1000, expression=None, sequential=False), 1000, "replay of 1,000")
+    bench.replayed(bench.requests(_LARGE, 1000), 1000, "replay of 1,000")
     out = bench.folder / "out"
     with peak_worker_memory() as peak:
         seconds = timed(lambda: export_store(Lake(bench.spark, str(bench.lake)), BROKER, str(out), run_id="bench", progress=lambda _: None))
@@ -192,9 +196,7 @@ def executors(bench: Bench) -> None:
     """Import of two million messages and replay of two million requests by so many executors of one core each."""
     shape = Shape(messages=5 * MILLION, body_bytes=SMALL_BODY)
     bench.imported(shape)
-    bench.replayed(
-        requests(bench.spark, shape, 2 * MILLION, expression=None, sequential=False), 2 * MILLION, "replay of 2 million", times=3
-    )
+    bench.replayed(bench.requests(shape, 2 * MILLION), 2 * MILLION, "replay of 2 million", times=3)
 
 
 CASES: dict[str, tuple[Callable[[Bench], None], tuple[str, ...]]] = {

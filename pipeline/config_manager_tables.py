@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from pipeline.key_columns import BROKER_NAME, QUEUE_ID, TOPIC
 from pipeline.table import Column, Table
-
-_BROKER = Column("brokerName", "STRING", "broker whose store it is; a slave's store has a name of its own")
-_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group, %DLQ%group included)")
-_QUEUE = Column("queueId", "INT", "queue of the topic")
 
 TOPIC_CONFIG = Table(
     "topic_config",
     "config/topics.json.",
     (
-        _BROKER,
-        _TOPIC,
+        BROKER_NAME,
+        TOPIC,
         Column("readQueueNums", "INT", "queues that can be pulled"),
         Column("writeQueueNums", "INT", "queues that can be written"),
         Column("perm", "INT", "4 read, 2 write, 1 inherit"),
@@ -29,7 +26,7 @@ SUBSCRIPTION_GROUP = Table(
     "subscription_group",
     "config/subscriptionGroup.json.",
     (
-        _BROKER,
+        BROKER_NAME,
         Column("consumerGroup", "STRING", "name of the group"),
         Column("consumeEnable", "BOOLEAN", "may the group pull"),
         Column("consumeFromMinEnable", "BOOLEAN", "start from the minimum offset"),
@@ -48,10 +45,10 @@ CONSUMER_OFFSET = Table(
     "consumer_offset",
     "config/consumerOffset.json: the offset that each group committed.",
     (
-        _BROKER,
+        BROKER_NAME,
         Column("consumerGroup", "STRING", "name of the group"),
-        _TOPIC,
-        _QUEUE,
+        TOPIC,
+        QUEUE_ID,
         Column("consumerOffset", "BIGINT", "next offset that the group will consume"),
     ),
     key=("brokerName", "consumerGroup", "topic", "queueId"),
@@ -61,7 +58,7 @@ DELAY_OFFSET = Table(
     "delay_offset",
     "config/delayOffset.json: how far each delay level was delivered.",
     (
-        _BROKER,
+        BROKER_NAME,
         Column("delayLevel", "INT", "1 is the first; its queue in SCHEDULE_TOPIC_XXXX is delayLevel - 1"),
         Column("offset", "BIGINT", "next offset to deliver"),
     ),
@@ -72,8 +69,8 @@ CONSUMER_FILTER = Table(
     "consumer_filter",
     "config/consumerFilter.json: the SQL92 filters that groups registered.",
     (
-        _BROKER,
-        _TOPIC,
+        BROKER_NAME,
+        TOPIC,
         Column("consumerGroup", "STRING", "name of the group"),
         Column("expression", "STRING", "the filter", nullable=True),
         Column("expressionType", "STRING", "SQL92", nullable=True),

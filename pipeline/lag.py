@@ -12,7 +12,7 @@ import datetime as dt
 from collections.abc import Sequence
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.lake import LakeError
@@ -54,13 +54,16 @@ def queue_lags(
     return rows.orderBy("brokerName", "consumerGroup", "topic", "queueId")
 
 
+def time_in_utc(millis: str) -> Column:
+    """A column of ms since 1970 as text for people; NULL past the year 9999: a time from bytes that are no message can be any number."""
+    return F.when(F.col(millis) <= LAST_OF_YEAR_9999, F.date_format(F.timestamp_millis(millis), "yyyy-MM-dd HH:mm:ss"))
+
+
 def lag_rows(
     spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None, broker: str | None = None
 ) -> DataFrame:
     """What `queue_lags` gives, under the column names of mqadmin consumerProgress."""
-    last = F.col("lastConsumedTimestamp")
-    # a time from bytes that are no message can be any number
-    last_time = F.when(last <= LAST_OF_YEAR_9999, F.date_format(F.timestamp_millis(last), "yyyy-MM-dd HH:mm:ss"))
+    last_time = time_in_utc("lastConsumedTimestamp")
     return queue_lags(spark, broker=broker, group=group, topic=topic, until=until).select(
         F.col("consumerGroup").alias("Group"),
         F.col("topic").alias("Topic"),

@@ -85,9 +85,9 @@ class BrokerStore:
     log: LogFiles
 
     @property
-    def log_bytes(self) -> int:
-        """Bytes of the commit log."""
-        return self.log_end - int(self.log.starts[0]) if len(self.log.starts) else 0
+    def log_start(self) -> int:
+        """Where the commit log begins."""
+        return int(self.log.starts[0]) if len(self.log.starts) else self.log_end
 
     @property
     def segments_a_file(self) -> int:
@@ -191,7 +191,7 @@ def _placed(lake: Lake, store: BrokerStore, at: At, whole_files: bool, requests:
     bounds = lake.table(t.QUEUE).where(F.col("brokerName") == store.broker).select("topic", "queueId", "minOffset", "maxOffset")
     bounded = packed.join(bounds, ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
     if at == "request-time":
-        as_of = with_bounds_as_of(lake, store.broker, store.log_end - store.log_bytes, bounded)
+        as_of = with_bounds_as_of(lake, store.broker, store.log_start, bounded)
         return as_of.mapInArrow(partial(_packed_again, partial(by_segment, store, whole_files)), SCHEMA)
     if at == "recorded-max":
         return bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, store, whole_files)), SCHEMA)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from pipeline.key_columns import BROKER_NAME, QUEUE_ID, RUN_ID, TOPIC
 from pipeline.table import Column, Table
 
-_BROKER = Column("brokerName", "STRING", "broker whose store it is; a slave's store has a name of its own")
-_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group, %DLQ%group included)", nullable=True)
-_QUEUE = Column("queueId", "INT", "queue of the topic", nullable=True)
-_QUEUE_KEY = (_BROKER, _TOPIC, _QUEUE)
-_RUN = Column("runId", "STRING", "the run that wrote the row")
+# a request may lack them
+_QUEUE_KEY = (BROKER_NAME, replace(TOPIC, nullable=True), replace(QUEUE_ID, nullable=True))
 
 REPLAY_RUN = Table(
     "replay_run",
     "One row a finished replay, or a stream from its first batch on.",
     (
-        _BROKER,
-        _RUN,
+        BROKER_NAME,
+        RUN_ID,
         Column("source", "STRING", "file, folder or table of the requests"),
         Column("sourceDigest", "STRING", "SHA-256 of the file", nullable=True),
         Column("settings", "MAP<STRING, STRING>", "settings that were given"),
@@ -35,7 +35,7 @@ PULL_RESPONSE = Table(
     "One row an answered pull request: what the broker would have answered.",
     (
         *_QUEUE_KEY,
-        _RUN,
+        RUN_ID,
         Column("requestId", "STRING", "digest of the source and the line: the same whenever the source is read"),
         Column("consumerGroup", "STRING", "of the request", nullable=True),
         Column("queueOffset", "BIGINT", "offset asked for", nullable=True),

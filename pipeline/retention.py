@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.lag import LAG_READS, require_known
+from pipeline.lag import LAG_READS, require_known, time_in_utc
 from pipeline.lake import Lake, LakeError
 from pipeline.moments import LAST_OF_YEAR_9999
 from pipeline.settings import BrokerSettings, camel_case
@@ -232,5 +232,4 @@ def _row(
 
 def for_people(rows: DataFrame) -> DataFrame:
     """The rows with their times as texts in UTC."""
-    times = {name: F.date_format(F.timestamp_millis(name), "yyyy-MM-dd HH:mm:ss") for name in ("deletedAt", "lossAt")}
-    return rows.withColumns(times)
+    return rows.withColumns({name: time_in_utc(name) for name in ("deletedAt", "lossAt")})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pipeline.key_columns import RUN_ID
 from pipeline.table import Column, Table
 
 _BROKER = Column("brokerName", "STRING", "broker that was asked")
 _WHERE = (
     _BROKER,
-    Column("runId", "STRING", "the run that wrote the row"),
+    RUN_ID,
     Column("scenario", "STRING", "name of the scenario; each has a broker of its own"),
     Column("line", "BIGINT", "its line in the file"),
     Column("step", "INT", "the step, from 1; 0 for what comes before"),

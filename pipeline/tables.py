@@ -13,6 +13,7 @@ from pipeline.config_manager_tables import DELAY_OFFSET as DELAY_OFFSET  # noqa:
 from pipeline.config_manager_tables import SUBSCRIPTION_GROUP as SUBSCRIPTION_GROUP  # noqa: PLC0414
 from pipeline.config_manager_tables import TOPIC_CONFIG as TOPIC_CONFIG  # noqa: PLC0414
 from pipeline.follow.follow_tables import FOLLOWED
+from pipeline.key_columns import BROKER_NAME, QUEUE_ID, RUN_ID, TOPIC
 from pipeline.lag_tables import OBSERVED
 from pipeline.replay_tables import ENTRIES_TYPE as ENTRIES_TYPE  # noqa: PLC0414
 from pipeline.replay_tables import PULL_RESPONSE as PULL_RESPONSE  # noqa: PLC0414
@@ -33,11 +34,7 @@ PARTITION_COLUMNS = ("topic", "queueId")
 # what prunes files; statistics of the other columns cost time at import and prune nothing
 _STATS = ("brokerName", "topic", "queueId", "queueOffset", "physicOffset", "storeTimestamp")
 
-_BROKER = Column("brokerName", "STRING", "broker whose store it is; a slave's store has a name of its own")
-_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group, %DLQ%group included)")
-_QUEUE = Column("queueId", "INT", "queue of the topic")
-_QUEUE_KEY = (_BROKER, _TOPIC, _QUEUE)
-_RUN = Column("runId", "STRING", "the run that wrote the row")
+_QUEUE_KEY = (BROKER_NAME, TOPIC, QUEUE_ID)
 
 EXT_FILES_TYPE = "ARRAY<STRUCT<name: STRING, fromOffset: BIGINT, length: BIGINT, wrote: BIGINT>>"
 EXT_UNIT_TYPE = "STRUCT<tagsCode: BIGINT, msgStoreTime: BIGINT, filterBitMap: BINARY>"
@@ -146,7 +143,7 @@ ODD_ENTRY = Table(
     "odd_entry",
     "What the broker delivers for an entry whose bytes are no record of commit_log.",
     (
-        _BROKER,
+        BROKER_NAME,
         Column("physicOffset", "BIGINT", "of the entry"),
         Column("size", "INT", "of the entry"),
         Column("startOffset", "BIGINT", "where the delivered bytes start"),
@@ -167,7 +164,7 @@ COMMIT_LOG_SEGMENT = Table(
     "commit_log_segment",
     "Ends and store timestamps of the commit log's records packed: the log's end as of a time.",
     (
-        _BROKER,
+        BROKER_NAME,
         Column("firstPhysicOffset", "BIGINT", "offset of the run's first record"),
         Column("endPhysicOffset", "BIGINT", "offset behind the run's last record"),
         Column("recordCount", "INT", "records of the run"),
@@ -200,7 +197,7 @@ STORE_FILE = Table(
     "store_file",
     "Every file of the store, and every folder that is empty.",
     (
-        _BROKER,
+        BROKER_NAME,
         Column(
             "kind",
             "STRING",
@@ -223,7 +220,7 @@ STORE_FILE_RANGE = Table(
     "store_file_range",
     "Bytes that no row of commit_log or consume_queue gives back: blanks, tails, odd records, all other files. Zeros are left out.",
     (
-        _BROKER,
+        BROKER_NAME,
         Column("kind", "STRING", "that of store_file"),
         Column("name", "STRING", "of the file"),
         Column("position", "BIGINT", "in the file"),
@@ -238,7 +235,7 @@ INDEX_ENTRY = Table(
     "index_entry",
     "One row an entry of an index file: a message under the hash of one of its keys.",
     (
-        _BROKER,
+        BROKER_NAME,
         Column("file", "STRING", "name of the index file: when it was begun"),
         Column("entry", "INT", "number of the entry in its file, the first being 1"),
         Column("keyHash", "INT", "absolute value of String.hashCode of topic#key; another key may have the same"),
@@ -256,7 +253,7 @@ CHECKPOINT = Table(
     "checkpoint",
     "The checkpoint file: up to which storeTimestamp each part is known to be on disk; no row where there is no file.",
     (
-        _BROKER,
+        BROKER_NAME,
         Column("physicMsgTimestamp", "BIGINT", "ms, of the last message flushed to the commit log"),
         Column("logicsMsgTimestamp", "BIGINT", "ms, of the last message dispatched to its queue"),
         Column("indexMsgTimestamp", "BIGINT", "ms, of the last message of the last full index file"),
@@ -268,7 +265,7 @@ BROKER = Table(
     "broker",
     "The brokers in the lake: one row each.",
     (
-        _BROKER,
+        BROKER_NAME,
         Column("store", "STRING", "directory that was imported"),
         Column("properties", "MAP<STRING, STRING>", "settings given at import"),
         Column("minPhyOffset", "BIGINT", "first offset of the commit log, -1 where it has no file"),
@@ -303,7 +300,7 @@ LAKE_VERSION = Table(
     "The commit point of the lake: a run counts from its row on, and the tables are read as its row says.",
     (
         Column("version", "BIGINT", "1, 2, 3, ..."),
-        _RUN,
+        RUN_ID,
         Column("what", "STRING", "import, replay, ..."),
         Column("brokerName", "STRING", "broker it was about"),
         Column("tables", "MAP<STRING, BIGINT>", "Delta version of each table"),

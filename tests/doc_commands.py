@@ -63,9 +63,18 @@ def inline_commands(page: Path) -> Iterator[Shown]:
             yield Shown(page.name, "", tuple(shlex.split(text)[1:]))
 
 
-def placed(words: Sequence[str], folder: Path) -> list[str]:
-    """The words of a command, files and folders among them by their whole path: Spark's processes stay where they were started."""
-    return [str(folder / word) if len(word) < 100 and (folder / word).exists() else word for word in words]
+def placed(words: Sequence[str], *folders: Path) -> list[str]:
+    """The words of a command, files and folders among them by their whole path: in the first of the folders that has them.
+
+    Spark's processes stay where they were started. A path that the pages begin with a slash lies below the first folder.
+    """
+
+    def place(word: str) -> str:
+        below = word.removeprefix("/")
+        there = [folder / below for folder in folders if len(word) < 100 and (folder / below).exists()]
+        return str(there[0] if there else folders[0] / below if word.startswith("/") else word)
+
+    return list(map(place, words))
 
 
 def _lines(block: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doc_commands import PAGES, PROJECT, Shown, programs
+from doc_commands import PAGES, PROJECT, Shown, placed, programs
 from in_session import NotHeard, Pullsim, pullsim_in
 from recorded_pulls import capture_of, conversation, request_frame
 from sampling import sampled, slow_proof
@@ -146,17 +146,6 @@ class Place:
             for words in MADE_BY[name]:
                 assert self.pullsim(*placed(words, self.folder))[0] == 0, words
         return self.folder / name
-
-
-def placed(words: tuple[str, ...], *folders: Path) -> list[str]:
-    """The words of a command, files and folders among them by their whole path: in the first of the folders that has them."""
-
-    def place(word: str) -> str:
-        below = word.removeprefix("/")
-        there = [folder / below for folder in folders if len(word) < 100 and (folder / below).exists()]
-        return str(there[0] if there else folders[0] / below if word.startswith("/") else word)
-
-    return list(map(place, words))
 
 
 def writes_to_the_lake(words: tuple[str, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.key_columns import RUN_ID
 from pipeline.table import Column, Table
 
 FOLLOW_EVENT = Table(
@@ -9,7 +10,7 @@ FOLLOW_EVENT = Table(
     "What happened to the log of a followed broker so that its store had to be imported again as a whole.",
     (
         Column("brokerName", "STRING", "broker whose store it is"),
-        Column("runId", "STRING", "the run that wrote the row"),
+        RUN_ID,
         Column("batchId", "BIGINT", "batch of the run that found it"),
         Column("event", "STRING", "TRUNCATED, CLEANED, ODD_RECORD, ODD_TOPIC, MULTI_DISPATCH or QUEUE_OFFSETS"),
         Column("physicOffset", "BIGINT", "offset in the commit log that it is about"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pipeline.key_columns import RUN_ID
 from pipeline.table import Column, Table
 
 _RUN = (
-    Column("runId", "STRING", "the run that wrote the row"),
+    RUN_ID,
     Column("variant", "INT", "number of the variant, from 0"),
     Column("seed", "BIGINT", "seed of the run"),
 )
