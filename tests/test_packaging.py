@@ -17,7 +17,7 @@ import pytest
 from packaged import PROJECT, bare_python, build_wheel, dependencies
 from prometheus import parse
 from replaying import DEMO_TRACE
-from sampling import slow_proof
+from sampling import INTERPRETED, slow_proof
 from store_lag import StoreLag
 
 from pipeline.demo import unpack_demo_data
@@ -89,13 +89,14 @@ def submission(wheel: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
     command = [
         str(pyspark / "bin" / "spark-submit"),
         "--master",
-        "local-cluster[2,1,1024]",
+        "local-cluster[1,2,1024]",
         "--properties-file",
         str(PROJECT / "conf" / "spark-defaults-cluster.conf"),
         "--conf",
         "spark.ui.enabled=false",
         "--conf",
-        "spark.sql.shuffle.partitions=4",
+        "spark.sql.shuffle.partitions=2",
+        *(word for setting in INTERPRETED.items() for word in ("--conf", "=".join(setting))),
         *(word for side in ("driver", "executor") for word in ("--conf", f"spark.{side}.extraJavaOptions={QUICK_START}")),
         "--py-files",
         str(archive),
