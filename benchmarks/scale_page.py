@@ -9,6 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from benchmarks.cluster_plan import cluster_plan
 from benchmarks.scale import FIGURES, read_figures
 from benchmarks.scale_cases import CASES, Row
 
@@ -42,8 +43,10 @@ The dashed lines are what a time in proportion to the entries would be.
 
 
 def scale_page(rows: list[Row]) -> str:
-    """The text of the page."""
-    return "\n".join([_HEAD, *(_section(case, [row for row in rows if row.case == case]) for case in CASES)])
+    """The text of the page; what of a cluster needs figures of all cases."""
+    measured = [case for case in CASES if any(row.case == case for row in rows)]
+    sections = [_section(case, [row for row in rows if row.case == case]) for case in measured]
+    return "\n".join([_HEAD, *sections, *([cluster_plan(rows)] if len(measured) == len(CASES) else [])])
 
 
 def _section(case: str, rows: list[Row]) -> str:

@@ -1,0 +1,109 @@
+"""What a cluster needs for a terabyte of commit log and ten thousand million requests, computed from the figures of the scale measures.
+
+Core-seconds are cores times measured seconds, so that what the driver does alone, while the cores wait, is counted as if they worked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.scale_cases import Row
+
+LOG_BYTES, REQUESTS = 10**12, 10**10
+MESSAGE_BYTES = (1024, 200)
+CORES = (16, 64, 256)
+# dollars for an hour of a core with 4 GiB, a round price of the great clouds
+PRICE = 0.05
+_MEASURED_CORES, _HOUR = 2, 3600.0
+_SMALL_RECORD, _LARGE_LOG = 164, 256 * (4 << 20)
+_CURVE_MILLIONS, _ENTRIES_A_REQUEST = 20, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Core-seconds of the parts of the work, and what processes hold.
+
+    Attributes:
+        message: to import a message, whatever its size.
+        byte: to import a byte of commit log.
+        request: to answer a request.
+        worker: memory in MiB of the largest Python worker.
+        efficiency: of two executors against one, 1 where they need half of the time.
+    """
+
+    message: float
+    byte: float
+    request: float
+    worker: float
+    efficiency: float
+
+    @classmethod
+    def of(cls, rows: list[Row]) -> Costs:
+        """What the figures say: large messages give the cost of bytes, small ones that of messages.
+
+        Raises:
+            KeyError: a figure is missing.
+        """
+        value = {(row.case, row.x, row.series): row.value for row in rows}
+        byte = _MEASURED_CORES * value["large", "4 MiB", "import"] / _LARGE_LOG
+        messages = _CURVE_MILLIONS * 10**6
+        imported = _MEASURED_CORES * value["curve", str(_CURVE_MILLIONS), "import"] / messages
+        answered = _MEASURED_CORES * value["curve", str(_CURVE_MILLIONS), "replay"] / (messages / _ENTRIES_A_REQUEST)
+        workers = [row.value for row in rows if row.series.endswith("largest worker")]
+        pair = [value["executors", number, "replay of 2 million"] for number in ("1", "2")]
+        return cls(max(imported - byte * _SMALL_RECORD, 0.0), byte, answered, max(workers), pair[0] / (2 * pair[1]))
+
+    def import_hours(self, message_bytes: int) -> float:
+        """Core-hours to import the log, of messages of that size."""
+        return (LOG_BYTES / message_bytes * self.message + LOG_BYTES * self.byte) / _HOUR
+
+    @property
+    def replay_hours(self) -> float:
+        """Core-hours to answer the requests."""
+        return REQUESTS * self.request / _HOUR
+
+
+def cluster_plan(rows: list[Row]) -> str:
+    """The plan as a section of a page."""
+    costs = Costs.of(rows)
+    work = [(f"import of 1 TB, messages of {size:,} bytes", costs.import_hours(size)) for size in MESSAGE_BYTES]
+    work.append((f"replay of {REQUESTS // 10**9} thousand million requests", costs.replay_hours))
+    heads = ["", "core-hours", *(f"hours on {cores} cores" for cores in CORES), "dollars"]
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    lines += [
+        f"| {name} | {hours:,.0f} | {' | '.join(f'{hours / cores:,.1f}' for cores in CORES)} | {hours * PRICE:,.2f} |"
+        for name, hours in work
+    ]
+    return _PLAN.format(
+        table="\n".join(lines),
+        worker=costs.worker,
+        efficiency=costs.efficiency,
+        price=PRICE,
+        message=costs.message * 1e6,
+        gibibyte=costs.byte * (1 << 30),
+        request=costs.request * 1e6,
+    )
+
+
+_PLAN = """\
+## A cluster for 1 TB
+
+A plan for a terabyte of commit log and ten thousand million requests, computed from the figures above by
+`benchmarks/cluster_plan.py`: an import takes
+{message:.1f} core-microseconds a message and {gibibyte:.1f} core-seconds a GiB of log, the answer to a request at a random offset
+{request:.1f} core-microseconds, whatever the store's size. A core-second is two cores for half a second, so time in which only the driver
+works is counted too.
+
+{table}
+
+The hours on so many cores hold where the work is spread evenly: a request goes to one segment of one queue, a part of a segment is a
+task, and no task depends on another. Two executors on one machine had {efficiency:.0%} of twice the rate of one. Dollars are at {price}
+for an hour of a core with 4 GiB; put your own price in.
+
+| setting | value | why |
+| --- | --- | --- |
+| cores an executor | 4 | executors hold nothing that is worth sharing; larger ones only have longer pauses |
+| memory an executor | 4 GiB JVM, 4 GiB outside | a Python worker a core, of which the largest seen had {worker:,.0f} MiB |
+| memory of the driver | 8 GiB | it plans: its need grows with files and partitions (see the queues above), not with entries |
+| `spark.sql.shuffle.partitions` | 3 times the cores | requests are packed before they are shuffled, so partitions are small |
+"""
