@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pipeline import meeting
 from pipeline.expression_filters import filter_of, verdicts_of
-from pipeline.packing import REQUEST_BYTES, ROW_REQUESTS, Col, Packed
+from pipeline.packing import Col, Packed
 from pipeline.settings import PullSettings
 from store_format.consume_queue import Units, units_of
 from store_format.layout import CQ_UNIT
@@ -100,36 +99,11 @@ class Met:
 
 def met(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Met]:
     """The requests of packed rows with the entries in `blocks` of a row before them that has the same key."""
-    rows = (row for batch in batches for row in batch.to_pylist())
-    for _, of_key in groupby(rows, key=itemgetter(*MEETING_KEY)):
-        yield from _met_entries(answering, of_key)
-
-
-def _met_entries(answering: Answering, rows: Iterator[dict[str, Any]]) -> Iterator[Met]:
-    """Rows of one key: many small ones are joined, for each costs time by itself."""
-    blocks: list[dict[str, Any]] | None = None
-    read: tuple[gm.Block, UnitColumns | None] | None = None
-    for (asks, _), alike in groupby(rows, key=lambda row: (row["requests"] is not None, row.get("condition"))):
-        if not asks:
-            blocks = next(alike)["blocks"]
-            continue
-        read = read or _block(blocks, with_extension=answering.with_extension)
-        for together in _bounded(alike):
-            yield Met(together[0], Packed.joined([Packed.of(row) for row in together]), *read)
-
-
-def _bounded(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Packed rows, as many together as have about the requests of a full one."""
-    together: list[dict[str, Any]] = []
-    size = 0
-    for row in rows:
-        together.append(row)
-        size += len(row["requests"])
-        if size >= ROW_REQUESTS * REQUEST_BYTES:
-            yield together
-            together, size = [], 0
-    if together:
-        yield together
+    of_key: tuple[dict[str, Any] | None, gm.Block, UnitColumns | None] | None = None
+    for stored, row, packed in meeting.met(batches, MEETING_KEY, "condition"):
+        if of_key is None or of_key[0] is not stored:
+            of_key = stored, *_block(stored["blocks"] if stored else None, with_extension=answering.with_extension)
+        yield Met(row, packed, *of_key[1:])
 
 
 def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -20,95 +20,91 @@ from pyspark.sql import functions as F
 
 from pipeline import tables as t
 from pipeline.lake import Lake
-from pipeline.packing import NO_KEY, SCHEMA, Col, Packed, Repacker
+from pipeline.meeting import behind, met
+from pipeline.packing import NO_KEY, SCHEMA, Col, Matrix, Packed, Place, packed_again
 
-Stage = Callable[[dict[str, Any]], tuple[Packed, NDArray[np.int64]]]
+Placed = tuple[NDArray[np.int64], NDArray[np.bool_]]
+# what of the store was met, if anything, and the matrix, to be written to -> the next key of each request, and whether it needs a wide row
+Stage = Callable[[dict[str, Any] | None, Matrix], Placed]
+_QUEUE = ("topic", "queueId")
+_SEGMENT = (*_QUEUE, "key")
+_RUN = ("key",)
 
 
-def with_bounds_as_of(lake: Lake, broker: str, log_start: int, packed: DataFrame) -> DataFrame:
-    """Packed rows (with the bounds of the whole store) with maxOffset and the log's end as of each request's time."""
+def with_bounds_as_of(lake: Lake, broker: str, log_start: int, packed: DataFrame, place: Place) -> DataFrame:
+    """Packed rows (with the bounds of the whole store) with maxOffset and the log's end as of each request's time, as `place` says."""
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
-    index = segments.groupBy("topic", "queueId").agg(_index("segment"))
+    index = segments.groupBy("topic", "queueId").agg(F.expr("sort_array(collect_list(struct(segment, minStoreTimestamp))) AS index"))
     stamps = segments.select("topic", "queueId", F.col("segment").alias("key"), F.col("firstQueueOffset").alias("first"), "storeTimestamps")
-    placed = packed.join(index, ["topic", "queueId"], "left").drop("key").mapInArrow(partial(_run, _place), SCHEMA)
-    bounded = placed.join(stamps, ["topic", "queueId", "key"], "left").mapInArrow(partial(_run, _max_offset), SCHEMA)
+    placed = packed.join(index, ["topic", "queueId"], "left").drop("key").mapInArrow(_place, SCHEMA)
     log = lake.table(t.COMMIT_LOG_SEGMENT).where(F.col("brokerName") == broker)
-    index_of_log = _LogIndex.of(log)
+    to_log = partial(_meet, _SEGMENT, partial(_max_offset, _Index.of_log(log)))
+    bounded = behind(stamps, placed, _SEGMENT).mapInArrow(to_log, SCHEMA)
     ends = log.select(F.col("firstPhysicOffset").alias("key"), "ends", "storeTimestamps")
-    log_placed = bounded.mapInArrow(partial(_run, index_of_log.place), SCHEMA)
-    return log_placed.join(ends, "key", "left").mapInArrow(partial(_run, partial(_log_end, log_start)), SCHEMA)
+    to_entries = partial(_meet, _RUN, partial(_log_end, log_start, place))
+    return behind(ends, bounded, _RUN, *_QUEUE).mapInArrow(to_entries, SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
-class _LogIndex:
-    """Runs of the commit log (some megabytes each): where they start, and the least stamp from there on."""
+class _Index:
+    """Runs of entries or records: what each is called, and the least stamp from there on."""
 
-    starts: NDArray[np.int64]
-    from_here_on: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    least: NDArray[np.int64]
 
     @classmethod
-    def of(cls, log: DataFrame) -> _LogIndex:
+    def of_log(cls, log: DataFrame) -> _Index:
+        """Of the commit log; a run has some megabytes."""
         rows = log.select("firstPhysicOffset", "minStoreTimestamp").orderBy("firstPhysicOffset").toArrow()
         starts, least = (column.to_numpy() for column in rows.columns)
-        return cls(starts, np.minimum.accumulate(least[::-1])[::-1])
+        return cls(starts, _from_here_on(least))
 
-    def place(self, row: dict[str, Any]) -> tuple[Packed, NDArray[np.int64]]:
-        """Key each request by the last run that holds a stamp of at most its time; NO_KEY where none does."""
-        packed = Packed.of(row)
-        places = np.searchsorted(self.from_here_on, packed.matrix[:, Col.TIME], side="right")
-        return packed, np.append(np.int64(NO_KEY), self.starts)[places]
+    def last_at_most(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The last run that holds a stamp of at most each time; NO_KEY where none does."""
+        return np.append(np.int64(NO_KEY), self.keys)[np.searchsorted(self.least, times, side="right")]
 
 
-def _index(key: str) -> Any:
-    return F.sort_array(F.collect_list(F.struct(F.col(key).alias("segment"), "minStoreTimestamp"))).alias("index")
+def _from_here_on(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The least stamp from each place on."""
+    return np.minimum.accumulate(stamps[::-1])[::-1]
 
 
-def _run(stage: Stage, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    repacked = Repacker()
-    for batch in batches:
-        for row in batch.to_pylist():
-            repacked.add(*stage(row))
-            if repacked.full():
-                yield from repacked.take()
-    yield from repacked.take()
+def _meet(key: tuple[str, ...], stage: Stage, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Packed rows behind what they need, by the keys that the stage gives."""
+    return packed_again((packed, *stage(stored, packed.matrix)) for stored, _, packed in met(batches, key, *_QUEUE))
 
 
-def _place(row: dict[str, Any]) -> tuple[Packed, NDArray[np.int64]]:
-    """Key each request by the last segment that holds a stamp of at most its time; NO_KEY where none does."""
-    packed = Packed.of(row)
-    index = row["index"] or []
-    if not index:
-        return packed, np.full(len(packed.matrix), NO_KEY, np.int64)
-    segments = np.array([NO_KEY, *(entry["segment"] for entry in index)], np.int64)
-    least = np.array([entry["minStoreTimestamp"] for entry in index], np.int64)
-    from_here_on = np.minimum.accumulate(least[::-1])[::-1]
-    return packed, segments[np.searchsorted(from_here_on, packed.matrix[:, Col.TIME], side="right")]
+def _place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Packed rows with the `index` of their queue by the last segment that holds a stamp of at most a request's time."""
+    return packed_again(_placed(row["index"] or [], Packed.of(row)) for batch in batches for row in batch.to_pylist())
+
+
+def _placed(index: list[dict[str, int]], packed: Packed) -> tuple[Packed, NDArray[np.int64], NDArray[np.bool_]]:
+    starts, least = (np.array([entry[name] for entry in index], np.int64) for name in ("segment", "minStoreTimestamp"))
+    keys = _Index(starts, _from_here_on(least)).last_at_most(packed.matrix[:, Col.TIME])
+    return packed, keys, np.zeros(len(keys), np.bool_)
 
 
 def _last_at_most(stamps: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
     """Position of the last stamp that is at most each time; -1 where there is none."""
-    from_here_on = np.minimum.accumulate(stamps[::-1])[::-1]
-    return np.searchsorted(from_here_on, times, side="right") - 1
+    return np.searchsorted(_from_here_on(stamps), times, side="right") - 1
 
 
-def _max_offset(row: dict[str, Any]) -> tuple[Packed, NDArray[np.int64]]:
-    packed = Packed.of(row)
-    matrix = packed.matrix
-    if row["storeTimestamps"] is None:
+def _max_offset(log: _Index, segment: dict[str, Any] | None, matrix: Matrix) -> Placed:
+    """Set maxOffset, and place requests by the run of the log that they need next."""
+    if segment is None:
         matrix[:, Col.MAX_OFFSET] = matrix[:, Col.MIN_OFFSET]
     else:
-        stamps = np.frombuffer(row["storeTimestamps"], "<i8")
-        found = row["first"] + _last_at_most(stamps, matrix[:, Col.TIME]) + 1
+        found = segment["first"] + _last_at_most(np.frombuffer(segment["storeTimestamps"], "<i8"), matrix[:, Col.TIME]) + 1
         matrix[:, Col.MAX_OFFSET] = np.maximum(found, matrix[:, Col.MIN_OFFSET])
-    return packed, np.zeros(len(matrix), np.int64)
+    return log.last_at_most(matrix[:, Col.TIME]), np.zeros(len(matrix), np.bool_)
 
 
-def _log_end(log_start: int, row: dict[str, Any]) -> tuple[Packed, NDArray[np.int64]]:
-    packed = Packed.of(row)
-    matrix = packed.matrix
-    if row["ends"] is None:
+def _log_end(log_start: int, place: Place, run: dict[str, Any] | None, matrix: Matrix) -> Placed:
+    """Set the log's end, and place requests by what they scan."""
+    if run is None:
         matrix[:, Col.LOG_END] = log_start
     else:
-        ends = np.frombuffer(row["ends"], "<i8")
-        matrix[:, Col.LOG_END] = ends[_last_at_most(np.frombuffer(row["storeTimestamps"], "<i8"), matrix[:, Col.TIME])]
-    return packed, np.zeros(len(matrix), np.int64)
+        ends = np.frombuffer(run["ends"], "<i8")
+        matrix[:, Col.LOG_END] = ends[_last_at_most(np.frombuffer(run["storeTimestamps"], "<i8"), matrix[:, Col.TIME])]
+    return place(matrix)

@@ -7,8 +7,8 @@ Spark then moves a few large rows instead of millions of small ones, which meet 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any
@@ -247,3 +247,14 @@ class Repacker:
         if self._rows:
             yield pa.RecordBatch.from_pylist(self._rows, schema=ARROW_SCHEMA)
         self._rows, self._bytes = [], 0
+
+
+def packed_again(placed: Iterable[tuple[Packed, NDArray[np.int64], NDArray[np.bool_]]]) -> Iterator[pa.RecordBatch]:
+    """Packed rows under new keys: for each its requests, the key of each of these, and whether its row is a wide one."""
+    repacker = Repacker()
+    for packed, keys, wide in placed:
+        for flag in np.unique(wide).tolist():
+            repacker.add(replace(packed, matrix=packed.matrix[wide == flag]), keys[wide == flag], wide=flag)
+        if repacker.full():
+            yield from repacker.take()
+    yield from repacker.take()

@@ -3,8 +3,7 @@
 Requests are packed by the segment of entries that they start in, get the bounds of their queue, meet that segment, and are answered by the
 kernel: a small join, and a shuffle of few large rows. (Of those that see the store as of their time, the queue's end and the log's end are
 joined before.) Nothing is sorted that is sorted on disk, and no step depends on the size of the store but
-the reading of segments. To meet is to follow in a task: a segment comes before all rows of requests that start in it, however many these
-are, and goes to Python once. (A join would send it with each of them.)
+the reading of segments. To meet is to follow in a task (`meeting`).
 Requests whose filter looks into messages go the same way beside the others, and meet the verdicts on their segment's entries as well.
 """
 
@@ -26,7 +25,8 @@ from pipeline.answering import MEETING_KEY, Answering, answer_batches
 from pipeline.as_of import with_bounds_as_of
 from pipeline.expression_filters import SPLIT_SCHEMA, filter_rules, looks_into_messages, split_by_condition, with_filter_text, with_verdicts
 from pipeline.lake import Lake, LakeError
-from pipeline.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, Repacker, pack
+from pipeline.meeting import behind
+from pipeline.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, pack, packed_again
 from pipeline.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
 from pipeline.settings import PullSettings
 from pipeline.touched_segments import touched_segments
@@ -191,8 +191,7 @@ def _placed(lake: Lake, store: BrokerStore, at: At, whole_files: bool, requests:
     bounds = lake.table(t.QUEUE).where(F.col("brokerName") == store.broker).select("topic", "queueId", "minOffset", "maxOffset")
     bounded = packed.join(bounds, ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
     if at == "request-time":
-        as_of = with_bounds_as_of(lake, store.broker, store.log_start, bounded)
-        return as_of.mapInArrow(partial(_packed_again, partial(by_segment, store, whole_files)), SCHEMA)
+        return with_bounds_as_of(lake, store.broker, store.log_start, bounded, partial(by_segment, store, whole_files))
     if at == "recorded-max":
         return bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, store, whole_files)), SCHEMA)
     return bounded
@@ -216,17 +215,8 @@ def _cut_at_recorded(store: BrokerStore, whole_files: bool, matrix: Matrix) -> t
 
 def _packed_again(place: Place, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Packed rows whose matrix has all bounds, by the key that `place` says."""
-    repacked = Repacker()
-    for batch in batches:
-        for row in batch.to_pylist():
-            packed = Packed.of(row)
-            keys, wide = place(packed.matrix)
-            for flag in np.unique(wide).tolist():
-                of_flag = replace(packed, matrix=packed.matrix[wide == flag])
-                repacked.add(of_flag, keys[wide == flag], wide=flag)
-            if repacked.full():
-                yield from repacked.take()
-    yield from repacked.take()
+    rows = (Packed.of(row) for batch in batches for row in batch.to_pylist())
+    return packed_again((packed, *place(packed.matrix)) for packed in rows)
 
 
 def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None, *then_by: str) -> DataFrame:
@@ -242,8 +232,7 @@ def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | Non
         in_files = segments.join(F.broadcast(far), ["topic", "queueId", "fileFirstOffset"], "left_semi")
         of_file = in_files.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide"))
         blocks = blocks.unionByName(of_file.agg(F.sort_array(F.collect_list(block)).alias("blocks")))
-    both = placed.unionByName(blocks, allowMissingColumns=True)
-    return both.repartition(*MEETING_KEY).sortWithinPartitions(*MEETING_KEY, F.expr("requests IS NOT NULL"), *then_by)
+    return behind(blocks, placed, MEETING_KEY, *then_by)
 
 
 def _far(requests: DataFrame, store: BrokerStore, whole_files: bool) -> DataFrame:
