@@ -22,6 +22,7 @@ from pipeline import tables as t
 from pipeline.lake import Lake
 from pipeline.meeting import behind, met
 from pipeline.packing import NO_KEY, SCHEMA, Col, Matrix, Packed, Place, packed_again
+from pipeline.touched_segments import those_asked
 
 Placed = tuple[NDArray[np.int64], NDArray[np.bool_]]
 # what of the store was met, if anything, and the matrix, to be written to -> the next key of each request, and whether it needs a wide row
@@ -31,15 +32,30 @@ _SEGMENT = (*_QUEUE, "key")
 _RUN = ("key",)
 
 
-def with_bounds_as_of(lake: Lake, broker: str, log_start: int, packed: DataFrame, place: Place) -> DataFrame:
-    """Packed rows (with the bounds of the whole store) with maxOffset and the log's end as of each request's time, as `place` says."""
+def with_bounds_as_of(
+    lake: Lake, broker: str, log_start: int, packed: DataFrame, place: Place, times: tuple[int | None, int | None] | None
+) -> DataFrame:
+    """Packed rows with maxOffset and the log's end as of each request's time.
+
+    Args:
+        lake: where the tables are.
+        broker: whose store it is.
+        log_start: where its commit log begins.
+        packed: packed rows, with the bounds of the whole store.
+        place: the key of each request of the result.
+        times: the least and the greatest time, where it pays to look first for what few requests need of a large store.
+    """
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
     index = segments.groupBy("topic", "queueId").agg(F.expr("sort_array(collect_list(struct(segment, minStoreTimestamp))) AS index"))
-    stamps = segments.select("topic", "queueId", F.col("segment").alias("key"), F.col("firstQueueOffset").alias("first"), "storeTimestamps")
     placed = packed.join(index, ["topic", "queueId"], "left").drop("key").mapInArrow(_place, SCHEMA)
     log = lake.table(t.COMMIT_LOG_SEGMENT).where(F.col("brokerName") == broker)
-    to_log = partial(_meet, _SEGMENT, partial(_max_offset, _Index.of_log(log)))
-    bounded = behind(stamps, placed, _SEGMENT).mapInArrow(to_log, SCHEMA)
+    index_of_log = _Index.of_log(log)
+    if times is not None:
+        segments = those_asked(segments, placed.select("topic", "queueId", F.col("key").alias("segment")))
+        first, last = index_of_log.last_at_most(np.array([time or 0 for time in times], np.int64)).tolist()
+        log = log.where(F.col("firstPhysicOffset").between(first, last))
+    stamps = segments.select("topic", "queueId", F.col("segment").alias("key"), F.col("firstQueueOffset").alias("first"), "storeTimestamps")
+    bounded = behind(stamps, placed, _SEGMENT).mapInArrow(partial(_meet, _SEGMENT, partial(_max_offset, index_of_log)), SCHEMA)
     ends = log.select(F.col("firstPhysicOffset").alias("key"), "ends", "storeTimestamps")
     to_entries = partial(_meet, _RUN, partial(_log_end, log_start, place))
     return behind(ends, bounded, _RUN, *_QUEUE).mapInArrow(to_entries, SCHEMA)

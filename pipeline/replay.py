@@ -167,10 +167,11 @@ def meet(
     store = broker_store(lake, broker)
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
     more = kinds.far or whole_files
-    if store.entries >= max(_MANY_ENTRIES, (kinds.about or 0) * _ENTRIES_A_REQUEST):
+    few = store.entries >= max(_MANY_ENTRIES, (kinds.about or 0) * _ENTRIES_A_REQUEST)
+    if few:
         segments = touched_segments(segments, requests, entries_a_file=store.entries_a_file, whole_files=more)
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
-    placed = partial(_placed, lake, store, at, whole_files)
+    placed = partial(_placed, lake, store, at, whole_files, few)
     by_tag = requests.where(~looks_into_messages(settings)) if kinds.into_messages else requests
     met = [(answering, _behind_entries(segments, placed(by_tag), _far(by_tag, store, whole_files) if more else None))]
     if kinds.into_messages:
@@ -185,13 +186,14 @@ def meet(
     return met
 
 
-def _placed(lake: Lake, store: BrokerStore, at: At, whole_files: bool, requests: DataFrame) -> DataFrame:
+def _placed(lake: Lake, store: BrokerStore, at: At, whole_files: bool, few: bool, requests: DataFrame) -> DataFrame:
     """Requests packed, with the bounds that they see, by the segment that they start in."""
     packed = requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, partial(by_segment, store, whole_files)), SCHEMA)
     bounds = lake.table(t.QUEUE).where(F.col("brokerName") == store.broker).select("topic", "queueId", "minOffset", "maxOffset")
     bounded = packed.join(bounds, ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
     if at == "request-time":
-        return with_bounds_as_of(lake, store.broker, store.log_start, bounded, partial(by_segment, store, whole_files))
+        times = requests.agg(F.min("timestamp"), F.max("timestamp")).collect()[0] if few else None
+        return with_bounds_as_of(lake, store.broker, store.log_start, bounded, partial(by_segment, store, whole_files), times)
     if at == "recorded-max":
         return bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, store, whole_files)), SCHEMA)
     return bounded

@@ -1,4 +1,4 @@
-"""Which segments of entries some requests touch, asked of the requests before a large store is read.
+"""Which segments of entries some requests touch, asked of these before a large store is read.
 
 Delta then leaves out files by their statistics, and Parquet parts of them.
 """
@@ -36,7 +36,16 @@ def touched_segments(segments: DataFrame, requests: DataFrame, *, entries_a_file
     else:
         in_file = F.expr(f"queueOffset % {entries_a_file} DIV {SEGMENT_ENTRIES}")
         unit = (file * -(-entries_a_file // SEGMENT_ENTRIES) + in_file).alias("segment")
-    asked = inside.select("topic", "queueId", unit)
+    return those_asked(segments, inside.select("topic", "queueId", unit))
+
+
+def those_asked(segments: DataFrame, asked: DataFrame) -> DataFrame:
+    """The segments without those that are not asked for, as far as few texts can say which these are.
+
+    Args:
+        segments: rows of consume_queue_segment.
+        asked: topic, queueId, and a column of the segments that numbers them, or their files.
+    """
     name = asked.columns[-1]
     some = asked.distinct().limit(_SOME_SEGMENTS + 1).toArrow()
     if len(some) <= _FEW_RANGES:

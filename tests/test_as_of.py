@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,7 +99,12 @@ def raw(lines: list[Line]) -> list[Line]:
 
 @pytest.mark.parametrize("layout", sampled(["partitioned", "clustered"], 1))
 def test_a_pull_sees_its_queue_as_of_its_time(
-    made: MadeStore, layout: Layout, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    made: MadeStore,
+    layout: Layout,
+    spark: SparkSession,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     digits = random.Random(f"time {layout}")
     broker = SlowBroker(made.path, settings_of(CAPS) | made.sizes, made.log_end)
@@ -114,6 +120,13 @@ def test_a_pull_sees_its_queue_as_of_its_time(
     assert len({line["response"].get("maxOffset") for line in expected}) > 100
     lake = lake_of(spark, made.path, tmp_path_factory, layout=layout)
     assert differences(expected, raw(answers_of(lake, asked, tmp_path, at="request-time", settings=CAPS))) == []
+
+    # of a large store, what is behind the least time and before the greatest is left out
+    monkeypatch.setattr(importlib.import_module("pipeline.replay"), "_MANY_ENTRIES", 0)
+    first, last = (sorted(stamps)[len(stamps) * part // 10] for part in (4, 6))
+    some = [line for line in expected if first <= line["request"]["timestamp"] <= last]
+    assert len(some) > 40
+    assert differences(some, raw(answers_of(lake, some, tmp_path, at="request-time", settings=CAPS))) == []
 
 
 def test_a_pull_is_cut_at_the_max_offset_that_was_recorded(
