@@ -23,7 +23,7 @@ from benchmarks.lag_measures import measure_lag
 from benchmarks.pulls import PULLS
 from benchmarks.replay_measures import measure_replays
 from benchmarks.simulation_measures import measure_simulation
-from benchmarks.stand import QUICK, Stand
+from benchmarks.stand import QUICK, QUICK_REPEATS, Stand
 from benchmarks.store_measures import measure_export, measure_import, measure_verify
 from benchmarks.stream_measures import measure_stream
 
@@ -75,17 +75,17 @@ def _told(name: str, measure: Callable[[], list[Figure]]) -> list[Figure]:
 
 
 @click.command(epilog="\b\nExample:\n  python -m benchmarks --quick --only replay --json figures.json")
-@click.option("--quick", is_flag=True, help="A tenth of the size.")
+@click.option("--quick", is_flag=True, help="A tenth of the size, each thing timed twice.")
 @click.option("--only", metavar="NAME", help="Only measures whose name begins so, and what they need.")
 @click.option("--json", "out", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="File for the figures.")
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown, for a page.")
 def main(quick: bool, only: str | None, out: Path | None, markdown: bool) -> None:
-    """Measure what is to be fast, each figure against peers in the same run: three runs, whose median counts."""
+    """Measure what is to be fast, each figure against peers in the same run: three runs (--quick: two), whose median counts."""
     names = chosen(only)
     if out is not None and not os.access(out.parent, os.W_OK):
         raise click.UsageError(f"--json {out}: expected a file in a folder that can be written to, found none")
     with tempfile.TemporaryDirectory(prefix="pullsim-bench-", ignore_cleanup_errors=True) as folder:
-        stand = Stand(Path(folder), QUICK if quick else 1)
+        stand = Stand(Path(folder), QUICK, repeats=QUICK_REPEATS) if quick else Stand(Path(folder), 1)
         try:
             figures = measured(stand, names)
         finally:

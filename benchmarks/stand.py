@@ -18,7 +18,7 @@ from pipeline.tables import Layout
 
 BROKER = "bench"
 MESSAGES = 1_000_000
-QUICK = 10
+QUICK, QUICK_REPEATS = 10, 2
 
 
 class Stand:
