@@ -123,4 +123,5 @@ def _say_where_to_look(root: str, *, kept: bool) -> None:
     say(f'  pullsim sql --lake {lake} "SELECT * FROM consume_lag_by_group ORDER BY lag DESC"')
     say(f'  pullsim sql --lake {lake} "SELECT topic, count(*) FROM commit_log GROUP BY topic"')
     say(f"  pullsim lag --lake {lake} --group g-slow")
+    say(f"  pullsim report --lake {lake} --out report.html")
     say("  pullsim import /path/to/your/store --lake my-lake")

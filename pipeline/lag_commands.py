@@ -7,7 +7,6 @@ import click
 from pipeline.cli import (
     Engine,
     ExampleCommand,
-    broker_option,
     cli,
     engine_options,
     format_option,
@@ -39,7 +38,7 @@ from pipeline.moments import milliseconds
 @click.option(
     "--keep", type=click.IntRange(1, 36_500), metavar="DAYS", help="With --record: drop older observations, and compact the others."
 )
-@broker_option
+@click.option("--broker", metavar="NAME", help="Only this broker, all by default; with --record needed where the lake holds more than one.")
 @format_option
 @engine_options
 def lag_command(

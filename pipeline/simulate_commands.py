@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pipeline.cli import FORMATS, Engine, ExampleCommand, broker_option, cli, engine_options, lake_option, now, run_id
+from pipeline.cli import FORMATS, Engine, ExampleCommand, cli, engine_options, lake_option, now, run_id
 from pipeline.console import progress_to_stderr
 
 
@@ -23,7 +23,7 @@ from pipeline.console import progress_to_stderr
 )
 @click.option("--out", metavar="FILE.svg", help="File for a picture of lag over time.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of the rows.")
-@broker_option
+@click.option("--broker", metavar="NAME", help="Broker whose messages are recorded; needed where the lake holds more than one.")
 @engine_options
 def simulate_command(
     lake: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -291,6 +292,17 @@ def test_recorded_messages_keep_offsets_and_times_and_the_client_drops_what_only
 
 def test_a_picture_has_a_line_a_variant_and_no_text_becomes_markup() -> None:
     picture = lag_picture("<b>?", {"a&b": [(0, 0), (60_000, 1234)], "": []})
+    ET.fromstring(picture)  # noqa: S314 (ours)
     assert picture.count("<polyline") == 2
     assert "<title>&lt;b&gt;?</title>" in picture
-    assert "a&amp;b: at most 1,234 behind" in picture
+    assert picture.count("a&amp;b: at most 1,234 behind</t") == 2, "in the legend, and where the line is pointed at"
+
+
+def test_a_picture_says_what_was_asked_and_what_its_axes_are() -> None:
+    root = ET.fromstring(lag_picture("why " * 60, {f"variant {number}" * 20: [(0, number), (90_000, 0)] for number in range(9)}))  # noqa: S314
+    texts = [text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.text]
+    assert " ".join(text.text or "" for text in texts if text.get("class") == "title").split() == ["why"] * 60
+    assert {"messages behind", "virtual time", "1m", "8"} <= {text.text for text in texts}
+    assert max(len(text.text or "") for text in texts) < 130, "longer ones leave the picture"
+    lines = [(line.get("stroke"), line.get("stroke-dasharray")) for line in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert len(set(lines)) == 9, "no two lines look alike"

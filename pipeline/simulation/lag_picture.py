@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 _WIDTH, _HEIGHT = 960, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 20, 50
-_LEGEND_LINE = 20
+_LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 34, 60
+_TITLE_LINE, _LEGEND_LINE = 22, 20
+# letters that fit into a line of the title, and into a name in the legend
+_TITLE_LETTERS, _NAME_LETTERS = 100, 90
 _COLOURS = ("#3b7dd8", "#d9822b", "#2f9e62", "#c94f7c", "#8a63d2", "#a8892c", "#3aa6b9", "#d3493f")
+# lines that have the colour of another one are told apart by these
+_DASHES = ("none", "7 3", "2 3")
 _TICKS = 6
 _STEPS = (1, 2, 5)
 _SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 43_200, 86_400, 172_800, 864_000)
 _STYLE = (
     "svg{color:#222;background:#fff;font:13px sans-serif}"
     "@media(prefers-color-scheme:dark){svg{color:#ddd;background:#181a1d}}"
-    ".grid{stroke:currentColor;stroke-opacity:.15}text{fill:currentColor}polyline{fill:none;stroke-width:2;stroke-linejoin:round}"
+    ".grid{stroke:currentColor;stroke-opacity:.15}text{fill:currentColor}.title{font-size:16px;font-weight:bold}polyline{fill:none;stroke-width:2;stroke-linejoin:round}"
 )
 
 
@@ -28,19 +33,26 @@ def lag_picture(title: str, lines: Mapping[str, Sequence[tuple[int, int]]]) -> s
     """
     ended = max((points[-1][0] for points in lines.values() if points), default=0) or 1
     most = max((lag for points in lines.values() for _, lag in points), default=0) or 1
-    height = _HEIGHT + _LEGEND_LINE * len(lines)
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img"><title>{escape(title)}</title>'
-    parts = [head, f"<style>{_STYLE}</style>", *_axes(ended, most)]
+    asked = textwrap.wrap(title, _TITLE_LETTERS, max_lines=3, placeholder=" …")
+    above, below = _TITLE_LINE * len(asked), _LEGEND_LINE * len(lines)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {above + _HEIGHT + below}" role="img">',
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
+        *(f'<text class="title" x="16" y="{_TITLE_LINE * (number + 1)}">{escape(line)}</text>' for number, line in enumerate(asked)),
+        f'<g transform="translate(0 {above})">',
+        *_axes(ended, most),
+    ]
     for number, (name, points) in enumerate(lines.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
+        stroke = f'stroke="{_COLOURS[number % len(_COLOURS)]}" stroke-dasharray="{_DASHES[number // len(_COLOURS) % len(_DASHES)]}"'
         where = " ".join(f"{_x(at, ended):.1f},{_y(lag, most):.1f}" for at, lag in points)
-        told = f"{name}: at most {max((lag for _, lag in points), default=0):,} behind"
-        parts.append(f'<polyline stroke="{colour}" points="{where}"><title>{escape(told)}</title></polyline>')
-        y = _HEIGHT + _LEGEND_LINE * number + 4
+        told = f"at most {max((lag for _, lag in points), default=0):,} behind"
+        parts.append(f'<polyline {stroke} points="{where}"><title>{escape(name)}: {told}</title></polyline>')
+        y = _HEIGHT + _LEGEND_LINE * number
+        shown = name if len(name) <= _NAME_LETTERS else f"{name[:_NAME_LETTERS]}…"
         parts.append(
-            f'<rect x="{_LEFT}" y="{y - 9}" width="14" height="4" fill="{colour}"/><text x="{_LEFT + 22}" y="{y}">{escape(told)}</text>'
+            f'<path {stroke} stroke-width="4" d="M{_LEFT - 10} {y - 4}h24"/><text x="{_LEFT + 22}" y="{y}">{escape(shown)}: {told}</text>'
         )
-    return "".join([*parts, "</svg>\n"])
+    return "".join([*parts, "</g></svg>\n"])
 
 
 def _x(at: float, ended: int) -> float:
@@ -60,7 +72,8 @@ def _axes(ended: int, most: int) -> Iterator[str]:
     seconds = next((one for one in _SECONDS if ended / 1000 / one <= 2 * _TICKS), _SECONDS[-1])
     for at in range(0, ended + 1, seconds * 1000):
         yield f'<text x="{_x(at, ended):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{_clock(at // 1000)}</text>'
-    yield f'<text x="{_LEFT - 8}" y="{_TOP - 6}" text-anchor="end">behind</text>'
+    yield f'<text x="16" y="{_TOP - 16}">messages behind</text>'
+    yield f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - _BOTTOM + 38}" text-anchor="end">virtual time</text>'
 
 
 def _count_step(most: int) -> int:
