@@ -283,6 +283,8 @@ def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict
     from pipeline.lake import Lake
     from pipeline.views import ask
 
+    if not query.strip():
+        raise click.UsageError('expected a query in SQL, found none; "SHOW TABLES" lists what can be asked')
     with Engine(master, conf, verbose).session() as spark:
         show_rows(ask(Lake(spark, lake).require(), query), form)
 

@@ -107,6 +107,8 @@ class StoreWriter:
         try:
             os.makedirs(root, exist_ok=True)
             found = sorted(os.listdir(root))
+        except (FileExistsError, NotADirectoryError) as error:
+            raise StoreError(root, "an empty folder, or none", "a file", hint="give the name of a new folder") from error
         except OSError as error:
             raise cannot_write(root, error) from error
         if found:

@@ -91,14 +91,14 @@ def ask(lake: Lake, query: str) -> DataFrame:
 
 def _unknown(spark: SparkSession, error: AnalysisException) -> str | None:
     """What to say of a table, a view or a function that there is not; None for all other errors."""
+    if error.getCondition() not in _NOT_FOUND:
+        return None
     told = {key: value.replace("`", "") for key, value in (error.getMessageParameters() or {}).items()}
     if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
         what, name, known = "table or view", told["relationName"], [*TABLES, LAKE_VERSION.name, *VIEWS]
-    elif error.getCondition() == "UNRESOLVED_ROUTINE":
-        what, name = "function", told["routineName"]
-        known = [row[0] for row in spark.sql("SHOW FUNCTIONS").collect()]
     else:
-        return None
+        what, name = "function", told.get("routineName") or told["name"]  # the latter of one that gives rows
+        known = [*FUNCTIONS, *(row[0] for row in spark.sql("SHOW FUNCTIONS").collect())]
     return f"there is no {what} {name!r}; the nearest known: {', '.join(nearest(name, known))}"
 
 

@@ -157,6 +157,14 @@ def test_the_command_makes_a_small_store_by_default(tmp_path: Path, capsys: pyte
     assert everything(tmp_path / "s") == before
 
 
+@pytest.mark.parametrize("below", ["", "s"])
+def test_a_file_in_the_place_of_the_store_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], below: str) -> None:
+    (tmp_path / "file").write_text("mine", "utf-8")
+    assert run(["generate", str(tmp_path / "file" / below), "--messages", "1"]) == 2
+    assert "expected an empty folder, or none, found a file" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text("utf-8") == "mine"
+
+
 def test_no_messages_make_an_empty_store(tmp_path: Path) -> None:
     store = made(tmp_path / "s", messages=0)
     assert sorted(path.name for path in store.iterdir()) == ["checkpoint", "commitlog", "config", "consumequeue", "lock"]

@@ -51,6 +51,8 @@ NONE = str(forms.NOTHING)
         (forms.words, Markup("<b>"), "&lt;b&gt;"),
         (forms.times, 2.349, "2.3 ×"),
         (forms.rate, 0.25, "0.2/s"),
+        (forms.rate, 0.04, "&lt; 0.1/s"),
+        (forms.rate, 0, "0.0/s"),
     ],
 )
 def test_values_are_written_so(form: Any, value: Any, written: str) -> None:

@@ -107,6 +107,8 @@ def test_a_table_is_found_whose_name_the_query_puts_together(pullsim: Pullsim, l
         ("SELECT * FROM consume_lagg", "'consume_lagg'; the nearest known: consume_lag,"),
         ("SELECT consumerGrup FROM consume_lag", "`consumerGroup`"),
         ("SELECT tag_code('a')", "there is no function 'tag_code'; the nearest known: tags_code,"),
+        ("SELECT * FROM queue_stat()", "there is no function 'queue_stat'; the nearest known: queue_status,"),
+        (" ", '"SHOW TABLES" lists what can be asked'),
     ],
 )
 def test_a_query_that_spark_refuses_ends_with_2_and_names_the_place(pullsim: Pullsim, lake: Path, query: str, named: str) -> None:

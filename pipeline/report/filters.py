@@ -72,7 +72,7 @@ def _finding(worst: Row) -> Finding:
         forms.name(worst["consumerGroup"]), forms.name(worst["topic"]), forms.share(part), forms.count(worst["pulls"])
     )
     if worst["efficiency"] is not None:
-        text += Markup(", and {} of the messages in all").format(forms.share(worst["efficiency"]))
+        text += Markup("; of the messages looked at {} passed").format(forms.share(worst["efficiency"]))
     return Finding(Tone.WARN if part > _POOR else Tone.PLAIN, text + Markup("."))
 
 

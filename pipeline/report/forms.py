@@ -99,6 +99,8 @@ def rate(value: Any) -> Markup:
     """Messages in a second."""
     if value is None:
         return NOTHING
+    if 0 < abs(value) < 0.05:  # little is not called nothing
+        return _figure("< 0.1/s")
     return Markup("{}/s").format(f"{float(value):,.1f}" if abs(value) < 10 else f"{float(value):,.0f}")
 
 

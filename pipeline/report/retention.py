@@ -42,7 +42,8 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     )
     note = (
         "Times are estimates from the last message in the store on. HISTORY: at the pace at which the first offset moved in lag_history; "
-        "FILE_RESERVED_TIME: when the next message is as old as messages get. The hour deleteWhen may make it later."
+        "FILE_RESERVED_TIME: when the next message is as old as messages get. The hour deleteWhen may make it later; "
+        "pullsim retention knows of hours, files and the disk."
     )
     return Answer(_finding(rows), columns=columns if at_risk else (), rows=at_risk, note=note if at_risk else "")
 
