@@ -40,7 +40,8 @@ def simulate_command(
     """Simulate a consumer group: its clients, listeners, retries and offsets, in virtual time.
 
     A row a variant: when the group had caught up, how far it was behind, what came twice or was given up. What happened in each run goes to
-    the tables simulation_run, simulated_lag, rebalance_event and, where the scenario asks for it, consumption and dead_letter.
+    the tables simulation_run, simulated_lag, rebalance_event and, where the scenario asks for it, consumption, dead_letter and
+    simulated_transactions.
     """
     from pipeline.lake import Lake
     from pipeline.simulation.scenario import read_scenario, scenario_text

@@ -99,3 +99,25 @@ def test_a_group_consumes_what_a_store_has_for_it(pullsim: Pullsim, spark: Spark
     scenario.write_text('subscription = "TagZ"\n' + RECORDED, "utf-8")
     code, _, err = pullsim("simulate", "--lake", lake, "--scenario", scenario)
     assert (code, "tags that occur in the recorded messages" in err) == (2, True)
+
+
+@slow_proof
+def test_transactions_of_a_scenario_are_told_with_their_group_and_in_a_table_of_their_own(pullsim: Pullsim, tmp_path: Path) -> None:
+    lake, scenario = tmp_path / "lake", tmp_path / "paid.toml"
+    messages = '[messages]\nrate = 10\nlasts = "1m"\neven = true\n[transactions]\ncommits = 1.0\ntakes = "1s"\n'
+    scenario.write_text(f'group = "g"\ntopic = "paid"\nuntil = "20m"\n{messages}[[clients]]\n', "utf-8")
+    varied = ("--vary", "transactions.commits=1.0,0.0", "--seeds", "2", "--format", "json")
+    code, out, err = pullsim("simulate", "--lake", lake, "--scenario", scenario, *varied)
+    assert code == 0, err
+    committed, unknown = map(json.loads, out.splitlines())
+    assert [committed[name] for name in ("sent", "committed", "checked", "givenUp", "succeeded")] == [600, 600, 0, 0, 600]
+    assert (committed["commitSeconds50"], committed["commitSecondsMax"]) == (1.0, 1.0)
+    # 54 of 60 seconds are old enough for the first check; all are asked about fifteen times
+    assert [unknown[name] for name in ("committed", "checked", "givenUp", "undecided", "commitSeconds99")] == [0, 9000, 600, 0, None]
+    rows = asked(pullsim, lake, "SELECT variant, seed, givenUp, commitMillisMax FROM simulated_transactions ORDER BY variant, seed")
+    assert [tuple(row.values()) for row in rows] == [
+        ("0", "1", "0", "1000"),
+        ("0", "2", "0", "1000"),
+        ("1", "1", "600", ""),
+        ("1", "2", "600", ""),
+    ]

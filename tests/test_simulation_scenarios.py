@@ -15,6 +15,7 @@ from pipeline.simulation.lag_picture import lag_picture
 from pipeline.simulation.plans import plan_of
 from pipeline.simulation.recorded_messages import recorded_messages
 from pipeline.simulation.scenario import BROKER_SETTINGS, Variant, located, read_scenario, read_variant
+from pipeline.simulation.scenario_transactions import CHECK_SETTINGS
 from pipeline.simulation.simulation_rows import Run, rows_of
 from pipeline.workload_fields import WorkloadError
 from udfs.message_queue import MessageQueue
@@ -157,7 +158,8 @@ def test_every_setting_of_the_broker_that_is_taken_counts(tmp_path: Path) -> Non
         "mappedFileSizeConsumeQueue": "40",
         "notifyConsumerIdsChangedEnable": "false",
     }
-    assert {*given, "longPollingEnable"} == set(BROKER_SETTINGS)  # without the last one there is no simulation
+    # without longPollingEnable there is no simulation, and the last ones go with transactions
+    assert {*given, "longPollingEnable", *CHECK_SETTINGS} == set(BROKER_SETTINGS)
     (plain,) = read(tmp_path, WHOLE)
     for name, value in given.items():
         (variant,) = read(tmp_path, f"{WHOLE}[broker]\n{name} = {value}\n")

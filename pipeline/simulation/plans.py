@@ -7,8 +7,10 @@ from itertools import pairwise
 
 from pipeline.simulation.scenario import Scenario
 from pipeline.simulation.scenario_fields import ScenarioError
+from pipeline.simulation.scenario_transactions import transactions_of
 from pipeline.workload_fields import unknown_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, properties_to_string
 from udfs.consumer.allocate import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
@@ -22,10 +24,13 @@ from udfs.message_queue import MessageQueue
 from udfs.schedule import DelayLevelError, parse_delay_level
 from udfs.simulation.group_plan import BrokerPlan, ClientPlan, GroupPlan, Listener, Rates, Recorded
 from udfs.tags import split_tags
+from udfs.transactional_message import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
 
 _DEFAULT_QUEUES = 4
 # bytes of a record beside topic and body: its fields, and the properties that client and broker add
 _RECORD_OVERHEAD = 200
+# a name for the producers' group, which each of their messages has as a property
+_PRODUCER_GROUP = "producers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ def plan_of(scenario: Scenario, seed: int, where: str, recorded: RecordedTopic |
         min_offsets=first,
         clients=tuple(client for number in range(len(scenario.clients)) for client in _clients(scenario, number, queues, where)),
         messages=messages,
+        transactions=transactions_of(scenario.transactions, scenario.broker) if scenario.transactions else None,
         until=scenario.until,
         seed=seed,
         listener=Listener(
@@ -94,7 +100,7 @@ def _rates(scenario: Scenario, queues: int) -> Rates:
         backlog[number % queues] += 1
     wanted, total = split_tags(scenario.subscription), sum(weight for _, weight in part.tags)
     matching = 1.0 if wanted is None else sum(weight for tag, weight in part.tags if tag in wanted) / (total or 1)
-    ends = min(scenario.until, part.lasts or scenario.until)
+    ends = scenario.messages_end
     return Rates(
         steps=tuple(step for step in part.rate if step[0] < ends),
         ends=ends,
@@ -104,8 +110,18 @@ def _rates(scenario: Scenario, queues: int) -> Rates:
         matching=matching,
         body=part.body,
         delay_level=part.delay,
-        overhead=_RECORD_OVERHEAD + len(scenario.topic.encode()),
+        overhead=_overhead(scenario),
     )
+
+
+def _overhead(scenario: Scenario) -> int:
+    """Bytes of a record beside its body; a message keeps the properties of the transaction in which it was sent."""
+    overhead = _RECORD_OVERHEAD + len(scenario.topic.encode())
+    if scenario.transactions is None:
+        return overhead
+    kept = {PROPERTY_REAL_TOPIC: scenario.topic, PROPERTY_REAL_QUEUE_ID: "0"}
+    kept |= {PROPERTY_TRANSACTION_PREPARED: "true", PROPERTY_PRODUCER_GROUP: _PRODUCER_GROUP}
+    return overhead + len(properties_to_string(kept).encode()) + 1  # and what divides them from the others
 
 
 def _committed(scenario: Scenario, messages: Rates | Recorded, recorded: RecordedTopic | None) -> tuple[int, ...]:

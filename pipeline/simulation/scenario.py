@@ -16,12 +16,20 @@ from typing import Any
 from pipeline import workload_fields as read
 from pipeline.settings import BrokerSettings, SettingsError, Value
 from pipeline.simulation import scenario_fields as own
-from pipeline.simulation.scenario_fields import ScenarioError, Takes
+from pipeline.simulation.scenario_fields import ScenarioError
+from pipeline.simulation.scenario_transactions import (
+    CHECK_SETTINGS,
+    READERS,
+    TransactionsPart,
+    check_sent,
+    check_settings,
+    check_transactions,
+)
 from pipeline.workload_fields import Reader, Shares, WorkloadError
 from udfs.consumer.push_consumer import MessageModel, PushConsumer
 from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation.group_plan import SECOND
-from udfs.simulation.service_time import CONSTANT
+from udfs.simulation.service_time import CONSTANT, Takes
 from udfs.tags import SubscriptionParseError, split_tags
 
 BEGINS = ("committed", "first", "last", "never")
@@ -33,6 +41,7 @@ BROKER_SETTINGS = (
     "maxTransferCountOnMessageInMemory",
     "mappedFileSizeConsumeQueue",
     "notifyConsumerIdsChangedEnable",
+    *CHECK_SETTINGS,
 )
 STRATEGIES = ("AVG", "AVG_BY_CIRCLE", "CONFIG", "MACHINE_ROOM", "CONSISTENT_HASH", "MACHINE_ROOM_NEARBY")
 
@@ -100,6 +109,7 @@ class Scenario:
     network: int = 200
     dispatch: int = 1000
     consumption: bool = False
+    transactions: TransactionsPart | None = None
     listener: ListenerPart = field(default_factory=ListenerPart)
     consumer: PushConsumer = field(default_factory=PushConsumer)
     broker: BrokerSettings = field(default_factory=lambda: BrokerSettings({}))
@@ -108,6 +118,11 @@ class Scenario:
     def sampled_every(self) -> int:
         """How often lag is looked at: 500 times, but at most once a second, unless the scenario says."""
         return self.sample or max(SECOND, -(-self.until // 500))
+
+    @property
+    def messages_end(self) -> int:
+        """When the last message of a rate may come."""
+        return min(self.until, self.messages.lasts or self.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +190,7 @@ _SCENARIO: dict[str, Reader] = {
     "dispatch": own.micros,
     "consumption": read.flag,
     "messages": read.table_of(MessagesPart, _MESSAGES, ()),
+    "transactions": read.table_of(TransactionsPart, READERS, ("commits",)),
     "listener": read.table_of(ListenerPart, _LISTENER, ()),
     "clients": read.list_of(read.table_of(ClientsPart, _CLIENTS, ())),
     "consumer": own.consumer,
@@ -297,6 +313,10 @@ def _scenario(tables: Mapping[str, Any], path: str) -> Scenario:
     scenario: Scenario = read.table_of(Scenario, _SCENARIO, _NEEDED)(tables, path)
     _check_messages(scenario, path)
     _check_effects(scenario, tables["messages"], path)
+    check_settings(tables.get("broker", {}), scenario.broker, has_transactions=scenario.transactions is not None, path=path)
+    if scenario.transactions:
+        check_transactions(scenario.transactions, tables["transactions"], path)
+        check_sent(tables["messages"], scenario.messages.rate, scenario.messages_end, scenario.messages.backlog, path)
     if scenario.consumer.message_model is MessageModel.BROADCASTING:
         _check_broadcast(scenario, path)
     scenario = replace(scenario, clients=tuple(_named(number, part) for number, part in enumerate(scenario.clients)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NoReturn
 
 from pipeline import workload_fields as read
@@ -16,7 +16,8 @@ from pipeline.settings import camel_case
 from pipeline.workload_fields import Reader, WorkloadError
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.simulation.group_plan import SECOND
-from udfs.simulation.service_time import CONSTANT, EXPONENTIAL, LOGNORMAL, LONGEST, UNIFORM
+from udfs.simulation.half_messages import LONGEST_TRANSACTION
+from udfs.simulation.service_time import CONSTANT, EXPONENTIAL, LOGNORMAL, LONGEST, UNIFORM, Takes
 
 _LONGEST_RUN = 400 * 86_400 * SECOND
 _TABLE = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
@@ -25,15 +26,6 @@ _KEY = re.compile(r"\s*[\"']?([A-Za-z0-9_\-]+)[\"']?(?:\s*\.\s*[\"']?([A-Za-z0-9
 
 class ScenarioError(WorkloadError):
     """A scenario that cannot be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Takes:
-    """How long a listener takes, as `service_time` has it."""
-
-    shape: int
-    first: float
-    second: float = 0.0
 
 
 def refuse(where: str, expected: str, found: object) -> NoReturn:
@@ -62,24 +54,31 @@ def share(value: object, where: str) -> float:
     return found
 
 
-def _taken(value: object, where: str) -> float:
-    found = micros(value, where)
-    return float(found) if found <= LONGEST else refuse(where, "15 minutes or less (consumeTimeout)", value)
+def _time_at_random(longest: int, limit: str) -> Reader:
+    """A duration, [least, greatest], { mean } (exponential) or { median, sigma } (lognormal), of `longest` microseconds at most."""
+
+    def taken(value: object, where: str) -> float:
+        found = micros(value, where)
+        return float(found) if found <= longest else refuse(where, limit, value)
+
+    def reader(value: object, where: str) -> Takes:
+        if isinstance(value, list) and len(value) == 2:
+            least, most = (taken(one, where) for one in value)
+            return Takes(UNIFORM, least, most) if least <= most else refuse(where, "the lesser duration first", value)
+        if isinstance(value, dict) and value.keys() == {"mean"}:
+            return Takes(EXPONENTIAL, taken(value["mean"], f"{where}, mean"))
+        if isinstance(value, dict) and value.keys() == {"median", "sigma"}:
+            sigma: float = read.number(0.0, 5.0)(value["sigma"], f"{where}, sigma")
+            return Takes(LOGNORMAL, taken(value["median"], f"{where}, median"), sigma)
+        if isinstance(value, dict):
+            refuse(where, "{ mean = ... } or { median = ..., sigma = ... }", value)
+        return Takes(CONSTANT, taken(value, where))
+
+    return reader
 
 
-def takes(value: object, where: str) -> Takes:
-    """How long a listener takes: a duration, [least, greatest], { mean } (exponential) or { median, sigma } (lognormal)."""
-    if isinstance(value, list) and len(value) == 2:
-        least, most = (_taken(one, where) for one in value)
-        return Takes(UNIFORM, least, most) if least <= most else refuse(where, "the lesser duration first", value)
-    if isinstance(value, dict) and value.keys() == {"mean"}:
-        return Takes(EXPONENTIAL, _taken(value["mean"], f"{where}, mean"))
-    if isinstance(value, dict) and value.keys() == {"median", "sigma"}:
-        sigma: float = read.number(0.0, 5.0)(value["sigma"], f"{where}, sigma")
-        return Takes(LOGNORMAL, _taken(value["median"], f"{where}, median"), sigma)
-    if isinstance(value, dict):
-        refuse(where, "{ mean = ... } or { median = ..., sigma = ... }", value)
-    return Takes(CONSTANT, _taken(value, where))
+takes = _time_at_random(LONGEST, "15 minutes or less (consumeTimeout)")
+transaction_time = _time_at_random(LONGEST_TRANSACTION, "a day or less")
 
 
 def rates(value: object, where: str) -> tuple[tuple[int, float], ...]:

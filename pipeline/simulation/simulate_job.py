@@ -17,18 +17,28 @@ from pipeline.simulation.plans import RecordedTopic, plan_of
 from pipeline.simulation.recorded_messages import recorded_topic
 from pipeline.simulation.scenario import Scenario, Variant, located, read_scenario, read_variant
 from pipeline.simulation.simulation_rows import SCHEMA_DDL, TABLE_COLUMN, Run, rows_of
-from pipeline.simulation.simulation_tables import SIMULATED, SIMULATED_LAG, SIMULATION_RUN
+from pipeline.simulation.simulation_tables import SIMULATED, SIMULATED_LAG, SIMULATED_TRANSACTIONS, SIMULATION_RUN
+from pipeline.table import Table
 
 _MOST_POINTS = 600  # of a line in a picture
+_TOLD = (SIMULATION_RUN, SIMULATED_TRANSACTIONS)  # a row a run
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What was simulated: rows of simulation_run by variant and seed, and (variant, ms, lag) of the first seed of each variant."""
+    """What was simulated.
+
+    Attributes:
+        run_id: of the run.
+        runs: rows of simulation_run, by variant and seed.
+        lag: (variant, ms, lag) of the first seed of each variant.
+        transactions: rows of simulated_transactions, in no order; none where the scenario has no transactions.
+    """
 
     run_id: str
     runs: list[Row]
     lag: list[tuple[int, int, int]]
+    transactions: list[Row]
 
 
 def run_simulate(
@@ -70,13 +80,14 @@ def run_simulate(
     rows = spark.range(0, count, 1, count).mapInArrow(partial(_simulated, simulations), SCHEMA_DDL).persist()
     try:
         writer = LakeWriter(lake, run_id=run_id, what="simulate", broker=plans[0].brokers[0] or "")
-        told = rows.where(F.col(TABLE_COLUMN) == SIMULATION_RUN.name).select(*_own(SIMULATION_RUN.names)).collect()
+        tables = [one for one in SIMULATED if one is not SIMULATED_TRANSACTIONS or any(two.scenario.transactions for two in variants)]
+        told = {one.name: _rows(rows, one).select(*_own(one.names)).collect() for one in tables if one in _TOLD}
         progress("writing")
         given = {variant.number: dict(variant.given) for variant in variants}
         known = spark.createDataFrame(list(given.items()), "variant INT, given MAP<STRING, STRING>")
-        for table in SIMULATED:
+        for table in tables:
             writer.prepare(table)
-            mine = rows.where(F.col(TABLE_COLUMN) == table.name).withColumn("runId", F.lit(run_id))
+            mine = _rows(rows, table).withColumn("runId", F.lit(run_id))
             if table is SIMULATION_RUN:
                 mine = mine.drop("given", "scenario").join(F.broadcast(known), "variant").withColumn("scenario", F.lit(text))
             writer.append(table, mine)
@@ -84,7 +95,12 @@ def run_simulate(
         lag = _lag_lines(rows)
     finally:
         rows.unpersist()
-    return Simulated(run_id, sorted(told, key=lambda row: (row["variant"], row["seed"])), lag)
+    runs = sorted(told[SIMULATION_RUN.name], key=lambda row: (row["variant"], row["seed"]))
+    return Simulated(run_id, runs, lag, told.get(SIMULATED_TRANSACTIONS.name, []))
+
+
+def _rows(rows: DataFrame, table: Table) -> DataFrame:
+    return rows.where(F.col(TABLE_COLUMN) == table.name)
 
 
 def _own(names: Sequence[str]) -> list[str]:
@@ -146,7 +162,7 @@ def _simulated(simulations: _Simulations, batches: Iterator[pa.RecordBatch]) -> 
 
 def _lag_lines(rows: DataFrame) -> list[tuple[int, int, int]]:
     """Lag of the topic over time, thinned to what a picture can show."""
-    looks = rows.where((F.col(TABLE_COLUMN) == SIMULATED_LAG.name) & ~F.col("topic").startswith("%RETRY%"))
+    looks = _rows(rows, SIMULATED_LAG).where(~F.col("topic").startswith("%RETRY%"))
     first = looks.groupBy("variant").agg(F.min("seed").alias("seed"), F.max("atMillis").alias("ended"))
     binned = looks.join(F.broadcast(first), ["variant", "seed"]).groupBy("variant", "atMillis", "ended").agg(F.sum("lag").alias("lag"))
     bin_of = F.floor(F.col("atMillis") * _MOST_POINTS / (F.col("ended") + 1))

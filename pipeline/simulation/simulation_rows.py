@@ -6,6 +6,7 @@ batch.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pipeline.arrow_types import arrow_schema
-from pipeline.simulation.simulation_tables import CONSUMPTION, DEAD_LETTER, REBALANCE_EVENT, SIMULATED, SIMULATED_LAG, SIMULATION_RUN
+from pipeline.simulation.simulation_tables import (
+    CONSUMPTION,
+    DEAD_LETTER,
+    REBALANCE_EVENT,
+    SIMULATED,
+    SIMULATED_LAG,
+    SIMULATED_TRANSACTIONS,
+    SIMULATION_RUN,
+)
 from pipeline.table import Table
 from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation import world as at
@@ -23,6 +33,7 @@ from udfs.simulation.group_engine import Told
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.lag_sample import BROKER_OFFSET, CONSUMER_OFFSET, LAG, REACHED_OFFSET, WAITED, WAITED_FROM_BEFORE
 from udfs.simulation.outcome import Outcome, simulate
+from udfs.simulation.transactions import TransactionFigures
 from udfs.simulation.world import MS
 
 TABLE_COLUMN = "tableName"
@@ -56,6 +67,9 @@ def rows_of(run: Run) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(spooled)
     yield _batch(SIMULATED_LAG, run, _lag_columns(plan, outcome, queues))
     yield from _rebalances(run, outcome)
+    if outcome.transactions:
+        figures = _transaction_figures(run, outcome.transactions)
+        yield _batch(SIMULATED_TRANSACTIONS, run, {name: [value] for name, value in figures.items()})
     yield _batch(SIMULATION_RUN, run, {name: [value] for name, value in _figures(run, outcome).items()})
 
 
@@ -156,6 +170,28 @@ def _figures(run: Run, outcome: Outcome) -> dict[str, Any]:
         "idleClients": outcome.idle_clients,
         "events": counts["events"],
     }
+
+
+def _transaction_figures(run: Run, found: TransactionFigures) -> dict[str, Any]:
+    delays = found.commit_delays // MS
+    shares = {"commitMillis50": 0.5, "commitMillis99": 0.99, "commitMillisMax": 1.0}
+    return {
+        "brokerName": run.plan.brokers[0],
+        "topic": run.plan.topic,
+        "sent": found.sent,
+        "committed": found.committed,
+        "committedAgain": found.committed_again,
+        "rolledBack": found.rolled_back,
+        "checked": found.checked,
+        "givenUp": found.given_up,
+        "undecided": found.undecided,
+        **{name: _at_share(delays, share) for name, share in shares.items()},
+    }
+
+
+def _at_share(ascending: NDArray[np.int64], share: float) -> int | None:
+    """The least one that is not below such a share of all; None where there are none."""
+    return int(ascending[math.ceil(share * len(ascending)) - 1]) if len(ascending) else None
 
 
 def _batch(table: Table, run: Run, columns: dict[str, Any]) -> pa.RecordBatch:

@@ -146,4 +146,39 @@ DEAD_LETTER = Table(
     ),
 )
 
-SIMULATED = (SIMULATION_RUN, CONSUMPTION, SIMULATED_LAG, REBALANCE_EVENT, DEAD_LETTER)
+SIMULATED_TRANSACTIONS = Table(
+    "simulated_transactions",
+    "One row a simulation whose messages were sent in transactions: what became of these by the scenario's until.",
+    (
+        _BROKER,
+        *_RUN,
+        Column("topic", "STRING", "topic for which the messages were"),
+        Column("sent", "BIGINT", "half messages that producers sent"),
+        Column("committed", "BIGINT", "transactions whose message came to the topic"),
+        Column(
+            "committedAgain",
+            "BIGINT",
+            "messages that came to it once more, as their producer had ended the half message and was asked all the same",
+        ),
+        Column("rolledBack", "BIGINT", "transactions that were rolled back"),
+        Column("checked", "BIGINT", "how often the broker put a half message back and asked its producer"),
+        Column("givenUp", "BIGINT", "half messages that went to TRANS_CHECK_MAX_TIME_TOPIC"),
+        Column("undecided", "BIGINT", "transactions that were neither ended nor given up"),
+        Column(
+            "commitMillis50",
+            "BIGINT",
+            "ms from storing a half message to the commit, of half of those committed; NULL without one",
+            nullable=True,
+        ),
+        Column("commitMillis99", "BIGINT", "the same, of 99 of 100", nullable=True),
+        Column("commitMillisMax", "BIGINT", "the same, at most", nullable=True),
+    ),
+    key=("runId", "variant", "seed"),
+    checks=(
+        "sent BETWEEN committed + rolledBack + undecided AND committed + rolledBack + undecided + givenUp",
+        "commitMillis50 <= commitMillis99",
+        "commitMillis99 <= commitMillisMax",
+    ),
+)
+
+SIMULATED = (SIMULATION_RUN, CONSUMPTION, SIMULATED_LAG, REBALANCE_EVENT, DEAD_LETTER, SIMULATED_TRANSACTIONS)

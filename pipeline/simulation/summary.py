@@ -16,6 +16,8 @@ from pipeline.simulation.scenario import Variant
 from pipeline.simulation.simulate_job import Simulated
 
 _FIGURES = ("maxLag", "lastLag", "duplicates", "sentBack", "deadLetters", "idleClients", "succeeded")
+_OF_TRANSACTIONS = ("sent", "committed", "committedAgain", "rolledBack", "checked", "givenUp", "undecided")
+_COMMIT_TIMES = {"commitSeconds50": "commitMillis50", "commitSeconds99": "commitMillis99", "commitSecondsMax": "commitMillisMax"}
 _WHOLE = "the scenario"
 
 
@@ -24,31 +26,43 @@ def name_of(variant: Variant) -> str:
     return ", ".join(f"{name}={value}" for name, value in variant.given.items()) or _WHOLE
 
 
-def summary_rows(variants: Sequence[Variant], runs: Sequence[Row]) -> list[dict[str, Any]]:
+def summary_rows(variants: Sequence[Variant], done: Simulated) -> list[dict[str, Any]]:
     """A row a variant: the median of its seeds, and the time by which each of them had caught up, None where one had not."""
     rows = []
     for variant in variants:
-        mine = [run for run in runs if run["variant"] == variant.number]
+        mine = [run for run in done.runs if run["variant"] == variant.number]
         caught_up = [run["caughtUpMillis"] for run in mine]
-        done = [millis for millis in caught_up if millis is not None]
+        times = [millis for millis in caught_up if millis is not None]
         row: dict[str, Any] = {"variant": variant.number, "given": name_of(variant), "seeds": len(mine)}
-        row["caughtUpSeconds"] = max(done) / 1000 if len(done) == len(mine) else None
+        row["caughtUpSeconds"] = max(times) / 1000 if len(times) == len(mine) else None
         row |= {name: int(median(run[name] for run in mine)) for name in _FIGURES}
         row["clients"] = mine[0]["clients"]
         row["endedSeconds"] = max(run["endedMillis"] for run in mine) / 1000
         row["consumedAll"] = all(run["consumedAll"] for run in mine)
+        if done.transactions:
+            row |= _of_transactions([run for run in done.transactions if run["variant"] == variant.number])
         rows.append(row)
     return rows
 
 
+def _of_transactions(runs: Sequence[Row]) -> dict[str, Any]:
+    """What became of transactions: the median of each figure; of a time, of those runs in which something was committed."""
+    row: dict[str, Any] = {name: int(median(run[name] for run in runs)) for name in _OF_TRANSACTIONS}
+    for name, column in _COMMIT_TIMES.items():
+        known = [run[column] for run in runs if run[column] is not None]
+        row[name] = median(known) / 1000 if known else None
+    return row
+
+
 def show_summary(variants: Sequence[Variant], done: Simulated, form: str) -> None:
     """Print the rows, and say what was cut."""
-    rows = summary_rows(variants, done.runs)
+    rows = summary_rows(variants, done)
     show_values(list(rows[0]), [list(row.values()) for row in rows], form)
     cut = [row for row in rows if not row["consumedAll"]]
     if cut:
         progress_to_stderr(f"{len(cut)} of {len(rows)} variants were cut at `until`, with messages still to come or to be consumed")
-    progress_to_stderr(f"run {done.run_id}: tables simulation_run, simulated_lag, rebalance_event, consumption, dead_letter")
+    also = ", simulated_transactions" if done.transactions else ""
+    progress_to_stderr(f"run {done.run_id}: tables simulation_run, simulated_lag, rebalance_event, consumption, dead_letter{also}")
 
 
 def check_picture(path: str) -> None:

@@ -114,6 +114,9 @@ EXECUTE IMMEDIATE pullsim_view;
 SET VAR pullsim_view = coalesce('CREATE OR REPLACE TEMPORARY VIEW dead_letter AS SELECT * FROM delta.`${lake}/dead_letter` VERSION AS OF ' || pullsim_tables['dead_letter'], 'CREATE OR REPLACE TEMPORARY VIEW dead_letter AS SELECT CAST(NULL AS STRING) AS brokerName, CAST(NULL AS STRING) AS runId, CAST(NULL AS INT) AS variant, CAST(NULL AS BIGINT) AS seed, CAST(NULL AS STRING) AS consumerGroup, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS queueId, CAST(NULL AS BIGINT) AS queueOffset, CAST(NULL AS BIGINT) AS atMillis, CAST(NULL AS INT) AS reconsumeTimes WHERE false');
 EXECUTE IMMEDIATE pullsim_view;
 
+SET VAR pullsim_view = coalesce('CREATE OR REPLACE TEMPORARY VIEW simulated_transactions AS SELECT * FROM delta.`${lake}/simulated_transactions` VERSION AS OF ' || pullsim_tables['simulated_transactions'], 'CREATE OR REPLACE TEMPORARY VIEW simulated_transactions AS SELECT CAST(NULL AS STRING) AS brokerName, CAST(NULL AS STRING) AS runId, CAST(NULL AS INT) AS variant, CAST(NULL AS BIGINT) AS seed, CAST(NULL AS STRING) AS topic, CAST(NULL AS BIGINT) AS sent, CAST(NULL AS BIGINT) AS committed, CAST(NULL AS BIGINT) AS committedAgain, CAST(NULL AS BIGINT) AS rolledBack, CAST(NULL AS BIGINT) AS checked, CAST(NULL AS BIGINT) AS givenUp, CAST(NULL AS BIGINT) AS undecided, CAST(NULL AS BIGINT) AS commitMillis50, CAST(NULL AS BIGINT) AS commitMillis99, CAST(NULL AS BIGINT) AS commitMillisMax WHERE false');
+EXECUTE IMMEDIATE pullsim_view;
+
 CREATE OR REPLACE TEMPORARY VIEW lake_version AS SELECT * FROM delta.`${lake}/lake_version`;
 
 CREATE OR REPLACE TEMPORARY FUNCTION pull_status(offset BIGINT, minOffset BIGINT, maxOffset BIGINT) RETURNS STRING

@@ -17,10 +17,13 @@ ARRIVAL: Final = 0
 MATCH: Final = 1
 BODY: Final = 2
 RETRY_QUEUE: Final = 3
-SERVICE_FIRST: Final = 4
-SERVICE_SECOND: Final = 5
+SERVICE_TIME: Final = 4  # a time has two numbers
 FAILURE: Final = 6
 POISONED: Final = 7
+LOCAL_TRANSACTION_TIME: Final = 8
+DECISION_TIME: Final = 10
+LOCAL_TRANSACTION: Final = 12
+DECISION: Final = 13
 _PURPOSES: Final = 16
 
 

@@ -14,7 +14,8 @@ from udfs.consumer.allocate import AllocateMessageQueueAveragely, AllocateMessag
 from udfs.consumer.push_consumer import MessageModel, PushConsumer
 from udfs.message_queue import MessageQueue
 from udfs.schedule import DEFAULT_DELAYS
-from udfs.simulation.service_time import CONSTANT
+from udfs.simulation.service_time import CONSTANT, Takes
+from udfs.transaction_check import CHECK_INTERVAL, CheckSettings
 
 SECOND = 1_000_000
 
@@ -87,6 +88,29 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions:
+    """How the producers of a topic end what they send in transactions.
+
+    Attributes:
+        commits: share of local transactions that are committed.
+        rolls_back: share of those that are rolled back; of the others the producer does not know.
+        takes: how long a local transaction takes, from the moment at which its half message is known to be stored.
+        decides: how long it takes until a producer that is asked knows of those others; None for never.
+        then_commits: share of them that are committed then; the rest is rolled back.
+        settings: of the broker's check.
+        check_interval: transactionCheckInterval.
+    """
+
+    commits: float
+    rolls_back: float = 0.0
+    takes: Takes = field(default_factory=lambda: Takes(CONSTANT, 0.0))
+    decides: Takes | None = None
+    then_commits: float = 1.0
+    settings: CheckSettings = field(default_factory=CheckSettings)
+    check_interval: int = CHECK_INTERVAL * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """Messages of a store, queue after queue.
 
@@ -137,6 +161,7 @@ class GroupPlan:
         queues: of the topic, those of one broker together.
         committed: offset of the group on each, -1 where there is none; where it broadcasts that in the file of each client.
         min_offsets: of each queue; all 0 where it is empty.
+        transactions: of the producers, None where messages are sent without; `simulate` has them end before the group begins.
         orderly: whether its listener is an orderly one.
         until: when it is cut.
         sample: how often lag is looked at.
@@ -149,6 +174,7 @@ class GroupPlan:
     min_offsets: tuple[int, ...] = ()
     clients: tuple[ClientPlan, ...]
     messages: Rates | Recorded
+    transactions: Transactions | None = None
     until: int
     seed: int = 0
     listener: Listener = field(default_factory=Listener)

@@ -26,7 +26,7 @@ def new_world(plan: GroupPlan) -> World:
     bucket = _bucket(plan)
     cfg, shares = _settings(plan, bucket)
     recorded = isinstance(messages, Recorded)
-    cum = np.zeros((1, 2), np.int64) if recorded else arrival_counts(messages, plan.seed, bucket)  # type: ignore[arg-type]
+    cum = np.zeros((len(plan.queues), 2), np.int64) if recorded else arrival_counts(messages, plan.seed, bucket)  # type: ignore[arg-type]
     levels = np.full((len(plan.broker.delays), at.LEVEL_COLUMNS), NONE, np.int64)
     told = _TOLD_ROWS if plan.tells else plan.consumer.consume_message_batch_max_size
     return World(

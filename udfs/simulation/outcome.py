@@ -7,7 +7,7 @@ that times are those of the next look.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from udfs.simulation.group_engine import GroupEngine, Told
 from udfs.simulation.group_plan import SECOND, GroupPlan
 from udfs.simulation.group_run import GroupRun, Rebalanced
 from udfs.simulation.lag_sample import LAG, WAITED
+from udfs.simulation.transactions import TransactionFigures, transacted
 
 CAUGHT_UP: Final = 10 * SECOND
 _COUNTED: Final = {
@@ -63,6 +64,7 @@ class Outcome:
         times: of the looks at lag.
         lag: (looks, queues, LAG_COLUMNS) as `lag_sample` has them; retry queues come last.
         queues: of the topic.
+        transactions: what became of them by the plan's `until`, None where there are none.
     """
 
     stopped_at: int
@@ -73,6 +75,7 @@ class Outcome:
     queues: int
     rebalances: list[Rebalanced]
     clients: list[ClientWork]
+    transactions: TransactionFigures | None = None
 
     @property
     def caught_up_at(self) -> int | None:
@@ -95,6 +98,10 @@ class Outcome:
 
 def simulate(plan: GroupPlan, tell: Callable[[Told], None] = lambda _: None) -> Outcome:
     """Run a plan; `tell` is given what is consumed, batch by batch, where the plan tells it."""
+    transactions = None
+    if plan.transactions:
+        messages, transactions = transacted(plan, plan.transactions)
+        plan = replace(plan, messages=messages, transactions=None)
     engine = GroupEngine(plan)
     run = GroupRun(plan, engine)
     times: list[int] = []
@@ -129,4 +136,5 @@ def simulate(plan: GroupPlan, tell: Callable[[Told], None] = lambda _: None) -> 
             )
             for number, client in run.clients()
         ],
+        transactions=transactions,
     )

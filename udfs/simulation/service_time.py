@@ -1,4 +1,4 @@
-"""How long a listener takes with a message, and whether it fails.
+"""How long a listener takes with a message, and whether it fails; times at random of other things.
 
 No code of the broker. A listener that takes longer than consumeTimeout (15 minutes) loses its message to the retry topic while it is still
 at work; that is left out here, and no listener takes longer.
@@ -7,13 +7,14 @@ at work; that is left out here, and no listener takes longer.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from store_format.compiled import bare
 from store_format.made_values import unit
-from udfs.simulation.draws import FAILURE, POISONED, SERVICE_FIRST, SERVICE_SECOND, draw
+from udfs.simulation.draws import FAILURE, POISONED, SERVICE_TIME, draw
 from udfs.simulation.world import FAILING, POISON, SERVICE, SERVICE_A, SERVICE_B
 
 CONSTANT, UNIFORM, EXPONENTIAL, LOGNORMAL = range(4)
@@ -21,26 +22,46 @@ SHAPES: Final = ("constant", "uniform", "exponential", "lognormal")
 LONGEST: Final = 15 * 60 * 1_000_000  # microseconds
 
 
-@bare
-def service_time(cfg, shares, stream, tries):  # type: ignore[no-untyped-def]
-    """Microseconds that a listener takes with one try of a message.
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """A time at random: one of the shapes, with its two numbers, as `time_taken` has them."""
 
-    `shares` has the time for CONSTANT, the least and greatest for UNIFORM, the mean for EXPONENTIAL; the median and the standard deviation
-    of the logarithm for LOGNORMAL.
+    shape: int
+    first: float
+    second: float = 0.0
+
+
+@bare
+def time_taken(shape, a, b, stream, tries, purpose, longest):  # type: ignore[no-untyped-def]
+    """A time at random in microseconds, `longest` at most.
+
+    Args:
+        shape: CONSTANT, UNIFORM, EXPONENTIAL or LOGNORMAL.
+        a: the time for CONSTANT, the least one for UNIFORM, the mean for EXPONENTIAL, the median for LOGNORMAL.
+        b: the greatest one for UNIFORM, the standard deviation of the logarithm for LOGNORMAL.
+        stream: of the message.
+        tries: how often it was tried before.
+        purpose: of the first random number; the second one has the purpose behind it.
+        longest: microseconds.
     """
-    shape, a, b = cfg[SERVICE], shares[SERVICE_A], shares[SERVICE_B]
     if shape == CONSTANT:
         taken = a
     else:
-        first = unit(draw(stream, tries, SERVICE_FIRST))
+        first = unit(draw(stream, tries, purpose))
         if shape == UNIFORM:
             taken = a + (b - a) * first
         elif shape == EXPONENTIAL:
             taken = -a * math.log1p(-first)
         else:
-            second = unit(draw(stream, tries, SERVICE_SECOND))
+            second = unit(draw(stream, tries, purpose + 1))
             taken = a * math.exp(b * math.sqrt(-2.0 * math.log1p(-first)) * math.cos(2.0 * math.pi * second))
-    return np.int64(min(max(taken, 0.0), float(LONGEST)))
+    return np.int64(min(max(taken, 0.0), float(longest)))
+
+
+@bare
+def service_time(cfg, shares, stream, tries):  # type: ignore[no-untyped-def]
+    """Microseconds that a listener takes with one try of a message."""
+    return time_taken(cfg[SERVICE], shares[SERVICE_A], shares[SERVICE_B], stream, tries, SERVICE_TIME, LONGEST)
 
 
 @bare

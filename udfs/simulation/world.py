@@ -167,7 +167,7 @@ class World(NamedTuple):
 
     Attributes:
         heap: (n, 2) time and key of each event.
-        cum: (queues, buckets + 1) messages that come before each bucket of time; empty where they were recorded.
+        cum: (queues, buckets + 1) messages that come before each bucket of time; all 0 where they were recorded.
         times: arrival of each recorded message, queue after queue.
         flags: uint8, MATCHES_* of each recorded message.
         sizes: (n, 2) int32, record and body of each recorded message in bytes.
