@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -39,12 +40,27 @@ def finds_that_the_consumers_are_slow(names: Names, _printed: str) -> None:
     assert 0 < names["changed"].first()[0] < 60
 
 
+def answers_what_happens_next(names: Names, _printed: str) -> None:
+    quick, slow = names["caught_up"].values()
+    assert quick == sorted(quick, reverse=True)
+    assert slow == sorted(slow, reverse=True)
+    assert slow[0] > quick[0]
+    alone = names["found"]["80 ms, one in a hundred fails"][0]
+    assert slow[0] > alone["succeeded"] / 25 - 10, "two threads of 80 ms are 25 messages a second, and nobody minds the last ten"
+    assert alone["sentBack"] > 0
+    (probe,) = (row for row in names["lost"] if (row["consumerGroup"], row["topic"]) == ("g-probe", "orders"))
+    assert probe["next"] > 0
+    # the log's files were written to until 2026-11-21 10:36; 72 hours later the next hour of deleteWhen is 04:00
+    assert names["at"] == 1_000 * int(dt.datetime(2026, 11, 25, 4, tzinfo=dt.UTC).timestamp())
+
+
 CHECKS: dict[str, Callable[[Names, str], None]] = {
     "lag_and_answers": has_changed_answers,
     "batch_caps": needs_fewer_pulls_with_larger_caps,
     "incident": finds_that_the_consumers_are_slow,
+    "what_next": answers_what_happens_next,
 }
-MARKS = {"batch_caps": [slow_proof], "incident": [slow_proof, needs_golden]}
+MARKS = {"batch_caps": [slow_proof], "what_next": [slow_proof], "incident": [slow_proof, needs_golden]}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, [])) for name in CHECKS])
