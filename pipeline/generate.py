@@ -19,19 +19,10 @@ from pipeline.store_writer import StoreWriter
 from pipeline.workload import GroupLoad, Workload
 from pipeline.workload_fields import WorkloadError
 from pipeline.workload_tables import WorkloadTables, tables_of
+from pipeline.written_config import config_files
 from store_format.append import MessageColumns
-from store_format.config_files import encode_consumer_offsets, encode_delay_offsets, encode_subscription_groups, encode_topic_configs
-from store_format.config_rows import (
-    ConsumerOffsets,
-    DataVersion,
-    DelayOffsets,
-    SubscriptionGroupConfig,
-    SubscriptionGroups,
-    TopicConfig,
-    TopicConfigs,
-)
+from store_format.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.errors import StoreError
-from store_format.hash_map_order import concurrent_hash_map_buckets, hash_map_order
 from store_format.index_file import IndexSizes
 from store_format.made_messages import MessageMaker
 from store_format.put_message import SCHEDULE_TOPIC, PutSettings
@@ -145,21 +136,15 @@ def _ahead(made: WorkloadTables, count: int) -> Iterator[MessageColumns]:
 def _config(workload: Workload, writer: StoreWriter, broker: BrokerSettings) -> dict[str, bytes]:
     """The files under config/, as the broker writes them when it shuts down."""
     ends = {key: queue.max_offset for key, queue in writer.dispatcher.queues.items()}
-    topics = _topics(workload, broker)
-    groups = [*SYSTEM_GROUPS, *(group.name for group in workload.groups)]
-    group_rows = [SubscriptionGroupConfig(groupName=name) for name in hash_map_order(groups, concurrent_hash_map_buckets(1024))]
-    topic_rows = {row.topicName: row for row in topics}
-    ordered = [topic_rows[name] for name in hash_map_order(topic_rows, concurrent_hash_map_buckets(1024))]
     levels = sorted(queue_id + 1 for topic, queue_id in ends if topic == SCHEDULE_TOPIC)
-    own = len(workload.topics) + len(workload.groups)
-    return {
-        "topics.json": encode_topic_configs(TopicConfigs(tuple(ordered), DataVersion(counter=own, timestamp=workload.start))),
-        "subscriptionGroup.json": encode_subscription_groups(
-            SubscriptionGroups(tuple(group_rows), DataVersion(counter=len(workload.groups), timestamp=workload.start))
-        ),
-        "consumerOffset.json": encode_consumer_offsets(ConsumerOffsets(_offsets(workload, ends))),
-        "delayOffset.json": encode_delay_offsets(DelayOffsets(dict.fromkeys(levels, 0))),
-    }
+    return config_files(
+        topics=_topics(workload, broker),
+        groups=[SubscriptionGroupConfig(groupName=name) for name in (*SYSTEM_GROUPS, *(group.name for group in workload.groups))],
+        offsets=_offsets(workload, ends),
+        delay_offsets=dict.fromkeys(levels, 0),
+        versions=(len(workload.topics) + len(workload.groups), len(workload.groups)),
+        timestamp=workload.start,
+    )
 
 
 def _topics(workload: Workload, broker: BrokerSettings) -> Sequence[TopicConfig]:
@@ -190,5 +175,4 @@ def _offsets(workload: Workload, ends: dict[tuple[str, int], int]) -> dict[str, 
         return {queue_id: max(ends.get((topic, queue_id), 0) - group.lag, 0) for queue_id in range(queues[topic])}
 
     table = {f"{topic}@{group.name}": committed(group, topic) for group in workload.groups for topic in group.topics}
-    table |= {f"%RETRY%{group.name}@{group.name}": {0: 0} for group in workload.groups}
-    return {key: table[key] for key in hash_map_order(table, concurrent_hash_map_buckets(512))}
+    return table | {f"%RETRY%{group.name}@{group.name}": {0: 0} for group in workload.groups}

@@ -84,7 +84,7 @@ class StoreWriter:
         Raises:
             StoreError: the folder is not empty or cannot be made, or sizes with which a broker cannot write.
         """
-        _check_sizes(settings)
+        check_sizes(settings)
         self.settings = settings
         self.put_settings = put_settings or PutSettings(max_delay_level=len(settings.delays or ()))
         self.files = WrittenFiles(root)
@@ -264,7 +264,7 @@ class StoreWriter:
         return int(store_timestamps(log, locate(log, np.array([at])))[0])
 
 
-def _check_sizes(settings: StoreSettings) -> None:
+def check_sizes(settings: StoreSettings) -> None:
     """Refuse sizes with which a broker cannot write a store.
 
     Raises:

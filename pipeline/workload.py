@@ -15,9 +15,9 @@ from pipeline.settings import Value
 from pipeline.workload_fields import Range, Reader, Shares
 from store_format.message import Host
 
-_STORE_HOST = Host(address=bytes([10, 0, 0, 1]), port=10911)
-_PRODUCER = Host(address=bytes([10, 0, 1, 1]), port=40001)
-_DEFAULT_START = 1_767_225_600_000  # 2026-01-01 00:00:00 UTC
+STORE_HOST = Host(address=bytes([10, 0, 0, 1]), port=10911)
+PRODUCER = Host(address=bytes([10, 0, 1, 1]), port=40001)
+DEFAULT_START = 1_767_225_600_000  # 2026-01-01 00:00:00 UTC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class TopicLoad:
     delay_levels: tuple[tuple[int, float], ...] = ()
     transactions: Shares = ()
     batch: Range = (1, 1)
-    producers: tuple[Host, ...] = (_PRODUCER,)
+    producers: tuple[Host, ...] = (PRODUCER,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +64,10 @@ class Workload:
     topics: tuple[TopicLoad, ...]
     groups: tuple[GroupLoad, ...] = ()
     seed: int = 1
-    start: int = _DEFAULT_START
+    start: int = DEFAULT_START
     messages: int | None = None
     duration: float | None = None
-    store_host: Host = _STORE_HOST
+    store_host: Host = STORE_HOST
     settings: Mapping[str, Value] = field(default_factory=dict)
 
     @property

@@ -16,6 +16,8 @@ from replaying import all_lines
 
 from pipeline.generate import run_generate
 from pipeline.settings import BrokerSettings
+from pipeline.simulation.scenario import read_scenario
+from pipeline.simulation.written_run import write_run
 from pipeline.workload import DEFAULT_WORKLOAD, workload_of
 from store_format.message import Message
 from udfs.schedule import parse_delay_level
@@ -84,11 +86,58 @@ def sum_of(entries: Entries) -> str:
 def test_the_broker_takes_the_store_and_serves_every_message(tmp_path: Path, workload: dict[str, Any], config: dict[str, Any]) -> None:
     store = tmp_path / "store"
     done = run_generate(str(store), workload_of(workload, "here"), settings=BrokerSettings(config))
+    assert_served(store, config, done.log_end, tmp_path)
+
+
+SIMULATED = f"""\
+group = "g"
+topic = "orders"
+until = "1h"
+[messages]
+rate = 20
+lasts = "3m"
+queues = 3
+backlog = 50
+tags = {{ paid = 1, sent = 2 }}
+[transactions]
+commits = 0.7
+rolls_back = 0.1
+takes = {{ mean = "15s" }}
+decides = "90s"
+[broker]
+transactionCheckMax = 2
+mappedFileSizeConsumeQueue = {SMALL["mappedFileSizeConsumeQueue"]}
+[listener]
+takes = "30ms"
+fails = 0.1
+poison = 0.02
+[consumer]
+maxReconsumeTimes = 3
+[[clients]]
+count = 2
+"""
+
+
+WITHOUT_TRANSACTIONS = SIMULATED[: SIMULATED.index("[tr")] + SIMULATED[SIMULATED.index("[broker]") :].replace(
+    "transactionCheckMax = 2\n", ""
+)
+SCENARIOS = {"transactions": SIMULATED, "delays": WITHOUT_TRANSACTIONS.replace("[broker]", "delay = 2\n[broker]")}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_the_broker_takes_the_store_of_a_simulated_run(tmp_path: Path, scenario: str) -> None:
+    (variant,) = read_scenario(scenario, "here")
+    done = write_run(str(tmp_path / "store"), variant.scenario, "here", BrokerSettings(SMALL))
+    assert_served(tmp_path / "store", SMALL, done.log_end, tmp_path)
+
+
+def assert_served(store: Path, config: dict[str, Any], log_end: int, tmp_path: Path) -> None:
+    """The broker loads the store without a change, and gives every message of every queue."""
     broker = BrokerSettings(config)
     entries = entries_of(store, len(parse_delay_level(broker.value("messageDelayLevel"))))
     told = load(store, {name: value for name, value in config.items() if name != "messageDelayLevel"}, tmp_path / "load.json")
     assert (told["loaded"], told["started"], told["cleanShutdownBefore"]) == (True, "ok", True)
-    assert (told["messagesDispatchedAgain"], told["undecodable"], told["maxPhyOffset"]) == (0, 0, done.log_end)
+    assert (told["messagesDispatchedAgain"], told["undecodable"], told["maxPhyOffset"]) == (0, 0, log_end)
     assert told["filesChanged"] == {"added": [], "removed": [], "changed": []}
     if broker.value("messageIndexEnable"):
         assert told["index"]["keysFound"] == told["index"]["keysSampled"] > 0

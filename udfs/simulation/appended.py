@@ -1,0 +1,257 @@
+"""What a simulated run has its broker append to the commit log, message by message, in the order of time.
+
+Broker source (4.9.3): SendMessageProcessor, EndTransactionProcessor, TransactionalMessageBridge, ScheduleMessageService; the rules are
+those of `udfs.send_message`, `udfs.transactional_message` and `udfs.schedule_delivery`.
+Rules: what producers send comes as the plan's rates have it, delayed or in transactions; what listeners failed at is sent back, waits in
+the queue of its level, and is delivered to the retry topic by the broker's look, or goes to the dead letters. Half messages, those that
+a check puts back, op messages and what is given up stand where the broker puts them.
+Surprise: each try of a message, and each check, is a record of its own in the log.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import partial
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.made_values import unit
+from store_format.message import Host, Message
+from store_format.put_message import PROPERTY_DELAY, SCHEDULE_TOPIC, InnerMessage
+from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from udfs.schedule_delivery import look_after
+from udfs.send_message import (
+    PROPERTY_WAIT_STORE_MSG_OK,
+    V3_4_9,
+    SendBackRequest,
+    SendMessageProcessor,
+    SendMessageRequest,
+    message_timeup,
+    send_back,
+)
+from udfs.simulation.arrivals import ALL_MATCH
+from udfs.simulation.draws import TAG, draw, message_stream
+from udfs.simulation.group_plan import GroupPlan, Rates, Transactions
+from udfs.simulation.half_messages import BODY, FLAGS, IS_COMMITTED, OFFSET, QUEUE, STORED, half_messages
+from udfs.simulation.transactions import TransactionRun, transaction_runs
+from udfs.simulation.world import BEFORE, MS
+from udfs.topic_config import AUTO_CREATE_TOPIC_KEY_TOPIC
+from udfs.transactional_message import (
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TAGS,
+    PROPERTY_TRANSACTION_PREPARED,
+    committed_message,
+    discarded_half_message,
+    half_message,
+    is_prepared,
+    op_message,
+    renewed_half_message,
+)
+
+PRODUCER_GROUP: Final = "producers"
+_KEYS: Final = "KEYS"
+
+
+class _Kind(IntEnum):
+    """What happens, in the order in which it does at one moment."""
+
+    DELIVER = 0
+    SEND = 1
+    END = 2
+    CHECK = 3
+    SEND_BACK = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A run that ended.
+
+    Attributes:
+        plan: of the run, whose messages come at rates to the queues of one broker.
+        at: when it ended, microseconds.
+        sent_back: (when the broker had it, queue, offset) of each message that was sent back, in order.
+    """
+
+    plan: GroupPlan
+    at: int
+    sent_back: Sequence[tuple[int, int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a simulation leaves open.
+
+    Attributes:
+        sender: the broker's topics and groups, and what it does with what it is sent.
+        begins: ms since 1970 at which virtual time begins.
+        producer: address of the producers and of the clients.
+        store_host: of the broker.
+        wanted, unwanted: tags of messages that the group's filter takes and does not take, with their weights.
+    """
+
+    sender: SendMessageProcessor
+    begins: int
+    producer: Host
+    store_host: Host
+    wanted: Sequence[tuple[str, float]] = ()
+    unwanted: Sequence[tuple[str, float]] = ()
+
+
+# stores a message at a time (ms since 1970) and gives it with its places
+Put = Callable[[InnerMessage, int], Message]
+# when, what, its number among those, and what it does
+_Event = tuple[int, _Kind, int, Callable[[int], None]]
+
+
+@dataclass(slots=True)
+class Appending:
+    """A run that is put into a store.
+
+    Attributes:
+        delivered: messages of each delay level, counted from 1, that were delivered.
+        transactions: of the broker, None where there are none.
+    """
+
+    ended: Ended
+    around: Surroundings
+    put: Put
+    delivered: Counter[int] = field(default_factory=Counter)
+    transactions: TransactionRun | None = None
+    _events: list[_Event] = field(default_factory=list)
+    _there: dict[tuple[str, int, int], Message] = field(default_factory=dict)
+    _halves: list[Message] = field(default_factory=list)
+    _waiting: int = 0
+
+    def append_all(self) -> None:
+        """Put all that comes by the end of the run."""
+        plan = self.ended.plan
+        assert isinstance(plan.messages, Rates)
+        at_once = replace(plan, messages=replace(plan.messages, delay_level=0), transactions=None)
+        rows = half_messages(at_once, plan.transactions or Transactions(commits=1.0))
+        if plan.transactions:
+            (self.transactions,) = transaction_runs(replace(plan, until=self.ended.at), plan.transactions, rows)
+        self._events = sorted(self._known(rows), key=lambda event: event[:3])
+        while self._events and self._events[0][0] <= self.ended.at:
+            time, _, _, happen = heapq.heappop(self._events)
+            happen(time)
+
+    def _known(self, rows: NDArray[np.int64]) -> Iterator[_Event]:
+        """What is known to happen before anything does."""
+        times = np.where(rows[:, STORED] == BEFORE, 0, rows[:, STORED])
+        for number, at in enumerate(np.lexsort((rows[:, OFFSET], rows[:, QUEUE], rows[:, STORED])).tolist()):
+            yield int(times[at]), _Kind.SEND, number, partial(self._send, rows[at])
+        for number, (time, queue, offset) in enumerate(self.ended.sent_back):
+            yield time, _Kind.SEND_BACK, number, partial(self._send_back, queue, offset)
+        if self.transactions:
+            for number, (time, half_offset) in enumerate(self.transactions.op_queue):
+                yield time, _Kind.END, number, partial(self._end, half_offset)
+            yield from self._checks(self.transactions)
+
+    def _checks(self, run: TransactionRun) -> Iterator[_Event]:
+        """What checks put back and give up, by where it stood."""
+        stood: dict[int, int] = {}
+        for offset, (transaction, time, changed) in enumerate(run.half_queue):
+            if transaction in stood:
+                yield time, _Kind.CHECK, stood[transaction], partial(self._put_back, stood[transaction], changed)
+            stood[transaction] = offset
+        for time, offset in run.discards:
+            yield time, _Kind.CHECK, offset, partial(self._give_up, offset)
+
+    def _clock(self, time: int) -> int:
+        return self.around.begins + time // MS
+
+    def _store(self, inner: InnerMessage, time: int) -> Message:
+        """Put a message; a delayed one is to be delivered, others may be consumed."""
+        stored = self.put(inner, self._clock(time))
+        topic = stored.topic.decode()
+        if topic == SCHEDULE_TOPIC:
+            due = look_after(0, time // MS + self.ended.plan.broker.delays[stored.queue_id]) * MS
+            self._waiting += 1
+            event: _Event = due, _Kind.DELIVER, (stored.queue_id << 48) + self._waiting, partial(self._deliver, stored)
+            heapq.heappush(self._events, event)
+        else:
+            self._there[topic, stored.queue_id, stored.queue_offset] = stored
+        return stored
+
+    def _send(self, row: NDArray[np.int64], time: int) -> None:
+        request = SendMessageRequest(
+            message=self._sent(row, time),
+            default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
+            default_topic_queue_nums=len(self.ended.plan.queues),
+            max_reconsume_times=None,
+        )
+        inner = self.around.sender.accept(request)
+        if is_prepared(inner.properties):
+            self._halves.append(self._store(half_message(inner), time))
+        else:
+            self._store(inner, time)
+
+    def _sent(self, row: NDArray[np.int64], time: int) -> InnerMessage:
+        """What a producer sends."""
+        plan = self.ended.plan
+        assert isinstance(plan.messages, Rates)
+        number, offset, size = int(row[QUEUE]), int(row[OFFSET]), int(row[BODY])
+        queue, key = plan.queues[number], f"{number}-{offset}"
+        properties = {_KEYS: key, PROPERTY_WAIT_STORE_MSG_OK: "true"}
+        if tag := self._tag(row):
+            properties[PROPERTY_TAGS] = tag
+        if row[STORED] > BEFORE and plan.messages.delay_level:
+            properties[PROPERTY_DELAY] = str(plan.messages.delay_level)
+        if row[STORED] > BEFORE and plan.transactions:
+            properties |= {PROPERTY_TRANSACTION_PREPARED: "true", PROPERTY_PRODUCER_GROUP: PRODUCER_GROUP}
+        text = f"{key} ".encode()
+        return InnerMessage(
+            topic=plan.topic,
+            queue_id=int(queue.queueId),
+            body=(text * (size // len(text) + 1))[:size],
+            born_host=self.around.producer,
+            store_host=self.around.store_host,
+            born_timestamp=self._clock(time - plan.broker.network),
+            properties=properties,
+        )
+
+    def _tag(self, row: NDArray[np.int64]) -> str:
+        """The tag of a message, empty for none."""
+        shares = self.around.wanted if row[FLAGS] == ALL_MATCH else self.around.unwanted
+        if not shares:
+            return ""
+        stream = np.uint64(message_stream(self.ended.plan.seed, int(row[QUEUE]), int(row[OFFSET])))
+        reached = np.cumsum([weight for _, weight in shares])
+        wanted = unit(np.uint64(draw(stream, 0, TAG))) * reached[-1]
+        return shares[int(np.searchsorted(reached, wanted, side="right"))][0]
+
+    def _end(self, half_offset: int, time: int) -> None:
+        """END_TRANSACTION of a half message."""
+        assert self.transactions
+        half, (transaction, _, _) = self._halves[half_offset], self.transactions.half_queue[half_offset]
+        if self.transactions.rows[transaction, IS_COMMITTED]:
+            self._store(committed_message(half), time)
+        self._store(op_message(half, self.around.store_host, self._clock(time)), time)
+
+    def _put_back(self, half_offset: int, changed: Mapping[str, str], time: int) -> None:
+        half = self._halves[half_offset]
+        self._halves.append(self._store(renewed_half_message(half, {**half.properties_map(), **changed}), time))
+
+    def _give_up(self, half_offset: int, time: int) -> None:
+        half = self._halves[half_offset]
+        self._store(discarded_half_message(half, half.properties_map()), time)
+
+    def _deliver(self, delayed: Message, time: int) -> None:
+        self.delivered[delayed.queue_id + 1] += 1
+        self._store(message_timeup(delayed), time)
+
+    def _send_back(self, queue: int, offset: int, time: int) -> None:
+        plan = self.ended.plan
+        name = RETRY_GROUP_TOPIC_PREFIX + plan.group
+        topic, queue_id = (plan.topic, int(plan.queues[queue].queueId)) if queue < len(plan.queues) else (name, queue - len(plan.queues))
+        most = plan.consumer.concurrent_max_reconsume_times()
+        request = SendBackRequest(group=plan.group, delay_level=0, max_reconsume_times=most, version=V3_4_9)
+        inner = send_back(self.around.sender, request, self._there[topic, queue_id, offset])
+        assert inner is not None, "a group has a retry queue"
+        self._store(inner, time)
