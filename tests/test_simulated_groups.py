@@ -1,18 +1,18 @@
-"""Simulated groups: the compiled loop against the rules themselves, what holds of every run, and what a few runs must come to."""
+"""Simulated groups: the compiled loop against the rules themselves, and what a few runs must come to."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from group_plans import SEEDS, random_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling import ALL, sampled
+from sampling import ALL
 from slow_group import SlowEngine
 from slow_parts import Always
 
@@ -20,7 +20,7 @@ from udfs import pull_request_hold as hold
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.message_queue import MessageQueue
 from udfs.simulation import world as at
-from udfs.simulation.arrivals import ALL_MATCH, arrival_time, end_offset, matches
+from udfs.simulation.arrivals import ALL_MATCH, arrival_time, end_offset
 from udfs.simulation.group_engine import GroupEngine, Told
 from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Listener, Rates, Recorded
 from udfs.simulation.group_run import GroupRun, Rebalanced
@@ -99,92 +99,6 @@ def assert_it_waits_as_long(chance: random.Random) -> None:
     arrivals = hold.Arrivals(times=times + 1000, offsets=np.arange(1, len(gaps) + 1))
     woken = hold.woken_at(pull, arrivals, told, first_sweep=0, interval=5 * SECOND, wakes=True)
     assert answered_as_of(world, 0, offset, asked) == woken
-
-
-# what holds of every run ------------------------------------------------------------------------------------------------------------
-
-
-class Watch:
-    """Looks at a run now and then: no offset may be committed past a message that nobody has processed."""
-
-    def __init__(self, plan: GroupPlan, engine: GroupEngine) -> None:
-        self.plan, self.engine = plan, engine
-        self.consumed: list[Row] = []
-        self.dead: list[Row] = []
-        self.processed: dict[int, set[int]] = defaultdict(set)
-        self.checked = [max(offset, 0) for offset in plan.committed] + [0] * (len(engine.world.queues) - len(plan.queues))
-
-    def tell(self, told: Told) -> None:
-        self.consumed.extend(map(tuple, told.consumed.tolist()))
-        self.dead.extend(map(tuple, told.dead.tolist()))
-        for row in told.consumed:
-            if row[at.C_RESULT] in PROCESSED:
-                self.processed[int(row[at.C_QUEUE])].add(int(row[at.C_OFFSET]))
-
-    def look(self, now: int) -> bool:
-        self.engine.tell_rest(self.tell)
-        for queue, checked in enumerate(self.checked):
-            committed = self.engine.committed(queue)
-            for offset in range(checked, committed):
-                wanted = matches(self.engine.world, queue, offset) == ALL_MATCH
-                assert not wanted or offset in self.processed[queue], (queue, offset, now)
-            self.checked[queue] = max(checked, committed)
-        return self.engine.is_idle()
-
-
-def threads_at_once(rows: list[Row]) -> int:
-    """The most batches of a client that were with its listener at one time."""
-    moments = sorted(moment for start, end in {(row[at.C_STARTED], row[at.C_ENDED]) for row in rows} for moment in ((start, 1), (end, -1)))
-    busy = most = 0
-    for _, change in moments:
-        busy += change
-        most = max(most, busy)
-    return most
-
-
-def assert_in_order(plan: GroupPlan, rows: list[Row]) -> None:
-    """Each queue is processed in order, unless a client stood still for so long that it lost its locks."""
-    if any(to - begin > 30 * SECOND for client in plan.clients for begin, to in client.stalls):
-        return
-    first_time: dict[tuple[int, int], int] = {}
-    for row in rows:
-        if row[at.C_RESULT] == at.SUCCESS:
-            first_time.setdefault((row[at.C_QUEUE], row[at.C_OFFSET]), row[at.C_ENDED])
-    for (queue, _), after in groupby(sorted(first_time), key=lambda one: (one[0], 0)):
-        times = [first_time[one] for one in after]
-        assert times == sorted(times), queue
-
-
-@pytest.mark.parametrize("seed", sampled(range(10_000), 40))
-def test_no_message_is_lost_and_no_offset_passes_one_that_nobody_has_processed(seed: int) -> None:
-    plan = random_plan(seed, until=10 * 3600 * SECOND, sample=20 * SECOND, orderly=seed % 3 == 0)
-    first = plan.min_offsets
-    plan = replace(plan, committed=first, consumer=replace(plan.consumer, max_reconsume_times=seed % 4) if plan.orderly else plan.consumer)
-    engine = GroupEngine(plan)
-    watch = Watch(plan, engine)
-    run = GroupRun(plan, engine)
-    run.run(sample=watch.look, tell=watch.tell)
-    engine.tell_rest(watch.tell)
-    assert engine.is_idle()
-    succeeded = {row[at.C_FIRST_QUEUE : at.C_FIRST_OFFSET + 1] for row in watch.consumed if row[at.C_RESULT] == at.SUCCESS}
-    given_up = {row[at.D_QUEUE : at.D_OFFSET + 1] for row in watch.dead}
-    sent = set()
-    for queue in range(len(plan.queues)):
-        end = end_offset(engine.world, queue, plan.until)
-        sent |= {(queue, offset) for offset in range(first[queue], end) if matches(engine.world, queue, offset) == ALL_MATCH}
-    assert succeeded | given_up == sent
-    for row in watch.consumed:
-        assert row[at.C_PULLED] <= row[at.C_STARTED] <= row[at.C_ENDED]
-        assert row[at.C_TRY] <= plan.consumer.concurrent_max_reconsume_times()
-    if plan.orderly:
-        assert_in_order(plan, watch.consumed)
-    by_client = defaultdict(list)
-    for row in watch.consumed:
-        by_client[row[at.C_CLIENT]].append(row)
-    assert all(threads_at_once(rows) <= plan.consumer.consume_thread_min for rows in by_client.values())
-    given = Counter((row[at.C_QUEUE], row[at.C_OFFSET]) for row in watch.consumed)
-    assert plan.orderly or engine.world.counters[at.DUPLICATES] == sum(count - 1 for count in given.values())
-    assert engine.world.counters[at.DELIVERED] == len(watch.consumed)
 
 
 @given(SEEDS)

@@ -97,6 +97,7 @@ def note_started(w, row, offset):  # type: ignore[no-untyped-def]
     """Note that a listener is given a message, and count it where it was given before; where the group broadcasts, to the same client.
 
     Whoever has a queue begins where the group has committed, and gives its messages in their order: all up to the furthest one were given.
+    Only of a group that never committed two clients may begin apart, and what the one behind is given counts too much.
     """
     w.counters[DELIVERED] += 1
     if w.cfg[BROADCAST]:
