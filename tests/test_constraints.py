@@ -39,6 +39,7 @@ SOUND: Mapping[str, Row] = {
     "lag_history": {"lag": 0},
     "simulated_lag": {"lag": 0},
     "consumption": {"result": "LOST"},
+    "simulated_transactions": {"committed": 0, "rolledBack": 0},
     "broker_history": {"kind": "message"},
 }
 # for each check what a sound row has to have so that it breaks this one alone
@@ -76,6 +77,7 @@ BREAKING: Mapping[str, list[Row]] = {
     "simulation_run": [{"caughtUpMillis": 2}, {"lastLag": 2}, {"pullsFound": 2}, {"duplicates": 2}],
     "consumption": [{"pulledMicros": 2}, {"endedMicros": 0}, {"result": "x"}],
     "simulated_lag": [{"lag": 1}, {"waitedMillis": -1}],
+    "simulated_transactions": [{"sent": 3}, {"commitMillis50": 2}, {"commitMillisMax": 0}],
     "scenario_step": [{"step": 0}],
     "broker_history": [{"step": -1}, {"kind": "x"}],
 }
