@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.scale_cases import Row
+from benchmarks.figures import markdown_table
+from benchmarks.scale_cases import ENTRIES_A_REQUEST, LARGE, MILLION, Row
 
 LOG_BYTES, REQUESTS = 10**12, 10**10
 MESSAGE_BYTES = (1024, 200)
@@ -15,8 +16,9 @@ CORES = (16, 64, 256)
 # dollars for an hour of a core with 4 GiB, a round price of the great clouds
 PRICE = 0.05
 _MEASURED_CORES, _HOUR = 2, 3600.0
-_SMALL_RECORD, _LARGE_LOG = 164, 256 * (4 << 20)
-_CURVE_MILLIONS, _ENTRIES_A_REQUEST = 20, 5
+# bytes of a record of the curve, and of the log of large messages
+_SMALL_RECORD, _LARGE_LOG = 164, LARGE.messages * (4 << 20)
+_CURVE_MILLIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,9 @@ class Costs:
         """
         value = {(row.case, row.x, row.series): row.value for row in rows}
         byte = _MEASURED_CORES * value["large", "4 MiB", "import"] / _LARGE_LOG
-        messages = _CURVE_MILLIONS * 10**6
+        messages = _CURVE_MILLIONS * MILLION
         imported = _MEASURED_CORES * value["curve", str(_CURVE_MILLIONS), "import"] / messages
-        answered = _MEASURED_CORES * value["curve", str(_CURVE_MILLIONS), "replay"] / (messages / _ENTRIES_A_REQUEST)
+        answered = _MEASURED_CORES * value["curve", str(_CURVE_MILLIONS), "replay"] / (messages / ENTRIES_A_REQUEST)
         workers = [row.value for row in rows if row.series.endswith("largest worker")]
         pair = [value["executors", number, "replay of 2 million"] for number in ("1", "2")]
         return cls(max(imported - byte * _SMALL_RECORD, 0.0), byte, answered, max(workers), pair[0] / (2 * pair[1]))
@@ -69,13 +71,9 @@ def cluster_plan(rows: list[Row]) -> str:
     work = [(f"import of 1 TB, messages of {size:,} bytes", costs.import_hours(size)) for size in MESSAGE_BYTES]
     work.append((f"replay of {REQUESTS // 10**9} thousand million requests", costs.replay_hours))
     heads = ["", "core-hours", *(f"hours on {cores} cores" for cores in CORES), "dollars"]
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    lines += [
-        f"| {name} | {hours:,.0f} | {' | '.join(f'{hours / cores:,.1f}' for cores in CORES)} | {hours * PRICE:,.2f} |"
-        for name, hours in work
-    ]
+    lines = [[name, f"{hours:,.0f}", *(f"{hours / cores:,.1f}" for cores in CORES), f"{hours * PRICE:,.2f}"] for name, hours in work]
     return _PLAN.format(
-        table="\n".join(lines),
+        table=markdown_table(heads, lines),
         worker=costs.worker,
         efficiency=costs.efficiency,
         price=PRICE,
@@ -89,13 +87,11 @@ _PLAN = """\
 ## A cluster for 1 TB
 
 A plan for a terabyte of commit log and ten thousand million requests, computed from the figures above by
-`benchmarks/cluster_plan.py`: an import takes
-{message:.1f} core-microseconds a message and {gibibyte:.1f} core-seconds a GiB of log, the answer to a request at a random offset
-{request:.1f} core-microseconds, whatever the store's size. A core-second is two cores for half a second, so time in which only the driver
-works is counted too.
+`benchmarks/cluster_plan.py`: an import takes {message:.1f} core-microseconds a message and {gibibyte:.1f} core-seconds a GiB of log,
+the answer to a request at a random offset {request:.1f} core-microseconds, whatever the store's size. A core-second is two cores for half a
+second, so time in which only the driver works is counted too.
 
 {table}
-
 The hours on so many cores hold where the work is spread evenly: a request goes to one segment of one queue, a part of a segment is a
 task, and no task depends on another. Two executors on one machine had {efficiency:.0%} of twice the rate of one. Dollars are at {price}
 for an hour of a core with 4 GiB; put your own price in.

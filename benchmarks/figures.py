@@ -102,8 +102,13 @@ def table_of(figures: Sequence[Figure]) -> Table:
 
 def markdown_of(figures: Sequence[Figure]) -> str:
     """The same for a page."""
-    rows = [_HEADINGS, ("---",) * len(_HEADINGS), *(_cells(figure) for figure in figures)]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows)
+    return markdown_table(_HEADINGS, (_cells(figure) for figure in figures))
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of a page."""
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:

@@ -32,11 +32,11 @@ from pipeline.views import create_views
 
 MILLION = 1_000_000
 # requests for the entries of a store: 4 million for 20 million
-_ENTRIES_A_REQUEST = 5
+ENTRIES_A_REQUEST = 5
 _GROUPS = 64
 _LAG = "SELECT consumerGroup, sum(lag) AS lag, max(lagMillis) AS lagMillis FROM consume_lag GROUP BY consumerGroup"
 _TAIL_MILLIONS, _TAIL_ENTRIES = "20", 20_000
-_LARGE = Shape(messages=256, topics=1, queues=4, log_file_bytes=1 << 30, queue_file_entries=1000, body_bytes=(4 << 20) - 200)
+LARGE = Shape(messages=256, topics=1, queues=4, log_file_bytes=1 << 30, queue_file_entries=1000, body_bytes=(4 << 20) - 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def curve(bench: Bench) -> None:
     """Import, replay and lag of so many million entries in 64 queues."""
     shape = Shape(messages=int(bench.x) * MILLION, body_bytes=SMALL_BODY)
     bench.imported(shape)
-    count = shape.messages // _ENTRIES_A_REQUEST
+    count = shape.messages // ENTRIES_A_REQUEST
     bench.replayed(bench.requests(shape, count), count, "replay")
     create_views(Lake(bench.spark, str(bench.lake)))
     bench.told("lag query", min(timed(lambda: bench.spark.sql(_LAG).toArrow()) for _ in range(3)), "s")
@@ -183,8 +183,8 @@ def filters(bench: Bench) -> None:
 
 def large(bench: Bench) -> None:
     """256 messages of 4 MiB each."""
-    bench.imported(_LARGE)
-    bench.replayed(bench.requests(_LARGE, 1000), 1000, "replay of 1,000")
+    bench.imported(LARGE)
+    bench.replayed(bench.requests(LARGE, 1000), 1000, "replay of 1,000")
     out = bench.folder / "out"
     with peak_worker_memory() as peak:
         seconds = timed(lambda: export_store(Lake(bench.spark, str(bench.lake)), BROKER, str(out), run_id="bench", progress=lambda _: None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from benchmarks.cluster_plan import cluster_plan
+from benchmarks.figures import markdown_table
 from benchmarks.scale import FIGURES, read_figures
 from benchmarks.scale_cases import CASES, Row
 
@@ -56,17 +56,13 @@ def _section(case: str, rows: list[Row]) -> str:
     units = {row.series: row.unit for row in rows}
     known = {(row.x, row.series): row for row in rows}
     heads = [f"{name}, {units[name]}" for name in series]
-    lines = [_line(["", *heads]), _line(["---"] * (len(heads) + 1))]
+    lines = []
     for x in CASES[case][1]:
         if (x, "cut") in known:
-            lines.append(_line([x, f"cut after {known[x, 'cut'].value:,.0f} s", *[""] * (len(heads) - 1)]))
+            lines.append([x, f"cut after {known[x, 'cut'].value:,.0f} s", *[""] * (len(heads) - 1)])
         elif any(row.x == x for row in rows):
-            lines.append(_line([x, *(_number(known.get((x, name))) for name in series)]))
-    return f"## {title}\n\n{told}\n\n" + "\n".join(lines) + "\n"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+            lines.append([x, *(_number(known.get((x, name))) for name in series)])
+    return f"## {title}\n\n{told}\n\n" + markdown_table(["", *heads], lines)
 
 
 def _number(row: Row | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.key_columns import QUEUE_ID
 from pipeline.table import Column, Table
 
 LAG_HISTORY = Table(
@@ -11,7 +12,7 @@ LAG_HISTORY = Table(
         Column("brokerName", "STRING", "broker whose store it is"),
         Column("consumerGroup", "STRING", "name of the group"),
         Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)"),
-        Column("queueId", "INT", "queue of the topic"),
+        QUEUE_ID,
         Column("observedAt", "BIGINT", "when it was observed, ms: a broker has one observation at a time"),
         Column("consumerOffset", "BIGINT", "next offset that the group would consume; NULL where it stored none", nullable=True),
         Column("brokerOffset", "BIGINT", "end of the queue"),

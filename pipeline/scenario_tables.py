@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.key_columns import RUN_ID
+from pipeline.key_columns import QUEUE_ID, RUN_ID
 from pipeline.table import Column, Table
 
 _BROKER = Column("brokerName", "STRING", "broker that was asked")
@@ -57,7 +57,7 @@ OFFSET_MOVED_EVENT = Table(
         *_WHERE,
         Column("consumerGroup", "STRING", "of the pull"),
         Column("topic", "STRING", "topic, as the broker spells it"),
-        Column("queueId", "INT", "queue of the topic"),
+        QUEUE_ID,
         Column("offsetRequest", "BIGINT", "offset asked for"),
         Column("offsetNew", "BIGINT", "offset that the broker gave instead"),
     ),

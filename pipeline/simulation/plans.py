@@ -22,15 +22,13 @@ from udfs.consumer.allocate import (
 )
 from udfs.message_queue import MessageQueue
 from udfs.schedule import DelayLevelError, parse_delay_level
-from udfs.simulation.group_plan import BrokerPlan, ClientPlan, GroupPlan, Listener, Rates, Recorded
+from udfs.simulation.group_plan import PRODUCER_GROUP, BrokerPlan, ClientPlan, GroupPlan, Listener, Rates, Recorded
 from udfs.tags import split_tags
 from udfs.transactional_message import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
 
 _DEFAULT_QUEUES = 4
 # bytes of a record beside topic and body: its fields, and the properties that client and broker add
 _RECORD_OVERHEAD = 200
-# a name for the producers' group, which each of their messages has as a property
-_PRODUCER_GROUP = "producers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ def _overhead(scenario: Scenario) -> int:
     if scenario.transactions is None:
         return overhead
     kept = {PROPERTY_REAL_TOPIC: scenario.topic, PROPERTY_REAL_QUEUE_ID: "0"}
-    kept |= {PROPERTY_TRANSACTION_PREPARED: "true", PROPERTY_PRODUCER_GROUP: _PRODUCER_GROUP}
+    kept |= {PROPERTY_TRANSACTION_PREPARED: "true", PROPERTY_PRODUCER_GROUP: PRODUCER_GROUP}
     return overhead + len(properties_to_string(kept).encode()) + 1  # and what divides them from the others
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.key_columns import RUN_ID
+from pipeline.key_columns import QUEUE_ID, RUN_ID
 from pipeline.table import Column, Table
 
 _RUN = (
@@ -13,7 +13,6 @@ _RUN = (
 _BROKER = Column("brokerName", "STRING", "broker of the scenario")
 _GROUP = Column("consumerGroup", "STRING", "group that consumes")
 _TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)")
-_QUEUE = Column("queueId", "INT", "queue of the topic")
 _AT = Column("atMillis", "BIGINT", "ms of virtual time since the simulation began")
 
 SIMULATION_RUN = Table(
@@ -66,7 +65,7 @@ CONSUMPTION = Table(
         _BROKER,
         *_RUN,
         _TOPIC,
-        _QUEUE,
+        QUEUE_ID,
         Column("queueOffset", "BIGINT", "offset in that queue"),
         Column("firstQueueId", "INT", "queue to which the message was sent first"),
         Column("firstQueueOffset", "BIGINT", "its offset there"),
@@ -94,7 +93,7 @@ SIMULATED_LAG = Table(
         *_RUN,
         _GROUP,
         _TOPIC,
-        _QUEUE,
+        QUEUE_ID,
         _AT,
         Column("brokerOffset", "BIGINT", "maxOffset of the queue"),
         Column("consumerOffset", "BIGINT", "offset that the broker has of the group; NULL where it has none", nullable=True),
@@ -139,7 +138,7 @@ DEAD_LETTER = Table(
         *_RUN,
         _GROUP,
         Column("topic", "STRING", "topic to which it was sent first"),
-        _QUEUE,
+        QUEUE_ID,
         Column("queueOffset", "BIGINT", "its offset there"),
         _AT,
         Column("reconsumeTimes", "INT", "how often it was tried"),

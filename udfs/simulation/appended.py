@@ -37,7 +37,7 @@ from udfs.send_message import (
 )
 from udfs.simulation.arrivals import ALL_MATCH
 from udfs.simulation.draws import TAG, draw, message_stream
-from udfs.simulation.group_plan import GroupPlan, Rates, Transactions
+from udfs.simulation.group_plan import PRODUCER_GROUP, GroupPlan, Rates, Transactions
 from udfs.simulation.half_messages import BODY, FLAGS, IS_COMMITTED, OFFSET, QUEUE, STORED, half_messages
 from udfs.simulation.transactions import TransactionRun, transaction_runs
 from udfs.simulation.world import BEFORE, MS
@@ -54,7 +54,6 @@ from udfs.transactional_message import (
     renewed_half_message,
 )
 
-PRODUCER_GROUP: Final = "producers"
 _KEYS: Final = "KEYS"
 
 

@@ -18,6 +18,8 @@ from udfs.simulation.service_time import CONSTANT, Takes
 from udfs.transaction_check import CHECK_INTERVAL, CheckSettings
 
 SECOND = 1_000_000
+# the producers' group, which each message that is sent in a transaction has as a property
+PRODUCER_GROUP = "producers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
