@@ -22,6 +22,7 @@ from pipeline import tables as t
 from pipeline.lake import Lake, LakeError
 from pipeline.packing import ARROW_SCHEMA, SCHEMA, Col, Packed, Repacker
 from pipeline.settings import PullSettings, SettingsError
+from pipeline.touched_segments import asked_ranges
 from store_format.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
 from udfs.bloom_filter import BloomFilter, BloomFilterError
 from udfs.consumer_filter_manager import TAG, ConsumerFilterManager
@@ -45,7 +46,6 @@ _JUDGED_ARROW = pa.schema(
 )
 # up to so many segments are asked for by name, so that no other's properties are moved
 _FEW_SEGMENTS = 10_000
-_FEW_TOPICS = 500
 _OF_RETRY_TOPIC = ""  # no expression that compiles is empty
 _NOT_JUDGED = 255
 
@@ -140,12 +140,8 @@ def with_verdicts(lake: Lake, broker: str, placed: DataFrame, rules: FilterRules
     by_segment = conditions.withColumn("segment", F.explode(segments)).groupBy("topic", "queueId", "segment", "wide", "key")
     wanted = by_segment.agg(F.collect_list("condition").alias("conditions")).localCheckpoint()
     properties = lake.table(t.CONSUME_QUEUE_PROPERTIES).where(F.col("brokerName") == broker).drop("brokerName")
-    ranges = (F.count("*").alias("segments"), F.min("segment").alias("first"), F.max("segment").alias("last"))
-    topics = wanted.groupBy("topic").agg(*ranges).limit(_FEW_TOPICS + 1).collect()
-    if 0 < len(topics) <= _FEW_TOPICS:
-        first, last = min(row["first"] for row in topics), max(row["last"] for row in topics)
-        properties = properties.where(F.col("topic").isin([row["topic"] for row in topics]) & F.col("segment").between(first, last))
-    if len(topics) <= _FEW_TOPICS and sum(row["segments"] for row in topics) <= _FEW_SEGMENTS:
+    properties = properties.where(asked_ranges(wanted, "segment"))
+    if wanted.limit(_FEW_SEGMENTS + 1).count() <= _FEW_SEGMENTS:
         wanted = F.broadcast(wanted)
     judged = properties.join(wanted, ["topic", "queueId", "segment"]).mapInArrow(partial(judge, rules), _JUDGED)
     verdicts = judged.groupBy(*_KEY).agg(F.collect_list(F.struct("firstQueueOffset", "verdicts")).alias("verdicts"))

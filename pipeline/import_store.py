@@ -28,13 +28,14 @@ from pipeline.lake_writer import LakeWriter
 from pipeline.load_store import LoadedStore, load_store, with_extension
 from pipeline.other_files import FOLDER, file_ranges, other_files
 from pipeline.property_batches import read_properties
-from pipeline.queue_batches import QueueReader, read_odd_entries, read_segments, unpack
+from pipeline.queue_batches import SEGMENT_ENTRIES, QueueReader, read_odd_entries, read_segments, unpack
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles, is_uri
 from pipeline.store_source import StoreReader, read_table
 from pipeline.topic_partitions import NULL_PARTITION
 from store_format.errors import StoreError
 from store_format.index_file import IndexSizes
+from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 # above so many (topic, queueId) a partition each costs more than it saves: `--layout auto` clusters instead
@@ -46,6 +47,8 @@ _FILES_A_STRETCH = 8
 _LOG_BYTES_A_TASK = 8 << 20
 _ENTRIES_A_TASK = 1 << 17
 _QUEUES_A_TASK = 64
+# packed entries that go into one file: some 100 MB
+_ENTRIES_A_FILE = 1 << 23
 # a table costs more waiting than work: so many are written side by side
 _TABLES_AT_ONCE = 4
 
@@ -220,15 +223,27 @@ def _rows_of_queues(loaded: LoadedStore, broker: str, spark: SparkSession) -> di
 
 
 def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
-    """Rows of the tables that are packed out of each queue file."""
-    queue = ("topic", "queueId", "fromOffset")
-    files = loaded.queues.where("name IS NOT NULL AND wrote > 0")
-    placed = files.repartitionByRange(_tasks_of_queues(loaded, spark), *queue).sortWithinPartitions(*queue)
+    """Rows of the tables that are packed out of each queue file.
+
+    Segments of one age lie together, age being how often a queue doubled since: pulls at the queues' ends read a file or two of a table.
+    """
+    place = ("age", "topic", "queueId", "fromOffset", "segment")
+    parts = max(_tasks_of_queues(loaded, spark), math.ceil(loaded.entry_count / _ENTRIES_A_FILE))
+    placed = _segments(loaded.queues).repartitionByRange(parts, *place).sortWithinPartitions(*place)
     reader = QueueReader(loaded.store, broker, loaded.log_index)
     return {
         t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(partial(read_segments, reader), t.CONSUME_QUEUE_SEGMENT.schema),
         t.CONSUME_QUEUE_PROPERTIES: placed.mapInArrow(partial(read_properties, reader), t.CONSUME_QUEUE_PROPERTIES.schema),
     }
+
+
+def _segments(queues: DataFrame) -> DataFrame:
+    """Rows of loaded_queue, one for each `segment` of each file, with the segment's age."""
+    last = f"wrote DIV {CQ_STORE_UNIT_SIZE} - 1"
+    behind = f"(maxOffset - fromOffset DIV {CQ_STORE_UNIT_SIZE}) DIV {SEGMENT_ENTRIES} - segment"
+    segments = F.expr(f"explode(sequence(0L, {last} DIV {SEGMENT_ENTRIES}))")
+    numbered = queues.where(f"name IS NOT NULL AND {last} >= 0").withColumn("segment", segments)
+    return numbered.withColumn("age", F.expr(f"CAST(log2(1 + greatest({behind}, 0)) AS INT)"))
 
 
 def rows_of_store(

@@ -20,18 +20,21 @@ ROW_BYTES = 8 << 20
 
 def property_batches(reader: qb.QueueReader, queue_file: qb.QueueFile) -> Iterator[pa.RecordBatch]:
     """Properties of the file's entries, run by run as consume_queue_segment has them; a batch holds about ROW_BYTES."""
-    units = reader.units(queue_file)
+    starts = queue_file.starts
+    if not starts:
+        return
+    units = reader.units(queue_file)[starts.start : starts[-1] + qb.SEGMENT_ENTRIES + qb.SCAN_ENTRIES - 1]
     found = find_properties(
         reader.log.files,
         lambda index: reader.log_content(reader.log.files[index]),
         units["physicOffset"].astype(np.int64),
         units["size"].astype(np.int32),
     )
-    first = queue_file.file.from_offset // CQ_STORE_UNIT_SIZE
-    number = qb.first_segment(queue_file.file)
+    first = queue_file.file.from_offset // CQ_STORE_UNIT_SIZE + starts.start
     rows: list[dict[str, object]] = []
     size = 0
-    for index, start in enumerate(range(0, len(units), qb.SEGMENT_ENTRIES)):
+    for start in range(0, len(starts) * qb.SEGMENT_ENTRIES, qb.SEGMENT_ENTRIES):
+        segment = qb.segment_at(queue_file.file, starts.start + start)
         for at, stop in row_parts(found.lengths, start, min(start + qb.SEGMENT_ENTRIES + qb.SCAN_ENTRIES - 1, len(units))):
             part = found[at:stop]
             properties = part.bytes_of(lambda file: reader.log_content(reader.log.files[file])).tobytes()
@@ -40,7 +43,7 @@ def property_batches(reader: qb.QueueReader, queue_file: qb.QueueFile) -> Iterat
                     "brokerName": reader.broker,
                     "topic": queue_file.topic,
                     "queueId": queue_file.queue_id,
-                    "segment": number + index,
+                    "segment": segment,
                     "firstQueueOffset": first + at,
                     "lengths": part.lengths.astype("<i4").tobytes(),
                     "properties": properties,
@@ -70,6 +73,6 @@ def row_parts(lengths: NDArray[np.int64], start: int, end: int) -> Iterator[tupl
 
 
 def read_properties(reader: qb.QueueReader, files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of consume_queue_properties for rows of loaded_queue: what mapInArrow calls."""
+    """Rows of consume_queue_properties for rows of loaded_queue, each with a segment: what mapInArrow calls."""
     for queue_file in qb.queue_files(files):
         yield from property_batches(reader, queue_file)

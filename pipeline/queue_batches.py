@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, TypeVar
 
 import numpy as np
@@ -44,18 +45,27 @@ class LogIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFile:
-    """One file of a consume queue; `extension` are the files of the queue's extension."""
+    """One file of a consume queue, or some segments of it; `extension` are the files of the queue's extension."""
 
     topic: str
     queue_id: int
     file: MappedFile
     extension: tuple[MappedFile, ...] = ()
+    # the file's first segment is 0 here; None where all are meant
+    segments: range | None = None
+
+    @property
+    def starts(self) -> range:
+        """Where its segments start, in entries of the file."""
+        entries = self.file.wrote // CQ_STORE_UNIT_SIZE
+        all_starts = range(0, entries, SEGMENT_ENTRIES)
+        return all_starts if self.segments is None else all_starts[self.segments.start : self.segments.stop]
 
 
-def first_segment(file: MappedFile) -> int:
-    """Number of the first segment of a queue file."""
+def segment_at(file: MappedFile, start: int) -> int:
+    """Number of the segment that starts at this entry of a queue file."""
     entries = file.length // CQ_STORE_UNIT_SIZE
-    return segment_of(file.from_offset // CQ_STORE_UNIT_SIZE, entries)
+    return segment_of(file.from_offset // CQ_STORE_UNIT_SIZE + start, entries)
 
 
 def segment_of(offset: Offsets, entries_a_file: int) -> Offsets:
@@ -130,31 +140,29 @@ class QueueReader:
 
     def segments(self, queue_file: QueueFile) -> Iterator[pa.RecordBatch]:
         """The file's entries, SEGMENT_ENTRIES a row, each row with the entries behind it that a scan from its last one may reach."""
-        units = self.units(queue_file)
-        if not len(units):
+        starts = queue_file.starts
+        if not starts:
             return
-        found = self.look_up(units)
-        odd = (found.file >= 0) & ~found.is_record
-        sizes, tags_codes = units["size"].astype(np.int64), units["tagsCode"].astype(np.int64)
-        file = queue_file.file
-        first = file.from_offset // CQ_STORE_UNIT_SIZE
-        number = first_segment(file)
+        units = self.units(queue_file)
+        sizes = units["size"].astype(np.int64)
+        first = queue_file.file.from_offset // CQ_STORE_UNIT_SIZE
         read_unit_file = self._extension_reader(queue_file)
         rows = []
-        for index, start in enumerate(range(0, len(units), SEGMENT_ENTRIES)):
-            end = min(start + SEGMENT_ENTRIES, len(units))
-            window = slice(start, end + SCAN_ENTRIES - 1)
+        for start in starts:
+            own = units[start : start + SEGMENT_ENTRIES]
+            window = units[start : start + len(own) + SCAN_ENTRIES - 1]
+            found = self.look_up(own)
             rows.append(
                 segment_row(
                     (self.broker, queue_file.topic, queue_file.queue_id),
-                    segment=number + index,
+                    segment=segment_at(queue_file.file, start),
                     file_first=first,
                     first=first + start,
-                    window=units[window],
-                    stamps=found.store_timestamps[start:end],
+                    window=window,
+                    stamps=found.store_timestamps,
                     bytes_before=int(sizes[:start].sum()),
-                    odd=np.flatnonzero(odd[start:end]).tolist(),
-                    ext_units=pack_units(queue_file.extension, read_unit_file, tags_codes[window]),
+                    odd=np.flatnonzero((found.file >= 0) & ~found.is_record).tolist(),
+                    ext_units=pack_units(queue_file.extension, read_unit_file, window["tagsCode"].astype(np.int64)),
                 )
             )
         yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(CONSUME_QUEUE_SEGMENT))
@@ -243,17 +251,24 @@ def _ext_units(packed: bytes | None, packed_count: int, count: int) -> pa.Array:
 
 
 def read_segments(reader: QueueReader, files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of consume_queue_segment for rows of loaded_queue: what mapInArrow calls."""
+    """Rows of consume_queue_segment for rows of loaded_queue, each with a segment: what mapInArrow calls."""
     for queue_file in queue_files(files):
         yield from reader.segments(queue_file)
 
 
 def queue_files(files: Iterator[pa.RecordBatch]) -> Iterator[QueueFile]:
-    """The files that rows of loaded_queue name."""
-    for batch in files:
-        for row in batch.select(["topic", "queueId", "name", "fromOffset", "length", "wrote", "extFiles"]).to_pylist():
-            extension = tuple(_mapped(one) for one in row["extFiles"] or ())
-            yield QueueFile(topic=row["topic"], queue_id=row["queueId"], file=_mapped(row), extension=extension)
+    """The parts of files that rows of loaded_queue name, each with a `segment` of its file; those that follow each other in one."""
+    rows = (row for batch in files for row in batch.to_pylist())
+    numbered = ((row["segment"] - place, row) for place, row in enumerate(rows))
+    for _, run in groupby(numbered, lambda one: (one[0], one[1]["topic"], one[1]["queueId"], one[1]["name"])):
+        one, *others = (row for _, row in run)
+        yield QueueFile(
+            topic=one["topic"],
+            queue_id=one["queueId"],
+            file=_mapped(one),
+            extension=tuple(_mapped(file) for file in one["extFiles"] or ()),
+            segments=range(one["segment"], one["segment"] + 1 + len(others)),
+        )
 
 
 def _mapped(row: Mapping[str, Any]) -> MappedFile:

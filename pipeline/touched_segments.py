@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from pipeline.delta_sql import literal
@@ -15,7 +15,6 @@ from pipeline.queue_batches import SEGMENT_ENTRIES
 
 # a condition of so many terms is judged in no time
 _FEW_RANGES = 100
-_FEW_TOPICS = 500
 # so many are known to each task
 _SOME_SEGMENTS = 10_000
 
@@ -56,11 +55,24 @@ def those_asked(segments: DataFrame, asked: DataFrame) -> DataFrame:
     if len(some) <= _SOME_SEGMENTS:
         asked = segments.sparkSession.createDataFrame(some)
         segments = segments.join(F.broadcast(asked), asked.columns, "left_semi")
-    topics = asked.groupBy("topic").agg(F.min(name).alias("first"), F.max(name).alias("last")).limit(_FEW_TOPICS + 1).collect()
-    if len(topics) > _FEW_TOPICS:
-        return segments
-    first, last = min(row["first"] for row in topics), max(row["last"] for row in topics)
-    return segments.where(F.col("topic").isin([row["topic"] for row in topics]) & F.col(name).between(first, last))
+    return segments.where(asked_ranges(asked, name))
+
+
+def asked_ranges(asked: DataFrame, name: str) -> str:
+    """A short condition that holds for all segments that are asked for: a range for each queue, each topic, or for all.
+
+    The arguments are those of `those_asked`.
+    """
+    for by in (("topic", "queueId"), ("topic",), ()):
+        of_each = asked.groupBy(*by).agg(F.min(name).alias("first"), F.max(name).alias("last")).limit(_FEW_RANGES + 1)
+        ranges = of_each.where("first IS NOT NULL").collect()
+        if len(ranges) <= _FEW_RANGES:
+            break
+    return " OR ".join(f"({_one_of(row, *by)}{name} BETWEEN {row['first']} AND {row['last']})" for row in ranges) or "FALSE"
+
+
+def _one_of(row: Row, *by: str) -> str:
+    return "".join(f"{column} = {literal(row[column]) if column == 'topic' else row[column]} AND " for column in by)
 
 
 def _of_queue(topic: str, queue_id: int, name: str, numbers: list[int]) -> str:

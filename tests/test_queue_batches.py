@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from pipeline import loaded_store as ls
 from pipeline import queue_batches as qb
+from pipeline.property_batches import property_batches
 from pipeline.store_files import StoreFiles
 from store_format.mapped_files import MappedFile
 from store_format.message import decode
@@ -79,6 +83,36 @@ def test_segments_hold_the_entries_and_unpack_to_rows_of_them(
             assert (row["queueOffset"], row["storeTimestamp"]) == (first + i, message.store_timestamp)
             assert row["queueOffset"] == message.queue_offset
             assert row["bytesBefore"] == sum(size for _, size, _ in entries[:i])
+
+
+def test_a_file_read_in_parts_gives_the_rows_of_the_whole(monkeypatch: pytest.MonkeyPatch, reader: qb.QueueReader) -> None:
+    monkeypatch.setattr(qb, "SEGMENT_ENTRIES", 20)
+    monkeypatch.setattr(qb, "SCAN_ENTRIES", 33)
+    for queue_file in queue_files(reader.store):
+        count = len(queue_file.starts)
+        parts = [replace(queue_file, segments=range(at, min(at + 2, count))) for at in range(0, count, 2)]
+        for rows_of in (reader.segments, partial(property_batches, reader)):
+            whole, cut = (
+                [row for file in files for batch in rows_of(file) for row in batch.to_pylist()] for files in ([queue_file], parts)
+            )
+            assert cut == whole
+            assert bool(whole) == bool(queue_file.file.wrote)
+
+
+def test_segments_that_follow_each_other_in_a_file_are_read_together() -> None:
+    def row(topic: str, name: str, segment: int) -> dict[str, object]:
+        return {"topic": topic, "queueId": 0, "name": name, "fromOffset": 0, "length": 9, "wrote": 9, "extFiles": None, "segment": segment}
+
+    rows = [row("a", "0", 3), row("a", "0", 4), row("a", "1", 5), row("b", "1", 6), row("b", "1", 8), row("b", "1", 9), row("b", "1", 0)]
+    batches = [pa.RecordBatch.from_pylist(rows[:1]), pa.RecordBatch.from_pylist(rows[1:])]
+    read = [(file.topic, file.file.name, file.segments) for file in qb.queue_files(iter(batches))]
+    assert read == [
+        ("a", "0", range(3, 5)),
+        ("a", "1", range(5, 6)),
+        ("b", "1", range(6, 7)),
+        ("b", "1", range(8, 10)),
+        ("b", "1", range(1)),
+    ]
 
 
 def test_segments_of_a_queue_are_numbered_on_over_its_files(monkeypatch: pytest.MonkeyPatch, reader: qb.QueueReader) -> None:

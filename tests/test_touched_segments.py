@@ -59,3 +59,24 @@ def test_many_requests_touch_a_range_of_their_topics(spark: SparkSession, monkey
     monkeypatch.setattr(touched_segments, "_FEW_RANGES", 1)
     monkeypatch.setattr(touched_segments, "_SOME_SEGMENTS", 1)
     assert touched(spark, MANY, whole_files=False) == {(TOPICS[1], queue, segment) for queue in (0, 1) for segment in (1, 2, 3)}
+
+
+def test_where_there_are_many_queues_or_topics_a_range_is_that_of_each_topic_or_of_all(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline import touched_segments as ts
+
+    asked = spark.createDataFrame([("a", 0, 5), ("a", 0, 7), ("a", 1, 1), ("it's", 0, 9)], "topic STRING, queueId INT, segment BIGINT")
+    rows = [(topic, queue, segment) for topic in ("a", "it's", "other") for queue in (0, 1, 2) for segment in range(12)]
+    segments = spark.createDataFrame(rows, "topic STRING, queueId INT, segment BIGINT")
+
+    def kept() -> set[tuple[str, int, int]]:
+        return {tuple(row) for row in segments.where(ts.asked_ranges(asked, "segment")).collect()}
+
+    assert kept() == {("a", 0, 5), ("a", 0, 6), ("a", 0, 7), ("a", 1, 1), ("it's", 0, 9)}
+    monkeypatch.setattr(ts, "_FEW_RANGES", 2)
+    of_topics = {"a": range(1, 8), "it's": range(9, 10)}
+    assert kept() == {(topic, queue, segment) for topic, queue, segment in rows if segment in of_topics.get(topic, ())}
+    monkeypatch.setattr(ts, "_FEW_RANGES", 1)
+    assert kept() == {row for row in rows if 1 <= row[2] <= 9}
+    assert segments.where(ts.asked_ranges(asked.where("FALSE"), "segment")).count() == 0
