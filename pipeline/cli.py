@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
+from pipeline.behind import NOT_BEHIND, Behind
 from pipeline.console import progress_to_stderr, say, show_rows, tell_replayed
 from pipeline.moments import milliseconds
 from pipeline.nearest import nearest
@@ -113,6 +114,41 @@ def check_hold(hold: bool, at: str, *, of_table: bool) -> None:
         raise click.UsageError("--hold: expected files in --requests; captured pulls are answered as of when they were woken without it")
 
 
+def _behind(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Behind:
+    try:
+        return NOT_BEHIND if value is None else Behind.of(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def behind_option(command: Callable[P, R]) -> Callable[P, R]:
+    """How far a slave is behind."""
+    text = "How much less of the store a slave has: bytes of the log, or a time with --at request-time."
+    return click.option("--behind", callback=_behind, metavar="SIZE|TIME", help=text)(command)
+
+
+def check_behind(behind: Behind, at: str, *, others: Mapping[str, bool]) -> None:
+    """Whether what a slave lacks can be told from what its master has.
+
+    Args:
+        behind: how far it is behind.
+        at: what of the store a request sees.
+        others: options that need the whole store, and whether they are given.
+
+    Raises:
+        click.UsageError: it cannot.
+    """
+    if behind == NOT_BEHIND:
+        return
+    if at == "recorded-max":
+        raise click.UsageError("--behind: expected --at snapshot or request-time, found recorded-max, which is the end of one queue")
+    if behind.millis and at != "request-time":
+        raise click.UsageError(f"--behind with a time: expected --at request-time, so that pulls have a time of their own, found --at {at}")
+    for name, given in others.items():
+        if given:
+            raise click.UsageError(f"--behind: expected no {name}, which takes the store for that of a master")
+
+
 def _filters(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str] | None:
     if value is None:
         return None
@@ -187,6 +223,7 @@ def cli() -> None:
 @at_option
 @filters_option
 @hold_option
+@behind_option
 @click.option("--no-messages", is_flag=True, help="Leave the messages out of the answers.")
 @click.option("--compare", is_flag=True, help="Hold the answers against the recorded ones; exit code 1 if any differs.")
 @broker_option
@@ -199,6 +236,7 @@ def replay_command(
     at: Any,
     filters: frozenset[str] | None,
     hold: bool,
+    behind: Behind,
     no_messages: bool,
     compare: bool,
     broker: str | None,
@@ -215,6 +253,8 @@ def replay_command(
     With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits for suspendTimeoutMillis, and is answered as of
     the moment at which a message or the broker's sweep wakes it.
 
+    With --behind, it is a slave that answers (--set brokerRole=SLAVE --set brokerId=1), and lacks the end of its master's store.
+
     Captured pulls (`pullsim capture`) are compared by code, offsets and the SHA-256 of the messages; one that was held is answered as of
     when it was woken.
     """
@@ -224,7 +264,8 @@ def replay_command(
     from pipeline.replay_run import ReplayOptions
 
     check_hold(hold, at, of_table=requests is None)
-    options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold)
+    check_behind(behind, at, others={"--hold": hold})
+    options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, behind=behind)
     with Engine(master, conf, verbose).session() as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)

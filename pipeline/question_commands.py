@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.behind import Behind
 from pipeline.cli import (
     Engine,
     ExampleCommand,
     at_option,
+    behind_option,
     broker_option,
+    check_behind,
     cli,
     engine_options,
     filters_option,
@@ -139,6 +142,7 @@ def _names(settings: tuple[str, ...]) -> frozenset[str]:
 @click.option("--drain", "with_drain", is_flag=True, help="Find out how many pulls it takes to read the same messages (slower).")
 @at_option
 @filters_option
+@behind_option
 @broker_option
 @format_option
 @settings_options
@@ -150,6 +154,7 @@ def whatif_command(
     with_drain: bool,
     at: Any,
     filters: frozenset[str] | None,
+    behind: Behind,
     broker: str | None,
     form: str,
     settings: tuple[str, ...],
@@ -161,7 +166,7 @@ def whatif_command(
     """Answer the same pulls under two sets of settings, --set and --versus, and tell how the answers differ.
 
     Both lie over the settings of the import, those of the file's header line, and --properties; a side without options is these alone. As
-    json there is one object, as csv a row a number.
+    json there is one object, as csv a row a number. With --behind, the side with brokerRole=SLAVE lacks the end of the store.
     """
     from pipeline.lake import Lake
     from pipeline.replay_run import ReplayOptions
@@ -170,6 +175,7 @@ def whatif_command(
 
     if not settings and not versus:
         raise click.UsageError("expected a setting to change with --set or --versus, found none")
+    check_behind(behind, at, others={"--drain": with_drain})
     BrokerSettings.from_sources(properties=properties, options=settings)  # what is wrong with them is told at once
     with _of_option("--versus"):
         BrokerSettings.from_sources(options=versus)
@@ -185,7 +191,7 @@ def whatif_command(
             opened,
             name,
             requests,
-            options=ReplayOptions(at=at, filters=filters),
+            options=ReplayOptions(at=at, filters=filters, behind=behind),
             settings_of=(partial(of, settings), partial(of, versus)),
             given=_names(settings) | _names(versus),
             with_drain=with_drain,

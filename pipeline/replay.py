@@ -22,7 +22,8 @@ from pyspark.sql import functions as F
 
 from pipeline import tables as t
 from pipeline.answering import MEETING_KEY, Answering, answer_batches
-from pipeline.as_of import with_bounds_as_of
+from pipeline.as_of import with_bounds_as_of, with_bounds_behind
+from pipeline.behind import NOT_BEHIND, Behind
 from pipeline.expression_filters import SPLIT_SCHEMA, filter_rules, looks_into_messages, split_by_condition, with_filter_text, with_verdicts
 from pipeline.lake import Lake, LakeError
 from pipeline.meeting import behind
@@ -128,7 +129,17 @@ def _read_store(lake: Lake, broker: str) -> BrokerStore:
     )
 
 
-def replay(lake: Lake, broker: str, requests: DataFrame, *, at: At, settings: PullSettings, with_entries: bool, kinds: Kinds) -> DataFrame:
+def replay(
+    lake: Lake,
+    broker: str,
+    requests: DataFrame,
+    *,
+    at: At,
+    settings: PullSettings,
+    with_entries: bool,
+    kinds: Kinds,
+    lacks: Behind = NOT_BEHIND,
+) -> DataFrame:
     """Answer requests.
 
     Args:
@@ -140,11 +151,12 @@ def replay(lake: Lake, broker: str, requests: DataFrame, *, at: At, settings: Pu
         with_entries: give the entries, not just their number and size.
         kinds: of requests there may be. Where filters may look into messages, the requests have `filterType` (NULL without a filter)
             and `registered`, and `expression` is of that type.
+        lacks: how far the answering broker is behind the store; not where `at` is recorded-max, and in time where it is request-time.
 
     Returns:
         Rows of ANSWER_SCHEMA, one a request, in no order.
     """
-    parts = meet(lake, broker, requests, at=at, settings=settings, with_entries=with_entries, kinds=kinds)
+    parts = meet(lake, broker, requests, at=at, settings=settings, with_entries=with_entries, kinds=kinds, lacks=lacks)
     answers = [rows.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA) for answering, rows in parts]
     return reduce(DataFrame.unionByName, answers)
 
@@ -159,6 +171,7 @@ def meet(
     with_entries: bool,
     kinds: Kinds,
     whole_files: bool = False,
+    lacks: Behind = NOT_BEHIND,
 ) -> list[tuple[Answering, DataFrame]]:
     """Packed requests behind the entries that they scan, as `answering.met` takes them.
 
@@ -171,7 +184,7 @@ def meet(
     if few:
         segments = touched_segments(segments, requests, entries_a_file=store.entries_a_file, whole_files=more)
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
-    placed = partial(_placed, lake, store, at, whole_files, few)
+    placed = partial(_placed, lake, store, at, lacks, whole_files, few)
     by_tag = requests.where(~looks_into_messages(settings)) if kinds.into_messages else requests
     met = [(answering, _behind_entries(segments, placed(by_tag), _far(by_tag, store, whole_files) if more else None))]
     if kinds.into_messages:
@@ -186,8 +199,19 @@ def meet(
     return met
 
 
-def _placed(lake: Lake, store: BrokerStore, at: At, whole_files: bool, few: bool, requests: DataFrame) -> DataFrame:
+def _placed(lake: Lake, store: BrokerStore, at: At, lacks: Behind, whole_files: bool, few: bool, requests: DataFrame) -> DataFrame:
     """Requests packed, with the bounds that they see, by the segment that they start in."""
+    if lacks.millis:
+        requests = requests.withColumn("timestamp", F.expr(f"coalesce(try_subtract(timestamp, {lacks.millis}L), timestamp)"))
+    bounded = _bounded(lake, store, at, whole_files, few, requests)
+    if not lacks.bytes:
+        return bounded
+    queues = requests.select("topic", "queueId").distinct()
+    place = partial(by_segment, store, whole_files)
+    return with_bounds_behind(lake, store.broker, store.log_start, lacks.bytes, bounded, queues, place)
+
+
+def _bounded(lake: Lake, store: BrokerStore, at: At, whole_files: bool, few: bool, requests: DataFrame) -> DataFrame:
     packed = requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, partial(by_segment, store, whole_files)), SCHEMA)
     bounds = lake.table(t.QUEUE).where(F.col("brokerName") == store.broker).select("topic", "queueId", "minOffset", "maxOffset")
     bounded = packed.join(bounds, ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))

@@ -46,6 +46,7 @@ def answer(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptio
         settings=settings,
         with_entries=options.messages,
         kinds=replace(kinds, into_messages=(kinds.into_messages and not by_tags_only) or settings.filter_support_retry),
+        lacks=options.behind_of(settings.broker_role),
     )
     return answered if null_answers is None else null_answers(answered)
 
@@ -105,24 +106,20 @@ def run_replay(
         RequestError: a line that is no request; nothing was written.
         OutputError: the file for the answers cannot be written.
         LakeError: the store was imported as it was found.
+        SettingsError: a slave is to be behind, and the broker is none.
     """
     started = now()
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     settings = settings_of(file)
+    options.check_roles(settings.pull_settings().broker_role)
     with output_file(options.out) if options.out else nullcontext() as out:
         requests = read_requests(lake.spark, file)
         check_timestamps(requests, file, options)
         progress("answering")
         pull = settings.pull_settings()
         kinds = Kinds(into_messages=file.has_other_filters, about=file.lines)
-        if options.hold:
-            held = held_requests(lake, broker, requests, options=options, settings=pull, kinds=kinds)
-            woken = when_woken(lake, broker, held, settings=settings, into_messages=kinds.into_messages)
-            timed = requests.join(woken, "seq", "left")
-            answers = answer_woken(lake, broker, timed, options=options, settings=pull, kinds=kinds)
-        else:
-            answers = answer(lake, broker, requests, options=options, settings=pull, kinds=kinds)
+        answers = _answers(lake, broker, requests, options=options, settings=settings, kinds=kinds)
         told = options.compare or out is not None
         uses = told * (2 if options.messages else 1) + (out is None)
         answers = answers.persist() if uses > 1 else answers
@@ -140,6 +137,7 @@ def run_replay(
                     settings=settings,
                     at=options.at,
                     started=started,
+                    behind=options.behind,
                 )
                 request_id = F.concat_ws("-", F.lit(file.sha256[:16]), F.col("seq").cast("STRING"))
                 written = run.write(response_rows(answers.withColumn("requestId", request_id), pull), now)
@@ -147,6 +145,15 @@ def run_replay(
         finally:
             answers.unpersist()
     return replayed(run_id, errors, comparison, options)
+
+
+def _answers(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: BrokerSettings, kinds: Kinds) -> DataFrame:
+    pull = settings.pull_settings()
+    if not options.hold:
+        return answer(lake, broker, requests, options=options, settings=pull, kinds=kinds)
+    held = held_requests(lake, broker, requests, options=options, settings=pull, kinds=kinds)
+    woken = when_woken(lake, broker, held, settings=settings, into_messages=kinds.into_messages)
+    return answer_woken(lake, broker, requests.join(woken, "seq", "left"), options=options, settings=pull, kinds=kinds)
 
 
 def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> None:

@@ -11,10 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
+from pipeline.behind import NOT_BEHIND, Behind
 from pipeline.lake import Lake
 from pipeline.lake_writer import LakeWriter
 from pipeline.replay import At
-from pipeline.settings import BrokerSettings, PullSettings
+from pipeline.settings import BrokerSettings, PullSettings, SettingsError
 
 ComparisonT = TypeVar("ComparisonT")
 
@@ -30,6 +31,7 @@ class ReplayOptions:
         compare: hold the answers against the recorded ones.
         out: file for the answers; None writes them to the table pull_response.
         hold: let pulls with the suspend bit wait where they find nothing; `at` is request-time then.
+        behind: how far a slave that answers is behind the store.
     """
 
     at: At = "snapshot"
@@ -38,12 +40,27 @@ class ReplayOptions:
     compare: bool = False
     out: str | None = None
     hold: bool = False
+    behind: Behind = NOT_BEHIND
 
     def chosen(self, requests: DataFrame) -> DataFrame:
         """The requests, or their checks, whose kind of filter is to be answered."""
         if self.filters is None:
             return requests
         return requests.where(F.coalesce("filterType", F.lit("null")).isin(sorted(self.filters)))
+
+    def behind_of(self, broker_role: str) -> Behind:
+        """How far a broker of this role is behind the store: a master is not."""
+        return self.behind if broker_role == "SLAVE" else NOT_BEHIND
+
+    def check_roles(self, *roles: str) -> None:
+        """Whether one of those who answer is a slave, if a slave is to be behind.
+
+        Raises:
+            SettingsError: none is.
+        """
+        if self.behind != NOT_BEHIND and "SLAVE" not in roles:
+            hint = "only a slave is behind its master: give --set brokerRole=SLAVE --set brokerId=1"
+            raise SettingsError("--behind", "brokerRole", "SLAVE", roles[0], hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +75,7 @@ class ReplayRun:
     settings: BrokerSettings
     at: At
     started: dt.datetime
+    behind: Behind = NOT_BEHIND
 
     def write(self, answers: DataFrame, now: Callable[[], dt.datetime]) -> DataFrame:
         """Append the answers, and the run, to their tables; gives the table of answers."""
@@ -72,7 +90,7 @@ class ReplayRun:
     def row(self, finished: dt.datetime | None) -> DataFrame:
         """Its row of replay_run."""
         times = (self.started, finished)
-        given = self.settings.as_texts()
+        given = self.settings.as_texts() | self.behind.as_texts()
         run = (self.broker, self.run_id, self.source, self.source_digest, given, self.at, self.lake.at.version, *times)
         return self.lake.spark.createDataFrame([run], t.REPLAY_RUN.schema)
 

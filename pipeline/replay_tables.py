@@ -18,7 +18,7 @@ REPLAY_RUN = Table(
         RUN_ID,
         Column("source", "STRING", "file, folder or table of the requests"),
         Column("sourceDigest", "STRING", "SHA-256 of the file", nullable=True),
-        Column("settings", "MAP<STRING, STRING>", "settings that were given"),
+        Column("settings", "MAP<STRING, STRING>", "settings that were given, and `behind` where a slave answered that was"),
         Column("at", "STRING", "snapshot, request-time or recorded-max"),
         Column("lakeVersion", "BIGINT", "version of the lake that was read"),
         Column("startedAt", "TIMESTAMP", "wall clock"),

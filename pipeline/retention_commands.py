@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
@@ -20,18 +19,14 @@ from pipeline.cli import (
 )
 from pipeline.console import progress_to_stderr, show_rows
 from pipeline.settings import BrokerSettings
-
-_SIZE = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,6})?)(?P<unit>[KMGTP]?)(?:i?B)?", re.IGNORECASE)
-_UNITS = {unit: 1024**power for power, unit in enumerate(("", "K", "M", "G", "T", "P"))}
+from pipeline.sizes import size_in_bytes
 
 
 def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    found = _SIZE.fullmatch(value)
-    if found is None:
-        raise click.BadParameter(f"expected bytes such as 500G or 1.5T (of 1024), found {value!r}")
-    return int(float(found["number"]) * _UNITS[found["unit"].upper()])
+    try:
+        return None if value is None else size_in_bytes(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> ZoneInfo:

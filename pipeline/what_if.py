@@ -91,7 +91,7 @@ def what_if(
         lake: with the broker's tables.
         broker: whose store answers.
         requests_path: the file.
-        options: `at` and `filters` of a replay.
+        options: `at`, `filters` and `behind` of a replay; the side that is a slave is behind.
         settings_of: both sets, given the file (whose header may carry a configuration).
         given: names of the settings that were given for either.
         with_drain: find out how many pulls it takes to read the same messages.
@@ -100,6 +100,7 @@ def what_if(
     Raises:
         RequestError: a line that is no request.
         LakeError: the store was imported as it was found.
+        SettingsError: a slave is to be behind, and neither side is one.
     """
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
@@ -108,6 +109,7 @@ def what_if(
     check_timestamps(requests, file, options)
     progress("answering twice")
     pull = [settings.pull_settings() for settings in both]
+    options.check_roles(*(one.broker_role for one in pull))
     kinds = Kinds(into_messages=file.has_other_filters, about=file.lines)
     answers = [
         answer(lake, broker, requests, options=options, settings=one, kinds=kinds).select("seq", _side(name))

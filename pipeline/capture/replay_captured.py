@@ -58,8 +58,10 @@ def run_captured_replay(
     Raises:
         LakeError: no traffic of the broker was captured, or its store was imported as it was found.
         OutputError: the file for the answers cannot be written.
+        SettingsError: a slave is to be behind, and the broker is none.
     """
     started = now()
+    options.check_roles(settings.pull_settings().broker_role)
     pulls = captured_pulls(lake, broker)
     with output_file(options.out) if options.out else nullcontext() as out:
         progress("answering")
@@ -77,6 +79,7 @@ def run_captured_replay(
                     settings=settings,
                     at=options.at,
                     started=started,
+                    behind=options.behind,
                 )
                 run.write(answered, now)
             errors = count_by_error(answered)
@@ -121,7 +124,7 @@ def answered_captured(
         lake: with the broker's store.
         broker: its name.
         pulls: of captured_pulls.
-        options: of these `at`, `filters` and `messages`.
+        options: of these `at`, `filters`, `messages` and `behind`.
         settings: of the broker.
     """
     checks = checked(lake, broker, pulls, settings).persist()
@@ -142,7 +145,8 @@ def answered_captured(
         "recordedMaxOffset",
         F.lit(None).cast("STRING").alias("line"),
     )
-    given = answer(lake, broker, requests, options=ReplayOptions(at=options.at), settings=settings.pull_settings(), kinds=Kinds()).persist()
+    chosen = ReplayOptions(at=options.at, behind=options.behind)
+    given = answer(lake, broker, requests, options=chosen, settings=settings.pull_settings(), kinds=Kinds()).persist()
     own = F.col("recordedMinOffset") if options.at != "snapshot" else F.lit(None).cast("BIGINT")
     given_then = with_recorded_minimum(
         with_body_sha256(lake, broker, given).join(pulls.select("seq", own.alias("recordedMinOffset")), "seq"), settings.pull_settings()
