@@ -229,7 +229,7 @@ def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -
     """
     place = ("age", "topic", "queueId", "fromOffset", "segment")
     parts = max(_tasks_of_queues(loaded, spark), math.ceil(loaded.entry_count / _ENTRIES_A_FILE))
-    placed = _segments(loaded.queues).repartitionByRange(parts, *place).sortWithinPartitions(*place)
+    placed = segments_by_age(loaded.queues).repartitionByRange(parts, *place).sortWithinPartitions(*place)
     reader = QueueReader(loaded.store, broker, loaded.log_index)
     return {
         t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(partial(read_segments, reader), t.CONSUME_QUEUE_SEGMENT.schema),
@@ -237,9 +237,9 @@ def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -
     }
 
 
-def _segments(queues: DataFrame) -> DataFrame:
-    """Rows of loaded_queue, one for each `segment` of each file, with the segment's age."""
-    last = f"wrote DIV {CQ_STORE_UNIT_SIZE} - 1"
+def segments_by_age(queues: DataFrame) -> DataFrame:
+    """Rows of loaded_queue, one for each `segment` of each file, with the `age` of that: the segments behind it, doubled how often."""
+    last = f"(wrote DIV {CQ_STORE_UNIT_SIZE} - 1)"
     behind = f"(maxOffset - fromOffset DIV {CQ_STORE_UNIT_SIZE}) DIV {SEGMENT_ENTRIES} - segment"
     segments = F.expr(f"explode(sequence(0L, {last} DIV {SEGMENT_ENTRIES}))")
     numbered = queues.where(f"name IS NOT NULL AND {last} >= 0").withColumn("segment", segments)

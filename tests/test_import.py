@@ -111,3 +111,17 @@ def test_a_used_bak_file_is_told(small_store: Path, tmp_path: Path, pullsim: Pul
     offsets = Lake(spark, str(lake)).table(t.CONSUMER_OFFSET).collect()
     assert {row["consumerGroup"] for row in offsets} == {"g"}
     assert sorted((row["topic"], row["queueId"], row["consumerOffset"]) for row in offsets) == [("%RETRY%g", 0, 12), ("%RETRY%g", 3, 4)]
+
+
+def test_segments_of_one_age_are_placed_together(spark: SparkSession) -> None:
+    """The newest segment of a queue, the two before it, the four before these, and so on, whatever files they lie in."""
+    from pipeline.import_store import segments_by_age
+
+    entries, a_file = 8192 * 9 + 5, 8192 * 4
+    files = [(first, min(entries - first, a_file)) for first in range(0, entries, a_file)]
+    rows = [(str(first * 20), first * 20, count * 20, entries) for first, count in files] + [("empty", entries * 20, 0, entries)]
+    queues = spark.createDataFrame([*rows, (None, None, None, 7)], "name STRING, fromOffset BIGINT, wrote BIGINT, maxOffset BIGINT")
+    found = sorted((row["fromOffset"], row["segment"], row["age"]) for row in segments_by_age(queues).collect())
+    places = [(first * 20, number) for first, count in files for number in range(-(-count // 8192))]
+    assert [row[:2] for row in found] == places
+    assert [age for *_, age in found] == [3, 3, 3, 2, 2, 2, 2, 1, 1, 0]
