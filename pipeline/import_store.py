@@ -238,7 +238,7 @@ def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -
 
 
 def segments_by_age(queues: DataFrame) -> DataFrame:
-    """Rows of loaded_queue, one for each `segment` of each file, with the `age` of that: the segments behind it, doubled how often."""
+    """Rows of loaded_queue, one for each `segment` of each file, with the `age` of that: the segments behind it as a power of two."""
     last = f"(wrote DIV {CQ_STORE_UNIT_SIZE} - 1)"
     behind = f"(maxOffset - fromOffset DIV {CQ_STORE_UNIT_SIZE}) DIV {SEGMENT_ENTRIES} - segment"
     segments = F.expr(f"explode(sequence(0L, {last} DIV {SEGMENT_ENTRIES}))")
