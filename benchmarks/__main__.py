@@ -80,7 +80,7 @@ def _told(name: str, measure: Callable[[], list[Figure]]) -> list[Figure]:
 @click.option("--json", "out", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="File for the figures.")
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown, for a page.")
 def main(quick: bool, only: str | None, out: Path | None, markdown: bool) -> None:
-    """Measure what is to be fast, each figure against peers in the same run: three runs (--quick: two), whose median counts."""
+    """Measure what is to be fast, each figure against peers in the same run: two or three runs, whose median counts."""
     names = chosen(only)
     if out is not None and not os.access(out.parent, os.W_OK):
         raise click.UsageError(f"--json {out}: expected a file in a folder that can be written to, found none")

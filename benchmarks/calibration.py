@@ -45,9 +45,11 @@ Nothing is fitted: network and dispatch are those that `pullsim simulate` has by
 
 ![Cumulative distributions of the three measures: captured groups as lines, simulated ones dashed](calibration.svg)
 
-Where they part: the concurrent and the orderly clients of the captured run began at offset 0, below the first message that was left. The
-broker sends such a client on; it gives the queue up after ten seconds, and takes it anew at its next rebalance. So what came in the first
-quarter of a minute waited, and came in full batches. Simulated clients begin at the first message at once. Real threads add a millisecond.
+The concurrent and the orderly clients of the captured run began at offset 0, below the first message that was left. The broker sends such
+a client on; it gives the queue up for ten seconds, and takes it anew at its next rebalance, as simulated ones do. What came in the first
+quarter of a minute waited, and came in full batches. Real threads add a millisecond. Where the orderly clients part: the one that came
+second found its queues unlocked by the first, which is a matter of microseconds. In two other captures it did not, and got them twenty
+seconds later, as in the simulation.
 
 Nothing asserts that the two are alike. *Which* messages come to whom, and where offsets end, does not depend on times, and is tested
 ([What is simulated](simulated.md)).

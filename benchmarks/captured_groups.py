@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from udfs.consumer.push_consumer import MessageModel, PushConsumer
+from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.message_queue import MessageQueue
 from udfs.simulation.arrivals import ALL_MATCH
 from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Listener, Recorded
@@ -159,7 +159,7 @@ class CapturedGroups:
         return GroupPlan(
             group=self.name(group),
             queues=tuple(MessageQueue(self.topic(group), "broker-a", number) for number in range(len(bounds))),
-            committed=(-1,) * len(bounds) if group.broadcasts else least,
+            committed=(-1,) * len(bounds),  # nobody had before the run
             min_offsets=least,
             clients=self.clients(group),
             messages=self.messages(group),
@@ -167,12 +167,19 @@ class CapturedGroups:
             listener=Listener(first=LISTENER_MICROS),
             consumer=PushConsumer(
                 message_model=MessageModel.BROADCASTING if group.broadcasts else MessageModel.CLUSTERING,
+                consume_from_where=self.consume_from_where(group),
                 pull_batch_size=self.max_msg_nums(group),
             ),
             orderly=group.orderly,
             sample=SECOND,
             tells=True,
         )
+
+    def consume_from_where(self, group: Group) -> ConsumeFromWhere:
+        """Where its clients begin without an offset, as their heartbeats told."""
+        of_clients = (one for _, beat in self._beats for one in beat["consumerDataSet"])
+        (where,) = {one["consumeFromWhere"] for one in of_clients if one["groupName"] == self.name(group)}
+        return ConsumeFromWhere(where)
 
     def max_msg_nums(self, group: Group) -> int:
         """How many messages its clients ask for."""
@@ -191,8 +198,12 @@ class CapturedGroups:
     @cached_property
     def client_of_peer(self) -> dict[str, str]:
         """The client of each connection, as its last heartbeat told."""
-        beats = (one for one in self._exchanges if one["request"]["code"] == _HEART_BEAT and one["request"]["body_b64"])
-        return {one["peer"]: json.loads(base64.b64decode(one["request"]["body_b64"]))["clientID"] for one in beats}
+        return {peer: beat["clientID"] for peer, beat in self._beats}
+
+    @cached_property
+    def _beats(self) -> list[tuple[str, dict[str, Any]]]:
+        beats = [one for one in self._exchanges if one["request"]["code"] == _HEART_BEAT and one["request"]["body_b64"]]
+        return [(one["peer"], json.loads(base64.b64decode(one["request"]["body_b64"]))) for one in beats]
 
     def pulled(self, group: Group) -> Iterator[Pulled]:
         """The pulls of the group's topic, in the order in which the broker had them."""

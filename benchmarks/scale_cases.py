@@ -200,7 +200,7 @@ def executors(bench: Bench) -> None:
 
 
 CASES: dict[str, tuple[Callable[[Bench], None], tuple[str, ...]]] = {
-    "curve": (curve, ("1", "3", "10", "20", "30", "100")),
+    "curve": (curve, ("1", "3", "10", "20", "100")),
     "queues": (
         queues,
         tuple(f"{count} {layout}" for count in (10, 1000, 2000, 4000, 100_000) for layout in ("partitioned", "clustered")),

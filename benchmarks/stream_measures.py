@@ -28,9 +28,9 @@ from pipeline.stream.stream_job import run_stream
 from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
 
 SMALL, LARGE = 10, 100_000
-SMALL_BATCHES, LARGE_BATCHES = 45, 4
-_LEAST_BATCHES = 12  # from fewer nobody can tell whether they grow
-_PART = 15  # batches, at most, whose median is taken
+SMALL_BATCHES, LARGE_BATCHES = 30, 4
+_LEAST_BATCHES = 9  # from fewer nobody can tell whether they grow
+_PART = 10  # batches, at most, whose median is taken
 
 
 class _Seconds(StreamingQueryListener):

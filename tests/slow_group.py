@@ -143,12 +143,18 @@ class SlowEngine:
         assert given is not None
         if given.dropped:
             return
-        given.request.process_queue.dropped = True
+        self.drop(slot)
         assert isinstance(given.client.store, RemoteBrokerOffsetStore), "who broadcasts keeps its queues"
         offset = given.client.store.persist(given.request.queue)
         if offset is not None:
             self.offsets[given.queue] = offset
         given.client.store.remove_offset(given.request.queue)
+
+    def drop(self, slot: int) -> None:
+        self._slot(slot).request.process_queue.dropped = True
+
+    def commit(self, queue: int, offset: int) -> None:
+        self.offsets[queue] = offset
 
     def persist(self, client: int) -> None:
         owner = self.clients[client]

@@ -177,7 +177,7 @@ def test_a_client_that_holds_too_much_looks_again_soon(held: list[MessageExt], o
 
 def test_an_orderly_consumer_pulls_with_the_lock_from_where_its_group_has_committed() -> None:
     request = pull_of()
-    assert pull_message(request, DEFAULT, 0, orderly=True) == (Pull.NOT_LOCKED, 3000)
+    assert pull_message(request, DEFAULT, 0, orderly=True) == (Pull.NOT_LOCKED, 1000)
     request.process_queue.locked = True
     assert pull_message(request, DEFAULT, 0, orderly=True) == (Pull.FIX_OFFSET, 0)
     fix_offset(request, 3)
@@ -193,7 +193,7 @@ def test_every_look_counts_as_a_pull_unless_the_queue_is_dropped() -> None:
     request.process_queue.dropped = True
     assert pull_message(request, DEFAULT, 900, orderly=False) == (Pull.DROPPED, 0)
     assert request.process_queue.last_pull_timestamp == 700
-    assert pull_message(pull_of(), DEFAULT, 0, orderly=False, subscribed=False) == (Pull.NOT_SUBSCRIBED, 3000)
+    assert pull_message(pull_of(), DEFAULT, 0, orderly=False, subscribed=False) == (Pull.NOT_SUBSCRIBED, 1000)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_sys_flags_are_built_of_the_recorded_bits() -> None:
         (PullStatus.NO_NEW_MSG, [], [], Answered(0, reached=40), 40),
         (PullStatus.NO_MATCHED_MSG, [], small(1), Answered(0), 40),
         (PullStatus.OFFSET_ILLEGAL, [], [], Answered(None), 40),
-        (None, [], [], Answered(3000), 5),
+        (None, [], [], Answered(1000), 5),
     ],
 )
 def test_an_answer_is_followed_by_the_next_pull(

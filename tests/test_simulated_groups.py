@@ -230,8 +230,8 @@ def test_an_orderly_queue_is_consumed_one_message_after_the_other_once_all_queue
     by_queue = {queue: [row for row in rows if row[at.C_QUEUE] == queue] for queue in (0, 1)}
     for mine in by_queue.values():
         assert [row[at.C_OFFSET] for row in mine] == list(range(20))
-        # queues are locked a second after the start, pulls look for that every three seconds
-        assert mine[0][at.C_STARTED] == 3 * SECOND + 400
+        # queues are locked a second after the start, and pulls look for that every second
+        assert mine[0][at.C_STARTED] == SECOND + 400
         assert all(after[at.C_STARTED] == before[at.C_ENDED] for before, after in pairwise(mine))
 
 
@@ -396,3 +396,22 @@ def test_a_group_that_never_committed_begins_where_its_setting_says(where: Consu
     consumer = PushConsumer(consume_from_where=where)
     plan = plan_of(queues=1, clients=1, committed=(-1,), min_offsets=(100,), messages=recorded, consumer=consumer)
     assert next(row[at.C_OFFSET] for row in ran(plan)[1]) == begins
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_client_that_begins_below_the_first_message_takes_the_queue_anew_after_ten_seconds(orderly: bool) -> None:
+    recorded = Recorded(
+        first=np.array([0, 2], np.int64),
+        first_offset=np.array([100], np.int64),
+        times=np.array([-9 * SECOND, 3 * SECOND], np.int64),
+        flags=np.full(2, ALL_MATCH, np.uint8),
+        sizes=np.full((2, 2), 100, np.int32),
+    )
+    plan = plan_of(queues=1, clients=1, committed=(70,), min_offsets=(100,), messages=recorded, orderly=orderly)
+    outcome, rows = ran(plan)
+    assert [row[at.C_OFFSET] for row in rows] == [100, 101]
+    turns = [(event.time, bool(event.taken)) for event in outcome.rebalances if event.topic == "orders"]
+    locked = SECOND * orderly  # the first pull with a lock
+    assert turns == [(0, True), (locked + 10 * SECOND + 400, False), (20 * SECOND, True)]
+    assert rows[0][at.C_PULLED] == 20 * SECOND + locked + 400
+    assert outcome.lag[-1, 0, 0] == 102

@@ -116,7 +116,7 @@ SIMULATED_LAG = Table(
 
 REBALANCE_EVENT = Table(
     "rebalance_event",
-    "One row a rebalance in a simulation in which a client took or gave up queues of a topic.",
+    "One row a rebalance in a simulation in which a client took or gave up queues of a topic; one too where it gives one up to begin anew.",
     (
         _BROKER,
         *_RUN,

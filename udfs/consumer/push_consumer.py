@@ -52,7 +52,8 @@ class PushConsumer:
 
     Attributes:
         consume_timeout: minutes.
-        pull_time_delay_mills_when_exception: how long a pull that could not be made, or failed, waits.
+        pull_time_delay_mills_when_exception: how long a pull that could not be made, or failed, waits; the 1000 of ClientConfig overrides
+            the 3000 of DefaultMQPushConsumerImpl.
     """
 
     message_model: MessageModel = MessageModel.CLUSTERING
@@ -70,7 +71,7 @@ class PushConsumer:
     max_reconsume_times: int = UNSET
     suspend_current_queue_time_millis: int = 1000
     consume_timeout: int = 15
-    pull_time_delay_mills_when_exception: int = 3000
+    pull_time_delay_mills_when_exception: int = 1000
 
     def concurrent_max_reconsume_times(self) -> int:
         """How often a message may be tried, as a concurrent consumer tells the broker."""

@@ -59,6 +59,12 @@ class Engine(Protocol):
     def give_up(self, slot: int) -> None:
         """Drop a queue and commit its offset."""
 
+    def drop(self, slot: int) -> None:
+        """Drop a queue, and keep its offset as it is."""
+
+    def commit(self, queue: int, offset: int) -> None:
+        """Set the group's offset."""
+
     def persist(self, client: int) -> None:
         """Commit all offsets of a client."""
 
@@ -157,7 +163,15 @@ class GroupEngine:
         row = self.world.slots[slot]
         if not row[at.DROPPED]:
             self._persist(row)
-        row[at.DROPPED] = 1
+        self.drop(slot)
+
+    def drop(self, slot: int) -> None:
+        """Drop a queue, and keep its offset as it is."""
+        self.world.slots[slot, at.DROPPED] = 1
+
+    def commit(self, queue: int, offset: int) -> None:
+        """Set the group's offset."""
+        self.world.queues[queue, at.COMMITTED] = offset
 
     def persist(self, client: int) -> None:
         """Commit all offsets of a client."""
@@ -172,7 +186,7 @@ class GroupEngine:
         if self.plan.broadcasts:
             self.world.local[row[at.CLIENT], row[at.QUEUE], at.STORED] = row[at.REACHED]
         else:
-            self.world.queues[row[at.QUEUE], at.COMMITTED] = row[at.REACHED]
+            self.commit(row[at.QUEUE], row[at.REACHED])
 
     def release(self, slot: int) -> None:
         """A queue that was given up has left the client's table."""

@@ -6,7 +6,8 @@ IdleStateHandler; the rules of rebalancing are those of `udfs.consumer.rebalance
 Rules: a client rebalances as it starts, when the broker tells that the clients of the group have changed, and 20 s after the last time. A
 rebalance that finds nothing changed does nothing, so that only those are simulated that may find something.
 Surprises: a client that starts takes its queues at once, and pulls from where the group has committed, while the one that had them still
-works ahead of that: messages come twice. One that shuts down commits, and throws away what its listener is at. A broker learns at once of a
+works ahead of that: messages come twice. One that begins below a queue's minOffset is sent there, gives the queue up for ten seconds, and
+takes it anew at its next rebalance. One that shuts down commits, and throws away what its listener is at. A broker learns at once of a
 process that dies, and of a machine that does when nothing has come for two minutes.
 """
 
@@ -22,6 +23,7 @@ from udfs.consumer.offset_store import NOT_FOUND
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_from_where import OffsetQuestion, compute_pull_from_where
+from udfs.consumer.pull_message import FIX_OFFSET_AFTER
 from udfs.consumer.push_consumer import LOCK_QUEUES, REBALANCE, default_consume_timestamp
 from udfs.consumer.rebalance import CONSUME_LOCK_WAIT, drop, give_up, locked_all, locked_one, share_of, to_take
 from udfs.consumer_offset_manager import first_offset
@@ -48,7 +50,8 @@ class Rare(IntEnum):
     REBALANCE = 6
     LOCK = 7  # an orderly client locks all its queues
     UNLOCK = 8
-    SAMPLE = 9
+    FIX_OFFSET = 9  # a client that began below a queue's minOffset may begin anew
+    SAMPLE = 10
 
 
 _GOING_ON = (Rare.REBALANCE, Rare.LOCK, Rare.UNLOCK)  # as long as there are clients
@@ -56,7 +59,7 @@ _GOING_ON = (Rare.REBALANCE, Rare.LOCK, Rare.UNLOCK)  # as long as there are cli
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """One rebalance of one topic by one client that took or gave up queues."""
+    """One rebalance of one topic by one client that took or gave up queues, or a queue that it gave up to begin at another offset."""
 
     time: int
     client_id: str
@@ -104,6 +107,7 @@ class GroupRun:
         self._locks = RebalanceLockManager()
         self._holders: dict[int, tuple[_Client, MessageQueue]] = {}
         self._unlocks: list[tuple[_Client, MessageQueue]] = []
+        self._fixes: list[tuple[int, MessageQueue, ProcessQueue]] = []
         self.rebalances: list[Rebalanced] = []
         self.stopped_at = 0
         for number, client in enumerate(plan.clients):
@@ -153,6 +157,8 @@ class GroupRun:
             client, queue = self._unlocks[number]
             if client.alive:
                 self._locks.unlock_batch(self.plan.group, [queue], client.plan.client_id)
+        elif kind is Rare.FIX_OFFSET:
+            self._fix_offset(now, number)
         else:
             client = self._clients[number]
             if not client.alive:
@@ -283,9 +289,35 @@ class GroupRun:
         if begin is None:
             return False
         client.table[queue] = ProcessQueue.new(now // MS)
-        slot = client.slots[queue] = self.engine.take(client.number, self._queues[queue], begin, told, now)
+        least = self._least(self._queues[queue])
+        slot = client.slots[queue] = self.engine.take(client.number, self._queues[queue], max(begin, least), told, now)
         self._holders[slot] = client, queue
+        if begin < least and not self.plan.orderly and not self.plan.broadcasts:  # an orderly client asks again when it has the lock
+            self._send_away(now, client, queue)
         return True
+
+    def _send_away(self, now: int, client: _Client, queue: MessageQueue) -> None:
+        """The broker answers OFFSET_MOVED: the client drops the queue, and commits where it begins later."""
+        held = client.table[queue]
+        held.dropped = True
+        self.engine.drop(client.slots[queue])
+        (number,) = (number for number, one in self._clients.items() if one is client)
+        self._fixes.append((number, queue, held))
+        self._expect(now + 2 * self.plan.broker.network + FIX_OFFSET_AFTER * MS, Rare.FIX_OFFSET, len(self._fixes) - 1)
+
+    def _fix_offset(self, now: int, fix: int) -> None:
+        number, queue, held = self._fixes[fix]
+        client = self._clients[number]
+        if not client.alive:
+            return
+        if client.stalled_until > now:
+            self._expect(client.stalled_until, Rare.FIX_OFFSET, fix)
+            return
+        self.engine.commit(self._queues[queue], self._least(self._queues[queue]))
+        if client.table.get(queue) is held and self._leaves(now, client, queue):
+            self.rebalances.append(Rebalanced(now, client.plan.client_id, queue.topic or "", len(self._registered), (), (queue,)))
+            client.saw = ()
+            self._expect(self._next_rebalance(client, now), Rare.REBALANCE, number)
 
     def _locked(self, now: int, client: _Client, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         return self._locks.try_lock_batch(self.plan.group, queues, client.plan.client_id, now // MS)
@@ -310,10 +342,13 @@ class GroupRun:
             self.engine.lock_one(slot, bool(held), now)
             return
         begin, told = self._begin(client, queue, now)
-        self.engine.fix_offset(slot, -1 if begin is None else begin, told, now)
+        least = self._least(self._queues[queue])
+        self.engine.fix_offset(slot, -1 if begin is None else max(begin, least), told, now)
+        if begin is not None and begin < least:
+            self._send_away(now, client, queue)
 
     def _least(self, number: int) -> int:
-        """The queue's minOffset; a client that begins before it is sent there."""
+        """The queue's minOffset."""
         return self.plan.min_offsets[number] if number < len(self.plan.min_offsets) else 0
 
     def _begin(self, client: _Client, queue: MessageQueue, now: int) -> tuple[int | None, int | None]:
@@ -332,4 +367,4 @@ class GroupRun:
             since = default_consume_timestamp(client.plan.joins // MS) * MS
             found = self.engine.end_offset(number, since - 1 + self.plan.broker.dispatch)
             begin = min(found, max(self.engine.end_offset(number, now) - 1, 0))  # past the last message it is that one
-        return None if begin is None else max(begin, self._least(number)), told
+        return begin, told
