@@ -160,8 +160,8 @@ def queues(bench: Bench) -> None:
     for table in (t.COMMIT_LOG, t.CONSUME_QUEUE):
         bench.told(f"files of {table.name}", len(lake.table(table).inputFiles()), "files")
     bench.replayed(bench.requests(shape, 400_000), 400_000, "replay of 400,000")
-    one = lake.table(t.COMMIT_LOG).where(f"topic = '{TOPIC_PREFIX}01' AND queueId = 0").agg(F.count("*"), F.max("storeTimestamp"))
-    bench.told("read of one queue", min(timed(one.toArrow) for _ in range(3)), "s")
+    one = lake.table(t.COMMIT_LOG).where(f"topic = '{TOPIC_PREFIX}01' AND queueId = 0").agg(F.sum(F.length("body")))
+    bench.told("bodies of one queue", min(timed(one.toArrow) for _ in range(3)), "s")
 
 
 def skew(bench: Bench) -> None:

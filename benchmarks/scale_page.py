@@ -27,7 +27,7 @@ _TITLES = {
     "executors": ("Executors", "Five million messages, imported and replayed by so many executors of one core each."),
 }
 _HEAD = """\
-# Figures: what grows, and how
+# What grows, and how
 
 `python -m benchmarks.scale` measures this, for some hours, and keeps what it finds in `benchmarks/scale_figures.json`;
 `python -m benchmarks.scale_page` makes this page of it. Every point is measured in a process of its own, on two cores and 24 GiB, with

@@ -4,7 +4,7 @@ Broker source (4.9.3): client.impl.consumer.PullAPIWrapper (processPullResult, u
 MQClientAPIImpl.processPullResponse, FilterAPI.buildSubscriptionData.
 Rules: the broker compares hash codes, the client the tags themselves. The next pull of a queue goes to the broker that the answer named.
 Surprises: a subscription whose tags are all blank asks the broker for no message and the client for every one. A message without a tag is
-lost to a subscription that names tags. Every code but four is an error to the client, which then asks again three seconds later.
+lost to a subscription that names tags. Every code but four is an error to the client, which then asks again a second later.
 """
 
 from __future__ import annotations
