@@ -29,7 +29,7 @@ _TITLES = {
 _HEAD = """\
 # What grows, and how
 
-`python -m benchmarks.scale` measures this, for some hours, and keeps what it finds in `benchmarks/scale_figures.json`;
+`python -m benchmarks.scale` measures this, in an hour and a half, and keeps what it finds in `benchmarks/scale_figures.json`;
 `python -m benchmarks.scale_page` makes this page of it. Every point is measured in a process of its own, on two cores and 24 GiB, with
 `local[*]` but for the executors, and with the settings that pullsim has by itself: 4 GiB for the driver's JVM. Messages have 16 bytes of
 body (164 bytes in the commit log) where nothing else is said. Times are in seconds, of an import in a session that has just started, of a
