@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from following import assert_as_imported
-from golden import shared_dir
 from in_session import pullsim_in
+from live_broker import TOPIC, LiveBroker
 from oracle import needs_oracle
 from replaying import BROKER
 from sampling import slow_proof
@@ -29,11 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [*needs_oracle(), slow_proof]
 
-TOPIC, GROUP = "FollowedTopic", "FollowedGroup"
-PORT = 23461
 LAG = "SELECT sum(lag) FROM consume_lag WHERE consumerGroup = 'FollowedGroup' AND topic = 'FollowedTopic' AND lag IS NOT NULL"
-# files so small that the log rolls while it is followed
-PROPERTIES = "mappedFileSizeCommitLog=300000\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
 
 
 @pytest.fixture
@@ -41,51 +36,17 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     return pullsim_in(spark, monkeypatch, capsys)
 
 
-def harness() -> Path:
-    here = shared_dir()
-    assert here is not None
-    return here / "oracle" / "oracle"
-
-
-class Live:
+class Live(LiveBroker):
     """The broker, its clients, and the process that follows it."""
 
     def __init__(self, folder: Path) -> None:
-        self.store, self.lake = folder / "store", folder / "lake"
-        self.store.mkdir()
-        self.properties = folder / "broker.conf"
-        self.properties.write_text(PROPERTIES, encoding="utf-8")
-        self.log = folder / "follow.log"
-
-    @contextmanager
-    def broker(self, *, ends_by: signal.Signals = signal.SIGTERM) -> Iterator[None]:
-        command = [harness(), "serve", "--store", self.store, "--in-place", "--port", str(PORT), "--properties", self.properties]
-        running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        try:
-            assert running.stdout is not None
-            told = running.stdout.readline()
-            assert told.startswith("READY"), told
-            yield
-        finally:
-            os.killpg(running.pid, ends_by)
-            running.communicate(timeout=60)
-
-    def produce(self, messages: int, rate: int = 400) -> None:
-        numbers = ("--messages", str(messages), "--rate", str(rate), "--size", "200", "--tags", "TagA,TagB")
-        self._client("produce", *numbers)
-
-    def consume(self, messages: int) -> None:
-        self._client("consume", "--group", GROUP, "--messages", str(messages), "--seconds", "60")
-
-    @staticmethod
-    def _client(what: str, *arguments: str) -> None:
-        command = [harness(), what, "--port", str(PORT), "--topic", TOPIC, *arguments]
-        subprocess.run(command, check=True, capture_output=True, timeout=200)
+        super().__init__(folder)
+        self.lake, self.log = folder / "lake", folder / "follow.log"
 
     @contextmanager
     def followed(self, *, ends_by: signal.Signals = signal.SIGTERM) -> Iterator[None]:
         command = [sys.executable, "-m", "pipeline.main", "import", self.store, "--lake", self.lake, "--broker-name", BROKER]
-        settings = [part for line in PROPERTIES.splitlines() for part in ("--set", line)]
+        settings = [part for line in self.options for part in ("--set", line)]
         with self.log.open("a", encoding="utf-8") as log:
             running = subprocess.Popen([*command, "--follow", *settings], stdout=log, stderr=log, cwd=Path(__file__).parents[1])
             try:

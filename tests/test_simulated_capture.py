@@ -7,13 +7,22 @@ offsets ended do not depend on that.
 
 from __future__ import annotations
 
+import os
+import random
+import re
+import shutil
+import subprocess
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from captured import consumer_offsets, unpack
-from golden import needs_golden
+from golden import needs_golden, shared_dir
+from live_broker import harness
+from oracle import needs_oracle
+from sampling import slow_proof
 
 from benchmarks.captured_groups import BROADCAST, MAIN, ORDER, CapturedGroups, Group
 from udfs.simulation import world as at
@@ -23,6 +32,9 @@ from udfs.simulation.group_run import GroupRun, Rebalanced
 
 pytestmark = needs_golden
 Message = tuple[int, int]  # queue and offset
+NOW = "now"  # a run that is captured now, of another seed than the recorded ones
+_CAN_CAPTURE = os.geteuid() == 0 and all(map(shutil.which, ("unshare", "ip", "tcpdump")))
+_TO_CAPTURE = [*needs_oracle(), slow_proof, pytest.mark.skipif(not _CAN_CAPTURE, reason="capturing needs root, unshare, ip and tcpdump")]
 
 
 def given(capture: CapturedGroups, group: Group) -> dict[str, set[Message]]:
@@ -42,9 +54,21 @@ def pulled(capture: CapturedGroups, group: Group, begins: int, ends: int) -> dic
     return found
 
 
-@pytest.fixture(scope="module", params=["json", "rocketmq"])
+def captured_now(folder: Path) -> Path:
+    """The oracle's example of a capture, run into a folder; gives that folder."""
+    shared = shared_dir()
+    assert shared is not None
+    shutil.copytree(shared / "oracle" / "example" / "capture", folder)
+    scenario = folder / "scenario.properties"
+    scenario.write_text(re.sub("seed=.*", f"seed={random.randrange(2, 10**6)}", scenario.read_text("utf-8"), count=1), "utf-8")
+    subprocess.run([harness(), "capture", folder], check=True, capture_output=True, timeout=600)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["json", "rocketmq", pytest.param(NOW, marks=_TO_CAPTURE)])
 def capture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CapturedGroups:
-    return CapturedGroups(unpack(request.param, tmp_path_factory.mktemp("simulated"), told=True))
+    folder = tmp_path_factory.mktemp("simulated")
+    return CapturedGroups(captured_now(folder / NOW) if request.param == NOW else unpack(request.param, folder, told=True))
 
 
 @dataclass(frozen=True)
