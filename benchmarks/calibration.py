@@ -20,6 +20,7 @@ from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from benchmarks.captured_groups import BROADCAST, GOLDEN, LISTENER_MICROS, MAIN, ORDER, CapturedGroups, Group, unpack_told
+from benchmarks.figures import markdown_table, number_text
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import ALL_MATCH
 from udfs.simulation.group_engine import Told
@@ -158,21 +159,13 @@ def calibration_page(runs: Both) -> str:
     heads = ["group", "", "number", *(f"{share} %" for share in _SHARES)]
     parts = [_HEAD.format(listener=LISTENER_MICROS / 1000)]
     for title, measure in MEASURES.items():
-        lines = [_line(heads), _line(["---"] * 2 + ["---:"] * (len(heads) - 2))]
+        lines = []
         for name, pair in runs.items():
             for side, run in zip(("captured", "simulated"), pair, strict=True):
                 values = run.measure(measure)
-                lines.append(_line([name, side, f"{len(values):,}", *map(_number, np.percentile(values, _SHARES))]))
-        parts.append(f"## {title[0].upper()}{title[1:]}\n\n" + "\n".join(lines) + "\n")
+                lines.append([name, side, f"{len(values):,}", *map(number_text, np.percentile(values, _SHARES))])
+        parts.append(f"## {title[0].upper()}{title[1:]}\n\n" + markdown_table(heads, lines, numbers=len(heads) - 2))
     return "\n".join(parts)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def draw(runs: Both, path: Path) -> None:

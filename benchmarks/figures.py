@@ -61,7 +61,7 @@ def held_against(name: str, runs: Iterable[float], unit: str, *peers: Peer, targ
                 name=f"{name} against {peer.name}" if number else name,
                 value=value,
                 unit=unit,
-                peer=f"{peer.told}: {f'not measured: {peer.value}' if isinstance(peer.value, str) else _number(peer.value)}",
+                peer=f"{peer.told}: {f'not measured: {peer.value}' if isinstance(peer.value, str) else number_text(peer.value)}",
                 ratio=None if isinstance(peer.value, str) else value / peer.value,
                 target=", ".join(targets),
                 runs=found,
@@ -105,17 +105,18 @@ def markdown_of(figures: Sequence[Figure]) -> str:
     return markdown_table(_HEADINGS, (_cells(figure) for figure in figures))
 
 
-def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of a page."""
-    lines = [headings, ("---",) * len(headings), *rows]
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int = 0) -> str:
+    """A table of a page; so many of its last columns are numbers, at the right."""
+    lines = [headings, ("---",) * (len(headings) - numbers) + ("---:",) * numbers, *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:
-    spread = f"{_number(min(figure.runs))} to {_number(max(figure.runs))}" if len(figure.runs) > 1 else ""
+    spread = f"{number_text(min(figure.runs))} to {number_text(max(figure.runs))}" if len(figure.runs) > 1 else ""
     ratio = "" if figure.ratio is None else f"{figure.ratio:.3g}"
-    return figure.name, _number(figure.value), spread, figure.unit, figure.peer, ratio, figure.target
+    return figure.name, number_text(figure.value), spread, figure.unit, figure.peer, ratio, figure.target
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """A number with three digits at least, and no more after a point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

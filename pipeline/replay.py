@@ -203,23 +203,23 @@ def _placed(lake: Lake, store: BrokerStore, at: At, lacks: Behind, whole_files: 
     """Requests packed, with the bounds that they see, by the segment that they start in."""
     if lacks.millis:
         requests = requests.withColumn("timestamp", F.expr(f"coalesce(try_subtract(timestamp, {lacks.millis}L), timestamp)"))
-    bounded = _bounded(lake, store, at, whole_files, few, requests)
+    place = partial(by_segment, store, whole_files)
+    bounded = _bounded(lake, store, at, place, few, requests)
     if not lacks.bytes:
         return bounded
     queues = requests.select("topic", "queueId").distinct()
-    place = partial(by_segment, store, whole_files)
     return with_bounds_behind(lake, store.broker, store.log_start, lacks.bytes, bounded, queues, place)
 
 
-def _bounded(lake: Lake, store: BrokerStore, at: At, whole_files: bool, few: bool, requests: DataFrame) -> DataFrame:
-    packed = requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, partial(by_segment, store, whole_files)), SCHEMA)
+def _bounded(lake: Lake, store: BrokerStore, at: At, place: Place, few: bool, requests: DataFrame) -> DataFrame:
+    packed = requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, place), SCHEMA)
     bounds = lake.table(t.QUEUE).where(F.col("brokerName") == store.broker).select("topic", "queueId", "minOffset", "maxOffset")
     bounded = packed.join(bounds, ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
     if at == "request-time":
         times = requests.agg(F.min("timestamp"), F.max("timestamp")).collect()[0] if few else None
-        return with_bounds_as_of(lake, store.broker, store.log_start, bounded, partial(by_segment, store, whole_files), times)
+        return with_bounds_as_of(lake, store.broker, store.log_start, bounded, place, times)
     if at == "recorded-max":
-        return bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, store, whole_files)), SCHEMA)
+        return bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, place)), SCHEMA)
     return bounded
 
 
@@ -232,11 +232,11 @@ def by_segment(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[N
     return keys, wide
 
 
-def _cut_at_recorded(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """`by_segment`, and in the matrix each queue's end where it was recorded."""
+def _cut_at_recorded(place: Place, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """What `place` says, and in the matrix each queue's end where it was recorded."""
     recorded, end = matrix[:, Col.RECORDED_MAX], matrix[:, Col.MAX_OFFSET]
     matrix[:, Col.MAX_OFFSET] = np.where(recorded == NONE, end, np.minimum(recorded, end))
-    return by_segment(store, whole_files, matrix)
+    return place(matrix)
 
 
 def _packed_again(place: Place, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

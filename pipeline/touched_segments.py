@@ -63,8 +63,9 @@ def asked_ranges(asked: DataFrame, name: str) -> str:
 
     The arguments are those of `those_asked`.
     """
+    of_queues = asked.groupBy("topic", "queueId").agg(F.min(name).alias("first"), F.max(name).alias("last")).localCheckpoint()
     for by in (("topic", "queueId"), ("topic",), ()):
-        of_each = asked.groupBy(*by).agg(F.min(name).alias("first"), F.max(name).alias("last")).limit(_FEW_RANGES + 1)
+        of_each = of_queues.groupBy(*by).agg(F.min("first").alias("first"), F.max("last").alias("last")).limit(_FEW_RANGES + 1)
         ranges = of_each.where("first IS NOT NULL").collect()
         if len(ranges) <= _FEW_RANGES:
             break

@@ -12,6 +12,7 @@ from typing import Any
 
 from golden import golden, shared_dir
 
+from benchmarks.captured_groups import TOLD
 from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import Row
 from pipeline.capture.packets import Bad, read_packets
@@ -20,9 +21,6 @@ from pipeline.capture.segments import pack_segments
 CAPTURES = ["json", "rocketmq", "lossy"] if shared_dir() is not None else []
 DIGEST = "d" * 64
 PULL_MESSAGE = 11
-
-
-TOLD = {"scenario.properties", "events.jsonl", "consumption.jsonl", "dispatch.tsv"}
 
 
 def unpack(name: str, folder: Path, *, store: bool = False, told: bool = False) -> Path:

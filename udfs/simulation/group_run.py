@@ -72,7 +72,8 @@ class Rebalanced:
 @dataclass(slots=True)
 class _Client:
     plan: ClientPlan
-    number: int
+    place: int  # in the plan's clients
+    number: int  # of the engine
     alive: bool = True
     stalled_until: int = 0
     rebalanced: int = -1  # when it last did
@@ -107,7 +108,7 @@ class GroupRun:
         self._locks = RebalanceLockManager()
         self._holders: dict[int, tuple[_Client, MessageQueue]] = {}
         self._unlocks: list[tuple[_Client, MessageQueue]] = []
-        self._fixes: list[tuple[int, MessageQueue, ProcessQueue]] = []
+        self._fixes: list[tuple[_Client, MessageQueue, ProcessQueue]] = []
         self.rebalances: list[Rebalanced] = []
         self.stopped_at = 0
         for number, client in enumerate(plan.clients):
@@ -178,7 +179,7 @@ class GroupRun:
 
     def _join(self, now: int, number: int) -> None:
         plan = self.plan.clients[number]
-        client = self._clients[number] = _Client(plan, self.engine.add_client(now))
+        client = self._clients[number] = _Client(plan, number, self.engine.add_client(now))
         self._register(now, client)
         self._expect(now, Rare.REBALANCE, number)
         if self.plan.orderly:
@@ -289,7 +290,7 @@ class GroupRun:
         if begin is None:
             return False
         client.table[queue] = ProcessQueue.new(now // MS)
-        least = self._least(self._queues[queue])
+        least = self._least(queue)
         slot = client.slots[queue] = self.engine.take(client.number, self._queues[queue], max(begin, least), told, now)
         self._holders[slot] = client, queue
         if begin < least and not self.plan.orderly and not self.plan.broadcasts:  # an orderly client asks again when it has the lock
@@ -301,23 +302,21 @@ class GroupRun:
         held = client.table[queue]
         held.dropped = True
         self.engine.drop(client.slots[queue])
-        (number,) = (number for number, one in self._clients.items() if one is client)
-        self._fixes.append((number, queue, held))
+        self._fixes.append((client, queue, held))
         self._expect(now + 2 * self.plan.broker.network + FIX_OFFSET_AFTER * MS, Rare.FIX_OFFSET, len(self._fixes) - 1)
 
     def _fix_offset(self, now: int, fix: int) -> None:
-        number, queue, held = self._fixes[fix]
-        client = self._clients[number]
+        client, queue, held = self._fixes[fix]
         if not client.alive:
             return
         if client.stalled_until > now:
             self._expect(client.stalled_until, Rare.FIX_OFFSET, fix)
             return
-        self.engine.commit(self._queues[queue], self._least(self._queues[queue]))
+        self.engine.commit(self._queues[queue], self._least(queue))
         if client.table.get(queue) is held and self._leaves(now, client, queue):
             self.rebalances.append(Rebalanced(now, client.plan.client_id, queue.topic or "", len(self._registered), (), (queue,)))
             client.saw = ()
-            self._expect(self._next_rebalance(client, now), Rare.REBALANCE, number)
+            self._expect(self._next_rebalance(client, now), Rare.REBALANCE, client.place)
 
     def _locked(self, now: int, client: _Client, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         return self._locks.try_lock_batch(self.plan.group, queues, client.plan.client_id, now // MS)
@@ -342,13 +341,14 @@ class GroupRun:
             self.engine.lock_one(slot, bool(held), now)
             return
         begin, told = self._begin(client, queue, now)
-        least = self._least(self._queues[queue])
+        least = self._least(queue)
         self.engine.fix_offset(slot, -1 if begin is None else max(begin, least), told, now)
         if begin is not None and begin < least:
             self._send_away(now, client, queue)
 
-    def _least(self, number: int) -> int:
+    def _least(self, queue: MessageQueue) -> int:
         """The queue's minOffset."""
+        number = self._queues[queue]
         return self.plan.min_offsets[number] if number < len(self.plan.min_offsets) else 0
 
     def _begin(self, client: _Client, queue: MessageQueue, now: int) -> tuple[int | None, int | None]:
@@ -359,7 +359,7 @@ class GroupRun:
             told = self.engine.stored(client.number, number)
             told = None if told == NOT_FOUND else told
         else:
-            told = first_offset(self.engine.committed(number), self._least(number), lambda: False)
+            told = first_offset(self.engine.committed(number), self._least(queue), lambda: False)
         begin = compute_pull_from_where(self.plan.consumer.consume_from_where, queue.topic or "", NOT_FOUND if told is None else told)
         if begin is OffsetQuestion.MAX_OFFSET:
             begin = self.engine.end_offset(number, now)
