@@ -171,8 +171,8 @@ class SlowEngine:
     def has_temp_message(self, slot: int) -> bool:
         return self._slot(slot).request.process_queue.has_temp_message()
 
-    def in_a_batch(self, slot: int, until: int) -> bool:
-        return self._slot(slot).working > 0 and self._slot(slot).ends > until
+    def batch_ends(self, slot: int) -> int:
+        return self._slot(slot).ends if self._slot(slot).working > 0 else 0
 
     def set_lock(self, slot: int, locked: bool, at_time: int) -> None:
         held = self._slot(slot).request.process_queue

@@ -86,8 +86,8 @@ class Engine(Protocol):
     def has_temp_message(self, slot: int) -> bool:
         """Whether the client holds messages of the queue that its listener does not have."""
 
-    def in_a_batch(self, slot: int, until: int) -> bool:
-        """Whether the listener will be at work at a time."""
+    def batch_ends(self, slot: int) -> int:
+        """When the batch that the listener is at ends, 0 where it is at none."""
 
     def set_lock(self, slot: int, locked: bool, at_time: int) -> None:
         """Note what the broker said of the lock, and when."""
@@ -197,9 +197,9 @@ class GroupEngine:
         row = self.world.slots[slot]
         return bool(row[at.TAIL] - row[at.HEAD] > row[at.TAKEN] * row[at.WORKING])
 
-    def in_a_batch(self, slot: int, until: int) -> bool:
-        """Whether the listener will be at work at a time."""
-        return bool(self.world.slots[slot, at.WORKING] and self.world.slots[slot, at.ENDS] > until)
+    def batch_ends(self, slot: int) -> int:
+        """When the batch that the listener is at ends, 0 where it is at none."""
+        return int(self.world.slots[slot, at.ENDS]) if self.world.slots[slot, at.WORKING] else 0
 
     def set_lock(self, slot: int, locked: bool, at_time: int) -> None:
         """Note what the broker said of the lock, and when."""

@@ -269,11 +269,11 @@ class GroupRun:
         held.clear()
         if self.engine.has_temp_message(slot):
             held.msg_tree_map.put(MessageExt(0, 0))
-        in_a_batch = self.engine.in_a_batch(slot, now + CONSUME_LOCK_WAIT * MS)
-        given = give_up(held, needs_lock=self.plan.orderly, in_a_batch=in_a_batch)
+        ends = self.engine.batch_ends(slot)
+        given = give_up(held, needs_lock=self.plan.orderly, in_a_batch=ends > now + CONSUME_LOCK_WAIT * MS)
         if given.unlock_after is not None:
             self._unlocks.append((client, queue))
-            self._expect(now + given.unlock_after * MS, Rare.UNLOCK, len(self._unlocks) - 1)
+            self._expect(max(now, ends) + given.unlock_after * MS, Rare.UNLOCK, len(self._unlocks) - 1)
         if given.leaves:
             self.engine.release(slot)
             del client.table[queue], client.slots[queue]
