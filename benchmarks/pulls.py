@@ -86,7 +86,7 @@ class PulledStore:
     def __init__(self, stand: Stand) -> None:
         self.stand = stand
         self.sampled = SAMPLE // min(stand.scale, SAMPLE_PARTS)
-        self.shape = Shape(messages=ENTRIES // stand.scale, body_bytes=SMALL_BODY_BYTES, log_file_bytes=(256 << 20) // stand.scale)
+        self.shape = stand.sized(ENTRIES, SMALL_BODY_BYTES)
 
     @cached_property
     def store(self) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.figures import REPEATS
-from benchmarks.synthetic_store import Shape, write_store
+from benchmarks.synthetic_store import BODY_BYTES, Shape, write_store
 from pipeline.import_store import import_store
 from pipeline.lake import Lake
 from pipeline.session import build_session
@@ -17,7 +17,7 @@ from pipeline.settings import BrokerSettings
 from pipeline.tables import Layout
 
 BROKER = "bench"
-MESSAGES = 1_000_000
+MESSAGES, TOPICS = 1_000_000, 8
 QUICK, QUICK_REPEATS = 10, 2
 
 
@@ -53,10 +53,21 @@ class Stand:
             self._built.stop()
             self._built = None
 
+    def sized(self, messages: int, body_bytes: int = BODY_BYTES) -> Shape:
+        """A store of so many messages, and its files and queues, at this size."""
+        topics = TOPICS if self.scale == 1 else TOPICS // 2  # of as many queues each
+        return Shape(
+            messages=messages // self.scale,
+            topics=topics,
+            queues=topics,
+            log_file_bytes=(256 << 20) // self.scale,
+            body_bytes=body_bytes,
+        )
+
     @property
     def shape(self) -> Shape:
         """Of the store of large messages."""
-        return Shape(messages=MESSAGES // self.scale, log_file_bytes=(256 << 20) // self.scale)
+        return self.sized(MESSAGES)
 
     @cached_property
     def store(self) -> Path:

@@ -24,6 +24,9 @@ DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
 # for sessions that end before the JVM's second compiler pays; the first one fills the default code cache of 48 MB
 SHORT_JOBS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
 
+# Hadoop starts a chmod for each local file that it writes, and a readlink or two; on Linux Java needs no helper in between to start them
+_PROCESSES = {"linux": "-Djdk.lang.Process.launchMechanism=VFORK"}
+
 
 class EngineError(RuntimeError):
     """Spark did not start, or not with what is needed."""
@@ -59,6 +62,8 @@ def build_session(
     if (master or "local").partition("[")[0] == "local":  # other machines may not have the package before a task brings it
         ours["spark.python.daemon.module"] = "pipeline.worker_daemon"
     settings = spark_defaults("spark-defaults-local.conf") | ours | dict(conf or {})
+    options = "spark.driver.extraJavaOptions"
+    settings[options] = f"{_PROCESSES.get(sys.platform, '')} {settings.get(options, '')}".strip()
     if "spark.jars" in settings:
         del settings["spark.jars.packages"]
     with _jvm_output(verbose=verbose) as printed:

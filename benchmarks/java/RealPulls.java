@@ -44,7 +44,7 @@ public final class RealPulls {
     static final String GROUP = "bench";
     static final int CONNECTIONS = 8;
     static final int IN_FLIGHT = 8;
-    static final long WARM_UP = 4_000_000_000L; // both ends are compiled by then
+    static final int WARM_UP = 4; // runs: most of what both ends call is compiled by then
     static final int PULL_BYTES = 20; // queue, offset, and a time that nobody here needs
 
     final String type;
@@ -125,7 +125,7 @@ public final class RealPulls {
     String askPort(String address) throws Exception {
         AtomicLong answered = new AtomicLong();
         AtomicReference<String> failed = new AtomicReference<>();
-        long end = System.nanoTime() + WARM_UP + nanos * runs;
+        long end = System.nanoTime() + nanos * (WARM_UP + runs);
         List<Thread> threads = new ArrayList<>();
         for (int k = 0; k < CONNECTIONS; k++) {
             NettyRemotingClient client = new NettyRemotingClient(new NettyClientConfig());
@@ -136,7 +136,7 @@ public final class RealPulls {
             thread.start();
         }
         List<Object> rates = new ArrayList<>();
-        Thread.sleep(WARM_UP / 1_000_000);
+        Thread.sleep(WARM_UP * nanos / 1_000_000);
         for (int run = 0; run < runs; run++) {
             long start = System.nanoTime();
             long before = answered.get();
