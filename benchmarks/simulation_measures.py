@@ -19,7 +19,7 @@ from pipeline.simulation.scenario import read_scenario
 from pipeline.simulation.simulate_job import run_simulate
 from udfs.simulation.outcome import simulate
 
-SWEPT_HOURS = 1.0
+SWEPT_HOURS = 0.5
 _VARIANTS = "clients.count=1,2,3,4,5,6,7,8"
 # a day is measured in so small a part
 _DAY_PARTS = 8

@@ -44,7 +44,7 @@ public final class RealPulls {
     static final String GROUP = "bench";
     static final int CONNECTIONS = 8;
     static final int IN_FLIGHT = 8;
-    static final int WARM_UP = 4; // runs: most of what both ends call is compiled by then
+    static final int WARM_UP = 2; // runs: most of what both ends call is compiled by then
     static final int PULL_BYTES = 20; // queue, offset, and a time that nobody here needs
 
     final String type;
