@@ -19,6 +19,8 @@ from udfs.simulation.world import RECONSUME_LATER, SUCCESS, TOO_LATE
 Tamper = Callable[[Events], Events | None]
 # of the ten thousand that tests/long has
 SAMPLE = sorted(random.Random(SEED).sample(range(10_000), 50))
+# an orderly queue was given up while its listener was at work, and its lock let go at once
+ONCE_WRONG = [5003]
 
 
 @cache
@@ -26,7 +28,7 @@ def events_of(seed: int) -> Events:
     return run_of(finite_plan(seed))
 
 
-@pytest.mark.parametrize("seed", SAMPLE)
+@pytest.mark.parametrize("seed", [*SAMPLE, *ONCE_WRONG])
 def test_a_simulated_run_keeps_what_was_promised(seed: int) -> None:
     assert faults_of(events_of(seed)) == {}
 
