@@ -28,7 +28,7 @@ from pipeline.stream.stream_job import run_stream
 from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
 
 SMALL, LARGE = 10, 100_000
-SMALL_BATCHES, LARGE_BATCHES = 18, 3
+SMALL_BATCHES, LARGE_BATCHES = 15, 3
 _LEAST_BATCHES = 6  # from fewer nobody can tell whether they grow
 _PART = 10  # batches, at most, whose median is taken
 
