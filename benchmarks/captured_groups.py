@@ -25,7 +25,9 @@ from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Listener, 
 from udfs.tags import parse_subscription
 
 GOLDEN: Final = Path(__file__).resolve().parents[2] / "shared" / "golden" / "capture"
-TOLD: Final = frozenset({"scenario.properties", "events.jsonl", "consumption.jsonl", "dispatch.tsv", "exchange.jsonl"})
+TOLD: Final = frozenset(
+    {"scenario.properties", "events.jsonl", "consumption.jsonl", "dispatch.tsv", "exchange.jsonl", "store/config/consumerOffset.json"}
+)
 LISTENER_MICROS: Final = 2000.0
 _HEART_BEAT, _PULL_MESSAGE = 34, 11
 _MESSAGE_BYTES = 300  # of each: no pull is full by bytes

@@ -30,7 +30,6 @@ from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
 SMALL, LARGE = 10, 100_000
 SMALL_BATCHES, LARGE_BATCHES = 15, 3
 _LEAST_BATCHES = 6  # from fewer nobody can tell whether they grow
-_PART = 10  # batches, at most, whose median is taken
 
 
 class _Seconds(StreamingQueryListener):
@@ -56,7 +55,7 @@ def measure_stream(stand: Stand) -> list[Figure]:
     batches = max(SMALL_BATCHES // stand.scale, _LEAST_BATCHES)
     small = _seconds(stand, "small", SMALL, batches)
     large = _seconds(stand, "large", LARGE, max(LARGE_BATCHES // stand.scale, 2))  # the first one is not counted
-    part = min(_PART, batches // 3)
+    part = batches // 3
     first, last = small[part : 2 * part], small[-part:]
     peer = Peer("the first", f"batches {part} to {2 * part} of {batches}", statistics.median(first), "ratio about 1")
     return [

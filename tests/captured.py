@@ -12,7 +12,6 @@ from typing import Any
 
 from golden import golden, shared_dir
 
-from benchmarks.captured_groups import TOLD
 from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import Row
 from pipeline.capture.packets import Bad, read_packets
@@ -23,16 +22,16 @@ DIGEST = "d" * 64
 PULL_MESSAGE = 11
 
 
-def unpack(name: str, folder: Path, *, store: bool = False, told: bool = False) -> Path:
+def unpack(name: str, folder: Path, *, store: bool = False) -> Path:
     """A capture unpacked: the packets, the exchanges, the files of configuration.
 
-    On demand also the store and what clients consumed, or what the run told of itself: its scenario and events, what came and was consumed.
+    On demand also the store and what clients consumed.
     """
     with tarfile.open(golden("capture", f"{name}.tar.xz")) as archive:
         for member in archive:
             path = member.name.partition("/")[2]
             wanted = path in {"traffic.pcap", "exchange.jsonl", "analysis.json", "broker.conf"} or path.startswith("store/config/")
-            if wanted or (told and path in TOLD) or (store and path.startswith(("store/", "consumption.jsonl"))):
+            if wanted or (store and path.startswith(("store/", "consumption.jsonl"))):
                 archive.extract(member, folder, filter="data")
     return folder / name
 
@@ -60,6 +59,11 @@ def consumer_offsets(folder: Path) -> dict[tuple[str, str, int], int]:
     """(topic, group, queueId) -> offset, from the broker's consumerOffset.json, whose keys are numbers without quotes."""
     table = config(folder, "consumerOffset.json")["offsetTable"]
     return {(*key.split("@"), int(queue)): offset for key, queues in table.items() for queue, offset in queues.items()}
+
+
+def committed(folder: Path, topic: str, group: str) -> dict[int, int]:
+    """queueId -> offset of one group on one topic, from the same."""
+    return {queue: offset for (*of, queue), offset in consumer_offsets(folder).items() if of == [topic, group]}
 
 
 def config(folder: Path, name: str) -> dict[str, Any]:

@@ -9,18 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from golden import shared_dir
+from oracle import harness
 
 TOPIC, GROUP = "FollowedTopic", "FollowedGroup"
 PORT = 23461
 # files so small that the log rolls soon
 PROPERTIES = "mappedFileSizeCommitLog=300000\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
-
-
-def harness() -> Path:
-    here = shared_dir()
-    assert here is not None
-    return here / "oracle" / "oracle"
 
 
 class LiveBroker:

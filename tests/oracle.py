@@ -56,25 +56,27 @@ class Bounds(NamedTuple):
     max_offset: int
 
 
+def harness() -> Path:
+    """The command that runs the real broker's code."""
+    here = shared_dir()
+    assert here is not None
+    return here / "oracle" / "oracle"
+
+
 def needs_oracle() -> list[pytest.MarkDecorator]:
     """Marks of what asks the real broker."""
-    here = shared_dir()
-    missing = here is None or not (here / "oracle" / "oracle").exists() or shutil.which("java") is None
+    missing = shared_dir() is None or not harness().exists() or shutil.which("java") is None
     return [pytest.mark.oracle, pytest.mark.skipif(missing, reason="the real broker's harness or Java is not here")]
 
 
 def oracle(*arguments: str | Path) -> None:
-    here = shared_dir()
-    assert here is not None
-    subprocess.run([here / "oracle" / "oracle", "store", *arguments], check=True, capture_output=True, timeout=240)
+    subprocess.run([harness(), "store", *arguments], check=True, capture_output=True, timeout=240)
 
 
 def load(store: Path, config: Mapping[str, Any], out: Path) -> dict[str, Any]:
     """What the broker's load, start and shutdown say of a store that other software made."""
-    here = shared_dir()
-    assert here is not None
     given = ",".join(f"{name}={_text(value)}" for name, value in config.items())
-    command = [here / "oracle" / "oracle", "load", "--store", store, "--out", out, "--config", given]
+    command = [harness(), "load", "--store", store, "--out", out, "--config", given]
     subprocess.run(command, check=True, capture_output=True, timeout=240)
     told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return told

@@ -15,8 +15,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from golden import meta_of, shared_dir
-from oracle import needs_oracle
+from golden import meta_of
+from oracle import harness, needs_oracle
 
 from udfs.clean_commit_log import (
     HOUR,
@@ -38,9 +38,7 @@ Row = dict[str, Any]
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
     """The command that runs the program."""
-    shared = shared_dir()
-    assert shared is not None
-    told = subprocess.run([shared / "oracle" / "oracle", "jars"], check=True, capture_output=True, text=True, timeout=600).stdout.split()
+    told = subprocess.run([harness(), "jars"], check=True, capture_output=True, text=True, timeout=600).stdout.split()
     lib = os.environ.get("ORACLE_LIB") or f"{told[-1]}/lib-4.9.3"
     folder = tmp_path_factory.mktemp("classes")
     subprocess.run(["javac", "-nowarn", "-cp", f"{lib}/*", "-d", folder, SOURCE], check=True, capture_output=True, timeout=120)

@@ -18,13 +18,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from captured import consumer_offsets, unpack
-from golden import needs_golden, shared_dir
-from live_broker import harness
-from oracle import needs_oracle
+from captured import committed
+from golden import needs_golden
+from oracle import harness, needs_oracle
 from sampling import slow_proof
 
-from benchmarks.captured_groups import BROADCAST, MAIN, ORDER, CapturedGroups, Group
+from benchmarks.captured_groups import BROADCAST, MAIN, ORDER, CapturedGroups, Group, unpack_told
 from udfs.simulation import world as at
 from udfs.simulation.group_engine import GroupEngine, Told
 from udfs.simulation.group_plan import SECOND, GroupPlan
@@ -56,9 +55,7 @@ def pulled(capture: CapturedGroups, group: Group, begins: int, ends: int) -> dic
 
 def captured_now(folder: Path) -> Path:
     """The oracle's example of a capture, run into a folder; gives that folder."""
-    shared = shared_dir()
-    assert shared is not None
-    shutil.copytree(shared / "oracle" / "example" / "capture", folder)
+    shutil.copytree(harness().parent / "example" / "capture", folder)
     scenario = folder / "scenario.properties"
     scenario.write_text(re.sub("seed=.*", f"seed={random.randrange(2, 10**6)}", scenario.read_text("utf-8"), count=1), "utf-8")
     subprocess.run([harness(), "capture", folder], check=True, capture_output=True, timeout=600)
@@ -68,7 +65,7 @@ def captured_now(folder: Path) -> Path:
 @pytest.fixture(scope="module", params=["json", "rocketmq", pytest.param(NOW, marks=_TO_CAPTURE)])
 def capture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CapturedGroups:
     folder = tmp_path_factory.mktemp("simulated")
-    return CapturedGroups(captured_now(folder / NOW) if request.param == NOW else unpack(request.param, folder, told=True))
+    return CapturedGroups(captured_now(folder / NOW) if request.param == NOW else unpack_told(request.param, folder))
 
 
 @dataclass(frozen=True)
@@ -105,9 +102,7 @@ def test_a_group_gets_the_messages_that_the_real_one_got_and_ends_where_it_ended
     )
     assert ours == theirs
     assert len(theirs) > 300
-    mine = (capture.topic(group), capture.name(group))
-    stored = {queue: offset for (*of, queue), offset in consumer_offsets(capture.folder).items() if tuple(of) == mine}
-    assert dict(enumerate(found.committed)) == stored
+    assert dict(enumerate(found.committed)) == committed(capture.folder, capture.topic(group), capture.name(group))
 
 
 def test_each_client_that_broadcasts_gets_what_the_real_one_got(capture: CapturedGroups) -> None:

@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from golden import shared_dir
-from oracle import needs_oracle
+from oracle import harness, needs_oracle
 from sql92_answers import differences
 from sql92_expressions import ExpressionMaker
 
@@ -17,11 +16,10 @@ pytestmark = needs_oracle()
 
 @pytest.mark.parametrize("seed", [20261, 20262])
 def test_expressions_are_answered_as_by_the_broker_now(seed: int, tmp_path: Path) -> None:
-    maker, shared = ExpressionMaker(seed), shared_dir()
-    assert shared is not None
+    maker = ExpressionMaker(seed)
     cases, out = tmp_path / "cases.jsonl", tmp_path / "out.jsonl"
     cases.write_text("".join(json.dumps(maker.case()) + "\n" for _ in range(1500)), encoding="utf-8")
-    subprocess.run([shared / "oracle" / "oracle", "sql92", "--cases", cases, "--out", out], check=True, capture_output=True, timeout=240)
+    subprocess.run([harness(), "sql92", "--cases", cases, "--out", out], check=True, capture_output=True, timeout=240)
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert differences(rows) == []
     assert 300 < sum(row["compile"]["ok"] for row in rows) < 1200

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import shared_dir
 from made_scenarios import answered as without_the_unanswered
 from made_scenarios import checks, holds, others
-from oracle import needs_oracle
+from oracle import harness, needs_oracle
 from scenario_answers import answered, answered_together, compared
 
 pytestmark = needs_oracle()
@@ -26,10 +25,8 @@ TIMES = ("timing", "heldSeconds")
 
 
 def ask_the_broker(cases: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    here = shared_dir()
-    assert here is not None
     (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases), "utf-8")
-    command = [here / "oracle" / "oracle", "broker", "--cases", folder / "cases.jsonl", "--out", folder / "out.jsonl"]
+    command = [harness(), "broker", "--cases", folder / "cases.jsonl", "--out", folder / "out.jsonl"]
     subprocess.run(command, check=True, capture_output=True, timeout=3600)
     return [json.loads(line) for line in (folder / "out.jsonl").read_text("utf-8").splitlines()]
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from captured import consumer_offsets
+from captured import committed
 from in_session import Pullsim, pullsim_in
-from live_broker import PORT, TOPIC, LiveBroker, harness
-from oracle import needs_oracle
+from live_broker import PORT, TOPIC, LiveBroker
+from oracle import harness, needs_oracle
 from pyspark.sql import functions as F
 from replaying import import_into
 from sampling import slow_proof
@@ -111,10 +111,6 @@ def consumed(live: LiveBroker, folder: Path, *tags: str, bursts: list[tuple[int,
     return {name: Counter((line["queueId"], line["queueOffset"]) for line in of_client) for name, of_client in lines.items()}
 
 
-def committed(live: LiveBroker) -> dict[int, int]:
-    return {queue: offset for (*of, queue), offset in consumer_offsets(live.store.parent).items() if of == [TOPIC, "predicted"]}
-
-
 @pytest.mark.parametrize("tag", [None, "TagA"])
 def test_what_real_clients_get_of_a_store_was_predicted(tag: str | None, spark: SparkSession, tmp_path: Path, pullsim: Pullsim) -> None:
     live = LiveBroker(tmp_path)
@@ -128,7 +124,7 @@ def test_what_real_clients_get_of_a_store_was_predicted(tag: str | None, spark: 
         found = consumed(live, tmp_path, *(["--tags", tag] if tag else []), bursts=[])
     assert found == prediction.given()
     assert found["first"].total() == (-(-THERE_BEFORE // 2) if tag else THERE_BEFORE)
-    assert committed(live) == prediction.offsets()
+    assert committed(tmp_path, TOPIC, "predicted") == prediction.offsets()
 
 
 def test_who_gets_what_comes_while_clients_come_and_go_was_predicted(spark: SparkSession, tmp_path: Path, pullsim: Pullsim) -> None:
@@ -141,4 +137,4 @@ def test_who_gets_what_comes_while_clients_come_and_go_was_predicted(spark: Spar
         found = consumed(live, tmp_path, bursts=BURSTS)
     assert found == prediction.given()
     assert found["second"].total() == 400
-    assert committed(live) == prediction.offsets()
+    assert committed(tmp_path, TOPIC, "predicted") == prediction.offsets()
