@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from pyspark.sql import functions as F
 from benchmarks.figures import timed
 from benchmarks.pulls import requests
 from benchmarks.stand import BROKER, import_quietly
+from benchmarks.stream_measures import CHECKPOINT, SMALL, seconds_of_batches
 from benchmarks.synthetic_store import SMALL_BODY_BYTES as SMALL_BODY
 from benchmarks.synthetic_store import TOPIC_PREFIX, Shape, write_store
 from benchmarks.worker_memory import peak_worker_memory
@@ -35,6 +39,7 @@ MILLION = 1_000_000
 ENTRIES_A_REQUEST = 5
 _GROUPS = 64
 _LAG = "SELECT consumerGroup, sum(lag) AS lag, max(lagMillis) AS lagMillis FROM consume_lag GROUP BY consumerGroup"
+_LAST_BATCHES = 20
 _TAIL_MILLIONS, _TAIL_ENTRIES = "20", 20_000
 LARGE = Shape(messages=256, topics=1, queues=4, log_file_bytes=1 << 30, queue_file_entries=1000, body_bytes=(4 << 20) - 200)
 
@@ -199,6 +204,21 @@ def executors(bench: Bench) -> None:
     bench.replayed(bench.requests(shape, 2 * MILLION), 2 * MILLION, "replay of 2 million", times=3)
 
 
+def batches(bench: Bench) -> None:
+    """So many small batches of a stream on a lake of a million entries, one after the other."""
+    shape = Shape(messages=MILLION, body_bytes=SMALL_BODY)
+    bench.imported(shape)
+    stream = bench.folder / "stream"
+    seconds = seconds_of_batches(bench.spark, bench.lake, stream, shape, SMALL, int(bench.x))
+    bench.told(f"the last {_LAST_BATCHES}", statistics.median(seconds[-_LAST_BATCHES:]), "s")
+    lake = Lake(bench.spark, str(bench.lake))
+    for table in (t.PULL_RESPONSE, t.LAKE_VERSION):
+        files = bench.spark.read.format("delta").load(lake.path(table.name)).inputFiles()
+        bench.told(f"files of {table.name}", len(files), "files")
+    bench.told("files of the checkpoint", sum(path.is_file() for path in (stream / CHECKPOINT).rglob("*")), "files")
+    bench.told("heap in use after a collection", _heap_in_use(), "MiB")
+
+
 CASES: dict[str, tuple[Callable[[Bench], None], tuple[str, ...]]] = {
     "curve": (curve, ("1", "3", "10", "20", "100")),
     "queues": (
@@ -209,6 +229,7 @@ CASES: dict[str, tuple[Callable[[Bench], None], tuple[str, ...]]] = {
     "filters": (filters, ("1", "1000")),
     "large": (large, ("4 MiB",)),
     "executors": (executors, ("1", "2")),
+    "batches": (batches, ("50", "200")),
 }
 
 
@@ -226,14 +247,29 @@ def _session(case: str, x: str) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def _jvm_peak() -> float:
-    """Greatest memory, in MiB, that the JVM below this process ever had."""
+def _jvm() -> tuple[str, str]:
+    """Number and status of the process of the JVM below this one."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError, IndexError):
+        with suppress(OSError):
             status = Path(f"/proc/{pid}/status").read_text("ascii")
             if f"PPid:\t{os.getpid()}\n" in status and "Name:\tjava" in status:
-                return int(status.split("VmHWM:")[1].split()[0]) / 1024
-    return 0.0
+                return pid, status
+    raise LookupError("no JVM runs below this process")
+
+
+def _jvm_peak() -> float:
+    """Greatest memory, in MiB, that the JVM ever had."""
+    return int(_jvm()[1].split("VmHWM:")[1].split()[0]) / 1024
+
+
+def _heap_in_use() -> float:
+    """What of the JVM's heap, in MiB, is in use after all garbage was collected; the JDK's jcmd tells."""
+    pid = _jvm()[0]
+    for _ in range(2):  # what the first one finds unused Spark lets go
+        subprocess.run(["jcmd", pid, "GC.run"], check=True, capture_output=True)
+        time.sleep(2)
+    told = subprocess.run(["jcmd", pid, "GC.heap_info"], check=True, capture_output=True, text=True).stdout
+    return int(told.split("used ")[1].split("K")[0]) / 1024
 
 
 def measured(case: str, x: str, folder: Path) -> list[Row]:

@@ -25,6 +25,10 @@ _TITLES = {
     "filters": ("Different filters", "Five million entries, a million requests with so many different TAG filters."),
     "large": ("Large messages", "256 messages of 4 MiB."),
     "executors": ("Executors", "Five million messages, imported and replayed by so many executors of one core each."),
+    "batches": (
+        "Batches of a stream",
+        "So many batches of ten requests, one after the other, on a million entries: how long the last ones take, and what there is then.",
+    ),
 }
 _HEAD = """\
 # What grows, and how

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
     QueryStartedEvent,
@@ -27,6 +28,7 @@ from pipeline.stream.request_log import RequestLog
 from pipeline.stream.stream_job import run_stream
 from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
 
+CHECKPOINT = "checkpoint"
 SMALL, LARGE = 10, 100_000
 SMALL_BATCHES, LARGE_BATCHES = 15, 3
 _LEAST_BATCHES = 6  # from fewer nobody can tell whether they grow
@@ -53,8 +55,9 @@ class _Seconds(StreamingQueryListener):
 def measure_stream(stand: Stand) -> list[Figure]:
     """Batches of few requests, one after the other, held against the first of them, and then of many."""
     batches = max(SMALL_BATCHES // stand.scale, _LEAST_BATCHES)
-    small = _seconds(stand, "small", SMALL, batches)
-    large = _seconds(stand, "large", LARGE, max(LARGE_BATCHES // stand.scale, 2))  # the first one is not counted
+    small = seconds_of_batches(stand.spark, stand.lake, stand.folder / "small", stand.shape, SMALL, batches)
+    of_large = max(LARGE_BATCHES // stand.scale, 2)  # the first one is not counted
+    large = seconds_of_batches(stand.spark, stand.lake, stand.folder / "large", stand.shape, LARGE, of_large)
     part = batches // 3
     first, last = small[part : 2 * part], small[-part:]
     peer = Peer("the first", f"batches {part} to {2 * part} of {batches}", statistics.median(first), "ratio about 1")
@@ -64,11 +67,20 @@ def measure_stream(stand: Stand) -> list[Figure]:
     ]
 
 
-def _seconds(stand: Stand, name: str, requests: int, batches: int) -> list[float]:
-    spark, folder = stand.spark, stand.folder / f"stream-{name}"
-    incoming, checkpoint = folder / "incoming", str(folder / "checkpoint")
-    _write_requests(incoming, stand.shape, requests, batches)
-    opened, settings = Lake(spark, str(stand.lake)), BrokerSettings.from_sources()
+def seconds_of_batches(spark: SparkSession, lake: Path, folder: Path, shape: Shape, requests: int, batches: int) -> list[float]:
+    """How long each of so many batches takes, of a stream of so many requests each.
+
+    Args:
+        spark: the session.
+        lake: with the tables of a store.
+        folder: gets the files of requests, and the checkpoint.
+        shape: of the store.
+        requests: of a batch.
+        batches: how many.
+    """
+    incoming, checkpoint = folder / "incoming", str(folder / CHECKPOINT)
+    _write_requests(incoming, shape, requests, batches)
+    opened, settings = Lake(spark, str(lake)), BrokerSettings.from_sources()
     run, _ = run_of_checkpoint(
         checkpoint, run_id=None, lake=opened.root, broker=BROKER, source=str(incoming), at="snapshot", settings=settings.as_texts()
     )

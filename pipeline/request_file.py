@@ -11,6 +11,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
+from operator import contains
 from typing import Any
 
 import numpy as np
@@ -53,10 +55,15 @@ _OPENINGS_MAX = 500
 _KEYS = tuple(b'"%s":' % name for name in (b"request", b"filter", b"group", b"topic", b"queueId", b"offset", b"maxMsgNums"))
 # Spark writes the request back, and its parser takes no longer ones
 _DIGITS_MAX = 400
-_ODD_NUMBER = re.compile(rb"NaN|Infinity|[0-9]{%d}" % _DIGITS_MAX)
+_TOO_MANY_DIGITS = re.compile(rb"[0-9]{%d}" % _DIGITS_MAX)
+_NO_NUMBERS = (b"NaN", b"Infinity")
+# lines up to this length have neither too many digits nor too many openings
+_SHORT_LINE = min(_DIGITS_MAX - 1, _OPENINGS_MAX)
 
-# a type that is not TAG, or cut off before that is known, or written with escapes
-_OTHER_FILTER = re.compile(rb'"type"(?!\s*:\s*"TAG")|\\u00')
+# a type that is not TAG, or cut off before that is known
+_OTHER_TYPE = re.compile(rb'"type"(?!\s*:\s*"TAG")')
+# it may be written with these as well
+_ESCAPE = b"\\u00"
 _TAIL = 16
 
 _FILTER = pa.struct({"type": pa.string(), "expression": pa.string(), "registered": pa.bool_()})
@@ -170,7 +177,8 @@ def scan_lines(path: str) -> RequestFile:
     with file:
         while piece := file.read(CHUNK_BYTES):
             digest.update(piece)
-            has_other_filters, tail = has_other_filters or _has_other_filter(tail + piece), piece[-_TAIL:]
+            seen = tail + piece
+            has_other_filters, tail = has_other_filters or _has_other_filter(seen, len(seen) - _TAIL), piece[-_TAIL:]
             cut = piece.rfind(b"\n") + 1
             if cut:
                 lines += piece.count(b"\n")
@@ -187,7 +195,7 @@ def scan_lines(path: str) -> RequestFile:
         header=None,
         chunks=tuple(chunks),
         lines=lines + (start < at),
-        has_other_filters=has_other_filters or _OTHER_FILTER.search(tail) is not None,
+        has_other_filters=has_other_filters or _has_other_filter(tail, len(tail)),
     )
 
 
@@ -197,10 +205,10 @@ def first_line(file: RequestFile) -> bytes:
         return bytes(opened.read(file.chunks[0].end)).split(b"\n", 1)[0]
 
 
-def _has_other_filter(raw: bytes) -> bool:
-    """Whether a type that is no TAG begins in these bytes, their last ones left aside."""
-    found = _OTHER_FILTER.search(raw)
-    return found is not None and found.start() < len(raw) - _TAIL
+def _has_other_filter(raw: bytes, end: int) -> bool:
+    """Whether a type that may be no TAG begins in the first `end` bytes."""
+    found = _OTHER_TYPE.search(raw)
+    return (found is not None and found.start() < end) or 0 <= raw.find(_ESCAPE) < end
 
 
 def header_of(path: str, first: bytes) -> dict[str, Any] | None:
@@ -276,7 +284,7 @@ def read_good_lines(path: str, first_line: int, raw: bytes) -> tuple[pa.RecordBa
 
 def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatch | None:
     """All lines at once, or None where one of them needs a closer look."""
-    if not all(map(_is_plain, lines)):
+    if not _are_plain(lines, raw):
         return None
     try:
         texts = pa.array(lines, pa.binary()).cast(pa.string())
@@ -312,13 +320,17 @@ def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatc
     )
 
 
+def _are_plain(lines: list[bytes], raw: bytes) -> bool:
+    """Whether each line is one object from its first byte to its last, of no great depth, with each key once and no odd number."""
+    if any(raw.count(key) != len(lines) or not all(map(contains, lines, repeat(key))) for key in _KEYS):
+        return False
+    return not any(name in raw for name in _NO_NUMBERS) and all(map(_is_plain, lines))
+
+
 def _is_plain(line: bytes) -> bool:
-    """One object, from the first byte to the last, of no great depth, with each key once and no number that JSON has not."""
-    if not line.startswith(b"{") or not line.endswith((b"}", b"}\r")) or _ODD_NUMBER.search(line):
+    if not line.startswith(b"{") or not line.endswith((b"}", b"}\r")):
         return False
-    if any(line.count(key) != 1 for key in _KEYS):
-        return False
-    return len(line) <= 2 * _OPENINGS_MAX or line.count(b"{") + line.count(b"[") <= _OPENINGS_MAX
+    return len(line) <= _SHORT_LINE or (line.count(b"{") + line.count(b"[") <= _OPENINGS_MAX and not _TOO_MANY_DIGITS.search(line))
 
 
 def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> tuple[pa.RecordBatch, list[BadLine]]:

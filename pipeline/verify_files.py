@@ -7,7 +7,8 @@ wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -187,22 +188,32 @@ class OtherFiles:
         elif isinstance(table, DelayOffsets):
             self._beyond(found, table.offsetTable.items(), lambda level: (SCHEDULE_TOPIC.decode(), level - 1), "delay level {0}")
 
-    def _beyond(self, found: Checked, offsets: Any, queue_of: Callable[[Any], Queue], whose: str) -> None:
-        beyond = [(key, offset) for key, offset in offsets if offset > 0 and not self._reaches(queue_of(key), offset)]
+    def _beyond(self, found: Checked, offsets: Iterable[tuple[Any, int]], queue_of: Callable[[Any], Queue], whose: str) -> None:
+        set_ones = [(key, offset) for key, offset in offsets if offset > 0]
+        by_file: defaultdict[tuple[Queue, int], list[int]] = defaultdict(list)
+        for number, (key, offset) in enumerate(set_ones):
+            at = (offset - 1) * CQ_STORE_UNIT_SIZE
+            by_file[queue_of(key), at - at % self.queue_file_size].append(number)
+        beyond: list[int] = []
+        for (queue, start), numbers in by_file.items():
+            inside = np.array([(set_ones[number][1] - 1) * CQ_STORE_UNIT_SIZE - start for number in numbers], np.int64)
+            beyond += np.array(numbers)[~self._has_entries(queue, start, inside)].tolist()
         if beyond:
-            key, offset = beyond[0]
+            key, offset = set_ones[min(beyond)]
             topic, queue_id = queue_of(key)
             text = f"{len(beyond):,} offsets behind the end of their queue; the first of {whose.format(key)}: {topic}/{queue_id}, {offset}"
             found.find("OFFSET_BEYOND_QUEUE", text)
 
-    def _reaches(self, queue: Queue, offset: int) -> bool:
-        """Whether a queue has the entry before `offset`, or had it in a file that is deleted."""
+    def _has_entries(self, queue: Queue, start: int, inside: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether the file of a queue that begins at `start` has entries at these positions, or is one that was deleted."""
         folder = (CONSUME_QUEUE, queue[0], str(queue[1]))
-        at = (offset - 1) * CQ_STORE_UNIT_SIZE
-        name = offset_to_file_name(at - at % self.queue_file_size)
+        name = offset_to_file_name(start)
         names = [entry.name for entry in self.store.folder(*folder)]
         if name not in names:
-            return bool(names) and name < min(names)
-        inside = at % self.queue_file_size
-        units = units_of(self.store.part(inside, inside + CQ_STORE_UNIT_SIZE, *folder, name))
-        return len(units) == 1 and int(units["physicOffset"][0]) >= 0 and int(units["size"][0]) > 0
+            return np.full(len(inside), bool(names) and name < min(names))
+        first = int(inside.min())
+        units = units_of(self.store.part(first, int(inside.max()) + CQ_STORE_UNIT_SIZE, *folder, name))
+        rows = (inside - first) // CQ_STORE_UNIT_SIZE
+        is_there = rows < len(units)
+        is_there[is_there] = (units["physicOffset"][rows[is_there]] >= 0) & (units["size"][rows[is_there]] > 0)
+        return is_there

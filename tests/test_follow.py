@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from pipeline.lake import Lake
 if TYPE_CHECKING:
     from in_session import Pullsim
     from pyspark.sql import SparkSession
+
+ENTRY = struct.Struct(">qiq")
 
 
 @pytest.fixture
@@ -103,3 +106,7 @@ def rewrite_stamps(store: Path, target: Path, start: int) -> None:
         stamp = at + 48 + (20 if sys_flag & 16 else 8)
         raw[stamp : stamp + 8] = (int.from_bytes(raw[stamp : stamp + 8], "big") + 1000).to_bytes(8, "big")
         file.write_bytes(raw)
+    for file in (target / "consumequeue" / "SCHEDULE_TOPIC_XXXX").glob("*/*"):  # their tagsCode is a time after that
+        units = ENTRY.iter_unpack(file.read_bytes())
+        later = [(at, size, code + 1000 * (size > 0 and at >= start)) for at, size, code in units]
+        file.write_bytes(b"".join(ENTRY.pack(*unit) for unit in later))

@@ -112,6 +112,16 @@ def test_a_bad_line_is_named(line: bytes, expected: str, found: str, before: int
     assert len(str(error.value)) < 1500
 
 
+TWICE = PLAIN[:-1] + b', "note": ' + PLAIN + b"}"
+
+
+@pytest.mark.parametrize("name", [name for name in BAD if name.startswith("no ")])
+def test_a_line_that_lacks_a_field_is_named_beside_one_that_has_it_twice(name: str, tmp_path: Path) -> None:
+    with pytest.raises(rf.RequestError) as error:
+        read_bytes(tmp_path, TWICE + b"\n" + BAD[name][0])
+    assert error.value.line == 2
+
+
 GOOD = {
     "as it is": asked(),
     "no expression": asked(filter={"type": "TAG"}),
@@ -119,6 +129,7 @@ GOOD = {
     "greatest numbers": asked(queueId=2**31 - 1, offset=2**63 - 1, maxMsgNums=2**31 - 1, timestamp=2**63 - 1),
     "an unknown filter": asked(filter={"type": "CLASS", "expression": "x"}),
     "a registered one": asked(filter={"type": "SQL92", "expression": "a > 1", "registered": True}),
+    "its fields in one of others": TWICE,
     "fields of others": PLAIN[:-2] + b', "x": [1, {"y": null}]}, "note": "n"}',
     "no time": asked(timestamp=None),
     "a pull that may be held": asked(sysFlag=3, suspendTimeoutMillis=15_000),

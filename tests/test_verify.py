@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 from golden import needs_golden
 from in_session import pullsim_in
-from lakes import import_as, tiny_store
+from lakes import MESSAGES, import_as, tiny_store
 from report_lakes import write_rows
 from sampling import sampled
 
 from pipeline import tables as t
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import StoreFiles
+from pipeline.verify_log import Checked
 from pipeline.verify_store import plan_of
+from store_format.config_files import encode_consumer_offsets
+from store_format.config_rows import ConsumerOffsets
 
 if TYPE_CHECKING:
     from in_session import Pullsim
@@ -35,10 +38,14 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     return pullsim_in(spark, monkeypatch, capsys)
 
 
+def checked_files(store: Path) -> list[Checked]:
+    plan = plan_of(StoreFiles(str(store)), BrokerSettings.from_sources())
+    return [*plan.odd, *(one for task in range(plan.tasks) for one in plan.run(task))]
+
+
 def findings(store: Path) -> set[tuple[str, str]]:
     """(code, path) of each finding about single files, and CQ_MISSING for queues with fewer entries than messages."""
-    plan = plan_of(StoreFiles(str(store)), BrokerSettings.from_sources())
-    checked = [*plan.odd, *(one for task in range(plan.tasks) for one in plan.run(task))]
+    checked = checked_files(store)
     queued: Counter[tuple[str, int]] = Counter()
     for one in checked:
         queued.update(one.queued)
@@ -158,6 +165,22 @@ def test_damage_is_found_by_its_code(small_store: Path, tmp_path: Path, name: st
     damage, expected = DAMAGES[name]
     damage(store)
     assert {code for code, _ in findings(store)} == expected
+
+
+def test_offsets_of_many_groups_are_held_against_the_files_of_their_queues(tmp_path: Path) -> None:
+    store = tiny_store(tmp_path / "store", [("T", 0), ("U", 1)])
+    offsets = {
+        "T@a": {0: MESSAGES},
+        "U@b": {1: MESSAGES + 1},
+        "T@b": {0: 1, 1: 1},
+        "T@c": {0: 2**62},
+        "U@d": {1: -1},
+        "T@d": {0: 0},
+        "None@d": {0: 5},
+    }
+    write(store, "config/consumerOffset.json", encode_consumer_offsets(ConsumerOffsets(offsetTable=offsets)))
+    told = f"4 offsets behind the end of their queue; the first of group b: U/1, {MESSAGES + 1}"
+    assert [found.text for one in checked_files(store) for found in one.findings if found.code == "OFFSET_BEYOND_QUEUE"] == [told]
 
 
 def test_the_command_tells_files_findings_and_their_number(small_store: Path, tmp_path: Path, pullsim: Pullsim) -> None:

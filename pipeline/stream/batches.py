@@ -17,7 +17,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -138,7 +137,7 @@ class Batches(BatchWork):
                 rows = rows.withColumn("error", F.coalesce("error", _no_time()))
             if self.run.hold:
                 rows = rows.withColumn("error", F.coalesce("error", _no_timeout()))
-            rows = rows.withColumn("requestId", _request_id())
+            rows = rows.withColumn("requestId", _request_id(F.col("sourceDigest")))
             if known:
                 rows = self._without_answered(lake, rows)
             contents = self._contents(rows)
@@ -264,10 +263,7 @@ class Batches(BatchWork):
         """Answers with the requestId of their requests, which their seq tells, unless the requests were numbered anew to be held."""
         if self.run.hold:
             return answers.join(requests.select("seq", "requestId"), "seq")
-        files = pa.table({"file": list(contents.digests), "sourceDigest": list(contents.digests.values())})
-        digests = answers.sparkSession.createDataFrame(files)
-        named = answers.withColumn("file", _file()).join(F.broadcast(digests), "file")
-        return named.withColumn("requestId", _request_id()).drop("file", "sourceDigest")
+        return answers.withColumn("requestId", _request_id(_digest_of_file(contents.digests)))
 
 
 def _config(row: Row) -> str:
@@ -279,13 +275,19 @@ def _file() -> Column:
     return F.expr(f"seq DIV {LINES_A_FILE}")
 
 
+def _digest_of_file(digests: Mapping[int, str]) -> Column:
+    """What a batch's files have for digests, by their numbers; one array for all rows."""
+    listed = (digests.get(number, "") for number in range(max(digests, default=-1) + 1))
+    return F.get(F.split(F.lit(",".join(listed)), ","), _file().cast("INT"))
+
+
 def _line() -> Column:
     return (F.col("seq") % LINES_A_FILE).cast("STRING")
 
 
-def _request_id() -> Column:
+def _request_id(digest: Column) -> Column:
     """As a replay of the file gives it."""
-    return F.concat_ws("-", F.substring("sourceDigest", 1, 16), _line())
+    return F.concat_ws("-", F.substring(digest, 1, 16), _line())
 
 
 def _bad_id() -> Column:
