@@ -177,8 +177,8 @@ def scan_lines(path: str) -> RequestFile:
     with file:
         while piece := file.read(CHUNK_BYTES):
             digest.update(piece)
-            seen = tail + piece
-            has_other_filters, tail = has_other_filters or _has_other_filter(seen, len(seen) - _TAIL), piece[-_TAIL:]
+            end = len(tail) + len(piece) - _TAIL
+            has_other_filters, tail = has_other_filters or _has_other_filter(tail + piece, end), piece[-_TAIL:]
             cut = piece.rfind(b"\n") + 1
             if cut:
                 lines += piece.count(b"\n")

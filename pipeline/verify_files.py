@@ -190,14 +190,15 @@ class OtherFiles:
 
     def _beyond(self, found: Checked, offsets: Iterable[tuple[Any, int]], queue_of: Callable[[Any], Queue], whose: str) -> None:
         set_ones = [(key, offset) for key, offset in offsets if offset > 0]
-        by_file: defaultdict[tuple[Queue, int], list[int]] = defaultdict(list)
+        by_file: defaultdict[tuple[Queue, int], list[tuple[int, int]]] = defaultdict(list)
         for number, (key, offset) in enumerate(set_ones):
             at = (offset - 1) * CQ_STORE_UNIT_SIZE
-            by_file[queue_of(key), at - at % self.queue_file_size].append(number)
+            inside = at % self.queue_file_size
+            by_file[queue_of(key), at - inside].append((number, inside))
         beyond: list[int] = []
-        for (queue, start), numbers in by_file.items():
-            inside = np.array([(set_ones[number][1] - 1) * CQ_STORE_UNIT_SIZE - start for number in numbers], np.int64)
-            beyond += np.array(numbers)[~self._has_entries(queue, start, inside)].tolist()
+        for (queue, start), of_file in by_file.items():
+            numbers, places = np.array(of_file, np.int64).T
+            beyond += numbers[~self._has_entries(queue, start, places)].tolist()
         if beyond:
             key, offset = set_ones[min(beyond)]
             topic, queue_id = queue_of(key)
