@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pipeline.arrow_types import arrow_schema
 from pipeline.log_batches import constant
+from pipeline.open_log import OpenLog
 from pipeline.store_files import StoreFiles
 from pipeline.tables import CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, ODD_ENTRY
 from store_format import store_paths as paths
@@ -116,17 +117,15 @@ def segment_row(
 
 
 class QueueReader:
-    """Reads queue files of one store, looking their messages up in its commit log; the log file last used stays open."""
+    """Reads queue files of one store, looking their messages up in its commit log."""
 
     def __init__(self, store: StoreFiles, broker: str, log: LogIndex) -> None:
         self.store, self.broker, self.log = store, broker, log
-        self._open: tuple[str, Bytes] | None = None
+        self._opened = OpenLog(store)
 
     def log_content(self, file: MappedFile) -> Bytes:
         """The bytes of a file of the commit log."""
-        if self._open is None or self._open[0] != file.name:
-            self._open = (file.name, self.store.content(paths.COMMIT_LOG, file.name))
-        return self._open[1]
+        return self._opened.content(file)
 
     def units(self, queue_file: QueueFile) -> Units:
         """The entries of a queue file that are in use."""

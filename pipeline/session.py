@@ -24,6 +24,9 @@ DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
 # for sessions that end before the JVM's second compiler pays; the first one fills the default code cache of 48 MB
 SHORT_JOBS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
 
+# for queries of so few rows that they take less time than to make code of their plans, which Spark then walks
+_WALKED_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
 # Hadoop starts a chmod for each local file that it writes, and a readlink or two; on Linux Java needs no helper in between to start them
 _PROCESSES = {"linux": "-Djdk.lang.Process.launchMechanism=VFORK"}
 
@@ -82,6 +85,23 @@ def _with_functions(session: SparkSession) -> SparkSession:
     """The session with the functions of the broker's rules, which a replay calls too."""
     register(session)
     return session
+
+
+@contextlib.contextmanager
+def walked_plans(session: SparkSession, *, few_rows: bool) -> Iterator[None]:
+    """Have Spark walk the plans of queries, if they are of few rows, instead of making code of them."""
+    wanted = _WALKED_PLANS if few_rows else {}
+    before = {name: session.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, former in before.items():
+            if former is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, former)
 
 
 def tasks_at_once(session: SparkSession) -> int:

@@ -158,6 +158,10 @@ class StoreFiles:
             return self._stored(*parts)
         return change.lay_over(np.empty(0, np.uint8) if change.is_new else self._stored(*parts), 0, change.length)
 
+    def is_mapped(self, *parts: str) -> bool:
+        """Whether `content` maps a file, so that it takes no memory of its own."""
+        return not is_uri(self.root) and parts not in self._changes
+
     def _stored(self, *parts: str) -> Bytes:
         path = self.path_of(*parts)
         try:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 import numpy as np
 
+from pipeline.last_used import last_used
 from store_format.commit_log import Bytes
 from store_format.errors import StoreError
 from store_format.store_paths import COMMIT_LOG
-
-T = TypeVar("T")
 
 _OPEN_AT_ONCE = 64
 
@@ -74,16 +72,6 @@ def _told(place: str) -> Iterator[None]:
         raise StoreError(place, "a file that can be written", str(error.strerror or error)) from error
 
 
-def _last_used(known: OrderedDict[str, T], key: str, make: Callable[[], T], close: Callable[[T], None]) -> T:
-    """What `known` has for a key, made where it has nothing; the one not used for longest gives way."""
-    if key not in known:
-        if len(known) >= _OPEN_AT_ONCE:
-            close(known.popitem(last=False)[1])
-        known[key] = make()
-    known.move_to_end(key)
-    return known[key]
-
-
 def _reserve(file: int, length: int) -> None:
     try:
         os.posix_fallocate(file, 0, length)
@@ -112,7 +100,7 @@ class OpenFiles:
     def write(self, path: str, position: int, data: bytes) -> int:
         """Put bytes at a position of a file that was created, and is long enough; gives their number."""
         place = self.folder.path_of(path)
-        file = _last_used(self._files, path, lambda: self._open(place), os.close)
+        file = last_used(self._files, path, lambda: self._open(place), most=_OPEN_AT_ONCE, close=os.close)
         length = os.fstat(file).st_size
         if position < 0 or position + len(data) > length:
             raise StoreError(place, f"bytes inside the file's {length}", f"{len(data)} bytes", position=position)
@@ -125,7 +113,7 @@ class OpenFiles:
 
     def log_file(self, name: str, length: int) -> Bytes:
         """A file of the commit log, mapped."""
-        return _last_used(self._mapped, name, lambda: self._map(f"{COMMIT_LOG}/{name}", length), lambda _: None)
+        return last_used(self._mapped, name, lambda: self._map(f"{COMMIT_LOG}/{name}", length), most=_OPEN_AT_ONCE)
 
     def _open(self, place: str) -> int:
         with _told(place):

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.log_batches import topic_column, walks
+from pipeline.open_log import OpenLog
 from pipeline.store_files import StoreFiles
 from store_format import record_columns as rc
 from store_format.append import NO_BATCH, MessageColumns, encode
@@ -79,6 +80,7 @@ class LogFiles:
 
     store: StoreFiles
     files: tuple[MappedFile, ...]
+    opened: OpenLog
 
     @property
     def start(self) -> int:
@@ -99,7 +101,7 @@ class LogFiles:
         for part in np.split(ordered, np.flatnonzero(np.diff(index[ordered])) + 1):
             if len(part):
                 file = self.files[index[part[0]]]
-                yield file, self.store.content(COMMIT_LOG, file.name), part
+                yield file, self.opened.content(file), part
 
 
 def verify_log_file(store: StoreFiles, file: MappedFile, *, is_last: bool) -> Checked:

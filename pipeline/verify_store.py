@@ -17,7 +17,9 @@ from pyspark.sql import functions as F
 from pipeline import loaded_store as ls
 from pipeline.found_store import odd_queues
 from pipeline.log_batches import walks
+from pipeline.open_log import OpenLog
 from pipeline.other_files import beside_mapped_files, beside_queues
+from pipeline.session import tasks_at_once
 from pipeline.settings import BrokerSettings
 from pipeline.store_files import Entry, StoreFiles
 from pipeline.store_settings import index_sizes
@@ -31,7 +33,8 @@ from store_format.mapped_files import FILE_NAME_DIGITS, MappedFile
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
 
 Progress = Callable[[str], None]
-_TASKS_OF_TOPICS = 32
+# each task maps the commit log for itself; with so many a core all of them end at about the same time
+_TASKS_A_CORE = 4
 _FILES_A_TASK = 64
 _ROWS = pa.schema(
     {
@@ -142,7 +145,7 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
     if {entry.name for entry in store.folder()}.isdisjoint(STORE_FOLDERS):
         raise NotAStoreError(store.root, "a store with a folder commitlog", "none", hint="give the directory that storePathRootDir names")
     progress("finding the end of the commit log")
-    plan = plan_of(store, settings)
+    plan = plan_of(store, settings, _TASKS_A_CORE * tasks_at_once(spark))
     progress(f"checking the files in {plan.tasks:,} tasks")
 
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -156,13 +159,13 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
     return _verified(rows.localCheckpoint())
 
 
-def plan_of(store: StoreFiles, settings: BrokerSettings) -> Plan:
-    """Share the files of a store out to tasks; reads its last commit log file."""
+def plan_of(store: StoreFiles, settings: BrokerSettings, topic_tasks: int) -> Plan:
+    """Share the files of a store out to tasks, the queues of topics to about so many; reads its last commit log file."""
     sampled = store.changed({}, frozenset(odd_queues(store, ls.topics(store)[: ls.SAMPLED_TOPICS])))
     sizes = ls.file_sizes(sampled, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     log_files, odd = _mapped(store, (COMMIT_LOG,), sizes.commit_log)
     filled, newest = _filled(store, log_files)
-    log = LogFiles(store=store, files=filled)
+    log = LogFiles(store=store, files=filled, opened=OpenLog(store))
     names = ls.topics(store)
     beside = [(path, entry) for path, entry in beside_mapped_files(store, has_log=True) if entry is not None]
     large = [(one,) for one in beside if one[0][0] == INDEX]
@@ -170,7 +173,7 @@ def plan_of(store: StoreFiles, settings: BrokerSettings) -> Plan:
     return Plan(
         log=log,
         log_files=log_files,
-        topics=tuple(_shared(names)),
+        topics=tuple(_shared(names, topic_tasks)),
         queue_size=sizes.consume_queue,
         others=(*large, *(tuple(small[start : start + _FILES_A_TASK]) for start in range(0, len(small), _FILES_A_TASK))),
         checks=OtherFiles(log, sizes.consume_queue, _index_sizes(store, settings), newest),
@@ -184,10 +187,10 @@ def _odd_queue(path: FilePath) -> Checked:
     return checked
 
 
-def _shared(names: Sequence[str]) -> Iterator[Topics]:
+def _shared(names: Sequence[str], tasks: int) -> Iterator[Topics]:
     """Topics for tasks: several of them a task, or several tasks a topic."""
-    count = min(_TASKS_OF_TOPICS, len(names))
-    shares = _TASKS_OF_TOPICS // max(count, 1)
+    count = min(tasks, len(names))
+    shares = tasks // max(count, 1)
     for start in range(count):
         yield from (Topics(names=tuple(names[start::count]), number=number, shares=shares) for number in range(shares))
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sampling import INTERPRETED
+
 from pipeline import import_commands, stream_commands
 from pipeline.cli import Engine
 from pipeline.main import run
@@ -28,7 +30,7 @@ _BEGINS_SECONDS_MAX = 15
 
 def run_at_once(commands: list[list[str]]) -> None:
     """Run them until all have ended; stderr says which did."""
-    spark = build_session(master="local[2]", conf=SHORT_JOBS | {"spark.sql.shuffle.partitions": "2"})
+    spark = build_session(master="local[2]", conf=SHORT_JOBS | INTERPRETED | {"spark.sql.shuffle.partitions": "2"})
 
     @contextmanager
     def same_session(_engine: Engine) -> Iterator[SparkSession]:

@@ -39,7 +39,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def checked_files(store: Path) -> list[Checked]:
-    plan = plan_of(StoreFiles(str(store)), BrokerSettings.from_sources())
+    plan = plan_of(StoreFiles(str(store)), BrokerSettings.from_sources(), topic_tasks=8)
     return [*plan.odd, *(one for task in range(plan.tasks) for one in plan.run(task))]
 
 

@@ -30,6 +30,7 @@ from pipeline.queue_batches import SCAN_ENTRIES
 from pipeline.replay import Kinds
 from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
 from pipeline.replay_run import ReplayOptions
+from pipeline.session import walked_plans
 from pipeline.settings import BrokerSettings, SettingsError
 from pipeline.stream.batch_work import BatchWork
 from pipeline.stream.frame_pulls import ANSWERED, answered_frames
@@ -40,6 +41,8 @@ _TRIES = 10
 # how long another run may take from its first write to its commit before it counts as dead, in seconds
 _PATIENCE = 15.0
 _LOOK_SECONDS = 0.2
+# to answer no more takes less time than to make code of the plans for it
+_FEW_REQUESTS = 1_000
 _NO_TIME = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
 _NO_TIMEOUT = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 
@@ -146,8 +149,9 @@ class Batches(BatchWork):
                 if again:  # what cannot be answered was found then
                     rows = rows.where(F.col("error").isNull() & ~F.coalesce(F.col("config").isin(*contents.refused), F.lit(False)))
                 contents = self._contents(rows)
-            if contents.answered or contents.bad:
-                until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
+            if found := contents.answered + contents.bad:
+                with walked_plans(lake.spark, few_rows=found <= _FEW_REQUESTS):
+                    until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         finally:
             persisted.unpersist()
         self.done.batches += 1

@@ -84,7 +84,7 @@ def _recorded(came: NDArray[np.int64], queues: int) -> Recorded:
         first_offset=np.zeros(queues, np.int64),
         times=ordered[:, STORED].copy(),
         flags=ordered[:, FLAGS].astype(np.uint8),
-        sizes=ordered[:, [RECORD, BODY]].astype(np.int32),
+        sizes=ordered[:, [RECORD, BODY]].astype(np.int32, order="C"),  # as all others: for another layout the event loop is compiled again
     )
 
 

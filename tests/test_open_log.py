@@ -1,0 +1,60 @@
+"""The files of a commit log that stay open: mapped ones, a few of them, and one at a time of those that are held in memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline import open_log
+from pipeline.last_used import last_used
+from pipeline.open_log import OpenLog
+from pipeline.store_files import StoreFiles
+from store_format.changed_files import FileChange
+from store_format.mapped_files import MappedFile, offset_to_file_name
+from store_format.store_paths import COMMIT_LOG
+
+LENGTH = 64
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[MappedFile]:
+    """Five files, each full of its number."""
+    (tmp_path / COMMIT_LOG).mkdir()
+    found = []
+    for number in range(5):
+        name = offset_to_file_name(number * LENGTH)
+        (tmp_path / COMMIT_LOG / name).write_bytes(bytes([number]) * LENGTH)
+        found.append(MappedFile(name=name, from_offset=number * LENGTH, length=LENGTH, wrote=LENGTH))
+    return found
+
+
+def test_those_last_used_stay_open(tmp_path: Path, files: list[MappedFile], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_log, "_MAPPED_AT_ONCE", 3)
+    log = OpenLog(StoreFiles(str(tmp_path)))
+    opened = [log.content(file) for file in files]
+    assert [content.tobytes() for content in opened] == [bytes([number]) * LENGTH for number in range(5)]
+    again = [log.content(file) for file in reversed(files)]
+    assert [new is old for new, old in zip(reversed(again), opened, strict=True)] == [False, False, True, True, True]
+
+
+def test_of_files_that_were_changed_one_is_in_memory(tmp_path: Path, files: list[MappedFile]) -> None:
+    changes = {
+        (COMMIT_LOG, file.name): FileChange(length=LENGTH, is_new=False, ranges=[(0, np.frombuffer(b"x", np.uint8))]) for file in files[:2]
+    }
+    log = OpenLog(StoreFiles(str(tmp_path)).changed(changes, frozenset()))
+    first, mapped, second = (log.content(files[number]) for number in (0, 2, 1))
+    assert [content[:2].tobytes() for content in (first, second, mapped)] == [b"x\0", b"x\1", b"\2\2"]
+    assert log.content(files[1]) is second
+    assert log.content(files[2]) is mapped
+    assert log.content(files[0]) is not first
+
+
+def test_what_gives_way_is_closed() -> None:
+    known: OrderedDict[str, int] = OrderedDict()
+    closed: list[int] = []
+    asked = [last_used(known, key, lambda key=key: ord(key), most=2, close=closed.append) for key in "abacb"]  # type: ignore[misc]
+    assert asked == [97, 98, 97, 99, 98]
+    assert closed == [98, 97]
