@@ -37,7 +37,7 @@ class Dying:
 def kill_together(
     streams: list[Dying], told: Path, chance: random.Random, *, meanwhile: Callable[[], object] = lambda: None, steps: int = 1
 ) -> list[Dying]:
-    """Run them in one process, and kill it when they took some steps, one or two each, and some milliseconds later.
+    """Run them in one process, and kill it when all have begun and took some steps, one or two each, and some milliseconds later.
 
     Args:
         streams: which.
@@ -47,13 +47,13 @@ def kill_together(
         steps: so many times as many, where a batch commits to so many more tables.
 
     Returns:
-        Those that were killed: some have not begun, and on a machine that has much else to do Spark gives up others by itself.
+        Those that were killed: on a machine that has much else to do Spark gives up some by itself.
     """
     order = chance.sample(streams, len(streams))
     until = steps_taken(streams) + chance.randint(steps * len(streams) // 2, steps * 2 * len(streams))
     last = time.monotonic() + _SECONDS_MAX
     with doomed([json.dumps([stream.command for stream in order])], told, (str(_AT_ONCE),)) as process:
-        while steps_taken(streams) < until and time.monotonic() < last:
+        while (steps_taken(streams) < until or told.read_text().count(BEGUN) < len(order)) and time.monotonic() < last:
             assert process.poll() is None, told.read_text()
             meanwhile()
             time.sleep(0.05)

@@ -96,7 +96,7 @@ def test_a_shape_knows_how_many_messages_were_stored_by_a_time() -> None:
     assert shape.stored_by(times).tolist() == [(stamps <= time).sum() for time in times]
 
 
-@pytest.mark.parametrize("body_bytes", [pytest.param(size, marks=needs_oracle()) for size in (1024, 8)])
+@pytest.mark.parametrize("body_bytes", [pytest.param(size, marks=[*needs_oracle(), slow_proof]) for size in (1024, 8)])
 def test_the_real_broker_loads_the_store_that_is_measured(body_bytes: int, tmp_path: Path) -> None:
     shape = Shape(messages=3000, topics=2, queues=3, body_bytes=body_bytes, log_file_bytes=70_001, queue_file_entries=150)
     write_store(tmp_path / "store", shape)
