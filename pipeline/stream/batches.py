@@ -149,9 +149,8 @@ class Batches(BatchWork):
                 if again:  # what cannot be answered was found then
                     rows = rows.where(F.col("error").isNull() & ~F.coalesce(F.col("config").isin(*contents.refused), F.lit(False)))
                 contents = self._contents(rows)
-            if found := contents.answered + contents.bad:
-                with walked_plans(lake.spark, few_rows=found <= _FEW_REQUESTS):
-                    until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
+            if contents.answered or contents.bad:
+                until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         finally:
             persisted.unpersist()
         self.done.batches += 1
@@ -232,20 +231,26 @@ class Batches(BatchWork):
     def _write(self, lake: Lake, rows: DataFrame, contents: _Contents, started: dt.datetime, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run.run_id, what="stream", broker=self.run.broker)
         writer.expect_commit()
+        few_rows = contents.answered + contents.bad <= _FEW_REQUESTS
+        with walked_plans(lake.spark, few_rows=few_rows):
+            self._append(lake, writer, rows, contents, started)
+        if contents.answered and number % COMPACTED_EVERY == COMPACTED_EVERY - 1:  # of all batches, which may have been large
+            writer.compact(t.PULL_RESPONSE)
+        with walked_plans(lake.spark, few_rows=few_rows):
+            writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
+        self._begun = True
+
+    def _append(self, lake: Lake, writer: LakeWriter, rows: DataFrame, contents: _Contents, started: dt.datetime) -> None:
         broker = F.lit(self.run.broker)
         for table in self._tables(contents):
             writer.prepare(table)
         if contents.answered:
             answers = self._answers(lake, rows, contents)
             writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": broker, "runId": F.lit(self.run.run_id)}))
-            if number % COMPACTED_EVERY == COMPACTED_EVERY - 1:
-                writer.compact(t.PULL_RESPONSE)
         if contents.bad:
             writer.append(BAD_REQUEST, _bad(rows, contents).withColumn("brokerName", broker))
         if not self._begun:
             writer.append(t.REPLAY_RUN, self.run.replay_run(lake, self.settings_of(None, ""), started).row(None))
-        writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
-        self._begun = True
 
     def _answers(self, lake: Lake, rows: DataFrame, contents: _Contents) -> DataFrame:
         parts = []
