@@ -15,8 +15,10 @@ from store_format.commit_log import Bytes
 from store_format.mapped_files import MappedFile
 from store_format.store_paths import COMMIT_LOG
 
-# a mapping of a file of 1 GiB takes 2 MiB for the places of its pages; a file that is not mapped is in memory as a whole
-_MAPPED_AT_ONCE, _COPIED_AT_ONCE = 16, 1
+# what is mapped takes no memory of its own, but some that watch over a task's memory count it
+_MAPPED_BYTES = 2 << 30
+# a file that is not mapped is in memory as a whole
+_COPIED_AT_ONCE = 1
 
 
 class OpenLog:
@@ -30,5 +32,7 @@ class OpenLog:
     def content(self, file: MappedFile) -> Bytes:
         """The bytes of a file, read-only."""
         path = (COMMIT_LOG, file.name)
-        known, most = (self._mapped, _MAPPED_AT_ONCE) if self._store.is_mapped(*path) else (self._copied, _COPIED_AT_ONCE)
+        known, most = self._copied, _COPIED_AT_ONCE
+        if self._store.is_mapped(*path):
+            known, most = self._mapped, max(_MAPPED_BYTES // file.length, 1)
         return last_used(known, file.name, partial(self._store.content, *path), most=most)

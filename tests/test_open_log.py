@@ -32,7 +32,7 @@ def files(tmp_path: Path) -> list[MappedFile]:
 
 
 def test_those_last_used_stay_open(tmp_path: Path, files: list[MappedFile], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_log, "_MAPPED_AT_ONCE", 3)
+    monkeypatch.setattr(open_log, "_MAPPED_BYTES", 4 * LENGTH - 1)
     log = OpenLog(StoreFiles(str(tmp_path)))
     opened = [log.content(file) for file in files]
     assert [content.tobytes() for content in opened] == [bytes([number]) * LENGTH for number in range(5)]
