@@ -433,7 +433,7 @@ def use_store(raw: bytes) -> None:
 
 def _use_damaged(store: Path) -> None:
     files = StoreFiles(str(store))
-    plan = plan_of(files, STORE_SIZES)
+    plan = plan_of(files, STORE_SIZES, topic_tasks=2)
     for task in range(plan.tasks):
         list(plan.run(task))
     broker = MessageStore(files=files, settings=store_settings(files, STORE_SIZES))

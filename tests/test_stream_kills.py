@@ -107,6 +107,7 @@ def check_killed_streams(
     return found
 
 
+@slow_proof
 def test_streams_that_were_killed_go_on_where_they_were(
     spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:

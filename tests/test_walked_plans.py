@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,19 +16,33 @@ if TYPE_CHECKING:
 SETTINGS = ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode")
 
 
+def put(spark: SparkSession, values: list[str | None]) -> None:
+    for name, value in zip(SETTINGS, values, strict=True):
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
+
+
+def found(spark: SparkSession) -> list[str | None]:
+    return [spark.conf.get(name, None) for name in SETTINGS]
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    before = found(spark)
+    yield spark
+    put(spark, before)
+
+
 @pytest.mark.parametrize("few_rows", [True, False])
 @pytest.mark.parametrize("former", ["true", None])
-def test_settings_are_those_of_before_again(spark: SparkSession, former: str | None, *, few_rows: bool) -> None:
-    session = spark.newSession()
-    for name, value in zip(SETTINGS, (former, "CODEGEN_ONLY"), strict=True):
-        if value is None:
-            session.conf.unset(name)
-        else:
-            session.conf.set(name, value)
-    before = [session.conf.get(name, None) for name in SETTINGS]
+def test_settings_are_those_of_before_again(session: SparkSession, former: str | None, *, few_rows: bool) -> None:
+    put(session, [former, "CODEGEN_ONLY"])
+    before = found(session)
     with suppress(ZeroDivisionError), walked_plans(session, few_rows=few_rows):
-        within = [session.conf.get(name, None) for name in SETTINGS]
+        within = found(session)
         assert sorted(row["next"] for row in session.sql("SELECT id + 1 AS next FROM range(3)").collect()) == [1, 2, 3]
         raise ZeroDivisionError
     assert within == (["false", "NO_CODEGEN"] if few_rows else before)
-    assert [session.conf.get(name, None) for name in SETTINGS] == before
+    assert found(session) == before
