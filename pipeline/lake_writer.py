@@ -27,6 +27,7 @@ from pipeline.arrow_types import arrow_schema
 from pipeline.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
 from pipeline.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of
 from pipeline.lake import Lake, LakeError, LakeVersion, NotAloneError, StreamBatch
+from pipeline.session import set_meanwhile
 from pipeline.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
 
 # what Spark and Delta say of a table to be created where something has come to be
@@ -217,16 +218,8 @@ class LakeWriter:
     @contextmanager
     def _commits_named(self) -> Iterator[None]:
         """Commits of statements, which take no options, name the run too: by a setting that all threads of the session share."""
-        with _NAMING:
-            before = self.spark.conf.get(_USER_METADATA, None)
-            self.spark.conf.set(_USER_METADATA, self._named)
-            try:
-                yield
-            finally:
-                if before is None:
-                    self.spark.conf.unset(_USER_METADATA)
-                else:
-                    self.spark.conf.set(_USER_METADATA, before)
+        with _NAMING, set_meanwhile(self.spark, {_USER_METADATA: self._named}):
+            yield
 
     def _write_anew(self, table: Table, rows: DataFrame, placement: Placement) -> None:
         path, properties = self.lake.path(table.name), properties_of(table, placement, {RUN_PROPERTY: self.run_id})

@@ -25,7 +25,7 @@ DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
 SHORT_JOBS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
 
 # for queries of so few rows that they take less time than to make code of their plans, which Spark then walks
-_WALKED_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+WALKED_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 # Hadoop starts a chmod for each local file that it writes, and a readlink or two; on Linux Java needs no helper in between to start them
 _PROCESSES = {"linux": "-Djdk.lang.Process.launchMechanism=VFORK"}
@@ -88,11 +88,10 @@ def _with_functions(session: SparkSession) -> SparkSession:
 
 
 @contextlib.contextmanager
-def walked_plans(session: SparkSession, *, few_rows: bool) -> Iterator[None]:
-    """Have Spark walk the plans of queries, if they are of few rows, instead of making code of them."""
-    wanted = _WALKED_PLANS if few_rows else {}
-    before = {name: session.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
+def set_meanwhile(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session, for all its threads, that are those of before again at the end of the block."""
+    before = {name: session.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
         session.conf.set(name, value)
     try:
         yield

@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sampling import INTERPRETED
-
 from pipeline import import_commands, stream_commands
 from pipeline.cli import Engine
 from pipeline.main import run
-from pipeline.session import SHORT_JOBS, build_session
+from pipeline.session import SHORT_JOBS, WALKED_PLANS, build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +28,7 @@ _BEGINS_SECONDS_MAX = 15
 
 def run_at_once(commands: list[list[str]]) -> None:
     """Run them until all have ended; stderr says which did."""
-    spark = build_session(master="local[2]", conf=SHORT_JOBS | INTERPRETED | {"spark.sql.shuffle.partitions": "2"})
+    spark = build_session(master="local[2]", conf=SHORT_JOBS | WALKED_PLANS | {"spark.sql.shuffle.partitions": "2"})
 
     @contextmanager
     def same_session(_engine: Engine) -> Iterator[SparkSession]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from golden import unpack_small, unpack_stores
 from hypothesis import settings
-from sampling import ALL, INTERPRETED
+from sampling import ALL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,9 +46,9 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session, with the project's SQL functions."""
-    from pipeline.session import build_session
+    from pipeline.session import WALKED_PLANS, build_session
 
-    conf = ({} if ALL else INTERPRETED) | {
+    conf = ({} if ALL else WALKED_PLANS) | {
         # hours or minutes of planning pay for both compilers, whose code does not fit into the default cache
         "spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=400m -XX:+UseParallelGC",
         "spark.sql.shuffle.partitions": "2",

@@ -12,8 +12,6 @@ import pytest
 Case = TypeVar("Case")
 SEED = 20261
 ALL = bool(os.environ.get("PULLSIM_LONG"))
-# for queries that take less time than their compilation: Spark walks their plans; the long suite compiles them as users' sessions do
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 slow_proof = pytest.mark.skipif(not ALL, reason="a slow proof: ./run long has it")
 
 

@@ -18,11 +18,11 @@ import pytest
 from packaged import PROJECT, bare_python, build_wheel, dependencies
 from prometheus import parse
 from replaying import DEMO_TRACE, demo_data, import_into
-from sampling import INTERPRETED, slow_proof
+from sampling import slow_proof
 from store_lag import StoreLag
 
 from pipeline.demo import unpack_demo_data
-from pipeline.session import SHORT_JOBS
+from pipeline.session import SHORT_JOBS, WALKED_PLANS
 from pipeline.stream.feed import feed_folder, feed_of
 from pipeline.stream.pace import Faults, Pace
 
@@ -100,7 +100,7 @@ def submission(wheel: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
         "spark.ui.enabled=false",
         "--conf",
         "spark.sql.shuffle.partitions=2",
-        *(word for setting in INTERPRETED.items() for word in ("--conf", "=".join(setting))),
+        *(word for setting in WALKED_PLANS.items() for word in ("--conf", "=".join(setting))),
         *(word for side in ("driver", "executor") for word in ("--conf", f"spark.{side}.extraJavaOptions={QUICK_START}")),
         "--py-files",
         str(archive),

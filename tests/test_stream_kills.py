@@ -19,7 +19,7 @@ from in_session import Pullsim, pullsim_in
 from killed_streams import Dying, assert_nothing_twice, cut_newest, kill_together, places
 from lakes import contents, import_as, tiny_store
 from replaying import BROKER, DEMO_TRACE, NOON, all_lines, demo_data, import_into, write_lines
-from sampling import ALL, slow_proof
+from sampling import slow_proof
 from test_stream import answers
 
 from pipeline import tables as t
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FILES, LINES = 6, 10
 # files that are answered between kills
-PARTS = 24 if ALL else 8
+PARTS = 24
 
 
 @pytest.fixture

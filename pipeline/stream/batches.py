@@ -30,7 +30,7 @@ from pipeline.queue_batches import SCAN_ENTRIES
 from pipeline.replay import Kinds
 from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
 from pipeline.replay_run import ReplayOptions
-from pipeline.session import walked_plans
+from pipeline.session import WALKED_PLANS, set_meanwhile
 from pipeline.settings import BrokerSettings, SettingsError
 from pipeline.stream.batch_work import BatchWork
 from pipeline.stream.frame_pulls import ANSWERED, answered_frames
@@ -231,12 +231,12 @@ class Batches(BatchWork):
     def _write(self, lake: Lake, rows: DataFrame, contents: _Contents, started: dt.datetime, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run.run_id, what="stream", broker=self.run.broker)
         writer.expect_commit()
-        few_rows = contents.answered + contents.bad <= _FEW_REQUESTS
-        with walked_plans(lake.spark, few_rows=few_rows):
+        plans = WALKED_PLANS if contents.answered + contents.bad <= _FEW_REQUESTS else {}
+        with set_meanwhile(lake.spark, plans):
             self._append(lake, writer, rows, contents, started)
         if contents.answered and number % COMPACTED_EVERY == COMPACTED_EVERY - 1:  # of all batches, which may have been large
             writer.compact(t.PULL_RESPONSE)
-        with walked_plans(lake.spark, few_rows=few_rows):
+        with set_meanwhile(lake.spark, plans):
             writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
         self._begun = True
 

@@ -1,4 +1,4 @@
-"""Plans that are walked: queries have their rows, and the settings are those of before again."""
+"""Settings for a while, such as those with which plans are walked: queries have their rows, and the settings are those of before again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.session import walked_plans
+from pipeline.session import WALKED_PLANS, set_meanwhile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,14 +35,14 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
     put(spark, before)
 
 
-@pytest.mark.parametrize("few_rows", [True, False])
+@pytest.mark.parametrize("walked", [True, False])
 @pytest.mark.parametrize("former", ["true", None])
-def test_settings_are_those_of_before_again(session: SparkSession, former: str | None, *, few_rows: bool) -> None:
+def test_settings_are_those_of_before_again(session: SparkSession, former: str | None, *, walked: bool) -> None:
     put(session, [former, "CODEGEN_ONLY"])
     before = found(session)
-    with suppress(ZeroDivisionError), walked_plans(session, few_rows=few_rows):
+    with suppress(ZeroDivisionError), set_meanwhile(session, WALKED_PLANS if walked else {}):
         within = found(session)
         assert sorted(row["next"] for row in session.sql("SELECT id + 1 AS next FROM range(3)").collect()) == [1, 2, 3]
         raise ZeroDivisionError
-    assert within == (["false", "NO_CODEGEN"] if few_rows else before)
+    assert within == (["false", "NO_CODEGEN"] if walked else before)
     assert found(session) == before
