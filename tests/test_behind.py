@@ -12,7 +12,7 @@ import pytest
 from in_session import Pullsim, pullsim_in
 from made_store import MadeStore, Record, make_store
 from replaying import Line, answers_of, differences, lake_of, write_lines
-from sampling import sampled
+from sampling import sampled, slow_proof
 from slow_broker import Bounds, SlowBroker
 from test_as_of import CAPS, pulls, raw, settings_of, times, wild_records
 
@@ -119,6 +119,14 @@ def test_a_consumer_that_is_ahead_of_a_slave_is_sent_back_to_the_master(
     settings = json.loads(pullsim("sql", "--lake", lake, "SELECT settings FROM replay_run", "--format", "json")[1])["settings"]
     assert settings["behind"] == f"{behind} bytes"
 
+
+@slow_proof
+def test_what_if_the_master_were_a_slave_that_is_behind(
+    ten: MadeStore, pullsim: Pullsim, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = lake_of(spark, ten.path, tmp_path_factory).root
+    requests = write_lines(tmp_path / "requests.jsonl", [pull(6), pull(7), pull(8), pull(10)])
+    given = ["--requests", requests, "--behind", str(ten.log_end // 10 * 2 + 1)]
     code, out, err = pullsim("whatif", "--lake", lake, *given, "--versus", "brokerRole=SLAVE", "--format", "json")
     assert code == 0, err
     told = json.loads(out)

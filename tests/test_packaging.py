@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from packaged import PROJECT, bare_python, build_wheel, dependencies
 from prometheus import parse
-from replaying import DEMO_TRACE, demo_data, import_into
+from replaying import DEMO_TRACE, demo_data, lake_of
 from sampling import slow_proof
 from store_lag import StoreLag
 
@@ -120,8 +120,8 @@ def submitted(wheel: Path, folder: Path, *arguments: str) -> str:
 def test_spark_submit_replays_on_executors_that_have_only_the_zip(
     spark: SparkSession, wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    lake, recorded = tmp_path / "lake", demo_data(tmp_path_factory)
-    import_into(spark, lake, recorded / "cleaned")
+    recorded = demo_data(tmp_path_factory)
+    lake = shutil.copytree(lake_of(spark, recorded / "cleaned", tmp_path_factory).root, tmp_path / "lake")
     out = submitted(wheel, tmp_path, "replay", "--lake", str(lake), "--requests", str(recorded / DEMO_TRACE), "--compare")
     found = ALL_EQUAL.search(out)
     assert found, out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import pytest
 from in_session import Pullsim, pullsim_in
 from lakes import commits, live_files
 from prometheus import Metric, parse, series
-from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
+from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, lake_of, write_lines
 from sampling import slow_proof
 from store_lag import StoreLag
 
@@ -40,9 +41,8 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("streams") / "lake"
-    import_into(spark, folder, demo_data(tmp_path_factory) / "cleaned")
-    return folder
+    imported = lake_of(spark, demo_data(tmp_path_factory) / "cleaned", tmp_path_factory)
+    return shutil.copytree(imported.root, tmp_path_factory.mktemp("streams") / "lake")
 
 
 def answers(spark: SparkSession, lake: Path, run: str) -> list[tuple[Any, ...]]:

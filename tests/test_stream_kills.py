@@ -18,8 +18,8 @@ import pytest
 from in_session import Pullsim, pullsim_in
 from killed_streams import Dying, assert_nothing_twice, cut_newest, kill_together, places
 from lakes import contents, import_as, tiny_store
-from replaying import BROKER, DEMO_TRACE, NOON, all_lines, demo_data, import_into, write_lines
-from sampling import slow_proof
+from replaying import BROKER, DEMO_TRACE, NOON, all_lines, demo_data, lake_of, write_lines
+from sampling import ALL, slow_proof
 from test_stream import answers
 
 from pipeline import tables as t
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FILES, LINES = 6, 10
 # files that are answered between kills
-PARTS = 24
+PARTS = 24 if ALL else 8
 
 
 @pytest.fixture
@@ -49,16 +49,10 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return all_lines(demo_data(tmp_path_factory) / DEMO_TRACE)[1:]
 
 
-@pytest.fixture(scope="module")
-def imported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("kills") / "lake"
-    import_into(spark, folder, demo_data(tmp_path_factory) / "cleaned")
-    return folder
-
-
 @pytest.fixture
-def lake(imported: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(imported, tmp_path / "lake")
+def lake(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    imported = lake_of(spark, demo_data(tmp_path_factory) / "cleaned", tmp_path_factory)
+    return shutil.copytree(imported.root, tmp_path / "lake")
 
 
 def dying_streams(base: Path, folder: Path, count: int) -> list[Dying]:
@@ -107,7 +101,6 @@ def check_killed_streams(
     return found
 
 
-@slow_proof
 def test_streams_that_were_killed_go_on_where_they_were(
     spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:
