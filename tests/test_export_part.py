@@ -138,7 +138,7 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize("part", sampled(PARTS, 2))
+@pytest.mark.parametrize("part", sampled(PARTS, 1))
 def test_a_part_of_the_small_store_has_the_messages_asked_for(
     spark: SparkSession, small_store: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, part: Part
 ) -> None:

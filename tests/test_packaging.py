@@ -21,7 +21,9 @@ from replaying import DEMO_TRACE, demo_data, lake_of
 from sampling import slow_proof
 from store_lag import StoreLag
 
+from pipeline import tables as t
 from pipeline.demo import unpack_demo_data
+from pipeline.lake import Lake
 from pipeline.session import SHORT_JOBS, WALKED_PLANS
 from pipeline.stream.feed import feed_folder, feed_of
 from pipeline.stream.pace import Faults, Pace
@@ -117,12 +119,28 @@ def submitted(wheel: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def imported(spark: SparkSession, folder: Path, factory: pytest.TempPathFactory) -> Path:
+    """A lake of the store that the trace is of."""
+    return shutil.copytree(lake_of(spark, demo_data(factory) / "cleaned", factory).root, folder / "lake")
+
+
+def test_spark_submit_runs_functions_on_executors_that_have_only_the_zip(
+    spark: SparkSession, wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = imported(spark, tmp_path, tmp_path_factory)
+    query = "SELECT count_if(sql92_matches('1 = 1', properties)) AS matching FROM message"
+    out = submitted(wheel, tmp_path, "sql", "--lake", str(lake), "--format", "json", query)
+    messages = Lake(spark, str(lake)).table(t.COMMIT_LOG).count()
+    assert messages > 0
+    assert f'{{"matching": {messages}}}' in out.splitlines()
+
+
+@slow_proof
 def test_spark_submit_replays_on_executors_that_have_only_the_zip(
     spark: SparkSession, wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    recorded = demo_data(tmp_path_factory)
-    lake = shutil.copytree(lake_of(spark, recorded / "cleaned", tmp_path_factory).root, tmp_path / "lake")
-    out = submitted(wheel, tmp_path, "replay", "--lake", str(lake), "--requests", str(recorded / DEMO_TRACE), "--compare")
+    lake, trace = imported(spark, tmp_path, tmp_path_factory), demo_data(tmp_path_factory) / DEMO_TRACE
+    out = submitted(wheel, tmp_path, "replay", "--lake", str(lake), "--requests", str(trace), "--compare")
     found = ALL_EQUAL.search(out)
     assert found, out
     assert int(found["compared"]) > 400

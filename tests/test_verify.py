@@ -14,7 +14,7 @@ from golden import needs_golden
 from in_session import pullsim_in
 from lakes import MESSAGES, import_as, tiny_store
 from report_lakes import write_rows
-from sampling import sampled
+from sampling import sampled, slow_proof
 
 from pipeline import tables as t
 from pipeline.settings import BrokerSettings
@@ -224,6 +224,12 @@ def test_the_tables_are_held_against_the_store(spark: SparkSession, tmp_path: Pa
     assert f"TABLE_BYTES {log}: " in out
     assert "TABLE_FILE new file: a file of the store that is not in store_file" in out
     assert "TABLE_CONSTRAINT" not in out
+
+
+@slow_proof  # test_constraints has what finds them
+def test_a_row_that_breaks_a_constraint_is_a_finding(spark: SparkSession, tmp_path: Path, pullsim: Pullsim) -> None:
+    store, lake = tiny_store(tmp_path / "store", [("T", 0), ("U", 1)]), tmp_path / "lake"
+    import_as(spark, lake, store)
     write_rows(spark, lake, "b", {t.QUEUE: [{"topic": "T", "queueId": 0, "minOffset": 4, "maxOffset": 3}]})
     _, out, _ = pullsim("verify", store, "--lake", lake)
     assert "TABLE_CONSTRAINT queue: expected minOffset BETWEEN 0 AND maxOffset, found 1 rows where it is not so" in out

@@ -21,8 +21,8 @@ from lakes import import_as
 from living_store import LivingStore
 from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
 from test_follow import rewrite_stamps
+from test_killed_streams import check_killed_streams
 from test_stream_holding import answered, told
-from test_stream_kills import check_killed_streams
 
 from pipeline.lake import Lake
 
