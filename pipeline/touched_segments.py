@@ -6,8 +6,10 @@ Delta then leaves out files by their statistics, and Parquet parts of them.
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
-from pyspark.sql import DataFrame, Row
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.delta_sql import literal
@@ -17,6 +19,8 @@ from pipeline.queue_batches import SEGMENT_ENTRIES
 _FEW_RANGES = 100
 # so many are known to each task
 _SOME_SEGMENTS = 10_000
+# whose segments a range is of, from the finest on
+_RANGES_OF: tuple[tuple[str, ...], ...] = (("topic", "queueId"), ("topic",), ())
 
 
 def touched_segments(segments: DataFrame, requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> DataFrame:
@@ -52,10 +56,10 @@ def those_asked(segments: DataFrame, asked: DataFrame) -> DataFrame:
         for row in some.to_pylist():
             of_queues[row["topic"], row["queueId"]].append(row[name])
         return segments.where(" OR ".join(_of_queue(*queue, name, numbers) for queue, numbers in of_queues.items()) or "FALSE")
-    if len(some) <= _SOME_SEGMENTS:
-        asked = segments.sparkSession.createDataFrame(some)
-        segments = segments.join(F.broadcast(asked), asked.columns, "left_semi")
-    return segments.where(asked_ranges(asked, name))
+    if len(some) > _SOME_SEGMENTS:
+        return segments.where(asked_ranges(asked, name))
+    listed = segments.sparkSession.createDataFrame(some)
+    return segments.join(F.broadcast(listed), asked.columns, "left_semi").where(_ranges_of_some(some, name))
 
 
 def asked_ranges(asked: DataFrame, name: str) -> str:
@@ -64,15 +68,28 @@ def asked_ranges(asked: DataFrame, name: str) -> str:
     The arguments are those of `those_asked`.
     """
     of_queues = asked.groupBy("topic", "queueId").agg(F.min(name).alias("first"), F.max(name).alias("last")).localCheckpoint()
-    for by in (("topic", "queueId"), ("topic",), ()):
+    for by in _RANGES_OF:
         of_each = of_queues.groupBy(*by).agg(F.min("first").alias("first"), F.max("last").alias("last")).limit(_FEW_RANGES + 1)
-        ranges = of_each.where("first IS NOT NULL").collect()
+        ranges = [row.asDict() for row in of_each.where("first IS NOT NULL").collect()]
         if len(ranges) <= _FEW_RANGES:
             break
-    return " OR ".join(f"({_one_of(row, *by)}{name} BETWEEN {row['first']} AND {row['last']})" for row in ranges) or "FALSE"
+    return _in_ranges(ranges, name, by)
 
 
-def _one_of(row: Row, *by: str) -> str:
+def _ranges_of_some(some: pa.Table, name: str) -> str:
+    """The same of so few that they are known here, which takes no job."""
+    for by in _RANGES_OF:
+        of_each = some.group_by(list(by)).aggregate([(name, "min"), (name, "max")])
+        if len(of_each) <= _FEW_RANGES:
+            break
+    return _in_ranges(of_each.rename_columns([*by, "first", "last"]).to_pylist(), name, by)
+
+
+def _in_ranges(ranges: list[dict[str, Any]], name: str, by: tuple[str, ...]) -> str:
+    return " OR ".join(f"({_one_of(one, *by)}{name} BETWEEN {one['first']} AND {one['last']})" for one in ranges) or "FALSE"
+
+
+def _one_of(row: dict[str, Any], *by: str) -> str:
     return "".join(f"{column} = {literal(row[column]) if column == 'topic' else row[column]} AND " for column in by)
 
 
