@@ -300,13 +300,13 @@ BAD_LINES = {
 }
 
 
-@pytest.mark.parametrize("bad", BAD_LINES.values(), ids=BAD_LINES)
-def test_a_bad_line_ends_the_replay_before_anything_is_written(bad: str, lake: Lake, lines: list[Line], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", sampled(BAD_LINES, 1))
+def test_a_bad_line_ends_the_replay_before_anything_is_written(kind: str, lake: Lake, lines: list[Line], tmp_path: Path) -> None:
     from pipeline.main import judged
 
     requests = tmp_path / "requests.jsonl"
     good = json.dumps(pull(lines[0]))
-    requests.write_text("\n".join([good, good, bad, good]), encoding="utf-8")
+    requests.write_text("\n".join([good, good, BAD_LINES[kind], good]), encoding="utf-8")
     before = lake.newest().version
     for options in ({"out": str(tmp_path / "out")}, {}):
         with pytest.raises(Exception, match="RequestError") as error:
