@@ -6,6 +6,7 @@ Delta then leaves out files by their statistics, and Parquet parts of them.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +20,8 @@ from pipeline.queue_batches import SEGMENT_ENTRIES
 _FEW_RANGES = 100
 # so many are known to each task
 _SOME_SEGMENTS = 10_000
-# whose segments a range is of, from the finest on
-_RANGES_OF: tuple[tuple[str, ...], ...] = (("topic", "queueId"), ("topic",), ())
+
+Ranges = list[dict[str, Any]]
 
 
 def touched_segments(segments: DataFrame, requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> DataFrame:
@@ -68,25 +69,32 @@ def asked_ranges(asked: DataFrame, name: str) -> str:
     The arguments are those of `those_asked`.
     """
     of_queues = asked.groupBy("topic", "queueId").agg(F.min(name).alias("first"), F.max(name).alias("last")).localCheckpoint()
-    for by in _RANGES_OF:
+
+    def ranges(by: tuple[str, ...]) -> Ranges:
         of_each = of_queues.groupBy(*by).agg(F.min("first").alias("first"), F.max("last").alias("last")).limit(_FEW_RANGES + 1)
-        ranges = [row.asDict() for row in of_each.where("first IS NOT NULL").collect()]
-        if len(ranges) <= _FEW_RANGES:
-            break
-    return _in_ranges(ranges, name, by)
+        return [row.asDict() for row in of_each.where("first IS NOT NULL").collect()]
+
+    return _few_ranges(name, ranges)
 
 
 def _ranges_of_some(some: pa.Table, name: str) -> str:
     """The same of so few that they are known here, which takes no job."""
-    for by in _RANGES_OF:
+
+    def ranges(by: tuple[str, ...]) -> Ranges:
         of_each = some.group_by(list(by)).aggregate([(name, "min"), (name, "max")])
-        if len(of_each) <= _FEW_RANGES:
+        found: Ranges = of_each.rename_columns([*by, "first", "last"]).to_pylist()
+        return found
+
+    return _few_ranges(name, ranges)
+
+
+def _few_ranges(name: str, ranges: Callable[[tuple[str, ...]], Ranges]) -> str:
+    """The condition, of the finest ranges of which there are few; `ranges` gives those by some columns, with their `first` and `last`."""
+    for by in (("topic", "queueId"), ("topic",), ()):
+        found = ranges(by)
+        if len(found) <= _FEW_RANGES:
             break
-    return _in_ranges(of_each.rename_columns([*by, "first", "last"]).to_pylist(), name, by)
-
-
-def _in_ranges(ranges: list[dict[str, Any]], name: str, by: tuple[str, ...]) -> str:
-    return " OR ".join(f"({_one_of(one, *by)}{name} BETWEEN {one['first']} AND {one['last']})" for one in ranges) or "FALSE"
+    return " OR ".join(f"({_one_of(one, *by)}{name} BETWEEN {one['first']} AND {one['last']})" for one in found) or "FALSE"
 
 
 def _one_of(row: dict[str, Any], *by: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,11 @@ def lake_of(spark: SparkSession, store: Path, factory: pytest.TempPathFactory, *
     if (store, layout) not in _LAKES:
         _LAKES[store, layout] = import_into(spark, factory.mktemp(f"lake-{store.name}"), store, layout=layout, **options)
     return _LAKES[store, layout]
+
+
+def demo_lake(spark: SparkSession, factory: pytest.TempPathFactory, folder: Path) -> Path:
+    """A lake in `folder`, to be written to, that holds the store of the demo's trace."""
+    return shutil.copytree(lake_of(spark, demo_data(factory) / "cleaned", factory).root, folder / "lake")
 
 
 def run(lake: Lake, requests: Path, *, settings: Sequence[str] = (), run_id: str = "replay", **options: Any) -> Replayed[Comparison]:

@@ -18,7 +18,7 @@ import pytest
 from in_session import Pullsim, pullsim_in
 from killed_streams import Dying, assert_nothing_twice, cut_newest, kill_together, places
 from lakes import contents, import_as, tiny_store
-from replaying import BROKER, DEMO_TRACE, NOON, all_lines, demo_data, lake_of, write_lines
+from replaying import BROKER, DEMO_TRACE, NOON, all_lines, demo_data, demo_lake, write_lines
 from sampling import ALL, slow_proof
 from test_stream import answers
 
@@ -51,8 +51,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    imported = lake_of(spark, demo_data(tmp_path_factory) / "cleaned", tmp_path_factory)
-    return shutil.copytree(imported.root, tmp_path / "lake")
+    return demo_lake(spark, tmp_path_factory, tmp_path)
 
 
 def dying_streams(base: Path, folder: Path, count: int) -> list[Dying]:

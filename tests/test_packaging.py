@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from packaged import PROJECT, bare_python, build_wheel, dependencies
 from prometheus import parse
-from replaying import DEMO_TRACE, demo_data, lake_of
+from replaying import DEMO_TRACE, demo_data, demo_lake
 from sampling import slow_proof
 from store_lag import StoreLag
 
@@ -119,15 +119,10 @@ def submitted(wheel: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def imported(spark: SparkSession, folder: Path, factory: pytest.TempPathFactory) -> Path:
-    """A lake of the store that the trace is of."""
-    return shutil.copytree(lake_of(spark, demo_data(factory) / "cleaned", factory).root, folder / "lake")
-
-
 def test_spark_submit_runs_functions_on_executors_that_have_only_the_zip(
     spark: SparkSession, wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    lake = imported(spark, tmp_path, tmp_path_factory)
+    lake = demo_lake(spark, tmp_path_factory, tmp_path)
     query = "SELECT count_if(sql92_matches('1 = 1', properties)) AS matching FROM message"
     out = submitted(wheel, tmp_path, "sql", "--lake", str(lake), "--format", "json", query)
     messages = Lake(spark, str(lake)).table(t.COMMIT_LOG).count()
@@ -139,7 +134,7 @@ def test_spark_submit_runs_functions_on_executors_that_have_only_the_zip(
 def test_spark_submit_replays_on_executors_that_have_only_the_zip(
     spark: SparkSession, wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    lake, trace = imported(spark, tmp_path, tmp_path_factory), demo_data(tmp_path_factory) / DEMO_TRACE
+    lake, trace = demo_lake(spark, tmp_path_factory, tmp_path), demo_data(tmp_path_factory) / DEMO_TRACE
     out = submitted(wheel, tmp_path, "replay", "--lake", str(lake), "--requests", str(trace), "--compare")
     found = ALL_EQUAL.search(out)
     assert found, out

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import pytest
 from in_session import Pullsim, pullsim_in
 from lakes import commits, live_files
 from prometheus import Metric, parse, series
-from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, lake_of, write_lines
+from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, demo_lake, write_lines
 from sampling import slow_proof
 from store_lag import StoreLag
 
@@ -41,8 +40,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    imported = lake_of(spark, demo_data(tmp_path_factory) / "cleaned", tmp_path_factory)
-    return shutil.copytree(imported.root, tmp_path_factory.mktemp("streams") / "lake")
+    return demo_lake(spark, tmp_path_factory, tmp_path_factory.mktemp("streams"))
 
 
 def answers(spark: SparkSession, lake: Path, run: str) -> list[tuple[Any, ...]]:
