@@ -31,6 +31,8 @@ _FOOTERS_AT_ONCE = 8
 _STRETCH = 1 << 30
 _ROWS_A_BATCH, _LEAST_ROWS = 8192, 32
 _BYTES_A_BATCH = 32 << 20
+# columns that are read as a dictionary's, which is how the files have them
+_FEW_VALUES = ("bornHost", "storeHost")
 # a table with one of these has rows or names that its Parquet files alone do not tell
 _NOT_PLAIN = {"deletionVectors", "columnMapping"}
 
@@ -47,24 +49,40 @@ def rows_for_tasks(
     rows = lake.table(table).where(F.col("brokerName") == broker)
     if is_uri(lake.root) or _NOT_PLAIN & lake.features(table):
         return rows.select(*columns), iter
-    paths = _in_order([path.removeprefix("file:") for path in rows.inputFiles()], column)
+    paths = [path.removeprefix("file:") for path in rows.inputFiles()]
     tasks = max(-(-len(paths) // _FILES_A_TASK), tasks_at_once(lake.spark))
-    return lake.spark.range(0, len(paths), 1, tasks), partial(_rows_of_files, paths, broker, columns)
+    return lake.spark.range(0, tasks, 1, tasks), partial(_rows_of_tasks, split_among(_places(paths, column), tasks), broker, columns)
 
 
-def _in_order(paths: list[str], column: str) -> list[str]:
+def _places(paths: list[str], column: str) -> dict[str, tuple[int, int]]:
+    """Least value of the column, and size, of each file."""
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        starts = pool.map(partial(_first_value, column), paths)
-        return [path for _, path in sorted((start // _STRETCH, path) for start, path in zip(starts, paths, strict=True))]
+        return dict(zip(paths, pool.map(partial(_first_value_and_size, column), paths), strict=True))
 
 
-def _first_value(column: str, path: str) -> int:
+def split_among(files: dict[str, tuple[int, int]], tasks: int) -> list[list[str]]:
+    """The files of each task: neighbours by their first value (of first value and size), about as many bytes for one as for the other."""
+    ordered = sorted((first // _STRETCH, path, size) for path, (first, size) in files.items())
+    total, before = sum(size for _, _, size in ordered), 0
+    split: list[list[str]] = [[] for _ in range(tasks)]
+    for _, path, size in ordered:
+        split[min((before + size // 2) * tasks // max(total, 1), tasks - 1)].append(path)
+        before += size
+    return split
+
+
+def _first_value_and_size(column: str, path: str) -> tuple[int, int]:
+    """The size is what the file's bytes are when they are not compressed."""
     with _told(path):
-        return min((one.min for one in _statistics(pq.read_metadata(path), column)), default=0)
+        file = pq.read_metadata(path)
+        size = sum(file.row_group(group).total_byte_size for group in range(file.num_row_groups))
+        return min((one.min for one in _statistics(file, column)), default=0), size
 
 
 def _statistics(file: pq.FileMetaData, column: str) -> list[pq.Statistics]:
     """Of each row group that has them."""
+    if column not in file.schema.names:
+        return []
     place = file.schema.names.index(column)
     found = [file.row_group(group).column(place).statistics for group in range(file.num_row_groups)]
     return [one for one in found if one is not None and one.has_min_max]
@@ -80,20 +98,22 @@ def _told(path: str) -> Iterator[None]:
         raise StoreError(path, "a Parquet file of the table", str(error), hint="import the store again") from error
 
 
-def _rows_of_files(paths: list[str], broker: str, columns: tuple[str, ...], numbers: Batches) -> Batches:
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            yield from _rows_of_file(paths[number], broker, columns)
+def _rows_of_tasks(paths: list[list[str]], broker: str, columns: tuple[str, ...], tasks: Batches) -> Batches:
+    for batch in tasks:
+        for task in batch.column(0).to_pylist():
+            for path in paths[task]:
+                yield from _rows_of_file(path, broker, columns)
 
 
 def _rows_of_file(path: str, broker: str, columns: tuple[str, ...]) -> Batches:
-    with _told(path), pq.ParquetFile(path) as file:
-        missing = {"brokerName", *columns} - set(file.schema_arrow.names)
+    with _told(path):
+        found = pq.read_metadata(path)
+        missing = {"brokerName", *columns} - set(found.schema.names)
         if missing:
-            found = f"none called {', '.join(sorted(missing))}"
-            raise StoreError(path, "all columns of the table", found, hint="import the store again")
-        for batch in file.iter_batches(_rows_a_batch(file.metadata), columns=["brokerName", *columns], use_threads=False):
-            yield _of_broker(batch, broker)
+            raise StoreError(path, "all columns of the table", f"none called {', '.join(sorted(missing))}", hint="import the store again")
+        with pq.ParquetFile(path, metadata=found, read_dictionary=[name for name in _FEW_VALUES if name in columns]) as file:
+            for batch in file.iter_batches(_rows_a_batch(found), columns=["brokerName", *columns], use_threads=False):
+                yield _of_broker(batch, broker)
 
 
 def _of_broker(batch: pa.RecordBatch, broker: str) -> pa.RecordBatch:

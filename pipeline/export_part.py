@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
-from pipeline.export_store import Exported, Progress, create_files, folder_beside, of_broker, set_times, written
+from pipeline.export_store import Exported, Progress, close_files, create_files, folder_beside, of_broker, written
 from pipeline.lake import Lake
 from pipeline.log_records import RECORD_COLUMNS, write_records
 from pipeline.part_files import write_checkpoint, write_config, write_index
@@ -69,7 +69,7 @@ def export_part(lake: Lake, broker: str, store: str, *, part: Part, run_id: str,
         size += _write_queues(folder, queued, sizes)
         progress("writing index, checkpoint and config")
         made += _write_others(lake, broker, folder, part, plan, moved, sizes)
-        written(files.where(F.col("mtimeMs") > 0), folder, set_times)
+        written(files, folder, close_files)
     return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
 
 

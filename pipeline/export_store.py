@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,11 +21,11 @@ from pyspark.sql import functions as F
 
 from pipeline import tables as t
 from pipeline.data_files import rows_for_tasks
-from pipeline.import_store import spark_parallelism
 from pipeline.lake import Lake
 from pipeline.log_records import RECORD_COLUMNS, write_records
 from pipeline.other_files import FOLDER
 from pipeline.output_file import OutputError
+from pipeline.session import tasks_at_once
 from pipeline.store_files import is_uri, local_path
 from pipeline.store_folder import OpenFiles, StoreFolder
 from store_format.errors import StoreError
@@ -38,7 +38,6 @@ Batches = Iterator[pa.RecordBatch]
 RowsOf = Callable[[Batches], Batches]
 # what a task does with the rows of a batch; gives how many they are, and the bytes written
 Write = Callable[[OpenFiles, pa.RecordBatch], tuple[int, int]]
-Step = tuple[DataFrame, Write, RowsOf]
 _COUNT = pa.schema({"count": pa.int64(), "bytes": pa.int64()})
 _COUNT_DDL = "count BIGINT, bytes BIGINT"
 
@@ -52,6 +51,16 @@ class Exported:
     files: int
     messages: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Rows of a table that are written, those with columns that lie near each other by one task."""
+
+    table: t.Table
+    columns: tuple[str, ...]
+    ordered_by: str
+    write: Write
 
 
 def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: Progress) -> Exported:
@@ -71,16 +80,22 @@ def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: 
         Whatever is raised, there is no directory that looks like the store.
     """
     row = lake.require_files(broker)
-    with folder_beside(store, lake, run_id) as folder, ThreadPoolExecutor(1) as beside:
-        progress("making the files")
-        steps = beside.submit(_steps, lake, broker, row["mappedFileSizeCommitLog"])
-        files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length", "wrote", "mtimeMs")
-        made, _ = written(files.repartition(spark_parallelism(lake.spark)), folder, create_files)
-        progress(f"writing {made:,} files")
-        messages, size = _write_all(lake, broker, folder, steps.result())
+    files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length", "wrote", "mtimeMs")
+    with folder_beside(store, lake, run_id) as folder, _kept(files.repartition(tasks_at_once(lake.spark))) as files:
+        made, messages, size = _write_all(lake, broker, folder, files, row["mappedFileSizeCommitLog"], progress)
         progress("setting the times of the files")
-        written(files.where(F.col("mtimeMs") > 0).where(F.col("kind") != FOLDER), folder, set_times)
+        written(files.where(F.col("kind") != FOLDER), folder, close_files)
     return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
+
+
+@contextmanager
+def _kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """Rows that are read once."""
+    kept = rows.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
 
 
 def of_broker(lake: Lake, table: t.Table, broker: str, *columns: str | Column) -> DataFrame:
@@ -115,23 +130,22 @@ def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _steps(lake: Lake, broker: str, log_size: int) -> tuple[Step, ...]:
-    """What is to be written: the records, the entries of queues, and all other bytes."""
+def _write_all(lake: Lake, broker: str, folder: StoreFolder, files: DataFrame, log_size: int, progress: Progress) -> tuple[int, int, int]:
+    """Number of files, of records, and bytes in all."""
     segment = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
-    records, rows_of = rows_for_tasks(lake, t.COMMIT_LOG, broker, RECORD_COLUMNS, column="physicOffset")
-    return (
-        (records, partial(_write_records, log_size), rows_of),
-        (of_broker(lake, t.CONSUME_QUEUE_SEGMENT, broker, *segment), _write_entries, iter),
-        (of_broker(lake, t.STORE_FILE_RANGE, broker, "path", "position", "bytes"), _write_ranges, iter),
+    steps = (
+        Step(t.COMMIT_LOG, RECORD_COLUMNS, "physicOffset", partial(_write_records, log_size)),
+        Step(t.CONSUME_QUEUE_SEGMENT, segment, "firstQueueOffset", _write_entries),
+        Step(t.STORE_FILE_RANGE, ("path", "position", "bytes"), "position", _write_ranges),
     )
-
-
-def _write_all(lake: Lake, broker: str, folder: StoreFolder, steps: tuple[Step, ...]) -> tuple[int, int]:
-    """Number of records, and bytes in all."""
-    with ThreadPoolExecutor(len(steps) + 1) as pool:
+    progress("making the files")
+    with ThreadPoolExecutor(len(steps) + 2) as pool:
+        created = pool.submit(written, files, folder, create_files)
+        jobs = [pool.submit(_write_rows, lake, broker, folder, step, created) for step in steps]
         expected = pool.submit(_records_of, lake, broker)
-        jobs = [pool.submit(written, frame, folder, write, rows) for frame, write, rows in steps]
         try:
+            made, _ = created.result()
+            progress(f"writing {made:,} files")
             found = [job.result() for job in jobs]
         finally:
             pool.shutdown(cancel_futures=True)
@@ -139,7 +153,14 @@ def _write_all(lake: Lake, broker: str, folder: StoreFolder, steps: tuple[Step, 
     if messages != expected.result():
         told = f"{expected.result()} records, as commit_log_segment says"
         raise StoreError("commit_log", told, str(messages), hint="import the store again")
-    return messages, sum(size for _, size in found)
+    return made, messages, sum(size for _, size in found)
+
+
+def _write_rows(lake: Lake, broker: str, folder: StoreFolder, step: Step, created: Future[tuple[int, int]]) -> tuple[int, int]:
+    """Plan while the files are made, write once they are."""
+    frame, rows_of = rows_for_tasks(lake, step.table, broker, step.columns, column=step.ordered_by)
+    created.result()
+    return written(frame, folder, step.write, rows_of)
 
 
 def _records_of(lake: Lake, broker: str) -> int:
@@ -179,10 +200,10 @@ def create_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
     return made, 0
 
 
-def set_times(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
-    """Give the files of rows of store_file their times."""
+def close_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
+    """Give the files of rows of store_file their times, when all is written."""
     for row in files.to_pylist():
-        opened.folder.set_time(row["path"], row["mtimeMs"])
+        opened.folder.close(row["path"], max(row["mtimeMs"] or 0, 0))
     return len(files), 0
 
 

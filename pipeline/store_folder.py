@@ -1,16 +1,17 @@
 """A store directory that is being written: files of full length, to which many tasks write at once, each byte by one of them.
 
-Records go through a mapping of their file, for there are many, and each stands somewhere else; the place for them is reserved first, so
-that a full disk is an error and not the death of the process that finds out.
+Records go through a mapping of their file, for there are many, and each stands somewhere else. The first task that opens such a file
+fills the part that records go to with zeros: so a full disk is an error and not the death of the process that finds out, and the pages
+are found in large pieces, not one fault each. Until then a marker beside the file says how much there is to fill.
 """
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from store_format.errors import StoreError
 from store_format.store_paths import COMMIT_LOG
 
 _OPEN_AT_ONCE = 64
+_ZEROS = bytes(4 << 20)
 
 
 class StoreFolder:
@@ -41,23 +43,25 @@ class StoreFolder:
             os.makedirs(self.path_of(path), exist_ok=True)
 
     def create(self, path: str, length: int, used: int) -> None:
-        """Make a file of zeros, in which there is place for the first `used` bytes at least."""
+        """Make a file of zeros, in which there is place for the first `used` bytes at least once it is opened."""
         place = self.path_of(path)
         with _told(place):
             self._check_root()
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            file = os.open(place, os.O_RDWR | os.O_CREAT, 0o644)
-            try:
-                os.ftruncate(file, length)
-                if used:
-                    _reserve(file, used)
-            finally:
-                os.close(file)
+            if used and not os.path.exists(place):  # what was created may have been filled and written to: a task may run twice
+                with open(_marker(place), "w") as marker:
+                    marker.write(str(used))
+            with open(place, "ab") as file:
+                file.truncate(length)
 
-    def set_time(self, path: str, mtime_ms: int) -> None:
-        """Set a file's time of last modification."""
-        with _told(self.path_of(path)):
-            os.utime(self.path_of(path), ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+    def close(self, path: str, mtime_ms: int) -> None:
+        """Set a file's time of last modification, 0 for none, when all is written to it."""
+        place = self.path_of(path)
+        with _told(place):
+            with suppress(FileNotFoundError):
+                os.unlink(_marker(place))  # nobody had anything to write to it
+            if mtime_ms:
+                os.utime(place, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
 
     def _check_root(self) -> None:
         if not os.path.isdir(self.root):
@@ -72,12 +76,38 @@ def _told(place: str) -> Iterator[None]:
         raise StoreError(place, "a file that can be written", str(error.strerror or error)) from error
 
 
-def _reserve(file: int, length: int) -> None:
+def _marker(place: str) -> str:
+    folder, name = os.path.split(place)
+    return f"{folder}/.pullsim-{name}.unfilled"
+
+
+def _fill(place: str) -> None:
+    """Write zeros to a file's part that is to be used, unless another task did; a task that dies meanwhile leaves it to the next."""
+    marker = _marker(place)
     try:
-        os.posix_fallocate(file, 0, length)
-    except OSError as error:
-        if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL}:  # a file system that cannot
-            raise
+        opened = os.open(marker, os.O_RDWR)  # to lock it, some file systems want to be able to write it
+    except FileNotFoundError:
+        return
+    with os.fdopen(opened, "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _fill_next(place)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.path.exists(marker):  # not so if another task filled it while we waited
+            with open(place, "r+b", buffering=0) as filled:
+                left = int(file.read())
+                while left:
+                    left -= filled.write(_ZEROS[:left])
+            os.unlink(marker)
+
+
+def _fill_next(place: str) -> None:
+    """While another task fills a file, fill the one behind it, which will soon be asked for."""
+    folder, name = os.path.split(place)
+    behind = [other for other in os.listdir(folder) if other > name and os.path.exists(_marker(f"{folder}/{other}"))]
+    if behind:
+        _fill(f"{folder}/{min(behind)}")
 
 
 class OpenFiles:
@@ -117,11 +147,13 @@ class OpenFiles:
 
     def _open(self, place: str) -> int:
         with _told(place):
+            _fill(place)
             return os.open(place, os.O_RDWR)
 
     def _map(self, path: str, length: int) -> Bytes:
         place = self.folder.path_of(path)
         with _told(place):
+            _fill(place)
             found = os.path.getsize(place)
             if found != length:
                 raise StoreError(place, f"a file of {length} bytes in store_file", f"{found} bytes")
