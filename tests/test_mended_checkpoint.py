@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.stream.stream_run import StreamRun, run_of_checkpoint
+from pipeline.stream.stream_run import SPARK, StreamRun, run_of_checkpoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 OFFSETS, COMMITS, REQUESTS = "spark/offsets", "spark/commits", "requests"
 
@@ -75,3 +79,34 @@ def test_what_is_not_whole_goes_and_what_builds_on_it(
     assert not any((tmp_path / name).with_name(f".{Path(name).name}.crc").exists() for name in removed)
     assert (run.checkpoint == checkpoint.run.checkpoint) == (not removed)
     assert open_checkpoint(tmp_path) == (run, [])
+
+
+@pytest.mark.parametrize("cut", [[], [f"{OFFSETS}/0"]])
+@pytest.mark.parametrize("left", [f"{OFFSETS}/.0.a.tmp", f"{COMMITS}/.0.a.tmp", "spark/state/0/0/1.delta"])
+def test_spark_begins_anew_where_it_died_before_its_first_offsets_were_whole(
+    spark: SparkSession, tmp_path: Path, left: str, cut: list[str]
+) -> None:
+    folder = tmp_path / "checkpoint"
+    checkpoint = Checkpoint(folder, entries=1, offsets=len(cut), commits=0)
+    checkpoint.cut(cut)
+    (folder / left).parent.mkdir(parents=True, exist_ok=True)
+    (folder / left).write_text("half a fi")
+    assert open_checkpoint(folder)[1] == cut
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("one\n")
+    lines: list[str] = []
+    stream = spark.readStream.text(str(tmp_path / "in")).writeStream
+    stream = stream.foreachBatch(lambda batch, _: lines.extend(row["value"] for row in batch.collect()))
+    stream.option("checkpointLocation", f"{folder}/{SPARK}").trigger(availableNow=True).start().awaitTermination()
+    assert lines == ["one"]
+
+
+def test_a_stream_that_has_begun_keeps_its_state(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, entries=2, offsets=2, commits=1)
+    state = tmp_path / "spark" / "state" / "0" / "0" / "1.delta"
+    state.parent.mkdir(parents=True)
+    state.write_text("held")
+    checkpoint.cut([f"{OFFSETS}/1"])
+    assert open_checkpoint(tmp_path)[1] == [f"{OFFSETS}/1"]
+    assert state.exists()

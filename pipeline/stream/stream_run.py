@@ -26,7 +26,7 @@ from pipeline.tables import IMPORTED
 _NAME = "pullsim.json"
 # Spark's own files, and the request log beside them
 SPARK, REQUESTS = "spark", "requests"
-_OFFSETS, _COMMITS = f"{SPARK}/offsets", f"{SPARK}/commits"
+_OFFSETS, _COMMITS, _STATE = (f"{SPARK}/{name}" for name in ("offsets", "commits", "state"))
 # folder of files that are numbered by batch or entry -> how their names end, lines of each at least, and whether the first one is a version
 _NUMBERED = {_OFFSETS: ("", 3, True), _COMMITS: ("", 2, True), REQUESTS: (".json", 1, False)}
 
@@ -136,7 +136,15 @@ def _mend(filesystem: pafs.FileSystem, inside: str) -> list[str]:
     for number, path in numbered_files(filesystem, f"{inside}/{_COMMITS}").items():
         if number > max(offsets, default=-1):  # Spark would take it for the commit of somebody else
             removed.append(_remove(filesystem, _COMMITS, path))
+    if not offsets:
+        _empty(filesystem, inside)
     return removed
+
+
+def _empty(filesystem: pafs.FileSystem, inside: str) -> None:
+    """Spark begins with batch 0 only where these folders are empty: one that died in that batch may have left files under other names."""
+    for folder in (_OFFSETS, _COMMITS, _STATE):
+        filesystem.delete_dir_contents(f"{inside}/{folder}", missing_dir_ok=True)
 
 
 def _remove(filesystem: pafs.FileSystem, folder: str, path: str) -> str:
