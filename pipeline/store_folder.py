@@ -12,6 +12,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 
@@ -48,11 +49,11 @@ class StoreFolder:
         with _told(place):
             self._check_root()
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            if used and not os.path.exists(place):  # what was created may have been filled and written to: a task may run twice
-                with open(_marker(place), "w") as marker:
-                    marker.write(str(used))
-            with open(place, "ab") as file:
-                file.truncate(length)
+            with suppress(FileExistsError):  # a task may run twice, and what the first one made may be written to already
+                Path(place).touch(exist_ok=False)
+                if used:
+                    Path(_marker(place)).write_text(str(used))
+            os.truncate(place, length)
 
     def close(self, path: str, mtime_ms: int) -> None:
         """Set a file's time of last modification, 0 for none, when all is written to it."""
