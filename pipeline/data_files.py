@@ -111,7 +111,8 @@ def _rows_of_file(path: str, broker: str, columns: tuple[str, ...]) -> Batches:
         missing = {"brokerName", *columns} - set(found.schema.names)
         if missing:
             raise StoreError(path, "all columns of the table", f"none called {', '.join(sorted(missing))}", hint="import the store again")
-        with pq.ParquetFile(path, metadata=found, read_dictionary=[name for name in _FEW_VALUES if name in columns]) as file:
+        few = [name for name in _FEW_VALUES if name in columns]
+        with pq.ParquetFile(path, metadata=found, read_dictionary=few, page_checksum_verification=True) as file:
             for batch in file.iter_batches(_rows_a_batch(found), columns=["brokerName", *columns], use_threads=False):
                 yield _of_broker(batch, broker)
 

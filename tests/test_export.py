@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from golden import needs_golden, recovery, shared_dir
 from in_session import pullsim_in
@@ -15,11 +16,13 @@ from replaying import BROKER, lake_of
 from sampling import sampled, slow_proof
 
 from pipeline.lake import Lake
-from pipeline.tables import COMMIT_LOG
+from pipeline.tables import COMMIT_LOG, CONSUME_QUEUE_SEGMENT
 
 if TYPE_CHECKING:
     from in_session import Pullsim
     from pyspark.sql import SparkSession
+
+    from pipeline.table import Table
 
 # stores of a clean shutdown; `ext` has a queue extension, of which `torn-ext-missing` lost the files
 CLEAN = ("basic", "cleaned", "ext", "holes", "preblank0", "preblank1", "small", "torn-ext-missing", "window")
@@ -42,6 +45,20 @@ Tree = dict[str, tuple[int, bytes] | None]
 @pytest.fixture
 def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
     return pullsim_in(spark, monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def tiny(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store and its lake."""
+    folder = tmp_path_factory.mktemp("tiny")
+    import_as(spark, folder / "lake", tiny_store(folder / "store", [("T", 0)]), BROKER)
+    return folder
+
+
+@pytest.fixture
+def tiny_lake(tiny: Path, tmp_path: Path) -> Path:
+    """A lake of it that can be changed."""
+    return Path(shutil.copytree(tiny / "lake", tmp_path / "lake"))
 
 
 def tree(store: Path) -> Tree:
@@ -212,36 +229,57 @@ def changed_log(spark: SparkSession, lake: Path, *statements: str) -> Lake:
     ],
 )
 def test_rows_that_give_another_log_end_the_export_and_leave_nothing(
-    spark: SparkSession, tmp_path: Path, statement: str, message: str
+    spark: SparkSession, tiny_lake: Path, tmp_path: Path, statement: str, message: str
 ) -> None:
     from pipeline.export_store import export_store
 
-    import_as(spark, tmp_path / "lake", tiny_store(tmp_path / "store", [("T", 0)]))
-    broken = changed_log(spark, tmp_path / "lake", statement)
+    broken = changed_log(spark, tiny_lake, statement)
     with pytest.raises(Exception, match=message):
-        export_store(broken, "b", str(tmp_path / "out"), run_id="export", progress=lambda _: None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "store"]
+        export_store(broken, BROKER, str(tmp_path / "out"), run_id="export", progress=lambda _: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
 
 
-def test_rows_that_delta_marks_as_deleted_are_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    store = tiny_store(tmp_path / "store", [("T", 0)])
-    import_as(spark, tmp_path / "lake", store, BROKER)
+def test_rows_that_delta_marks_as_deleted_are_left_out(spark: SparkSession, tiny: Path, tiny_lake: Path, tmp_path: Path) -> None:
     marks = "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)"
     twice = "INSERT INTO {0} BY NAME SELECT * EXCEPT (reconsumeTimes), 99 AS reconsumeTimes FROM {0}"
-    lake = changed_log(spark, tmp_path / "lake", marks, twice, "OPTIMIZE {}", "DELETE FROM {} WHERE reconsumeTimes = 99")
-    assert list((tmp_path / "lake" / "commit_log").rglob("deletion_vector*.bin"))
-    assert differing(exported(lake, tmp_path / "out" / "store"), tree(store)) == []
+    lake = changed_log(spark, tiny_lake, marks, twice, "OPTIMIZE {}", "DELETE FROM {} WHERE reconsumeTimes = 99")
+    assert list((tiny_lake / "commit_log").rglob("deletion_vector*.bin"))
+    assert differing(exported(lake, tmp_path / "out" / "store"), tree(tiny / "store")) == []
 
 
-def test_a_data_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def cut(file: Path) -> bytes:
+    return file.read_bytes()[:-100]
+
+
+def damaged(column: str) -> Callable[[Path], bytes]:
+    """A file with a bit of a column turned over."""
+
+    def content(file: Path) -> bytes:
+        group = pq.read_metadata(file).row_group(0)
+        (chunk,) = (one for one in map(group.column, range(group.num_columns)) if one.path_in_schema == column)
+        raw = bytearray(file.read_bytes())
+        raw[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 0x40
+        return bytes(raw)
+
+    return content
+
+
+@pytest.mark.parametrize(
+    ("table", "content"),
+    [(COMMIT_LOG, cut), (COMMIT_LOG, damaged("body")), (CONSUME_QUEUE_SEGMENT, damaged("entries"))],
+)
+def test_a_data_file_that_cannot_be_read_is_named(
+    spark: SparkSession, tiny_lake: Path, tmp_path: Path, table: Table, content: Callable[[Path], bytes]
+) -> None:
     from pipeline.export_store import export_store
 
-    import_as(spark, tmp_path / "lake", tiny_store(tmp_path / "store", [("T", 0)]))
-    (file,) = (tmp_path / "lake" / "commit_log").rglob("part-*.parquet")
-    file.write_bytes(file.read_bytes()[:-100])
+    (file,) = (tiny_lake / table.name).rglob("part-*.parquet")
+    file.write_bytes(content(file))
     with pytest.raises(Exception, match=f"{file.name}: expected a Parquet file of the table, found"):
-        export_store(Lake(spark, str(tmp_path / "lake")), "b", str(tmp_path / "out"), run_id="export", progress=lambda _: None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "store"]
+        export_store(Lake(spark, str(tiny_lake)), BROKER, str(tmp_path / "out"), run_id="export", progress=lambda _: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
+    with pytest.raises(Exception, match=f"reading file file:.*{file.name}"):
+        Lake(spark, str(tiny_lake)).table(table).collect()
 
 
 @slow_proof
