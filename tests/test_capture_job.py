@@ -14,7 +14,7 @@ from captures import START, Sent, pcap
 from golden import needs_golden
 from in_session import Pullsim, pullsim_in
 from recorded_pulls import capture_of, conversation, recorded
-from replaying import demo_data
+from replaying import demo_data, lake_of
 from sampling import slow_proof
 
 from store_format.remoting.command import SerializeType
@@ -158,10 +158,11 @@ def test_a_file_that_is_no_capture_ends_with_2_and_writes_nothing(
     assert not lake.exists() or not any(lake.rglob("_delta_log"))
 
 
-def test_a_replay_without_captured_pulls_says_how_to_get_some(pullsim: Pullsim, answered: tuple[Path, Path], tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    ok(pullsim("import", answered[0], "--lake", lake, "--broker-name", "b"))
-    code, _, err = pullsim("replay", "--lake", lake, "--compare")
+def test_a_replay_without_captured_pulls_says_how_to_get_some(
+    spark: SparkSession, pullsim: Pullsim, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = lake_of(spark, demo_data(tmp_path_factory) / "cleaned", tmp_path_factory)
+    code, _, err = pullsim("replay", "--lake", lake.root, "--compare")
     assert code == 2
     assert "pullsim capture" in err
 
