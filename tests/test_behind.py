@@ -103,6 +103,7 @@ def pulls_around_the_end(ten: MadeStore, folder: Path) -> list[str | Path]:
     return ["--requests", requests, "--behind", str(ten.log_end // 10 * 2 + 1)]
 
 
+@slow_proof
 def test_a_consumer_that_is_ahead_of_a_slave_is_sent_back_to_the_master(
     ten: MadeStore, pullsim: Pullsim, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

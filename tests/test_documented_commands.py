@@ -82,7 +82,7 @@ COMMANDS = list(
     }.values()
 )
 QUICK = [one for one in COMMANDS if one.words[0] in {"sql", "lag", "explain", "lookup", "frames"} and "lake" in one.words]
-SAMPLE = {one.words for one in sampled(QUICK, 2)}
+SAMPLE = {one.words for one in sampled(QUICK, 1)}
 
 
 def answered_pulls(store: Path) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from in_session import Pullsim, pullsim_in
 from report_lakes import write_rows
+from sampling import slow_proof
 
 from pipeline import tables as t
 from pipeline.lag_tables import LAG_HISTORY
@@ -132,6 +133,7 @@ def test_each_group_is_told_what_it_loses_and_when(pullsim: Pullsim, lake: Path)
     assert [(row["lostMessages"], row["consumedPerHour"]) for row in (found["slow"], found["new"])] == [(0, 0.5), (0, None)]
 
 
+@slow_proof
 def test_what_is_given_counts(pullsim: Pullsim, lake: Path) -> None:
     given = ("--rate", "0", "--set", "fileReservedTime=24", "--set", "deleteWhen=05", "--growth", "0", "--time-zone", "Asia/Shanghai")
     found = asked(pullsim, lake, *given, "--at", MIDNIGHT + HOUR)
@@ -139,6 +141,7 @@ def test_what_is_given_counts(pullsim: Pullsim, lake: Path) -> None:
     assert found["last"]["reason"] == "NOT_DELETED"
 
 
+@slow_proof
 def test_a_disk_that_fills_up_deletes_what_is_not_old_enough(pullsim: Pullsim, lake: Path) -> None:
     # 3,000 bytes are used: 85 % of 4,000 are passed after 400 bytes, and again after 2,000 more, when the last file is full too
     found = asked(pullsim, lake, "--disk-size", "4000", "--growth", "1", "--group", "stopped")["stopped"]
