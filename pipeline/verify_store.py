@@ -33,8 +33,8 @@ from store_format.mapped_files import FILE_NAME_DIGITS, MappedFile
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
 
 Progress = Callable[[str], None]
-# each task maps the commit log for itself; with so many a core all of them end at about the same time
-_TASKS_A_CORE = 4
+# each task maps the commit log anew, so a few a core: enough that all cores end at about the same time
+_TASKS_A_CORE = 2
 _FILES_A_TASK = 64
 _ROWS = pa.schema(
     {
