@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.lake import Lake, LakeError
 from pipeline.nearest import nearest
 from pipeline.tables import BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, LAKE_VERSION, QUEUE, TABLES
-from udfs.sql_functions import register
+from udfs.sql_functions import has_functions, register
 
 # in the order of their dependence
 VIEWS = (
@@ -58,7 +58,8 @@ def create_views(lake: Lake, query: str | None = None) -> SparkSession:
         query: define only what this text of SQL names, and what that is made of; opening all tables takes seconds.
     """
     names = {*TABLES, LAKE_VERSION.name, *FUNCTIONS, *VIEWS} if query is None else _named(query)
-    register(lake.spark)
+    if not has_functions(lake.spark):
+        register(lake.spark)
     for table in TABLES.values():
         if table.name in names:
             lake.create_view(table)

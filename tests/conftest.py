@@ -10,6 +10,9 @@ import pytest
 from golden import unpack_small, unpack_stores
 from hypothesis import settings
 from sampling import ALL
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,15 +23,29 @@ settings.load_profile("pullsim")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses the session, so that `-m "not spark"` leaves all of it out; files with such tests come first.
-
-    Where two processes share the files, the quick ones at the end let both of them end at about the same time.
-    """
+    """Mark whatever uses the session, so that `-m "not spark"` leaves all of it out; files with such tests come first."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
     slow = {item.path for item in items if item.get_closest_marker("spark")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+class FromBothEnds(LoadFileScheduling):
+    """Where processes share the files, the first takes them from the front and the others from the end.
+
+    So a second session, which compiles and plans the same again, starts late if at all.
+    """
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node is not self.nodes[0]:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FromBothEnds:
+    """How `./run test` shares the files."""
+    return FromBothEnds(config, log)
 
 
 @pytest.fixture(scope="session")

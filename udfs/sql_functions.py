@@ -107,6 +107,11 @@ PANDAS_UDFS: Final = {
 }
 
 
+def has_functions(spark: SparkSession) -> bool:
+    """Whether `register` was called for this session."""
+    return spark.catalog.functionExists(list(PANDAS_UDFS)[-1])  # the last one that it defines
+
+
 def register(spark: SparkSession) -> None:
     """Define all functions for this session, replacing what it has under their names."""
     for statement in sql_statements():
