@@ -129,6 +129,7 @@ def test_a_pull_sees_its_queue_as_of_its_time(
     assert differences(some, raw(answers_of(lake, some, tmp_path, at="request-time", settings=CAPS))) == []
 
 
+@slow_proof
 def test_a_pull_is_cut_at_the_max_offset_that_was_recorded(
     made: MadeStore, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

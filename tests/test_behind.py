@@ -144,6 +144,7 @@ def test_what_if_the_master_were_a_slave_that_is_behind(
     assert told["measures"]["messages"] == {"set": 4 + 3 + 2, "versus": 1}
 
 
+@slow_proof
 def test_only_a_slave_can_be_behind(
     ten: MadeStore, pullsim: Pullsim, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -158,6 +158,7 @@ def test_a_file_that_is_no_capture_ends_with_2_and_writes_nothing(
     assert not lake.exists() or not any(lake.rglob("_delta_log"))
 
 
+@slow_proof
 def test_a_replay_without_captured_pulls_says_how_to_get_some(
     spark: SparkSession, pullsim: Pullsim, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -247,7 +247,8 @@ def test_tables_and_columns_have_their_comments_after_any_import(spark: SparkSes
 DEADLY = (t.COMMIT_LOG, t.CONSUME_QUEUE_SEGMENT, t.CONSUME_QUEUE, None)
 
 
-@pytest.mark.parametrize("former", sampled(FORMER, 1))
+@slow_proof
+@pytest.mark.parametrize("former", FORMER)
 def test_runs_that_die_are_invisible_and_the_next_one_succeeds(
     spark: SparkSession, one: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, former: str
 ) -> None:

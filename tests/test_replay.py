@@ -188,6 +188,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> MadeStore:
     return make_store(tmp_path_factory.mktemp("made") / "wide", records, log_file=1 << 20, queue_file=400_000)
 
 
+@slow_proof
 def test_a_wide_pull_reaches_over_segments_to_the_end_of_its_file(
     wide: MadeStore, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

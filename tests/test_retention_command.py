@@ -149,6 +149,7 @@ def test_a_disk_that_fills_up_deletes_what_is_not_old_enough(pullsim: Pullsim, l
     assert found["lossAt"] * HOUR == pytest.approx(400_000, abs=2)
 
 
+@slow_proof
 def test_people_read_times_and_are_told_of_files_that_lost_theirs(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
     rows = rows_of_broker()
     rows[t.STORE_FILE] = [row | {"mtimeMs": MIDNIGHT + 28 * HOUR} for row in rows[t.STORE_FILE]]

@@ -203,6 +203,7 @@ def test_what_is_fed_at_a_pace_is_answered_as_by_a_replay(
     assert {row["requestId"]: row for row in answered(spark, lake, run_of(out))} == expected
 
 
+@slow_proof
 def test_a_checkpoint_of_another_stream_is_refused(lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path) -> None:
     folder = tmp_path / "incoming"
     folder.mkdir()
