@@ -46,6 +46,8 @@ REQUEST_ARROW = pa.schema(
     }
 )
 CHUNK_BYTES = 8 << 20
+# a chunk is a task's: a file of less has so many chunks, unless they were not worth a task
+_CHUNKS_A_FILE, _LEAST_CHUNK_BYTES = 4, 1 << 20
 # no request of a sane client is longer; a file without line ends must not be read whole
 LINE_BYTES_MAX = 16 << 20
 _SHOWN = 200
@@ -175,7 +177,8 @@ def scan_lines(path: str) -> RequestFile:
     except (OSError, ValueError) as error:
         raise RequestError(path, 1, "a file of requests", getattr(error, "strerror", None) or str(error)) from error
     with file:
-        while piece := file.read(CHUNK_BYTES):
+        chunk_bytes = min(CHUNK_BYTES, max(-(-file.size() // _CHUNKS_A_FILE), _LEAST_CHUNK_BYTES))
+        while piece := file.read(chunk_bytes):
             digest.update(piece)
             end = len(tail) + len(piece) - _TAIL
             has_other_filters, tail = has_other_filters or _has_other_filter(tail + piece, end), piece[-_TAIL:]
@@ -363,8 +366,7 @@ def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
     response = line.get("response")
     if isinstance(response, dict) and response.get("maxOffset") is not None:
         row["recordedMaxOffset"] = _value(path, number, response, "maxOffset", 2**63)
-    row["line"] = raw.decode("utf-8")
-    return row
+    return row | {"line": raw.decode("utf-8")}
 
 
 def _value(path: str, number: int, request: dict[str, Any], field: str, limit: int | None) -> Any:
@@ -394,7 +396,5 @@ def _filter(path: str, number: int, value: Any) -> dict[str, Any]:
         raise RequestError(path, number, 'a filter that is null or {"type", "expression"}', repr(value))
     if not isinstance(value.get("expression"), str | None) or not isinstance(value.get("registered"), bool | None):
         raise RequestError(path, number, "a text as the filter's expression", repr(value))
-    expression = value.get("expression")
-    if expression is not None:
-        expression = _text(path, number, expression)
+    expression = None if value.get("expression") is None else _text(path, number, value["expression"])
     return {"filterType": value["type"], "expression": expression, "registered": value.get("registered")}
