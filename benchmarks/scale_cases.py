@@ -31,7 +31,7 @@ from pipeline.lake import Lake
 from pipeline.replay import Kinds, broker_store, replay
 from pipeline.session import build_session
 from pipeline.settings import BrokerSettings
-from pipeline.touched_segments import touched_segments
+from pipeline.touched_segments import those_asked, touched_segments
 from pipeline.views import create_views
 
 MILLION = 1_000_000
@@ -147,7 +147,8 @@ def _tail(bench: Bench, shape: Shape) -> None:
     asked = asked.withColumn("queueOffset", F.expr(f"{a_queue - _TAIL_ENTRIES} + pmod(xxhash64(seq), {_TAIL_ENTRIES})"))
     lake = Lake(bench.spark, str(bench.lake))
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == BROKER)
-    touched = touched_segments(segments, asked, entries_a_file=broker_store(lake, BROKER).entries_a_file, whole_files=False)
+    needed = touched_segments(asked, entries_a_file=broker_store(lake, BROKER).entries_a_file, whole_files=False)
+    touched = those_asked(segments, needed)
     for name, frame in (("there", segments), ("touched", touched)):
         bench.told(f"tail, files {name}", len(frame.inputFiles()), "files")
         bench.told(f"tail, segments {name}", frame.count(), "segments")

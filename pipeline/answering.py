@@ -5,7 +5,7 @@ A row is answered in parts: all requests at once where they have no filter or on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from pipeline import meeting
 from pipeline.expression_filters import filter_of, verdicts_of
-from pipeline.packing import Col, Packed
+from pipeline.packing import Col, Matrix, Packed
+from pipeline.segment_files import with_segments
 from pipeline.settings import PullSettings
 from store_format.consume_queue import Units, units_of
 from store_format.layout import CQ_UNIT
@@ -61,6 +62,7 @@ class Answering:
     with_extension: bool
     with_entries: bool
     rules: FilterRules | None = None  # only for rows with filters that tags do not decide
+    segment_files: tuple[str, ...] = ()  # only for rows that do not come behind their entries: the files that have these
 
     @classmethod
     def of(cls, settings: PullSettings, entries_a_file: int, log: gm.LogFiles, *, with_entries: bool) -> Answering:
@@ -100,7 +102,10 @@ class Met:
 def met(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Met]:
     """The requests of packed rows with the entries in `blocks` of a row before them that has the same key."""
     of_key: tuple[dict[str, Any] | None, gm.Block, UnitColumns | None] | None = None
-    for stored, row, packed in meeting.met(batches, MEETING_KEY, "condition"):
+    rows = meeting.rows_of(batches)
+    if answering.segment_files:
+        rows = with_segments(answering.segment_files, rows)
+    for stored, row, packed in meeting.met(rows, MEETING_KEY, "condition"):
         if of_key is None or of_key[0] is not stored:
             of_key = stored, *_block(stored["blocks"] if stored else None, with_extension=answering.with_extension)
         yield Met(row, packed, *of_key[1:])
@@ -108,21 +113,17 @@ def met(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Met
 
 def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Answer the requests of packed rows, which come as `met` takes them."""
-    done: list[pa.RecordBatch] = []
+    done: list[Answered] = []
     count = 0
     for packed in met(answering, batches):
-        for answered, entries in _answer_row(answering, packed):
+        for answered in _answer_row(answering, packed):
             done.append(answered)
-            count += len(answered) + entries // _ENTRIES_AN_ANSWER
+            count += len(answered.matrix) + len(answered.entries[0]) // _ENTRIES_AN_ANSWER
             if count >= _BATCH_ANSWERS:
-                yield _one(done)
+                yield answer_rows(answering, done)
                 done, count = [], 0
     if done:
-        yield _one(done)
-
-
-def _one(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        yield answer_rows(answering, done)
 
 
 def _block(blocks: list[dict[str, Any]] | None, *, with_extension: bool) -> tuple[gm.Block, UnitColumns | None]:
@@ -212,41 +213,77 @@ def _filtered(
     return Part(packed=packed, block=judged, codes=gm.TagCodes(np.array([0, len(found)]), found), refused=~everyone)
 
 
-def _answer_row(answering: Answering, packed_row: Met) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Answers of a packed row, each batch with the number of its entries: as many requests at once as a batch has room for."""
-    for part in parts_of(answering, packed_row):
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What the kernel found for requests of a part; of the entries that they met it keeps those given.
+
+    Attributes:
+        topic: of all of them.
+        queue_id: of all of them.
+        groups: what a column of the matrix counts into.
+        error: what the refused ones get instead of an answer.
+        matrix: the requests, as they are packed.
+        refused: which these are.
+        columns: the answers.
+        entries: queueOffset, physicOffset and size of each entry given, answer by answer; empty where they are not asked for.
+    """
+
+    topic: str
+    queue_id: int
+    groups: list[str]
+    error: str
+    matrix: Matrix
+    refused: NDArray[np.bool_]
+    columns: NDArray[np.int64]
+    entries: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
+
+    @classmethod
+    def of(cls, answering: Answering, part: Part, asked: slice, found: gm.Answers) -> Answered:
+        """Some requests of a part."""
         packed, block = part.packed, part.block
-        requests = np.ascontiguousarray(packed.matrix[:, KERNEL_COLUMNS])
-        ends = np.cumsum(gm.entries_at_most(requests, answering.caps, block))
+        taken = found.taken[: len(found.taken) if answering.with_entries else 0]
+        entries = taken + np.int64(block.first_offset), block.physic_offsets[taken], block.sizes[taken]
+        requests = packed.matrix[asked], part.refused[asked], found.columns
+        return cls(packed.topic, packed.queue_id, packed.groups, part.error, *requests, entries)
+
+
+def _answer_row(answering: Answering, packed_row: Met) -> Iterator[Answered]:
+    """Answers of a packed row: as many requests at once as a batch has room for."""
+    for part in parts_of(answering, packed_row):
+        requests = np.ascontiguousarray(part.packed.matrix[:, KERNEL_COLUMNS])
+        ends = np.cumsum(gm.entries_at_most(requests, answering.caps, part.block))
         start = 0
         while start < len(requests):
             limit = (ends[start - 1] if start else 0) + _BATCH_ENTRIES
             end = max(int(np.searchsorted(ends, limit, side="right")), start + 1)
-            found = gm.get_message(requests[start:end], answering.caps, block, part.codes, answering.log)
-            some = replace(part, packed=replace(packed, matrix=packed.matrix[start:end]), refused=part.refused[start:end])
-            yield answer_rows(answering, some, found), len(found.taken)
+            found = gm.get_message(requests[start:end], answering.caps, part.block, part.codes, answering.log)
+            yield Answered.of(answering, part, slice(start, end), found)
             start = end
 
 
-def answer_rows(answering: Answering, part: Part, found: gm.Answers) -> pa.RecordBatch:
-    """Answers of a part as rows of ANSWER_SCHEMA, out of what the kernel found."""
-    packed, broken = part.packed, part.refused
-    matrix, answers = packed.matrix, found.columns
+def answer_rows(answering: Answering, answered: Sequence[Answered]) -> pa.RecordBatch:
+    """Rows of ANSWER_SCHEMA of what the kernel found, part after part."""
+    rows = np.array([len(one.matrix) for one in answered])
+    matrix = np.concatenate([one.matrix for one in answered])
+    answers = np.concatenate([one.columns for one in answered])
+    broken = np.concatenate([one.refused for one in answered])
     status = answers[:, gm.STATUS]
     none = broken | (not answering.readable) | (status < 0)  # no answer, null, or thrown
     fall_behind = matrix[:, Col.LOG_END] - answers[:, gm.LAST_PHYSIC]
     scanned = answers[:, gm.ENTRIES_READ] > 0
-    groups = pa.array(packed.groups, pa.string())
-    error = pa.array(np.where(broken, part.error, ""), pa.string(), mask=~broken)
+    of_rows = np.repeat(np.arange(len(answered)), rows)
+
+    def text(texts: list[str], missing: NDArray[np.bool_] | None = None) -> pa.Array:
+        return pa.array(texts, pa.string()).take(pa.array(of_rows, mask=missing))
 
     def number(values: NDArray[np.int64], kind: pa.DataType, missing: NDArray[np.bool_] = none) -> pa.Array:
         return pa.array(values, kind, mask=missing)
 
     columns = {
         "seq": pa.array(matrix[:, Col.SEQ]),
-        "topic": pa.repeat(pa.scalar(packed.topic, pa.string()), len(matrix)),
-        "queueId": pa.array(np.full(len(matrix), packed.queue_id, np.int32)),
-        "consumerGroup": groups.take(pa.array(matrix[:, Col.GROUP])),
+        "topic": text([one.topic for one in answered]),
+        "queueId": pa.array(np.repeat(np.array([one.queue_id for one in answered], np.int32), rows)),
+        "consumerGroup": _groups([one.groups for one in answered], of_rows, matrix[:, Col.GROUP]),
         "queueOffset": pa.array(matrix[:, Col.OFFSET]),
         "maxMsgNums": pa.array(matrix[:, Col.MAX_MSG_NUMS].astype(np.int32)),
         "status": _STATUS_NAMES.take(number(status, pa.int64())),
@@ -260,10 +297,16 @@ def answer_rows(answering: Answering, part: Part, found: gm.Answers) -> pa.Recor
         "messagesOnDisk": number(answers[:, gm.COUNT_ON_DISK], pa.int32()),
         "diskFallBehind": number(fall_behind, pa.int64(), none | ~scanned | (not answering.disk_fall_recorded)),
         "exception": _exceptions(status, broken | (not answering.readable)),
-        "error": error,
-        "entries": _taken(answering, part.block, found, none),
+        "error": text([one.error for one in answered], ~broken),
+        "entries": _entries_given(answering, answered, answers[:, gm.COUNT], none),
     }
     return pa.RecordBatch.from_pydict(columns)
+
+
+def _groups(groups: list[list[str]], of_rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.Array:
+    """The group of each request, whose number counts into the groups of its part."""
+    before = np.cumsum([0, *map(len, groups)])
+    return pa.array([group for one in groups for group in one], pa.string()).take(pa.array(before[of_rows] + numbers))
 
 
 def _exceptions(status: NDArray[np.int64], no_answer: NDArray[np.bool_]) -> pa.Array:
@@ -272,19 +315,11 @@ def _exceptions(status: NDArray[np.int64], no_answer: NDArray[np.bool_]) -> pa.A
     return _EXCEPTION_NAMES.take(pa.array(which, mask=~thrown))
 
 
-def _taken(answering: Answering, block: gm.Block, found: gm.Answers, none: NDArray[np.bool_]) -> pa.Array:
-    counts = found.columns[:, gm.COUNT]
+def _entries_given(answering: Answering, answered: Sequence[Answered], counts: NDArray[np.int64], none: NDArray[np.bool_]) -> pa.Array:
     if not answering.with_entries:
         return pa.nulls(len(counts), pa.list_(_ENTRY))
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
-    taken = found.taken
-    values = pa.StructArray.from_arrays(
-        [
-            pa.array(taken.astype(np.int64) + block.first_offset),
-            pa.array(block.physic_offsets[taken]),
-            pa.array(block.sizes[taken]),
-        ],
-        fields=list(_ENTRY),
-    )
+    columns = zip(*(one.entries for one in answered), strict=True)
+    values = pa.StructArray.from_arrays([pa.array(np.concatenate(column)) for column in columns], fields=list(_ENTRY))
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(none) if none.any() else None)

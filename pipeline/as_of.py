@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 
 from pipeline import tables as t
 from pipeline.lake import Lake
-from pipeline.meeting import behind, met
+from pipeline.meeting import behind, met, rows_of
 from pipeline.packing import NO_KEY, SCHEMA, Col, Matrix, Packed, Place, packed_again
-from pipeline.touched_segments import those_asked
+from pipeline.touched_segments import Asked, those_asked
 from store_format.consume_queue import units_of
 
 Placed = tuple[NDArray[np.int64], NDArray[np.bool_]]
@@ -55,7 +55,7 @@ def with_bounds_as_of(
     log = lake.table(t.COMMIT_LOG_SEGMENT).where(F.col("brokerName") == broker)
     index_of_log = _Index.of_log(log)
     if times is not None:
-        segments = those_asked(segments, placed.select("topic", "queueId", F.col("key").alias("segment")))
+        segments = those_asked(segments, Asked.of(placed.select("topic", "queueId", F.col("key").alias("segment")), "segment"))
         first, last = index_of_log.last_at_most(np.array([time or 0 for time in times], np.int64)).tolist()
         log = log.where(F.col("firstPhysicOffset").between(first, last))
     stamps = segments.select("topic", "queueId", F.col("segment").alias("key"), F.col("firstQueueOffset").alias("first"), "storeTimestamps")
@@ -118,7 +118,7 @@ def _from_here_on(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _meet(key: tuple[str, ...], stage: Stage, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Packed rows behind what they need, by the keys that the stage gives."""
-    return packed_again((packed, *stage(stored, packed.matrix)) for stored, _, packed in met(batches, key, *_QUEUE))
+    return packed_again((packed, *stage(stored, packed.matrix)) for stored, _, packed in met(rows_of(batches), key, *_QUEUE))
 
 
 def _place_by_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

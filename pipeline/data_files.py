@@ -26,7 +26,7 @@ from store_format.errors import StoreError
 Batches = Iterator[pa.RecordBatch]
 # so many at most: what a task writes to lies near each other, and each page of it costs the first time that a task touches it
 _FILES_A_TASK = 64
-_FOOTERS_AT_ONCE = 8
+FOOTERS_AT_ONCE = 8
 # values of a column that lie as near as this are as good as in order
 _STRETCH = 1 << 30
 _ROWS_A_BATCH, _LEAST_ROWS = 8192, 32
@@ -47,16 +47,23 @@ def rows_for_tasks(
     A table that is not on a local or shared file system, or that has features beyond Parquet, is read by Spark.
     """
     rows = lake.table(table).where(F.col("brokerName") == broker)
-    if is_uri(lake.root) or _NOT_PLAIN & lake.features(table):
+    paths = plain_files(lake, table, rows)
+    if paths is None:
         return rows.select(*columns), iter
-    paths = [path.removeprefix("file:") for path in rows.inputFiles()]
     tasks = max(-(-len(paths) // _FILES_A_TASK), tasks_at_once(lake.spark))
     return lake.spark.range(0, tasks, 1, tasks), partial(_rows_of_tasks, split_among(_places(paths, column), tasks), broker, columns)
 
 
+def plain_files(lake: Lake, table: Table, rows: DataFrame) -> list[str] | None:
+    """The Parquet files that have some rows of a table; None where tasks cannot read these by themselves."""
+    if is_uri(lake.root) or _NOT_PLAIN & lake.features(table):
+        return None
+    return [path.removeprefix("file:") for path in rows.inputFiles()]
+
+
 def _places(paths: list[str], column: str) -> dict[str, tuple[int, int]]:
     """Least value of the column, and size, of each file."""
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
         return dict(zip(paths, pool.map(partial(_first_value_and_size, column), paths), strict=True))
 
 
@@ -73,7 +80,7 @@ def split_among(files: dict[str, tuple[int, int]], tasks: int) -> list[list[str]
 
 def _first_value_and_size(column: str, path: str) -> tuple[int, int]:
     """The size is what the file's bytes are when they are not compressed."""
-    with _told(path):
+    with named_in_errors(path):
         file = pq.read_metadata(path)
         size = sum(file.row_group(group).total_byte_size for group in range(file.num_row_groups))
         return min((one.min for one in _statistics(file, column)), default=0), size
@@ -89,7 +96,12 @@ def _statistics(file: pq.FileMetaData, column: str) -> list[pq.Statistics]:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def named_in_errors(path: str) -> Iterator[None]:
+    """Around the reading of a Parquet file: it cannot be read, and the error says which it is.
+
+    Raises:
+        StoreError: it cannot.
+    """
     try:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -106,7 +118,7 @@ def _rows_of_tasks(paths: list[list[str]], broker: str, columns: tuple[str, ...]
 
 
 def _rows_of_file(path: str, broker: str, columns: tuple[str, ...]) -> Batches:
-    with _told(path):
+    with named_in_errors(path):
         found = pq.read_metadata(path)
         missing = {"brokerName", *columns} - set(found.schema.names)
         if missing:

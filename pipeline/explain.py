@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
-from pipeline.answering import KERNEL_COLUMNS, Answering, Part, answer_rows, met, parts_of
+from pipeline.answering import KERNEL_COLUMNS, Answered, Answering, Part, answer_rows, met, parts_of
 from pipeline.answers import delivered
 from pipeline.lake import Lake, LakeError
 from pipeline.lmq import beyond_lmq_limit
@@ -104,7 +104,7 @@ def traced_pulls(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Ite
 def _traced(answering: Answering, part: Part) -> Traced:
     requests = np.ascontiguousarray(part.packed.matrix[:, KERNEL_COLUMNS])
     found = gm.get_message(requests, answering.caps, part.block, part.codes, answering.log)
-    (answer,) = answer_rows(answering, part, found).to_pylist()
+    (answer,) = answer_rows(answering, [Answered.of(answering, part, slice(None), found)]).to_pylist()
     trace = None
     if answering.readable and not part.refused[0]:
         trace = trace_pull(requests[0], answering.caps, part.block, part.codes, answering.log)

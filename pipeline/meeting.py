@@ -36,15 +36,19 @@ def behind(stored: DataFrame, packed: DataFrame, key: tuple[str, ...], *then_by:
     return both.repartition(*key).sortWithinPartitions(*key, F.expr("requests IS NOT NULL"), *then_by)
 
 
-def met(batches: Iterator[pa.RecordBatch], key: tuple[str, ...], *then_by: str) -> Iterator[Meeting]:
+def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """The rows of batches, one after the other."""
+    return (row for batch in batches for row in batch.to_pylist())
+
+
+def met(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: str) -> Iterator[Meeting]:
     """What rows in the order of `behind` say; many small packed rows of one queue are joined, for each costs time by itself.
 
     Args:
-        batches: the rows.
+        rows: these.
         key: as `behind` has it.
         then_by: names of columns; rows in which these differ are not joined, as little as those of two queues.
     """
-    rows = (row for batch in batches for row in batch.to_pylist())
     for _, of_key in groupby(rows, key=itemgetter(*key)):
         stored: dict[str, Any] | None = None
         for (asks, *_), alike in groupby(of_key, key=lambda row: (row["requests"] is not None, *(row.get(name) for name in then_by))):

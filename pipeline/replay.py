@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -29,8 +30,9 @@ from pipeline.lake import Lake, LakeError
 from pipeline.meeting import behind
 from pipeline.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, pack, packed_again
 from pipeline.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
+from pipeline.segment_files import segment_tasks
 from pipeline.settings import PullSettings
-from pipeline.touched_segments import touched_segments
+from pipeline.touched_segments import Asked, those_asked, touched_segments
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.get_message import LogFiles
 
@@ -179,14 +181,26 @@ def meet(
     """
     store = broker_store(lake, broker)
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
-    more = kinds.far or whole_files
+    more, tasks = kinds.far or whole_files, None
     few = store.entries >= max(_MANY_ENTRIES, (kinds.about or 0) * _ENTRIES_A_REQUEST)
     if few:
-        segments = touched_segments(segments, requests, entries_a_file=store.entries_a_file, whole_files=more)
+        touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
+        asked = touched(whole_files=whole_files)
+        more = whole_files or (kinds.far and _may_be_far(asked))
+        asked = touched(whole_files=True) if more and not whole_files else asked
+        tasks = segment_tasks(lake, broker, asked)
+        segments = segments if tasks else those_asked(segments, asked)
+
+    def entries_met(placed: DataFrame, requests: DataFrame, *then_by: str) -> DataFrame:
+        if tasks:
+            return tasks.before(placed, MEETING_KEY, *then_by)
+        return _behind_entries(segments, placed, _far(requests, store, whole_files) if more else None, *then_by)
+
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
+    answering = replace(answering, segment_files=tasks.paths if tasks else ())
     placed = partial(_placed, lake, store, at, lacks, whole_files, few)
     by_tag = requests.where(~looks_into_messages(settings)) if kinds.into_messages else requests
-    met = [(answering, _behind_entries(segments, placed(by_tag), _far(by_tag, store, whole_files) if more else None))]
+    met = [(answering, entries_met(placed(by_tag), by_tag))]
     if kinds.into_messages:
         rules = filter_rules(lake, broker, settings)
         others = with_filter_text(requests.where(looks_into_messages(settings)))
@@ -194,9 +208,13 @@ def meet(
         first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
         of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
         judged = with_verdicts(lake, broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
-        far = _far(others, store, whole_files) if more else None
-        met.append((replace(answering, rules=rules), _behind_entries(segments, judged, far, "condition")))
+        met.append((replace(answering, rules=rules), entries_met(judged, others, "condition")))
     return met
+
+
+def _may_be_far(asked: Asked) -> bool:
+    """Whether requests may need more than the entries of a segment."""
+    return asked.some is None or (pc.max(asked.some["maxMsgNums"]).as_py() or 0) > SCAN_ENTRIES
 
 
 def _placed(lake: Lake, store: BrokerStore, at: At, lacks: Behind, whole_files: bool, few: bool, requests: DataFrame) -> DataFrame:

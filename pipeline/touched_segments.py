@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.delta_sql import literal
@@ -24,12 +25,37 @@ _SOME_SEGMENTS = 10_000
 Ranges = list[dict[str, Any]]
 
 
-def touched_segments(segments: DataFrame, requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> DataFrame:
-    """The segments without those that no request starts in, as far as few texts can say which these are.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked for of the segments.
+
+    Attributes:
+        rows: topic, queueId, and the column called `name`; as often as it is asked for.
+        name: of a column of the segments that numbers them, or their files.
+        some: the different ones, each with a `count`; None where they are too many to be known here.
+    """
+
+    rows: DataFrame
+    name: str
+    some: pa.Table | None
+
+    @classmethod
+    def of(cls, rows: DataFrame, name: str, *more: Column) -> Asked:
+        """Of such rows; of each in `some`, more can be known."""
+        found = rows.groupBy("topic", "queueId", name).agg(F.count("*").alias("count"), *more).limit(_SOME_SEGMENTS + 1).toArrow()
+        return cls(rows=rows, name=name, some=found if len(found) <= _SOME_SEGMENTS else None)
+
+    @property
+    def few(self) -> bool:
+        """Whether a condition can name each."""
+        return self.some is not None and len(self.some) <= _FEW_RANGES
+
+
+def touched_segments(requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> Asked:
+    """The segments that requests start in, or the files that have these; of each `maxMsgNums`, the most that is asked for there.
 
     Args:
-        segments: rows of consume_queue_segment.
-        requests: with topic, queueId and queueOffset.
+        requests: with topic, queueId, queueOffset and maxMsgNums.
         entries_a_file: entries of a queue file.
         whole_files: requests may need any segment of the file that they start in.
     """
@@ -40,33 +66,31 @@ def touched_segments(segments: DataFrame, requests: DataFrame, *, entries_a_file
     else:
         in_file = F.expr(f"queueOffset % {entries_a_file} DIV {SEGMENT_ENTRIES}")
         unit = (file * -(-entries_a_file // SEGMENT_ENTRIES) + in_file).alias("segment")
-    return those_asked(segments, inside.select("topic", "queueId", unit))
+    rows = inside.select("topic", "queueId", unit, "maxMsgNums")
+    return Asked.of(rows, rows.columns[2], F.max("maxMsgNums").alias("maxMsgNums"))
 
 
-def those_asked(segments: DataFrame, asked: DataFrame) -> DataFrame:
-    """The segments without those that are not asked for, as far as few texts can say which these are.
-
-    Args:
-        segments: rows of consume_queue_segment.
-        asked: topic, queueId, and a column of the segments that numbers them, or their files.
-    """
-    name = asked.columns[-1]
-    some = asked.distinct().limit(_SOME_SEGMENTS + 1).toArrow()
-    if len(some) <= _FEW_RANGES:
+def those_asked(segments: DataFrame, asked: Asked) -> DataFrame:
+    """The segments (rows of consume_queue_segment) without those that are not asked for, as far as few texts can say which these are."""
+    name, some = asked.name, asked.some
+    if some is None:
+        return segments.where(asked_ranges(asked.rows, name))
+    if asked.few:
         of_queues: dict[tuple[str, int], list[int]] = defaultdict(list)
         for row in some.to_pylist():
             of_queues[row["topic"], row["queueId"]].append(row[name])
         return segments.where(" OR ".join(_of_queue(*queue, name, numbers) for queue, numbers in of_queues.items()) or "FALSE")
-    if len(some) > _SOME_SEGMENTS:
-        return segments.where(asked_ranges(asked, name))
-    listed = segments.sparkSession.createDataFrame(some)
-    return segments.join(F.broadcast(listed), asked.columns, "left_semi").where(_ranges_of_some(some, name))
+    key = ["topic", "queueId", name]
+    listed = segments.sparkSession.createDataFrame(some.select(key))
+    return segments.join(F.broadcast(listed), key, "left_semi").where(_ranges_of_some(some, name))
 
 
 def asked_ranges(asked: DataFrame, name: str) -> str:
     """A short condition that holds for all segments that are asked for: a range for each queue, each topic, or for all.
 
-    The arguments are those of `those_asked`.
+    Args:
+        asked: topic, queueId, and a column of the segments that numbers them, or their files.
+        name: of that column.
     """
     of_queues = asked.groupBy("topic", "queueId").agg(F.min(name).alias("first"), F.max(name).alias("last")).localCheckpoint()
 

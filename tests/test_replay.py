@@ -108,21 +108,37 @@ def test_the_settings_of_the_header_hold_unless_others_are_given(lake: Lake, lin
     assert by_option["response"]["messages"] == found(lines)["response"]["messages"][:3]
 
 
+NEVER, ALWAYS = 2.0, 0.0
+
+
 @pytest.mark.parametrize(
-    ("few_ranges", "some_segments"),
-    [(10_000, 10_000), pytest.param(0, 10_000, marks=slow_proof), pytest.param(0, 0, marks=slow_proof)],
-    ids=["each segment by name", "by a join", "by topics and a range"],
+    ("few_ranges", "some_segments", "least_part"),
+    [
+        (0, 10_000, ALWAYS),
+        (10_000, 10_000, NEVER),
+        pytest.param(0, 10_000, NEVER, marks=slow_proof),
+        pytest.param(0, 0, NEVER, marks=slow_proof),
+    ],
+    ids=["by the tasks", "each segment by name", "by a join", "by topics and a range"],
 )
 def test_of_a_large_store_only_what_is_asked_for_is_read(
-    few_ranges: int, some_segments: int, lake: Lake, lines: list[Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few_ranges: int, some_segments: int, least_part: float, lake: Lake, lines: list[Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline import replay, touched_segments
+    from pipeline import replay, segment_files, touched_segments
 
     monkeypatch.setattr(replay, "_MANY_ENTRIES", 0)
     monkeypatch.setattr(replay, "_ENTRIES_A_REQUEST", 0)
     monkeypatch.setattr(touched_segments, "_FEW_RANGES", few_ranges)
     monkeypatch.setattr(touched_segments, "_SOME_SEGMENTS", some_segments)
-    assert differences(lines, answers_of(lake, lines, tmp_path)) == []
+    monkeypatch.setattr(segment_files, "_LEAST_PART", least_part)
+    by_tasks = []
+    tasks = replay.segment_tasks
+    monkeypatch.setattr(replay, "segment_tasks", lambda *of: by_tasks.append(tasks(*of)) or by_tasks[-1])
+    near = [line for line in lines if line["request"]["maxMsgNums"] <= replay.SCAN_ENTRIES]  # others need all entries of a file
+    for some in (lines, near):
+        assert differences(some, answers_of(lake, some, tmp_path)) == []
+    assert len(near) < len(lines)
+    assert [bool(one) for one in by_tasks] == [False, least_part == ALWAYS]
 
 
 @needs_golden

@@ -16,13 +16,14 @@ TOPICS = ("plain", "it's \\ odd")
 
 
 def touched(spark: SparkSession, asked: list[tuple[str, int, int]], *, whole_files: bool) -> set[tuple[str, int, int]]:
-    from pipeline.touched_segments import touched_segments
+    from pipeline.touched_segments import those_asked, touched_segments
 
     rows = [(topic, queue, *one) for topic in TOPICS for queue in (0, 1) for one in SEGMENTS]
     segments = spark.createDataFrame(rows, "topic STRING, queueId INT, segment BIGINT, fileFirstOffset BIGINT")
-    requests: DataFrame = spark.createDataFrame(asked, "topic STRING, queueId INT, queueOffset BIGINT")
-    found = touched_segments(segments, requests, entries_a_file=ENTRIES_A_FILE, whole_files=whole_files)
-    return {(row["topic"], row["queueId"], row["segment"]) for row in found.collect()}
+    pulls = [(*pull, number) for number, pull in enumerate(asked)]
+    requests: DataFrame = spark.createDataFrame(pulls, "topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT")
+    found = touched_segments(requests, entries_a_file=ENTRIES_A_FILE, whole_files=whole_files)
+    return {(row["topic"], row["queueId"], row["segment"]) for row in those_asked(segments, found).collect()}
 
 
 ASKED = [(TOPICS[0], 0, 8191), (TOPICS[0], 0, 8192), (TOPICS[1], 1, 20_000), (TOPICS[1], 0, -1), (TOPICS[0], 1, 10**9)]
