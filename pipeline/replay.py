@@ -3,7 +3,7 @@
 Requests are packed by the segment of entries that they start in, get the bounds of their queue, meet that segment, and are answered by the
 kernel: a small join, and a shuffle of few large rows. (Of those that see the store as of their time, the queue's end and the log's end are
 joined before.) Nothing is sorted that is sorted on disk, and no step depends on the size of the store but
-the reading of segments. To meet is to follow in a task (`meeting`).
+the reading of segments. To meet is to follow in a task (`meeting`), or to be read there (`segment_files`).
 Requests whose filter looks into messages go the same way beside the others, and meet the verdicts on their segment's entries as well.
 """
 
