@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import time
@@ -270,7 +271,7 @@ def _heap_in_use() -> float:
         subprocess.run(["jcmd", pid, "GC.run"], check=True, capture_output=True)
         time.sleep(2)
     told = subprocess.run(["jcmd", pid, "GC.heap_info"], check=True, capture_output=True, text=True).stdout
-    return int(told.split("used ")[1].split("K")[0]) / 1024
+    return sum(map(int, re.findall(r" total \d+K, used (\d+)K", told))) / 1024  # the heap as one, or each of its generations
 
 
 def measured(case: str, x: str, folder: Path) -> list[Row]:

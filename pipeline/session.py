@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,12 @@ WALKED_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.fact
 
 # Hadoop starts a chmod for each local file that it writes, and a readlink or two; on Linux Java needs no helper in between to start them
 _PROCESSES = {"linux": "-Djdk.lang.Process.launchMechanism=VFORK"}
+
+# what collects garbage beside the work takes a tenth of it, where cores are few
+_COLLECTOR = "-XX:+UseParallelGC"
+# a JVM that is told of two collectors does not start, and these tell it too
+_OPTIONS_OF_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 
 
 class EngineError(RuntimeError):
@@ -66,7 +73,7 @@ def build_session(
         ours["spark.python.daemon.module"] = "pipeline.worker_daemon"
     settings = spark_defaults("spark-defaults-local.conf") | ours | dict(conf or {})
     options = "spark.driver.extraJavaOptions"
-    settings[options] = f"{_PROCESSES.get(sys.platform, '')} {settings.get(options, '')}".strip()
+    settings[options] = java_options(settings.get(options, ""))
     if "spark.jars" in settings:
         del settings["spark.jars.packages"]
     with _jvm_output(verbose=verbose) as printed:
@@ -85,6 +92,13 @@ def _with_functions(session: SparkSession) -> SparkSession:
     """The session with the functions of the broker's rules, which a replay calls too."""
     register(session)
     return session
+
+
+def java_options(given: str) -> str:
+    """Options of the driver's JVM: ours and then those given, without our garbage collector where these or the environment name one."""
+    told = (given, *(os.environ.get(name, "") for name in _OPTIONS_OF_JAVA))
+    collector = "" if any(map(_ANY_COLLECTOR.search, told)) else _COLLECTOR
+    return " ".join(filter(None, (_PROCESSES.get(sys.platform), collector, given)))
 
 
 @contextlib.contextmanager

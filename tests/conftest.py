@@ -72,7 +72,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pipeline.session import WALKED_PLANS, build_session
 
     # hours or minutes of planning pay for both compilers, whose code does not fit into the default cache
-    flags = "-XX:ReservedCodeCacheSize=400m -XX:+UseParallelGC"
+    flags = "-XX:ReservedCodeCacheSize=400m"
     conf = ({} if ALL else WALKED_PLANS) | {
         "spark.driver.extraJavaOptions": flags if ALL else f"{flags} {_COMPILE_LATE}",
         "spark.sql.shuffle.partitions": "2",

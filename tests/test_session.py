@@ -1,4 +1,4 @@
-"""Settings for a while, such as those with which plans are walked: queries have their rows, and the settings are those of before again."""
+"""Settings for a while, such as those with which plans are walked, and the options of the JVM that a session starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.session import WALKED_PLANS, set_meanwhile
+from pipeline.session import WALKED_PLANS, java_options, set_meanwhile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,3 +46,27 @@ def test_settings_are_those_of_before_again(session: SparkSession, former: str |
         raise ZeroDivisionError
     assert within == (["false", "NO_CODEGEN"] if walked else before)
     assert found(session) == before
+
+
+@pytest.mark.parametrize(
+    ("environment", "given"),
+    [
+        ({"JAVA_TOOL_OPTIONS": "-Xss2m -XX:+UseG1GC"}, ""),
+        ({"JDK_JAVA_OPTIONS": "-XX:+UseZGC"}, "-Xss2m"),
+        ({"_JAVA_OPTIONS": "-XX:+UseShenandoahGC"}, ""),
+        ({}, "-XX:+UseSerialGC -Xss2m"),
+    ],
+)
+def test_no_collector_of_ours_beside_one_that_is_named(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], given: str) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    options = java_options(given)
+    assert "UseParallelGC" not in options
+    assert options.endswith(given)
+
+
+@pytest.mark.parametrize("given", ["", "-Xss2m", "-XX:+UseDynamicNumberOfGCThreads -XX:-UseGCOverheadLimit"])
+def test_a_collector_of_ours_where_none_is_named(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    assert java_options(given).endswith(f"-XX:+UseParallelGC {given}".strip())
