@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from pipeline.unpacking import unpack
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.message_queue import MessageQueue
 from udfs.simulation.arrivals import ALL_MATCH
@@ -70,9 +71,7 @@ class Pulled:
 def unpack_told(name: str, folder: Path) -> Path:
     """Unpack what a captured run told of itself into a folder; gives the folder of the run."""
     with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
-        for member in archive:
-            if member.name.partition("/")[2] in TOLD:
-                archive.extract(member, folder, filter="data")
+        unpack(archive, folder, (member for member in archive if member.name.partition("/")[2] in TOLD))
     return folder / name
 
 

@@ -23,6 +23,7 @@ from pipeline.replay_job import run_replay
 from pipeline.replay_run import ReplayOptions
 from pipeline.request_file import RequestFile
 from pipeline.settings import BrokerSettings
+from pipeline.unpacking import unpack
 from pipeline.views import create_views
 
 REPLAYED_STORE = "cleaned"
@@ -37,7 +38,7 @@ def unpack_demo_data(folder: Path) -> None:
     data = files("pipeline") / "demo_data"  # may lie inside a zip
     for store in (REPLAYED_STORE, CONSUMED_STORE):
         with (data / f"{store}.tar.xz").open("rb") as packed, tarfile.open(fileobj=packed) as archive:
-            archive.extractall(folder, filter="data")
+            unpack(archive, folder)
     with (data / f"{REPLAYED_TRACE}.xz").open("rb") as packed, lzma.open(packed) as lines, (folder / REPLAYED_TRACE).open("wb") as trace:
         shutil.copyfileobj(lines, trace)
     (folder / f"{CONSUMED_STORE}.conf").write_text((data / f"{CONSUMED_STORE}.conf").read_text("utf-8"), "utf-8")

@@ -16,6 +16,7 @@ from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import Row
 from pipeline.capture.packets import Bad, read_packets
 from pipeline.capture.segments import pack_segments
+from pipeline.unpacking import unpack as unpack_members
 
 CAPTURES = ["json", "rocketmq", "lossy"] if shared_dir() is not None else []
 DIGEST = "d" * 64
@@ -28,12 +29,13 @@ def unpack(name: str, folder: Path, *, store: bool = False) -> Path:
     On demand also the store and what clients consumed.
     """
     with tarfile.open(golden("capture", f"{name}.tar.xz")) as archive:
-        for member in archive:
-            path = member.name.partition("/")[2]
-            wanted = path in {"traffic.pcap", "exchange.jsonl", "analysis.json", "broker.conf"} or path.startswith("store/config/")
-            if wanted or (store and path.startswith(("store/", "consumption.jsonl"))):
-                archive.extract(member, folder, filter="data")
+        unpack_members(archive, folder, (member for member in archive if _wanted(member.name.partition("/")[2], store=store)))
     return folder / name
+
+
+def _wanted(path: str, *, store: bool) -> bool:
+    always = path in {"traffic.pcap", "exchange.jsonl", "analysis.json", "broker.conf"} or path.startswith("store/config/")
+    return always or (store and path.startswith(("store/", "consumption.jsonl")))
 
 
 @cache

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.unpacking import unpack
+
 BESIDE = Path(__file__).parent / "data" / "stores"
 SMALL = "small"
 MISSING = "the shared golden data is not here"
@@ -86,7 +88,7 @@ def meta_of(store: Path) -> dict[str, Any]:
 
 def _unpack(archive: Path, folder: Path) -> None:
     with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
+        unpack(packed, folder)
 
 
 def _set_times(meta: Path) -> None:
