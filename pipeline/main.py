@@ -48,6 +48,9 @@ _NO_SPACE = re.compile(r"[^\n]{0,300}No space left on device[^\n]{0,300}|[^\n]{0
 
 # what Spark makes of a query, which it adds to its message: of a view hundreds of lines
 _PLAN = re.compile(r";\n'?[A-Z]\w+.*", re.DOTALL)
+# of a message of the engine: characters of its begin, of a cause behind it, and how many of these
+_SHOWN_MAX, _CAUSE_MAX, _CAUSES_MAX = 4000, 1000, 5
+_CAUSE = re.compile(r"^\s*Caused by: .*", re.MULTILINE)
 
 # conditions of Spark that say what is wrong with the data, or with the user's SQL
 _FOUND_WHILE_RUNNING = {"USER_RAISED_EXCEPTION", "CAST_INVALID_INPUT", "CAST_OVERFLOW", "INVALID_ARRAY_INDEX", "DIVIDE_BY_ZERO"}
@@ -108,7 +111,15 @@ def judged(error: BaseException) -> tuple[int, str]:
         import traceback
 
         traceback.print_exception(error)
-    return 3, f"the engine failed: {type(error).__name__}: {str(error)[:4000]}"
+    return 3, f"the engine failed: {type(error).__name__}: {_shortened(str(error))}"
+
+
+def _shortened(message: str) -> str:
+    """The begin of a long message, and whatever lines name a cause: what Spark failed of stands last, behind all its stacks."""
+    if len(message) <= _SHOWN_MAX:
+        return message
+    causes = dict.fromkeys(line.strip()[:_CAUSE_MAX] for line in _CAUSE.findall(message))
+    return "\n".join((f"{message[:_SHOWN_MAX]} ...", *list(causes)[-_CAUSES_MAX:]))
 
 
 def _full_disk(error: BaseException) -> str | None:

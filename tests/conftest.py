@@ -77,6 +77,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.extraJavaOptions": flags if ALL else f"{flags} {_COMPILE_LATE}",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        # short streams reach what long ones do, too
+        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
     }
     session = build_session(master="local[2]", conf=conf)

@@ -108,7 +108,6 @@ def told(row: Row) -> tuple[Any, ...]:
     return woken, row["status"], row["nextBeginOffset"], row["messageCount"]
 
 
-@slow_proof
 def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark: SparkSession, pullsim: Pullsim, tmp_path: Path) -> None:
     lake, folder = tmp_path / "lake", tmp_path / "incoming"
     import_as(spark, lake, held_store(tmp_path / "store"))

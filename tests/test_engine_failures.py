@@ -1,0 +1,21 @@
+"""What is said where the engine fails: the cause is there, however long the stacks before it are."""
+
+from __future__ import annotations
+
+from pipeline.main import judged
+
+STACK = "\n".join(f"\tat org.example.Task.step{number}(Task.scala:{number})" for number in range(300))
+
+
+def test_the_causes_of_a_long_failure_stand_behind_its_begin() -> None:
+    message = f"cannot commit\n{STACK}\nCaused by: a: upload failed\n{STACK}\nCaused by: b: wrong class {'x' * 5000}\n{STACK}"
+    code, text = judged(RuntimeError(message))
+    first, *_, upload, wrong = text.splitlines()
+    assert (code, first) == (3, "the engine failed: RuntimeError: cannot commit")
+    assert upload == "Caused by: a: upload failed"
+    assert wrong.startswith("Caused by: b: wrong class xxx")
+    assert len(text) < 6000
+
+
+def test_a_short_failure_is_said_whole() -> None:
+    assert judged(RuntimeError("gone\nCaused by: much"))[1] == "the engine failed: RuntimeError: gone\nCaused by: much"
