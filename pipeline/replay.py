@@ -69,11 +69,13 @@ class Kinds:
         into_messages: with filters that look into messages.
         far: for more messages than the entries of one segment are sure to hold.
         about: so many there are, about; None where that is not known.
+        asked: the segments that they start in, and perhaps more, as `touched_segments` tells them; None where that is not known.
     """
 
     into_messages: bool = True
     far: bool = True
     about: int | None = None
+    asked: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +187,8 @@ def meet(
     few = store.entries >= max(_MANY_ENTRIES, (kinds.about or 0) * _ENTRIES_A_REQUEST)
     if few:
         touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
-        asked = touched(whole_files=whole_files)
+        known = None if whole_files or kinds.asked is None else Asked("segment", kinds.asked)
+        asked = known or touched(whole_files=whole_files)
         more = whole_files or (kinds.far and _may_be_far(asked))
         asked = touched(whole_files=True) if more and not whole_files else asked
         tasks = segment_tasks(lake, broker, asked)

@@ -65,6 +65,7 @@ PULL_RESPONSE = Table(
         Column("entries", ENTRIES_TYPE, "entries given, in order", nullable=True),
     ),
     key=("brokerName", "runId", "requestId"),
+    stats=("brokerName", "runId", "topic", "queueId", "queueOffset"),
     checks=("(status = 'FOUND') = (messageCount > 0)", "messageCount = array_size(entries)", "wokenMillis >= heldMillis"),
 )
 

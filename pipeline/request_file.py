@@ -53,8 +53,8 @@ LINE_BYTES_MAX = 16 << 20
 _SHOWN = 200
 # a line with more objects and lists than this may nest deeper than it should
 _OPENINGS_MAX = 500
-# in a text the quotation mark that ends it would be escaped: these are keys
-_KEYS = tuple(b'"%s":' % name for name in (b"request", b"filter", b"group", b"topic", b"queueId", b"offset", b"maxMsgNums"))
+_KEYS = tuple(b'"%s"' % name for name in (b"request", b"filter", b"group", b"topic", b"queueId", b"offset", b"maxMsgNums"))
+_MAY_BE_NULL = b'"filter"'
 # Spark writes the request back, and its parser takes no longer ones
 _DIGITS_MAX = 400
 _TOO_MANY_DIGITS = re.compile(rb"[0-9]{%d}" % _DIGITS_MAX)
@@ -324,10 +324,23 @@ def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatc
 
 
 def _are_plain(lines: list[bytes], raw: bytes) -> bool:
-    """Whether each line is one object from its first byte to its last, of no great depth, with each key once and no odd number."""
-    if any(raw.count(key) != len(lines) or not all(map(contains, lines, repeat(key))) for key in _KEYS):
+    """Whether each line is one object from its first byte to its last, of no great depth, with each key once and no odd number.
+
+    That a line lacks one of the keys may be left to be found when it is read, if this cannot be null.
+    """
+    if any(name in raw for name in _NO_NUMBERS) or not all(map(_is_plain, lines)):
         return False
-    return not any(name in raw for name in _NO_NUMBERS) and all(map(_is_plain, lines))
+    escapes = b"\\" in raw
+    return all(_is_once(key, lines, raw, needed=escapes or key == _MAY_BE_NULL) for key in _KEYS)
+
+
+def _is_once(key: bytes, lines: list[bytes], raw: bytes, *, needed: bool) -> bool:
+    """Whether no line has the key twice, and each that needs it has it once."""
+    as_key = key + b":"  # in a text the quotation mark that ends it would be escaped: this is a key
+    if raw.count(as_key) != len(lines):
+        return False
+    # as often as there are lines, in no other form, and none lacks it: then none has it twice
+    return (not needed and raw.count(key) == len(lines)) or all(map(contains, lines, repeat(as_key)))
 
 
 def _is_plain(line: bytes) -> bool:

@@ -20,35 +20,45 @@ from pipeline.queue_batches import SEGMENT_ENTRIES
 # a condition of so many terms is judged in no time
 _FEW_RANGES = 100
 # so many are known to each task
-_SOME_SEGMENTS = 10_000
+SOME_SEGMENTS = 10_000
 
 Ranges = list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What is asked for of the segments.
 
     Attributes:
-        rows: topic, queueId, and the column called `name`; as often as it is asked for.
         name: of a column of the segments that numbers them, or their files.
-        some: the different ones, each with a `count`; None where they are too many to be known here.
+        what: topic, queueId, and the column called `name`: the different ones, each with a `count`; or, where these are too many to be
+            known here, as often as each is asked for.
     """
 
-    rows: DataFrame
     name: str
-    some: pa.Table | None
+    what: pa.Table | DataFrame
 
     @classmethod
     def of(cls, rows: DataFrame, name: str, *more: Column) -> Asked:
         """Of such rows; of each in `some`, more can be known."""
-        found = rows.groupBy("topic", "queueId", name).agg(F.count("*").alias("count"), *more).limit(_SOME_SEGMENTS + 1).toArrow()
-        return cls(rows=rows, name=name, some=found if len(found) <= _SOME_SEGMENTS else None)
+        found = rows.groupBy("topic", "queueId", name).agg(F.count("*").alias("count"), *more).limit(SOME_SEGMENTS + 1).toArrow()
+        return cls(name, found if len(found) <= SOME_SEGMENTS else rows)
+
+    @property
+    def some(self) -> pa.Table | None:
+        """The different ones, if they are known."""
+        return self.what if isinstance(self.what, pa.Table) else None
 
     @property
     def few(self) -> bool:
         """Whether a condition can name each."""
         return self.some is not None and len(self.some) <= _FEW_RANGES
+
+
+def segment_asked(entries_a_file: int) -> Column:
+    """The segment that a request starts in, whose queueOffset is not negative."""
+    in_file = F.expr(f"queueOffset % {entries_a_file} DIV {SEGMENT_ENTRIES}")
+    return F.expr(f"queueOffset DIV {entries_a_file}") * -(-entries_a_file // SEGMENT_ENTRIES) + in_file
 
 
 def touched_segments(requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> Asked:
@@ -59,22 +69,18 @@ def touched_segments(requests: DataFrame, *, entries_a_file: int, whole_files: b
         entries_a_file: entries of a queue file.
         whole_files: requests may need any segment of the file that they start in.
     """
-    inside = requests.where("queueOffset >= 0")
-    file = F.expr(f"queueOffset DIV {entries_a_file}")
+    name, unit = "segment", segment_asked(entries_a_file)
     if whole_files:
-        unit = (file * entries_a_file).alias("fileFirstOffset")
-    else:
-        in_file = F.expr(f"queueOffset % {entries_a_file} DIV {SEGMENT_ENTRIES}")
-        unit = (file * -(-entries_a_file // SEGMENT_ENTRIES) + in_file).alias("segment")
-    rows = inside.select("topic", "queueId", unit, "maxMsgNums")
-    return Asked.of(rows, rows.columns[2], F.max("maxMsgNums").alias("maxMsgNums"))
+        name, unit = "fileFirstOffset", F.expr(f"queueOffset DIV {entries_a_file} * {entries_a_file}")
+    rows = requests.where("queueOffset >= 0").select("topic", "queueId", unit.alias(name), "maxMsgNums")
+    return Asked.of(rows, name, F.max("maxMsgNums").alias("maxMsgNums"))
 
 
 def those_asked(segments: DataFrame, asked: Asked) -> DataFrame:
     """The segments (rows of consume_queue_segment) without those that are not asked for, as far as few texts can say which these are."""
-    name, some = asked.name, asked.some
-    if some is None:
-        return segments.where(asked_ranges(asked.rows, name))
+    name, some = asked.name, asked.what
+    if isinstance(some, DataFrame):
+        return segments.where(asked_ranges(some, name))
     if asked.few:
         of_queues: dict[tuple[str, int], list[int]] = defaultdict(list)
         for row in some.to_pylist():

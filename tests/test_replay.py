@@ -129,7 +129,7 @@ def test_of_a_large_store_only_what_is_asked_for_is_read(
     monkeypatch.setattr(replay, "_MANY_ENTRIES", 0)
     monkeypatch.setattr(replay, "_ENTRIES_A_REQUEST", 0)
     monkeypatch.setattr(touched_segments, "_FEW_RANGES", few_ranges)
-    monkeypatch.setattr(touched_segments, "_SOME_SEGMENTS", some_segments)
+    monkeypatch.setattr(touched_segments, "SOME_SEGMENTS", some_segments)
     monkeypatch.setattr(segment_files, "_LEAST_PART", least_part)
     by_tasks = []
     tasks = replay.segment_tasks

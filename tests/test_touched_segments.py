@@ -58,7 +58,7 @@ def test_many_requests_touch_a_range_of_their_topics(spark: SparkSession, monkey
     from pipeline import touched_segments
 
     monkeypatch.setattr(touched_segments, "_FEW_RANGES", 1)
-    monkeypatch.setattr(touched_segments, "_SOME_SEGMENTS", 1)
+    monkeypatch.setattr(touched_segments, "SOME_SEGMENTS", 1)
     assert touched(spark, MANY, whole_files=False) == {(TOPICS[1], queue, segment) for queue in (0, 1) for segment in (1, 2, 3)}
 
 

@@ -7,17 +7,13 @@ for its commit, and takes them for those of a dead one when it does not come. It
 from __future__ import annotations
 
 import datetime as dt
-import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline import tables as t
@@ -26,12 +22,11 @@ from pipeline.delta_log import delta_version, run_of
 from pipeline.held_pulls import TIMEOUT_NEEDED, lacks_timeout
 from pipeline.lake import Lake, NotAloneError, StreamBatch
 from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
-from pipeline.queue_batches import SCAN_ENTRIES
-from pipeline.replay import Kinds
+from pipeline.replay import broker_store
 from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
 from pipeline.replay_run import ReplayOptions
 from pipeline.session import WALKED_PLANS, set_meanwhile
-from pipeline.settings import BrokerSettings, SettingsError
+from pipeline.stream.batch_contents import Contents, SettingsOf, contents_of, file_number
 from pipeline.stream.batch_work import BatchWork
 from pipeline.stream.frame_pulls import ANSWERED, answered_frames
 from pipeline.stream.request_stream import LINES_A_FILE
@@ -46,8 +41,6 @@ _FEW_REQUESTS = 1_000
 _NO_TIME = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
 _NO_TIMEOUT = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 
-SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
-
 
 @dataclass(slots=True)
 class Streamed:
@@ -56,27 +49,6 @@ class Streamed:
     batches: int = 0
     answered: int = 0
     bad: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Contents:
-    """What a batch holds.
-
-    Attributes:
-        settings: for each configuration among the headers of its files, and the kinds of requests under it.
-        refused: configurations that cannot be used, with why.
-        framed: the configurations of files that have frames, and whether they have other requests too.
-        digests: of its files, by their number in the batch.
-        answered: requests to be answered.
-        bad: lines, or files, that cannot be.
-    """
-
-    settings: Mapping[str | None, tuple[BrokerSettings, Kinds]]
-    refused: Mapping[str, str]
-    framed: Mapping[str | None, bool]
-    digests: Mapping[int, str]
-    answered: int
-    bad: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,12 +115,12 @@ class Batches(BatchWork):
             rows = rows.withColumn("requestId", _request_id(F.col("sourceDigest")))
             if known:
                 rows = self._without_answered(lake, rows)
-            contents = self._contents(rows)
+            contents = self._contents(lake, rows)
             if self.run.hold:
                 rows = self._to_be_asked(lake, rows, contents, known=known)
                 if again:  # what cannot be answered was found then
                     rows = rows.where(F.col("error").isNull() & ~F.coalesce(F.col("config").isin(*contents.refused), F.lit(False)))
-                contents = self._contents(rows)
+                contents = self._contents(lake, rows)
             if contents.answered or contents.bad:
                 until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         finally:
@@ -166,7 +138,7 @@ class Batches(BatchWork):
         own = F.when(F.col("error").isNull(), F.col("requestId")).otherwise(_bad_id())
         return rows.withColumn("id", own).join(known, "id", "left_anti").drop("id").localCheckpoint()
 
-    def _to_be_asked(self, lake: Lake, rows: DataFrame, contents: _Contents, *, known: bool) -> DataFrame:
+    def _to_be_asked(self, lake: Lake, rows: DataFrame, contents: Contents, *, known: bool) -> DataFrame:
         """The rows with wokenMillis, but for requests that wait from now on, and for those of the state that have their answers.
 
         Those are not among the rows where that is `known`; else they are those that would not wait, as the store is what it was.
@@ -190,45 +162,15 @@ class Batches(BatchWork):
             parts.append(due.drop("waits").join(woken, "seq", "left"))
         return reduce(DataFrame.unionByName, parts).localCheckpoint()
 
-    def _contents(self, rows: DataFrame) -> _Contents:
-        kinds = (F.expr("bool_or(filterType != 'TAG')").alias("looks"), F.expr(f"bool_or(maxMsgNums > {SCAN_ENTRIES})").alias("far"))
-        counted = (F.count("*").alias("rows"), F.min("source").alias("source"), F.min("sourceDigest").alias("digest"))
-        framed = F.count_if(F.col("frame").isNotNull()).alias("framed")
-        by_file = rows.groupBy("config", F.isnotnull("error").alias("bad"), _file().alias("file")).agg(*counted, *kinds, framed).collect()
-        settings: dict[str | None, tuple[BrokerSettings, Kinds]] = {}
-        refused: dict[str, str] = {}
-        with_frames: dict[str | None, bool] = {}
-        good = [row for row in by_file if not row["bad"]]
-        for config, of_config in groupby(sorted(good, key=_config), key=_config):
-            files = list(of_config)
-            if any(row["framed"] for row in files):
-                with_frames[files[0]["config"]] = any(row["framed"] < row["rows"] for row in files)
-            looks, far = (any(row[name] for row in files) for name in ("looks", "far"))
-            kinds_there = Kinds(into_messages=looks, far=far, about=sum(row["rows"] for row in files))
-            try:
-                settings[files[0]["config"]] = (self._settings_of_header(min(files, key=itemgetter("source"))), kinds_there)
-            except SettingsError as error:
-                refused[config] = str(error)
-        answered = sum(row["rows"] for row in good if row["config"] in settings)
-        return _Contents(
-            settings=settings,
-            refused=refused,
-            framed=with_frames,
-            digests={row["file"]: row["digest"] for row in good},
-            answered=answered,
-            bad=sum(row["rows"] for row in by_file) - answered,
-        )
+    def _contents(self, lake: Lake, rows: DataFrame) -> Contents:
+        return contents_of(rows, broker_store(lake, self.run.broker).entries_a_file, self.settings_of)
 
-    def _settings_of_header(self, row: Row) -> BrokerSettings:
-        header = None if row["config"] is None else json.loads(row["config"])
-        return self.settings_of(header, f"{row['source']}, line 1")
-
-    def _tables(self, contents: _Contents) -> list[t.Table]:
+    def _tables(self, contents: Contents) -> list[t.Table]:
         """The tables that a batch writes to."""
         needed = ((t.PULL_RESPONSE, contents.answered), (BAD_REQUEST, contents.bad), (t.REPLAY_RUN, not self._begun))
         return [table for table, is_needed in needed if is_needed]
 
-    def _write(self, lake: Lake, rows: DataFrame, contents: _Contents, started: dt.datetime, number: int) -> None:
+    def _write(self, lake: Lake, rows: DataFrame, contents: Contents, started: dt.datetime, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run.run_id, what="stream", broker=self.run.broker)
         writer.expect_commit()
         plans = WALKED_PLANS if contents.answered + contents.bad <= _FEW_REQUESTS else {}
@@ -240,7 +182,7 @@ class Batches(BatchWork):
             writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
         self._begun = True
 
-    def _append(self, lake: Lake, writer: LakeWriter, rows: DataFrame, contents: _Contents, started: dt.datetime) -> None:
+    def _append(self, lake: Lake, writer: LakeWriter, rows: DataFrame, contents: Contents, started: dt.datetime) -> None:
         broker = F.lit(self.run.broker)
         for table in self._tables(contents):
             writer.prepare(table)
@@ -252,7 +194,7 @@ class Batches(BatchWork):
         if not self._begun:
             writer.append(t.REPLAY_RUN, self.run.replay_run(lake, self.settings_of(None, ""), started).row(None))
 
-    def _answers(self, lake: Lake, rows: DataFrame, contents: _Contents) -> DataFrame:
+    def _answers(self, lake: Lake, rows: DataFrame, contents: Contents) -> DataFrame:
         parts = []
         for config, (settings, kinds) in contents.settings.items():
             pull = settings.pull_settings()
@@ -268,26 +210,17 @@ class Batches(BatchWork):
             parts.append(response_rows(self._with_ids(answers, requests, contents), pull).select(*ANSWERED))
         return reduce(DataFrame.unionByName, parts)
 
-    def _with_ids(self, answers: DataFrame, requests: DataFrame, contents: _Contents) -> DataFrame:
+    def _with_ids(self, answers: DataFrame, requests: DataFrame, contents: Contents) -> DataFrame:
         """Answers with the requestId of their requests, which their seq tells, unless the requests were numbered anew to be held."""
         if self.run.hold:
             return answers.join(requests.select("seq", "requestId"), "seq")
         return answers.withColumn("requestId", _request_id(_digest_of_file(contents.digests)))
 
 
-def _config(row: Row) -> str:
-    return row["config"] or ""
-
-
-def _file() -> Column:
-    """Number of the file in its batch."""
-    return F.expr(f"seq DIV {LINES_A_FILE}")
-
-
 def _digest_of_file(digests: Mapping[int, str]) -> Column:
     """What a batch's files have for digests, by their numbers; one array for all rows."""
     listed = (digests.get(number, "") for number in range(max(digests, default=-1) + 1))
-    return F.get(F.split(F.lit(",".join(listed)), ","), _file().cast("INT"))
+    return F.get(F.split(F.lit(",".join(listed)), ","), file_number().cast("INT"))
 
 
 def _line() -> Column:
@@ -311,7 +244,7 @@ def _no_timeout() -> Column:
     return F.when(lacks_timeout(), F.format_string(_NO_TIMEOUT, "source", _line()))
 
 
-def _bad(rows: DataFrame, contents: _Contents) -> DataFrame:
+def _bad(rows: DataFrame, contents: Contents) -> DataFrame:
     """Rows of bad_request: bad lines, and one for each request of a file whose settings cannot be used."""
     bad = rows.where("error IS NOT NULL")
     for config, error in contents.refused.items():

@@ -1,0 +1,132 @@
+"""What a batch of a stream holds, which one job counts: how many requests of which kinds, under which settings, from which segments on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.queue_batches import SCAN_ENTRIES
+from pipeline.replay import Kinds
+from pipeline.settings import BrokerSettings, SettingsError
+from pipeline.stream.request_stream import LINES_A_FILE
+from pipeline.touched_segments import SOME_SEGMENTS, segment_asked
+
+SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
+
+_OF_FILE = ["config", "bad", "file"]
+_OF_SEGMENT = ["config", "topic", "queueId", "segment"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a batch holds.
+
+    Attributes:
+        settings: for each configuration among the headers of its files, and the kinds of requests under it.
+        refused: configurations that cannot be used, with why.
+        framed: the configurations of files that have frames, and whether they have other requests too.
+        digests: of its files, by their number in the batch.
+        answered: requests to be answered.
+        bad: lines, or files, that cannot be.
+    """
+
+    settings: Mapping[str | None, tuple[BrokerSettings, Kinds]]
+    refused: Mapping[str, str]
+    framed: Mapping[str | None, bool]
+    digests: Mapping[int, str]
+    answered: int
+    bad: int
+
+
+def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -> Contents:
+    """What rows of a batch hold, heartbeats left out.
+
+    Args:
+        rows: of STREAM_SCHEMA; `error` tells those that cannot be answered.
+        entries_a_file: entries of a queue file.
+        settings_of: the settings, given those of a file's header and where that is.
+    """
+    by_file, by_segment = _counted(rows, entries_a_file)
+    settings: dict[str | None, tuple[BrokerSettings, Kinds]] = {}
+    refused: dict[str, str] = {}
+    framed: dict[str | None, bool] = {}
+    good = [row for row in by_file if not row["bad"]]
+    for config, of_config in groupby(sorted(good, key=_config), key=itemgetter("config")):
+        files = list(of_config)
+        if any(row["framed"] for row in files):
+            framed[config] = any(row["framed"] < row["rows"] for row in files)
+        looks, far = (any(row[name] for row in files) for name in ("looks", "far"))
+        asked = None if by_segment is None else _of_config(by_segment, config)
+        kinds = Kinds(into_messages=looks, far=far, about=sum(row["rows"] for row in files), asked=asked)
+        try:
+            settings[config] = (_settings_of_header(min(files, key=itemgetter("source")), settings_of), kinds)
+        except SettingsError as error:
+            refused[str(config)] = str(error)
+    answered = sum(row["rows"] for row in good if row["config"] in settings)
+    return Contents(
+        settings=settings,
+        refused=refused,
+        framed=framed,
+        digests={row["file"]: row["digest"] for row in good},
+        answered=answered,
+        bad=sum(row["rows"] for row in by_file) - answered,
+    )
+
+
+def file_number() -> Column:
+    """Number of a row's file in its batch."""
+    return F.expr(f"seq DIV {LINES_A_FILE}")
+
+
+def _counted(rows: DataFrame, entries_a_file: int) -> tuple[list[dict[str, Any]], pa.Table | None]:
+    """What there is by file and, unless they are many, by the segments that requests start in: both for one look at the rows."""
+    usable = F.col("error").isNull() & F.col("frame").isNull() & (F.col("queueOffset") >= 0)
+    keyed = rows.withColumns(
+        {
+            "bad": F.isnotnull("error"),
+            "file": file_number(),
+            **{name: F.when(usable, F.col(name)) for name in ("topic", "queueId")},
+            "segment": F.when(usable, segment_asked(entries_a_file)),
+        }
+    )
+    counted = (
+        F.count("*").alias("rows"),
+        F.min("source").alias("source"),
+        F.min("sourceDigest").alias("digest"),
+        F.expr("bool_or(filterType != 'TAG')").alias("looks"),
+        F.expr(f"bool_or(maxMsgNums > {SCAN_ENTRIES})").alias("far"),
+        F.max("maxMsgNums").alias("maxMsgNums"),
+        F.count_if(F.col("frame").isNotNull()).alias("framed"),
+    )
+    every = list(dict.fromkeys([*_OF_FILE, *_OF_SEGMENT]))
+    both = keyed.groupingSets([_OF_FILE, _OF_SEGMENT], *every).agg(*counted, F.grouping("file").alias("bySegment"))
+    found = both.limit(SOME_SEGMENTS + 1).toArrow()
+    if len(found) > SOME_SEGMENTS:
+        return keyed.groupBy(*_OF_FILE).agg(*counted).toArrow().to_pylist(), None
+    by_segment = pc.equal(found["bySegment"], 1)
+    return found.filter(pc.invert(by_segment)).to_pylist(), found.filter(pc.and_(by_segment, pc.is_valid(found["segment"])))
+
+
+def _of_config(by_segment: pa.Table, config: str | None) -> pa.Table:
+    """The segments of one configuration's requests, as `touched_segments` tells them."""
+    same = pc.is_null(by_segment["config"]) if config is None else pc.equal(by_segment["config"], config)
+    names = ["topic", "queueId", "segment", "rows", "maxMsgNums"]
+    return by_segment.filter(same).select(names).rename_columns([*names[:3], "count", "maxMsgNums"])
+
+
+def _config(row: Mapping[str, Any]) -> str:
+    return row["config"] or ""
+
+
+def _settings_of_header(row: Mapping[str, Any], settings_of: SettingsOf) -> BrokerSettings:
+    header = None if row["config"] is None else json.loads(row["config"])
+    return settings_of(header, f"{row['source']}, line 1")
