@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 import statistics
 import threading
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from benchmarks.figures import Figure, Peer, held_against
 from benchmarks.stand import BROKER, Stand
-from benchmarks.synthetic_store import TOPIC_PREFIX, Shape
+from benchmarks.synthetic_store import SMALL_BODY_BYTES, TOPIC_PREFIX, Shape, write_store
 from pipeline.lake import Lake
 from pipeline.settings import BrokerSettings
 from pipeline.stream.batches import Batches
@@ -26,7 +27,8 @@ from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint
 
 CHECKPOINT = "checkpoint"
 SMALL, LARGE = 10, 100_000
-SMALL_BATCHES, LARGE_BATCHES = 15, 20
+SMALL_BATCHES, LARGE_BATCHES = 45, 40
+ENTRIES = 10_000_000  # of the lake
 _LEAST_BATCHES = 6  # from fewer nobody can tell whether they grow
 _LEAST_LARGE = 3
 
@@ -53,10 +55,15 @@ def measure_stream(stand: Stand) -> list[Figure]:
 
     Of the large ones the first half does not count: a stream runs for longer than its code takes to compile.
     """
+    shape, store = stand.sized(ENTRIES, SMALL_BODY_BYTES), stand.folder / "stream-store"
+    write_store(store, shape)
+    lake = stand.imported("stream-lake", store)
+    shutil.rmtree(store)
     batches = max(SMALL_BATCHES // stand.scale, _LEAST_BATCHES)
-    small = seconds_of_batches(stand.spark, stand.lake, stand.folder / "small", stand.shape, SMALL, batches)
+    small = seconds_of_batches(stand.spark, lake, stand.folder / "small", shape, SMALL, batches)
     of_large = max(LARGE_BATCHES // stand.scale, _LEAST_LARGE)
-    large = seconds_of_batches(stand.spark, stand.lake, stand.folder / "large", stand.shape, LARGE, of_large)
+    large = seconds_of_batches(stand.spark, lake, stand.folder / "large", shape, LARGE, of_large)
+    shutil.rmtree(lake)
     part = batches // 3
     first, last = small[part : 2 * part], small[-part:]
     peer = Peer("the first", f"batches {part} to {2 * part} of {batches}", statistics.median(first), "ratio about 1")

@@ -21,7 +21,7 @@ from pipeline.answers import delivered
 from pipeline.lake import Lake, LakeError
 from pipeline.lmq import beyond_lmq_limit
 from pipeline.replay import Kinds, meet
-from pipeline.request_file import SCHEMA
+from pipeline.request_lines import SCHEMA
 from pipeline.settings import PullSettings
 from udfs import get_message as gm
 from udfs.consumer_filter_manager import TAG

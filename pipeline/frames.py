@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from pipeline.request_file import RequestError
+from pipeline.request_lines import RequestError
 from pipeline.store_files import local_path
 from pipeline.whole_file import whole_file
 from store_format.remoting.errors import FrameError

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.request_file import LINE_BYTES_MAX, RequestError, open_file
+from pipeline.request_file import LINE_BYTES_MAX, open_file
+from pipeline.request_lines import RequestError
 
 _INT, _LONG, _TEXT = 2**31, 2**63, None
 _TOPIC, _QUEUE_ID = ("topic", _TEXT), ("queueId", _INT)

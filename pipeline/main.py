@@ -95,7 +95,7 @@ def judged(error: BaseException) -> tuple[int, str]:
 
     from pipeline.lake import LakeError
     from pipeline.output_file import OutputError
-    from pipeline.request_file import RequestError
+    from pipeline.request_lines import RequestError
 
     if isinstance(error, StoreError | SettingsError | LakeError | RequestError | OutputError):
         return 2, f"error: {error}"

@@ -18,7 +18,8 @@ from pipeline.lmq import beyond_lmq_limit
 from pipeline.output_file import OutputFile, output_file, write_lines
 from pipeline.replay import Kinds, replay
 from pipeline.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
-from pipeline.request_file import RequestError, RequestFile, scan_file
+from pipeline.request_file import RequestFile, scan_file
+from pipeline.request_lines import RequestError
 from pipeline.request_source import NAME, RequestSource
 from pipeline.settings import BrokerSettings, PullSettings
 

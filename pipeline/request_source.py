@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.request_file import SCHEMA, Chunk, RequestError, header_if_any, open_file, read_lines
+from pipeline.request_file import Chunk, header_if_any, open_file
+from pipeline.request_lines import SCHEMA, RequestError, read_lines
 
 NAME = "pull-requests"
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from pipeline.request_file import Chunk, RequestError, open_file
+from pipeline.request_file import Chunk, open_file
+from pipeline.request_lines import RequestError
 from pipeline.scenario_broker import ScenarioBroker
 from pipeline.settings import Setting, SettingsError, Value, load_catalogue
 from store_format.config_rows import SubscriptionGroupConfig

@@ -337,7 +337,7 @@ def test_a_bad_line_ends_the_replay_before_anything_is_written(kind: str, lake: 
 
 
 def test_a_pull_without_a_time_cannot_be_answered_as_of_it(lake: Lake, lines: list[Line], tmp_path: Path) -> None:
-    from pipeline.request_file import RequestError
+    from pipeline.request_lines import RequestError
 
     requests = write_lines(tmp_path / "requests.jsonl", [pull(lines[0], timestamp=5), pull(lines[0]), pull(lines[0])])
     with pytest.raises(RequestError, match=r'line 2: expected a "timestamp" in ms'):

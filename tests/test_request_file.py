@@ -122,6 +122,16 @@ def test_a_line_that_lacks_a_field_is_named_beside_one_that_has_it_twice(name: s
     assert error.value.line == 2
 
 
+@pytest.mark.parametrize("other", [b'"topic" :', b'"\\u0074opic":'], ids=["a blank", "an escape"])
+def test_a_key_that_is_there_twice_is_named_beside_one_in_another_form(other: bytes, tmp_path: Path) -> None:
+    key = b'"topic":'
+    assert PLAIN.count(key) == 1
+    with pytest.raises(rf.RequestError) as error:
+        read_bytes(tmp_path, PLAIN.replace(key, other) + b"\n" + PLAIN.replace(key, b'"topic": "other", "topic":'))
+    assert error.value.line == 2
+    assert "'topic' is there twice" in str(error.value)
+
+
 GOOD = {
     "as it is": asked(),
     "no expression": asked(filter={"type": "TAG"}),

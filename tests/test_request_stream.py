@@ -9,7 +9,7 @@ import pytest
 from replaying import write_lines
 
 from pipeline import request_file
-from pipeline.request_file import RequestError
+from pipeline.request_lines import RequestError
 from pipeline.stream.request_stream import RequestStreamReader
 
 

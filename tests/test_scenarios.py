@@ -12,7 +12,7 @@ import pytest
 from golden import golden_lines, needs_golden
 from scenario_answers import answered, answered_together, compared
 
-from pipeline.request_file import RequestError
+from pipeline.request_lines import RequestError
 from pipeline.scenario_file import FIELDS, scenario_of
 from pipeline.scenario_steps import take_steps
 

@@ -18,7 +18,7 @@ from test_stream import answered
 
 from pipeline import tables as t
 from pipeline.lake import Lake
-from pipeline.request_file import RequestError
+from pipeline.request_lines import RequestError
 from pipeline.stream.frame_pulls import OF_FRAME, is_frame, pull_of_line
 from store_format.remoting.command import RemotingCommand, SerializeType
 from store_format.remoting.frame import encode_frame

@@ -22,8 +22,8 @@ from pipeline.touched_segments import SOME_SEGMENTS, segment_asked
 
 SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
 
-_OF_FILE = ["config", "bad", "file"]
-_OF_SEGMENT = ["config", "topic", "queueId", "segment"]
+_OF_FILE = ["bad", "file"]
+_OF_SEGMENT = ["topic", "queueId", "segment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
         entries_a_file: entries of a queue file.
         settings_of: the settings, given those of a file's header and where that is.
     """
-    by_file, by_segment = _counted(rows, entries_a_file)
+    by_file, asked = _counted(rows, entries_a_file)
     settings: dict[str | None, tuple[BrokerSettings, Kinds]] = {}
     refused: dict[str, str] = {}
     framed: dict[str | None, bool] = {}
@@ -63,22 +63,21 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
     for config, of_config in groupby(sorted(good, key=_config), key=itemgetter("config")):
         files = list(of_config)
         if any(row["framed"] for row in files):
-            framed[config] = any(row["framed"] < row["rows"] for row in files)
-        looks, far = (any(row[name] for row in files) for name in ("looks", "far"))
-        asked = None if by_segment is None else _of_config(by_segment, config)
-        kinds = Kinds(into_messages=looks, far=far, about=sum(row["rows"] for row in files), asked=asked)
+            framed[config] = any(row["framed"] < row["count"] for row in files)
+        looks, far = any(row["looks"] for row in files), any((row["maxMsgNums"] or 0) > SCAN_ENTRIES for row in files)
+        kinds = Kinds(into_messages=looks, far=far, about=sum(row["count"] for row in files), asked=asked)
         try:
             settings[config] = (_settings_of_header(min(files, key=itemgetter("source")), settings_of), kinds)
         except SettingsError as error:
             refused[str(config)] = str(error)
-    answered = sum(row["rows"] for row in good if row["config"] in settings)
+    answered = sum(row["count"] for row in good if row["config"] in settings)
     return Contents(
         settings=settings,
         refused=refused,
         framed=framed,
-        digests={row["file"]: row["digest"] for row in good},
+        digests={row["file"]: row["sourceDigest"] for row in good},
         answered=answered,
-        bad=sum(row["rows"] for row in by_file) - answered,
+        bad=sum(row["count"] for row in by_file) - answered,
     )
 
 
@@ -88,7 +87,7 @@ def file_number() -> Column:
 
 
 def _counted(rows: DataFrame, entries_a_file: int) -> tuple[list[dict[str, Any]], pa.Table | None]:
-    """What there is by file and, unless they are many, by the segments that requests start in: both for one look at the rows."""
+    """What there is by file and, unless they are many, the segments that requests start in, as `touched_segments` tells them."""
     usable = F.col("error").isNull() & F.col("frame").isNull() & (F.col("queueOffset") >= 0)
     keyed = rows.withColumns(
         {
@@ -99,28 +98,19 @@ def _counted(rows: DataFrame, entries_a_file: int) -> tuple[list[dict[str, Any]]
         }
     )
     counted = (
-        F.count("*").alias("rows"),
-        F.min("source").alias("source"),
-        F.min("sourceDigest").alias("digest"),
-        F.expr("bool_or(filterType != 'TAG')").alias("looks"),
-        F.expr(f"bool_or(maxMsgNums > {SCAN_ENTRIES})").alias("far"),
+        F.count("*").alias("count"),
         F.max("maxMsgNums").alias("maxMsgNums"),
+        *(F.any_value(name).alias(name) for name in ("source", "sourceDigest", "config")),  # which are those of the file
+        F.expr("bool_or(filterType != 'TAG')").alias("looks"),
         F.count_if(F.col("frame").isNotNull()).alias("framed"),
     )
-    every = list(dict.fromkeys([*_OF_FILE, *_OF_SEGMENT]))
-    both = keyed.groupingSets([_OF_FILE, _OF_SEGMENT], *every).agg(*counted, F.grouping("file").alias("bySegment"))
+    both = keyed.groupingSets([_OF_FILE, _OF_SEGMENT], *_OF_FILE, *_OF_SEGMENT).agg(*counted, F.grouping("file").alias("bySegment"))
     found = both.limit(SOME_SEGMENTS + 1).toArrow()
     if len(found) > SOME_SEGMENTS:
         return keyed.groupBy(*_OF_FILE).agg(*counted).toArrow().to_pylist(), None
     by_segment = pc.equal(found["bySegment"], 1)
-    return found.filter(pc.invert(by_segment)).to_pylist(), found.filter(pc.and_(by_segment, pc.is_valid(found["segment"])))
-
-
-def _of_config(by_segment: pa.Table, config: str | None) -> pa.Table:
-    """The segments of one configuration's requests, as `touched_segments` tells them."""
-    same = pc.is_null(by_segment["config"]) if config is None else pc.equal(by_segment["config"], config)
-    names = ["topic", "queueId", "segment", "rows", "maxMsgNums"]
-    return by_segment.filter(same).select(names).rename_columns([*names[:3], "count", "maxMsgNums"])
+    asked = found.filter(pc.and_(by_segment, pc.is_valid(found["segment"])))
+    return found.filter(pc.invert(by_segment)).to_pylist(), asked.select([*_OF_SEGMENT, "count", "maxMsgNums"])
 
 
 def _config(row: Mapping[str, Any]) -> str:

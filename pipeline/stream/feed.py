@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from pipeline.output_file import OutputError
-from pipeline.request_file import RequestError, RequestFile, read_lines, scan_file
+from pipeline.request_file import RequestFile, scan_file
+from pipeline.request_lines import RequestError, read_lines
 from pipeline.request_source import lines_of_chunk
 from pipeline.store_files import filesystem_of
 from pipeline.stream.checkpoint_files import write_whole

@@ -20,7 +20,7 @@ from pipeline.capture_tables import PULL_REQUEST
 from pipeline.frames import frame_of_line
 from pipeline.lake import Lake
 from pipeline.replay_run import ReplayOptions
-from pipeline.request_file import RequestError
+from pipeline.request_lines import RequestError
 from pipeline.settings import BrokerSettings
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_frame

@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from pipeline.request_file import Chunk, RequestError, RequestFile, first_line, header_if_any, scan_lines
+from pipeline.request_file import Chunk, RequestFile, first_line, header_if_any, scan_lines
+from pipeline.request_lines import RequestError
 from pipeline.store_files import filesystem_of
 from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
 
