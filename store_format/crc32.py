@@ -1,7 +1,7 @@
 """CRC-32 (the one of zlib and java.util.zip.CRC32) of many byte ranges at once.
 
-zlib takes one range a call, which costs more than the sum itself for messages of a few hundred bytes; this is the same polynomial
-with sixteen tables, compiled.
+zlib takes one range a call, which costs more than the sum itself for messages of a few hundred bytes; this is the same polynomial,
+compiled: by carry-less multiplication where the processor has it, which takes less than half the time, else with sixteen tables.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from store_format import carryless
 from store_format.compiled import compiled
 
 _POLYNOMIAL = 0xEDB88320
 _LANES = 16
+_FOLDED_MIN = carryless.LANES * carryless.LANE
 
 
 def _tables() -> NDArray[np.uint32]:
@@ -65,7 +67,7 @@ def _rest(crc, buffer, start, end, tables):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _crc32_of_ranges(buffer, starts, lengths, tables, out):  # type: ignore[no-untyped-def]
+def _crc32_by_tables(buffer, starts, lengths, tables, out):  # type: ignore[no-untyped-def]
     """Two ranges at a time, for each step of a sum waits for the one before it."""
     for i in range(0, len(starts), 2):
         other = min(i + 1, len(starts) - 1)
@@ -78,8 +80,33 @@ def _crc32_of_ranges(buffer, starts, lengths, tables, out):  # type: ignore[no-u
         out[other] = _rest(two, buffer, starts[other] + shared, starts[other] + lengths[other], tables)
 
 
+@compiled
+def _word(crc, word, tables):  # type: ignore[no-untyped-def]
+    """The sum so far taken over eight bytes, which come as a number."""
+    word ^= np.uint64(crc)
+    crc = np.uint32(0)
+    for lane in range(8):
+        crc ^= tables[7 - lane, (word >> np.uint64(8 * lane)) & np.uint64(0xFF)]
+    return crc
+
+
+@compiled
+def _crc32_by_folding(buffer, starts, lengths, tables, out):  # type: ignore[no-untyped-def]
+    """`buffer` is contiguous."""
+    first = np.uint64(buffer.ctypes.data)
+    for i in range(len(starts)):
+        crc, start = np.uint32(0xFFFFFFFF), starts[i]
+        if lengths[i] >= _FOLDED_MIN:
+            lanes = lengths[i] // carryless.LANE
+            low, high = carryless.folded(first + np.uint64(start), lanes, crc)
+            crc = _word(_word(np.uint32(0), low, tables), high, tables)
+            start += lanes * carryless.LANE
+        out[i] = _rest(crc, buffer, start, starts[i] + lengths[i], tables)
+
+
 def crc32_of_ranges(buffer: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
     """CRC-32 of `buffer[start:start + length]` for each pair; every range must lie inside `buffer`."""
     out = np.empty(len(starts), np.uint32)
-    _crc32_of_ranges(buffer, starts, lengths, _TABLES, out)
+    sums = _crc32_by_folding if carryless.AVAILABLE and buffer.flags.c_contiguous else _crc32_by_tables
+    sums(buffer, starts, lengths, _TABLES, out)
     return out
