@@ -113,7 +113,7 @@ def with_wakes(lake: Lake, broker: str, held: DataFrame, *, settings: PullSettin
     Args:
         lake: with the broker's tables.
         broker: whose store it is.
-        held: rows with the columns of a request (SCHEMA of request_file) and any others, held at their `timestamp`.
+        held: rows with the columns of a request (SCHEMA of request_lines) and any others, held at their `timestamp`.
         settings: of the scan.
         polling: who waits how long.
         into_messages: whether filters may look into messages; else those that do are taken to match no message, so that the sweep

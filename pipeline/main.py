@@ -39,7 +39,7 @@ from store_format.errors import StoreError
 
 # what a worker raised for bad input, as Spark quotes it at the end of the worker's traceback
 _QUOTED = re.compile(
-    r"^(?:pipeline\.request_file\.RequestError|store_format\.(?:errors|fastjson)\.\w*Error|pipeline\.lake\.LakeError): (?P<text>.+?)\s*$",
+    r"^(?:pipeline\.request_lines\.RequestError|store_format\.(?:errors|fastjson)\.\w*Error|pipeline\.lake\.LakeError): (?P<text>.+?)\s*$",
     re.MULTILINE,
 )
 

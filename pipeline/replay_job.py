@@ -25,7 +25,7 @@ from pipeline.settings import BrokerSettings, PullSettings
 
 
 def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
-    """The requests of a file: SCHEMA of request_file."""
+    """The requests of a file: SCHEMA of request_lines."""
     spark.dataSource.register(RequestSource)
     chunks = json.dumps([asdict(chunk) for chunk in file.chunks])
     return spark.read.format(NAME).option("path", file.path).option("chunks", chunks).load()

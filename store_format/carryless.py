@@ -6,7 +6,8 @@ two halves of a lane, of the polynomial of zlib in reflected bit order (Gopal et
 PCLMULQDQ instruction", Intel, 2009).
 
 Surprise: numba has no such instruction, so the loop is written for LLVM. Where the processor lacks it, or numba is told of another one,
-`AVAILABLE` is False and `folded` must not be compiled.
+`AVAILABLE` is False and `folded` must not be compiled. What uses it is cached by numba, which looks at the using module alone: who changes
+this one has to touch that one.
 """
 
 from __future__ import annotations

@@ -13,18 +13,18 @@ from store_format import carryless
 from store_format.compiled import compiled
 
 _POLYNOMIAL = 0xEDB88320
-_LANES = 16
+_STEP = 16
 _FOLDED_MIN = carryless.LANES * carryless.LANE
 
 
 def _tables() -> NDArray[np.uint32]:
-    tables = np.zeros((_LANES, 256), np.uint32)
+    tables = np.zeros((_STEP, 256), np.uint32)
     for byte in range(256):
         value = byte
         for _ in range(8):
             value = (value >> 1) ^ (_POLYNOMIAL if value & 1 else 0)
         tables[0, byte] = value
-    for lane in range(1, _LANES):
+    for lane in range(1, _STEP):
         previous = tables[lane - 1]
         tables[lane] = (previous >> np.uint32(8)) ^ tables[0][previous & np.uint32(0xFF)]
     return tables
@@ -57,9 +57,9 @@ def _sixteen(crc, buffer, at, tables):  # type: ignore[no-untyped-def]
 def _rest(crc, buffer, start, end, tables):  # type: ignore[no-untyped-def]
     """The sum so far taken over the bytes from `start` to `end`, and closed."""
     at = np.uint64(start)
-    while np.uint64(end) - at >= np.uint64(_LANES):
+    while np.uint64(end) - at >= np.uint64(_STEP):
         crc = _sixteen(crc, buffer, at, tables)
-        at += np.uint64(_LANES)
+        at += np.uint64(_STEP)
     while at < np.uint64(end):
         crc = (crc >> np.uint32(8)) ^ tables[0, (crc ^ np.uint32(buffer[at])) & np.uint32(0xFF)]
         at += np.uint64(1)
@@ -72,8 +72,8 @@ def _crc32_by_tables(buffer, starts, lengths, tables, out):  # type: ignore[no-u
     for i in range(0, len(starts), 2):
         other = min(i + 1, len(starts) - 1)
         one = two = np.uint32(0xFFFFFFFF)
-        shared = min(lengths[i], lengths[other]) // _LANES * _LANES
-        for done in range(0, shared, _LANES):
+        shared = min(lengths[i], lengths[other]) // _STEP * _STEP
+        for done in range(0, shared, _STEP):
             one = _sixteen(one, buffer, np.uint64(starts[i] + done), tables)
             two = _sixteen(two, buffer, np.uint64(starts[other] + done), tables)
         out[i] = _rest(one, buffer, starts[i] + shared, starts[i] + lengths[i], tables)

@@ -63,6 +63,18 @@ def contents(batch: DataFrame) -> Contents:
     return contents_of(batch, ENTRIES_A_FILE, settings_of)
 
 
+def test_configurations_are_told_apart_where_numbers_do_not_tell_files(spark: SparkSession) -> None:
+    """As those of pulls that are held: they are numbered anew."""
+    from pipeline.stream.request_stream import STREAM_SCHEMA
+
+    of_all = {"topic": "a", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
+    rows = [row(number, file, **of_all) | {"seq": number} for number, file in enumerate([1, 0, 2])]
+    found = contents(spark.createDataFrame(rows, STREAM_SCHEMA))
+    assert {config: kinds.about for config, (_, kinds) in found.settings.items()} == {None: 1, HEADER: 1}
+    assert set(found.refused) == {REFUSED}
+    assert (found.answered, found.bad) == (2, 1)
+
+
 def check(found: Contents) -> None:
     assert set(found.settings) == {None, HEADER}
     assert [found.settings[config][0].pull_settings().max_transfer_count_on_message_in_memory for config in (None, HEADER)] == [32, 5]

@@ -113,6 +113,10 @@ def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark:
     import_as(spark, lake, held_store(tmp_path / "store"))
     folder.mkdir()
     write_lines(folder / "pulls.jsonl", [*(case[0] for case in CASES), NEVER_SWEPT, pull(1, 0, timeout=None)])
+    # beside them one of other settings, which does not wait
+    write_lines(
+        folder / "other.jsonl", [{"kind": "trace", "config": {"diskFallRecorded": False}}, pull(0, 2500, sys_flag=0, topic="other")]
+    )
     hold = ("--at", "request-time", "--hold", "--once")
     command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", *hold)
 
@@ -121,7 +125,8 @@ def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark:
     assert code == 0, err
     run = out.splitlines()[-1].split(":")[0].removeprefix("run ")
     due = [case for case in CASES if case[1] is None or (case[1] <= 9000 and "SQL92" not in str(case[0]))]
-    *rows, never = sorted(answered(spark, lake, run), key=lambda row: row["error"] is not None)
+    *rows, never, other = sorted(answered(spark, lake, run), key=lambda row: (row["topic"] == "other", row["error"] is not None))
+    assert other["topic"] == "other"
     assert sorted(map(told, rows), key=repr) == sorted((case[1:] for case in due), key=repr)
     assert never["error"] == "NEVER_WOKEN"
     [bad] = Lake(spark, str(lake)).table(BAD_REQUEST).collect()
@@ -131,7 +136,7 @@ def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark:
     write_lines(folder / "later.jsonl", [{"kind": "heartbeat", "timestamp": START + 60_000}])
     code, out, err = pullsim(*command)
     assert code == 0, err
-    rows = [row for row in answered(spark, lake, run) if row["error"] is None]
+    rows = [row for row in answered(spark, lake, run) if row["error"] is None and row["topic"] != "other"]
     by_line = sorted(rows, key=lambda row: int(row["requestId"].rpartition("-")[2]))
     assert [told(row) for row in by_line] == [case[1:] for case in CASES]
 

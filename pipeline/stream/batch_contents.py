@@ -22,7 +22,8 @@ from pipeline.touched_segments import SOME_SEGMENTS, segment_asked
 
 SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
 
-_OF_FILE = ["bad", "file"]
+# a number does not tell a file where pulls are held: those that the state gives out came in other batches, or all were numbered anew
+_OF_FILE = ["bad", "file", "config", "source", "sourceDigest"]
 _OF_SEGMENT = ["topic", "queueId", "segment"]
 
 
@@ -37,6 +38,7 @@ class Contents:
         digests: of its files, by their number in the batch.
         answered: requests to be answered.
         bad: lines, or files, that cannot be.
+        entries_a_file: entries of a queue file, by which the segments are counted that its requests start in.
     """
 
     settings: Mapping[str | None, tuple[BrokerSettings, Kinds]]
@@ -45,6 +47,7 @@ class Contents:
     digests: Mapping[int, str]
     answered: int
     bad: int
+    entries_a_file: int
 
 
 def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -> Contents:
@@ -78,6 +81,7 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
         digests={row["file"]: row["sourceDigest"] for row in good},
         answered=answered,
         bad=sum(row["count"] for row in by_file) - answered,
+        entries_a_file=entries_a_file,
     )
 
 
@@ -100,7 +104,6 @@ def _counted(rows: DataFrame, entries_a_file: int) -> tuple[list[dict[str, Any]]
     counted = (
         F.count("*").alias("count"),
         F.max("maxMsgNums").alias("maxMsgNums"),
-        *(F.any_value(name).alias(name) for name in ("source", "sourceDigest", "config")),  # which are those of the file
         F.expr("bool_or(filterType != 'TAG')").alias("looks"),
         F.count_if(F.col("frame").isNotNull()).alias("framed"),
     )

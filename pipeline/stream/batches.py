@@ -10,7 +10,7 @@ import datetime as dt
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -196,8 +196,9 @@ class Batches(BatchWork):
 
     def _answers(self, lake: Lake, rows: DataFrame, contents: Contents) -> DataFrame:
         parts = []
-        for config, (settings, kinds) in contents.settings.items():
-            pull = settings.pull_settings()
+        same_segments = broker_store(lake, self.run.broker).entries_a_file == contents.entries_a_file  # no import came between
+        for config, (settings, found) in contents.settings.items():
+            pull, kinds = settings.pull_settings(), found if same_segments else replace(found, asked=None)
             requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             options = ReplayOptions(at=self.run.at)
             if config in contents.framed:
