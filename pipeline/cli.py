@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import click
 
@@ -34,12 +34,13 @@ class Engine:
     verbose: bool = False
 
     @contextmanager
-    def session(self) -> Iterator[Any]:
-        """A session, stopped at the end."""
-        from pipeline.session import build_session
+    def session(self, jobs: Literal["short", "long", "endless"] = "short", *, leave_classes: bool = False) -> Iterator[Any]:
+        """A session for jobs of a kind, stopped at the end; a long one is one whose time grows with the data that Spark itself works on."""
+        from pipeline.session import LONG_JOBS, SHORT_JOBS, build_session
 
         progress_to_stderr("starting Spark")
-        spark = build_session(master=self.master, conf=self.conf, verbose=self.verbose)
+        conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | self.conf
+        spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes)
         try:
             yield spark
         finally:
@@ -266,7 +267,7 @@ def replay_command(
     check_hold(hold, at, of_table=requests is None)
     check_behind(behind, at, others={"--hold": hold})
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, behind=behind)
-    with Engine(master, conf, verbose).session() as spark:
+    with Engine(master, conf, verbose).session("long") as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         stored = opened.properties(name)
@@ -326,7 +327,7 @@ def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict
 
     if not query.strip():
         raise click.UsageError('expected a query in SQL, found none; "SHOW TABLES" lists what can be asked')
-    with Engine(master, conf, verbose).session() as spark:
+    with Engine(master, conf, verbose).session("long") as spark:
         show_rows(ask(Lake(spark, lake).require(), query), form)
 
 
@@ -336,9 +337,8 @@ def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict
 def demo_command(lake: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
     """Import a real broker's store, replay recorded pulls against it, compare the answers, and show lag."""
     from pipeline.demo import run_demo
-    from pipeline.session import SHORT_JOBS
 
-    with Engine(master, SHORT_JOBS | conf, verbose).session() as spark:
+    with Engine(master, conf, verbose).session(leave_classes=True) as spark:
         differ = run_demo(spark, lake, run_id=run_id, now=now)
     if differ:
         raise SystemExit(1)

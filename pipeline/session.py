@@ -17,13 +17,20 @@ from typing import Any
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from pipeline.driver_start import archive_option, keep_jars, known_jars
 from pipeline.resources import conf_text
 from udfs.sql_functions import register
 
+_PACKAGES = "spark.jars.packages"
 DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
 
 # for sessions that end before the JVM's second compiler pays; the first one fills the default code cache of 48 MB
 SHORT_JOBS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
+# for those that end within minutes, in which it takes more than it gives but for what runs most
+LONG_JOBS = {
+    "spark.driver.extraJavaOptions": "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
+    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
+}
 
 # for queries of so few rows that they take less time than to make code of their plans, which Spark then walks
 WALKED_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -39,6 +46,8 @@ _COLLECTOR = "-XX:+UseParallelGC"
 # a JVM that is told of two collectors does not start, and these tell it too
 _OPTIONS_OF_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+# an archive of classes goes with neither another one nor an agent
+_ANY_ARCHIVE = re.compile(r"-Xshare\b|-XX:(SharedArchiveFile|ArchiveClassesAtExit)\b|-(java)?agent")
 
 
 class EngineError(RuntimeError):
@@ -53,7 +62,12 @@ def spark_defaults(name: str) -> dict[str, str]:
 
 
 def build_session(
-    *, master: str | None = None, conf: Mapping[str, str] | None = None, verbose: bool = False, app_name: str = "pullsim"
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    verbose: bool = False,
+    app_name: str = "pullsim",
+    leave_classes: bool = False,
 ) -> SparkSession:
     """Start a session with Delta and the SQL functions of `udfs`, or take the one that spark-submit prepared.
 
@@ -62,6 +76,7 @@ def build_session(
         conf: settings that win over all others.
         verbose: let Spark's own output reach stderr.
         app_name: name of the application.
+        leave_classes: let the JVM leave an archive of its classes when it ends, with which the next ones start faster, if there is none.
 
     Raises:
         EngineError: the session did not start; the message ends with what Spark printed.
@@ -71,24 +86,39 @@ def build_session(
     builder = SparkSession.Builder().appName(app_name).config(map=dict[str, Any](conf or {}))
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _with_functions(_submitted_session(builder if master is None else builder.master(master)))
-    ours = {"spark.jars.packages": DELTA_JARS}
-    if (master or "local").partition("[")[0] == "local":  # other machines may not have the package before a task brings it
+    is_local = (master or "local").partition("[")[0] == "local"
+    ours = _jars(conf or {}, is_local=is_local)
+    if is_local:  # other machines may not have the package before a task brings it
         ours["spark.python.daemon.module"] = "pipeline.worker_daemon"
     settings = spark_defaults("spark-defaults-local.conf") | ours | dict(conf or {})
     options = "spark.driver.extraJavaOptions"
-    settings[options] = java_options(settings.get(options, ""))
-    if "spark.jars" in settings:
-        del settings["spark.jars.packages"]
+    settings[options] = java_options(settings.get(options, ""), leave_classes=leave_classes)
     with _jvm_output(verbose=verbose) as printed:
         try:
             session = builder.master(master or "local[*]").config(map=dict[str, Any](settings)).getOrCreate()
         except Exception as error:
             raise EngineError(f"Spark did not start: {error}\n{printed()}") from error
+    started = session.sparkContext.getConf()
+    if _are_only_ours() and started.get(_PACKAGES) == DELTA_JARS:
+        keep_jars(DELTA_JARS, started.get("spark.jars") or "")
     if not verbose:
         session.sparkContext.setLogLevel("OFF")
         # it repeats each refused query with the JVM's stack; the error itself says what is wrong
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     return _with_functions(session)
+
+
+def _jars(conf: Mapping[str, str], *, is_local: bool) -> dict[str, str]:
+    """The settings with which Spark has Delta: the files where they are known, which a cluster's machines need not see."""
+    if "spark.jars" in conf:
+        return {}
+    known = known_jars(DELTA_JARS) if is_local and _PACKAGES not in conf and _are_only_ours() else []
+    return {"spark.jars": ",".join(known)} if known else {_PACKAGES: DELTA_JARS}
+
+
+def _are_only_ours() -> bool:
+    """Whether nobody else tells Spark of jars, which a setting of ours would hide."""
+    return not os.environ.keys() & {"PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME"}
 
 
 def _with_functions(session: SparkSession) -> SparkSession:
@@ -97,11 +127,17 @@ def _with_functions(session: SparkSession) -> SparkSession:
     return session
 
 
-def java_options(given: str) -> str:
-    """Options of the driver's JVM: ours and then those given, without our garbage collector where these or the environment name one."""
-    told = (given, *(os.environ.get(name, "") for name in _OPTIONS_OF_JAVA))
-    collector = "" if any(map(_ANY_COLLECTOR.search, told)) else _COLLECTOR
-    return " ".join(filter(None, (_PROCESSES.get(sys.platform), _ARROW, collector, given)))
+def java_options(given: str, *, leave_classes: bool = False) -> str:
+    """Options of the driver's JVM: ours and then those given, without ours where these or the environment name others.
+
+    Args:
+        given: the options of the setting.
+        leave_classes: as of build_session.
+    """
+    told = " ".join((given, *(os.environ.get(name, "") for name in _OPTIONS_OF_JAVA)))
+    collector = "" if _ANY_COLLECTOR.search(told) else _COLLECTOR
+    archive = "" if _ANY_ARCHIVE.search(told) else archive_option(leave=leave_classes)
+    return " ".join(filter(None, (_PROCESSES.get(sys.platform), _ARROW, archive, collector, given)))
 
 
 @contextlib.contextmanager
@@ -151,21 +187,21 @@ def _let_planners_find_packages(session: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _jvm_output(*, verbose: bool) -> Iterator[Any]:
-    """While a JVM is started, let it (and the workers it forks) inherit a file as stderr; yields a function that reads the file's tail."""
+    """While a JVM is started, let it (and the workers it forks) inherit a file as stdout and stderr; yields what reads the file's tail."""
     if verbose:
         yield lambda: ""
         return
-    with tempfile.TemporaryFile() as log:
-        sys.stderr.flush()
-        terminal = os.dup(2)
-        os.dup2(log.fileno(), 2)
+    with tempfile.TemporaryFile() as log, contextlib.ExitStack() as undone:
+        for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+            if stream is not None:
+                stream.flush()
+                terminal = os.dup(number)
+                undone.callback(os.close, terminal)
+                undone.callback(os.dup2, terminal, number)
+                os.dup2(log.fileno(), number)
 
         def tail() -> str:
             log.seek(0)
             return log.read()[-4000:].decode("utf-8", "replace")
 
-        try:
-            yield tail
-        finally:
-            os.dup2(terminal, 2)
-            os.close(terminal)
+        yield tail

@@ -31,7 +31,7 @@ def run_at_once(commands: list[list[str]]) -> None:
     spark = build_session(master="local[2]", conf=SHORT_JOBS | WALKED_PLANS | {"spark.sql.shuffle.partitions": "2"})
 
     @contextmanager
-    def same_session(_engine: Engine) -> Iterator[SparkSession]:
+    def same_session(_engine: Engine, *_: object, **__: object) -> Iterator[SparkSession]:
         yield spark
 
     @contextmanager

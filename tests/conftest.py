@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 settings.register_profile("pullsim", deadline=None)
 settings.load_profile("pullsim")
 
-# in minutes the second compiler takes more than it gives, but for what runs most
-_COMPILE_LATE = (
-    "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
-    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
-)
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark whatever uses the session, so that `-m "not spark"` leaves all of it out; files with such tests come first."""
@@ -69,12 +63,12 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session, with the project's SQL functions."""
-    from pipeline.session import WALKED_PLANS, build_session
+    from pipeline.session import LONG_JOBS, WALKED_PLANS, build_session
 
     # hours or minutes of planning pay for both compilers, whose code does not fit into the default cache
     flags = "-XX:ReservedCodeCacheSize=400m"
     conf = ({} if ALL else WALKED_PLANS) | {
-        "spark.driver.extraJavaOptions": flags if ALL else f"{flags} {_COMPILE_LATE}",
+        "spark.driver.extraJavaOptions": flags if ALL else " ".join((flags, *LONG_JOBS.values())),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         # short streams reach what long ones do, too

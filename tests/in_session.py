@@ -29,7 +29,7 @@ def pullsim_in(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     """The command line on a session that is there already and stays."""
 
     @contextmanager
-    def same_session(_engine: Engine) -> Iterator[SparkSession]:
+    def same_session(_engine: Engine, *_: object, **__: object) -> Iterator[SparkSession]:
         yield spark
 
     monkeypatch.setattr(Engine, "session", same_session)

@@ -1,0 +1,125 @@
+"""What a start of the JVM leaves for the next ones: files that are found again, and an archive that only a whole one counts as."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipeline import driver_start
+from pipeline.driver_start import archive_option, keep_jars, known_jars
+from pipeline.session import _jvm_output, java_options
+
+PACKAGES = "io.delta:delta-spark_4.2_2.13:4.4.0"
+OURS = "io.delta_delta-spark_4.2_2.13-4.4.0.jar"
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where all of it is kept."""
+    found = tmp_path / "var" / "pullsim"
+    monkeypatch.setattr(driver_start, "_FOLDER", found)
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    return found
+
+
+@pytest.fixture
+def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of Java that says which it is."""
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").touch()
+    (home / "release").write_text('JAVA_VERSION="17.0.15"')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    return home
+
+
+def jar(folder: Path, name: str) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / name).touch()
+    return str(folder / name)
+
+
+def test_jars_are_known_until_one_is_gone(tmp_path: Path) -> None:
+    assert known_jars(PACKAGES) == []
+    paths = [jar(tmp_path / "ivy", name) for name in (OURS, "javax.annotation_javax.annotation-api-1.3.2.jar")]
+    keep_jars(PACKAGES, ",".join(f"file://{path}" for path in paths))
+    assert known_jars(PACKAGES) == paths
+    assert known_jars("io.delta:delta-spark_4.2_2.13:4.5.0") == []
+    os.unlink(paths[1])
+    assert known_jars(PACKAGES) == []
+
+
+def test_jars_that_spark_brings_are_left_out(tmp_path: Path) -> None:
+    names = [OURS, "org.apache.parquet_parquet-hadoop-1.16.0.jar", "com.github.luben_zstd-jni-1.5.7-3.jar"]
+    paths = [jar(tmp_path / "ivy", name) for name in names]
+    keep_jars(PACKAGES, ",".join(paths))
+    assert known_jars(PACKAGES) == paths[:1]
+
+
+def leaving(java_home: Path) -> Path:
+    """The archive that a JVM of this home is told to leave."""
+    option, _, path = archive_option(leave=True).partition("=")
+    assert option == "-XX:ArchiveClassesAtExit", java_home
+    return Path(path)
+
+
+def test_an_archive_is_taken_once_it_is_whole(java: Path) -> None:
+    assert archive_option(leave=False) == ""
+    archive = leaving(java)
+    archive.write_bytes(bytes(100))  # the JVM ended meanwhile
+    assert leaving(java) == archive
+    archive.write_bytes((0xF00BABA8).to_bytes(4, "little") + bytes(96))
+    assert archive_option(leave=False) == archive_option(leave=True) == f"-XX:SharedArchiveFile={archive}"
+
+
+def test_another_java_has_another_archive_which_takes_the_place(java: Path) -> None:
+    archive = leaving(java)
+    archive.write_bytes((0xF00BABA8).to_bytes(4, "little"))
+    (java / "release").write_text('JAVA_VERSION="21.0.1"')
+    assert archive_option(leave=False) == ""
+    assert archive.exists()
+    assert leaving(java) != archive
+    assert not archive.exists()
+
+
+def test_nothing_is_left_where_nothing_can_be(java: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.parent.write_text("a file")
+    assert archive_option(leave=True) == ""
+    keep_jars(PACKAGES, jar(tmp_path, OURS))
+    assert known_jars(PACKAGES) == []
+    monkeypatch.setattr(driver_start, "_FOLDER", tmp_path / "a folder with blanks")
+    assert archive_option(leave=True) == ""
+    (java / "release").unlink()
+    monkeypatch.setattr(driver_start, "_FOLDER", tmp_path / "free")
+    assert archive_option(leave=True) == ""
+
+
+@needs_java
+def test_the_real_jvm_leaves_one_that_counts_as_whole(tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    subprocess.run(["java", f"-XX:ArchiveClassesAtExit={archive}", "-version"], check=True, capture_output=True)
+    assert driver_start._is_whole(archive)
+    subprocess.run(["java", f"-XX:SharedArchiveFile={archive}", "-Xshare:on", "-version"], check=True, capture_output=True)
+
+
+EXCLUDING = ["-Xshare:off", "-XX:SharedArchiveFile=/data/classes.jsa", "-javaagent:jmx.jar=1", "-agentlib:jdwp=server=y"]
+
+
+@pytest.mark.parametrize("given", EXCLUDING)
+def test_no_archive_of_ours_beside_what_excludes_it(java: Path, given: str) -> None:
+    assert "ArchiveClassesAtExit" in java_options("-Xss2m", leave_classes=True)
+    assert java_options(given, leave_classes=True).count("Archive") == given.count("Archive")
+
+
+def test_what_the_jvm_prints_is_no_output_of_a_command(capfd: pytest.CaptureFixture[str]) -> None:
+    with _jvm_output(verbose=False) as printed:
+        subprocess.run(["sh", "-c", "echo archive refused; echo stack >&2"], check=True)
+        assert printed() == "archive refused\nstack\n"
+    subprocess.run(["sh", "-c", "echo a row; echo a step >&2"], check=True)
+    assert capfd.readouterr() == ("a row\n", "a step\n")
