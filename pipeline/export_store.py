@@ -40,6 +40,15 @@ RowsOf = Callable[[Batches], Batches]
 Write = Callable[[OpenFiles, pa.RecordBatch], tuple[int, int]]
 _COUNT = pa.schema({"count": pa.int64(), "bytes": pa.int64()})
 _COUNT_DDL = "count BIGINT, bytes BIGINT"
+_SEGMENT = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
+# a table, columns of it, and one of these: rows whose values of it lie near each other belong in one task
+WrittenTable = tuple[t.Table, tuple[str, ...], str]
+# those that give the bytes of files
+WRITTEN: tuple[WrittenTable, ...] = (
+    (t.COMMIT_LOG, RECORD_COLUMNS, "physicOffset"),
+    (t.CONSUME_QUEUE_SEGMENT, _SEGMENT, "firstQueueOffset"),
+    (t.STORE_FILE_RANGE, ("path", "position", "bytes"), "position"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +60,6 @@ class Exported:
     files: int
     messages: int
     bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Rows of a table that are written, those with columns that lie near each other by one task."""
-
-    table: t.Table
-    columns: tuple[str, ...]
-    ordered_by: str
-    write: Write
 
 
 def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: Progress) -> Exported:
@@ -132,16 +131,11 @@ def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
 
 def _write_all(lake: Lake, broker: str, folder: StoreFolder, files: DataFrame, log_size: int, progress: Progress) -> tuple[int, int, int]:
     """Number of files, of records, and bytes in all."""
-    segment = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
-    steps = (
-        Step(t.COMMIT_LOG, RECORD_COLUMNS, "physicOffset", partial(_write_records, log_size)),
-        Step(t.CONSUME_QUEUE_SEGMENT, segment, "firstQueueOffset", _write_entries),
-        Step(t.STORE_FILE_RANGE, ("path", "position", "bytes"), "position", _write_ranges),
-    )
+    writes: tuple[Write, ...] = (partial(_write_records, log_size), _write_entries, _write_ranges)
     progress("making the files")
-    with ThreadPoolExecutor(len(steps) + 2) as pool:
+    with ThreadPoolExecutor(len(writes) + 2) as pool:
         created = pool.submit(written, files, folder, create_files)
-        jobs = [pool.submit(_write_rows, lake, broker, folder, step, created) for step in steps]
+        jobs = [pool.submit(_write_rows, lake, broker, folder, *each, created) for each in zip(WRITTEN, writes, strict=True)]
         expected = pool.submit(_records_of, lake, broker)
         try:
             made, _ = created.result()
@@ -156,11 +150,14 @@ def _write_all(lake: Lake, broker: str, folder: StoreFolder, files: DataFrame, l
     return made, messages, sum(size for _, size in found)
 
 
-def _write_rows(lake: Lake, broker: str, folder: StoreFolder, step: Step, created: Future[tuple[int, int]]) -> tuple[int, int]:
+def _write_rows(
+    lake: Lake, broker: str, folder: StoreFolder, what: WrittenTable, write: Write, created: Future[tuple[int, int]]
+) -> tuple[int, int]:
     """Plan while the files are made, write once they are."""
-    frame, rows_of = rows_for_tasks(lake, step.table, broker, step.columns, column=step.ordered_by)
+    table, columns, near = what
+    frame, rows_of = rows_for_tasks(lake, table, broker, columns, column=near)
     created.result()
-    return written(frame, folder, step.write, rows_of)
+    return written(frame, folder, write, rows_of)
 
 
 def _records_of(lake: Lake, broker: str) -> int:

@@ -6,9 +6,8 @@ place, and the bytes that are not zero are counted by file on both sides.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +16,14 @@ from pyspark.sql import functions as F
 
 from pipeline import tables as t
 from pipeline.config_tables import config_rows
-from pipeline.export_store import entries_of, of_broker
+from pipeline.data_files import rows_for_tasks
+from pipeline.export_store import WRITTEN, RowsOf, entries_of
 from pipeline.import_store import rows_of_queue_files, rows_of_store, spark_parallelism
 from pipeline.index_tables import index_rows
 from pipeline.lake import Lake
 from pipeline.load_store import LoadedStore
-from pipeline.log_records import RECORD_COLUMNS, write_records
+from pipeline.log_records import encoded_records
+from pipeline.open_log import OpenLog
 from pipeline.other_files import FOLDER, pieces_of
 from pipeline.queue_batches import unpack
 from pipeline.settings import BrokerSettings
@@ -30,7 +31,7 @@ from pipeline.store_files import StoreFiles
 from pipeline.verify_constraints import broken_constraints
 from store_format.commit_log import Bytes, Positions
 from store_format.errors import StoreError
-from store_format.mapped_files import offset_to_file_name
+from store_format.mapped_files import MappedFile, offset_to_file_name
 from store_format.record_check import first_difference, used_bytes
 from store_format.store_paths import COMMIT_LOG
 
@@ -61,10 +62,7 @@ def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, pr
     index = index_rows(lake.spark, loaded.store, broker, settings).tables
     findings += [_config(lake, broker, t.CHECKPOINT, index[t.CHECKPOINT]), _index(lake, broker, index[t.INDEX_ENTRY])]
     findings.append(broken_constraints(lake, broker))
-    found = findings[0]
-    for more in findings[1:]:
-        found = found.unionByName(more)
-    return found.orderBy("path", "code")
+    return reduce(DataFrame.unionByName, findings).orderBy("path", "code")
 
 
 def _finding(code: str, path: str, text: Column) -> tuple[Column, Column, Column]:
@@ -97,17 +95,17 @@ def _bytes(compared: DataFrame, expected: DataFrame, store: StoreFiles) -> DataF
 
 
 def _compared_rows(lake: Lake, broker: str, loaded: LoadedStore) -> DataFrame:
-    segment = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
-    store, log_size = loaded.store, loaded.sizes.commit_log
-    steps: tuple[tuple[DataFrame, Compare], ...] = (
-        (of_broker(lake, t.COMMIT_LOG, broker, *RECORD_COLUMNS), partial(_compare_records, store, log_size)),
-        (of_broker(lake, t.CONSUME_QUEUE_SEGMENT, broker, *segment), partial(_compare_entries, store)),
-        (of_broker(lake, t.STORE_FILE_RANGE, broker, "path", "position", "bytes"), partial(_compare_ranges, store)),
+    store = loaded.store
+    compare: tuple[Compare, ...] = (
+        partial(_compare_records, OpenLog(store), loaded.sizes.commit_log),
+        partial(_compare_entries, store),
+        partial(_compare_ranges, store),
     )
-    one, *others = (frame.mapInArrow(partial(_run, compare), _DDL) for frame, compare in steps)
-    for other in others:
-        one = one.unionByName(other)
-    return one
+    found = []
+    for (table, columns, near), held in zip(WRITTEN, compare, strict=True):
+        rows, rows_of = rows_for_tasks(lake, table, broker, columns, column=near)
+        found.append(rows.mapInArrow(partial(_run, held, rows_of), _DDL))
+    return reduce(DataFrame.unionByName, found)
 
 
 def _queues(lake: Lake, broker: str) -> DataFrame:
@@ -151,8 +149,8 @@ def _config(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> Dat
 # what tasks do ------------------------------------------------------------------------------------------------------------------------
 
 
-def _run(compare: Compare, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
+def _run(compare: Compare, rows_of: RowsOf, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in rows_of(batches):
         rows = [dict(zip(_ROWS.names, found, strict=True)) for found in compare(batch)]
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
@@ -166,39 +164,32 @@ def _count_used(store: StoreFiles, pieces: Iterator[pa.RecordBatch]) -> Iterator
             yield pa.RecordBatch.from_pylist([{"path": row["path"], "used": used}], schema=_ROWS)
 
 
-def _compare_records(store: StoreFiles, log_size: int, rows: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:
-    made: dict[int, Bytes] = {}
-
-    def nowhere(start: int) -> tuple[Bytes, int]:
-        # memory is taken by the pages that are written to
-        return made.setdefault(start, np.frombuffer(mmap.mmap(-1, log_size), np.uint8)), start
-
+def _compare_records(log: OpenLog, log_size: int, rows: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:
     try:
-        write_records(rows, log_size, nowhere)
+        content, ends = encoded_records(rows, log_size)
     except StoreError as error:
         yield COMMIT_LOG, 0, str(error)
         return
-    offsets, sizes = (rows.column(name).to_numpy().astype(np.int64) for name in ("physicOffset", "storeSize"))
-    for start, content in made.items():
-        name = offset_to_file_name(start)
-        inside = offsets // log_size * log_size == start
-        positions, lengths = offsets[inside] - start, sizes[inside]
-        yield from _held_against(store, f"{COMMIT_LOG}/{name}", content, positions, lengths)
+    offsets, sizes = rows.column("physicOffset").to_numpy(), np.diff(ends)
+    starts = offsets // log_size * log_size
+    for start in np.unique(starts).tolist():
+        inside = starts == start
+        file = MappedFile(name=offset_to_file_name(start), from_offset=start, length=log_size, wrote=log_size)
+        yield _held_against(log, file, content, ends[:-1][inside], offsets[inside] - start, sizes[inside])
 
 
 def _held_against(
-    store: StoreFiles, path: str, content: Bytes, positions: Positions, lengths: Positions
-) -> Iterator[tuple[str, int, str | None]]:
+    log: OpenLog, file: MappedFile, content: Bytes, positions: Positions, stored_at: Positions, sizes: Positions
+) -> tuple[str, int, str | None]:
+    path = f"{COMMIT_LOG}/{file.name}"
     try:
-        stored = store.content(*path.split("/"))
+        stored = log.content(file)
     except StoreError:
-        yield path, 0, "rows for a file that the store does not have"
-        return
-    if len(stored) < int((positions + lengths).max()):
-        yield path, 0, f"rows for bytes behind the file's {len(stored):,}"
-        return
-    differs = first_difference(content, stored, positions, lengths)
-    yield path, used_bytes(content, positions, lengths), None if differs < 0 else f"byte {differs}: other bytes than the rows give"
+        return path, 0, "rows for a file that the store does not have"
+    if len(stored) < int((stored_at + sizes).max()):
+        return path, 0, f"rows for bytes behind the file's {len(stored):,}"
+    differs = first_difference(content, positions, stored, stored_at, sizes)
+    return path, used_bytes(content, positions, sizes), None if differs < 0 else f"byte {differs}: other bytes than the rows give"
 
 
 def _compare_entries(store: StoreFiles, segments: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:

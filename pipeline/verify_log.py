@@ -139,7 +139,7 @@ def _verify_records(found: Checked, file: MappedFile, content: Bytes, positions:
     offsets, queue_offsets = prefix["physicOffset"].astype(np.int64), prefix["queueOffset"].astype(np.int64)
     encode(_columns(content, parts, prefix), slice(None), offsets, queue_offsets, again, file.from_offset + first)
     if not pa.py_buffer(again).equals(pa.py_buffer(content[first:end])):  # records that are no row lie between them, or one differs
-        differs = first_difference(again, content[first:end], positions - first, sizes)
+        differs = first_difference(again, positions - first, content[first:end], positions - first, sizes)
         if differs >= 0:
             found.find("LOG_DIFFERS", f"byte {first + differs}: written again from its columns, the record is another one")
     found.newest = max(int(rc.store_timestamps(content, parts).max()), -1 if found.newest is None else found.newest)

@@ -9,17 +9,23 @@ from store_format.compiled import compiled
 
 
 @compiled
-def _first_difference(one, other, positions, sizes):  # type: ignore[no-untyped-def]
+def _first_difference(one, positions, other, other_positions, sizes):  # type: ignore[no-untyped-def]
     for i in range(len(positions)):
-        for at in range(positions[i], positions[i] + sizes[i]):
-            if one[at] != other[at]:
-                return np.int64(at)
+        at, other_at, size = np.uint64(positions[i]), np.uint64(other_positions[i]), np.uint64(sizes[i])
+        differ = False
+        for k in range(size):  # without a way out the compiler takes many bytes at once
+            differ |= one[at + k] != other[other_at + k]
+        if differ:
+            first = np.uint64(0)
+            while one[at + first] == other[other_at + first]:
+                first += np.uint64(1)
+            return np.int64(other_at + first)
     return np.int64(-1)
 
 
-def first_difference(one: Bytes, other: Bytes, positions: Positions, sizes: Positions) -> int:
-    """Position of the first byte in which two buffers differ within the ranges given, -1 where they are the same."""
-    return int(_first_difference(one, other, positions, sizes))
+def first_difference(one: Bytes, positions: Positions, other: Bytes, other_positions: Positions, sizes: Positions) -> int:
+    """Position in the other buffer of the first byte in which ranges of two buffers differ, -1 where they are the same."""
+    return int(_first_difference(one, positions, other, other_positions, sizes))
 
 
 @compiled
