@@ -22,7 +22,7 @@ def capture_command(file: str, lake: str, broker: str | None, master: str | None
     from pipeline.capture.capture_job import broker_of, run_capture
     from pipeline.lake import Lake
 
-    with Engine(master, conf, verbose).session("long") as spark:
+    with Engine(master, conf, verbose).session("long", workers=True) as spark:
         opened = Lake(spark, lake)
         done = run_capture(opened, broker_of(opened, broker), file, run_id=run_id(), now=now, progress=progress_to_stderr)
     say(

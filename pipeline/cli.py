@@ -34,13 +34,23 @@ class Engine:
     verbose: bool = False
 
     @contextmanager
-    def session(self, jobs: Literal["short", "long", "endless"] = "short", *, leave_classes: bool = False) -> Iterator[Any]:
-        """A session for jobs of a kind, stopped at the end; a long one is one whose time grows with the data that Spark itself works on."""
-        from pipeline.session import LONG_JOBS, SHORT_JOBS, build_session
+    def session(
+        self, jobs: Literal["short", "long", "endless"] = "short", *, workers: bool = False, leave_classes: bool = False
+    ) -> Iterator[Any]:
+        """A session, stopped at the end.
+
+        Args:
+            jobs: a long one is one whose time grows with the data that Spark itself works on.
+            workers: whether Python workers are needed in any case.
+            leave_classes: as of build_session.
+        """
+        from pipeline.session import LONG_JOBS, SHORT_JOBS, build_session, start_workers
 
         progress_to_stderr("starting Spark")
         conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | self.conf
         spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes)
+        if workers:
+            start_workers(spark)
         try:
             yield spark
         finally:
@@ -267,7 +277,7 @@ def replay_command(
     check_hold(hold, at, of_table=requests is None)
     check_behind(behind, at, others={"--hold": hold})
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, behind=behind)
-    with Engine(master, conf, verbose).session("long") as spark:
+    with Engine(master, conf, verbose).session("long", workers=True) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         stored = opened.properties(name)
@@ -338,7 +348,7 @@ def demo_command(lake: str | None, master: str | None, conf: dict[str, str], ver
     """Import a real broker's store, replay recorded pulls against it, compare the answers, and show lag."""
     from pipeline.demo import run_demo
 
-    with Engine(master, conf, verbose).session(leave_classes=True) as spark:
+    with Engine(master, conf, verbose).session(workers=True, leave_classes=True) as spark:
         differ = run_demo(spark, lake, run_id=run_id, now=now)
     if differ:
         raise SystemExit(1)

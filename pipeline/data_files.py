@@ -56,7 +56,7 @@ def rows_for_tasks(
 
 def plain_files(lake: Lake, table: Table, rows: DataFrame) -> list[str] | None:
     """The Parquet files that have some rows of a table; None where tasks cannot read these by themselves."""
-    if is_uri(lake.root) or _NOT_PLAIN & lake.features(table):
+    if is_uri(lake.root) or _NOT_PLAIN & lake.reader_features(table):
         return None
     return [path.removeprefix("file:") for path in rows.inputFiles()]
 

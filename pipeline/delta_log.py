@@ -58,6 +58,18 @@ def run_of(path: str, version: int) -> str | None:
     return run
 
 
+def reader_features(path: str, version: int) -> set[str] | None:
+    """What a reader of a version has to know of beside Parquet, as the version's checksum file says; None where there is no such file."""
+    filesystem, folder = _log_folder(path)
+    try:
+        with filesystem.open_input_file(f"{folder}/{version:020d}.crc") as checksum:
+            protocol = json.loads(checksum.read())["protocol"]
+            known = {1: set[str](), 2: {"columnMapping"}}.get(protocol["minReaderVersion"])
+            return set(protocol["readerFeatures"]) if known is None else known
+    except (OSError, ValueError, KeyError, TypeError):  # no reader is told to rely on it
+        return None
+
+
 def _object(text: str | None) -> dict[str, Any]:
     """An object of JSON; empty for the text of somebody else."""
     try:

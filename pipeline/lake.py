@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.delta_log import delta_version
+from pipeline.delta_log import delta_version, reader_features
 from pipeline.delta_sql import delta
 from pipeline.store_files import absolute_path, is_uri
 from pipeline.tables import BROKER, LAKE_VERSION, STORE_FILE, TABLES_VERSION, Table
@@ -128,6 +128,12 @@ class Lake:
         """The features of Delta that the table uses."""
         detail = self.spark.sql(f"DESCRIBE DETAIL {delta(self.path(table.name))}").first()
         return set() if detail is None else set(detail["tableFeatures"])
+
+    def reader_features(self, table: Table) -> set[str]:
+        """Those that readers of the table have to know of; of all its features where the log alone does not tell these."""
+        version = self.at.tables.get(table.name)
+        told = None if version is None else reader_features(self.path(table.name), version)
+        return self.features(table) if told is None else told
 
     def versions(self) -> DataFrame:
         """The rows of lake_version, all that there are now."""

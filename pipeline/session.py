@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -154,6 +155,17 @@ def set_meanwhile(session: SparkSession, settings: Mapping[str, str]) -> Iterato
                 session.conf.unset(name)
             else:
                 session.conf.set(name, former)
+
+
+def start_workers(session: SparkSession) -> None:
+    """Have Spark begin the process of its Python workers, whose imports take a second, while the tables are looked at; returns at once."""
+    if (session.sparkContext.master or "").startswith("local["):
+        threading.Thread(target=_run_worker, args=(session,), daemon=True).start()
+
+
+def _run_worker(session: SparkSession) -> None:
+    with contextlib.suppress(Exception):  # the session may end meanwhile
+        session.range(1).mapInArrow(iter, "id BIGINT").count()
 
 
 def tasks_at_once(session: SparkSession) -> int:

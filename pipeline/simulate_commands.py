@@ -70,7 +70,7 @@ def simulate_command(
             raise click.UsageError(f"--write-store goes with one variant and one seed, found {len(variants)} and {seeds}")
         with located(scenario, text):
             check_writable(variants[0].scenario, write_store, scenario, store_settings)
-    with Engine(master, conf, verbose).session("long") as spark:
+    with Engine(master, conf, verbose).session("long", workers=True) as spark:
         done = run_simulate(
             Lake(spark, lake),
             text,
