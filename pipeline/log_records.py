@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from store_format.append import MessageColumns, encode, encode_at
+from store_format.append import MessageColumns, encode, encode_at, hosts_bytes
 from store_format.commit_log import Bytes
 from store_format.crc32 import crc32_of_ranges
 from store_format.errors import StoreError
-from store_format.layout import BORNHOST_V6_FLAG, IPV4_HOST, IPV6_HOST, RECORD_PREFIX, STOREHOSTADDRESS_V6_FLAG
+from store_format.layout import BORNHOST_V6_FLAG, IPV6_HOST, RECORD_PREFIX, STOREHOSTADDRESS_V6_FLAG
 from store_format.record_columns import Slices
 
 Longs = NDArray[np.int64]
@@ -52,33 +52,24 @@ RECORD_COLUMNS = (
 
 
 def _bytes_of(column: pa.Array) -> tuple[Longs, Bytes]:
-    """Offsets (n + 1) and bytes of a binary or text column."""
+    """Offsets (n + 1) and bytes, not to be written to, of a binary or text column."""
     _, offsets, data = column.buffers()
     width = np.int64 if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type) else np.int32
     at = np.frombuffer(offsets, width)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     first, last = int(at[0]), int(at[-1])
-    return at - first, np.frombuffer(data, np.uint8)[first:last] if last > first else np.empty(0, np.uint8)
+    return at - first, np.frombuffer(data if last > first else b"", np.uint8)[first:last]
 
 
 def _hosts(addresses: pa.Array, ports: pa.Array) -> tuple[Longs, Bytes]:
     """Length of each host, and the hosts' bytes, twenty for each; few different addresses are expected."""
     known = addresses.dictionary_encode()
     packed = [ipaddress.ip_address(text).packed for text in known.dictionary.to_pylist()]
-    table = np.frombuffer(b"".join(raw.ljust(16, b"\0") for raw in packed), np.uint8).reshape(-1, 16)
-    widths = np.array([len(raw) for raw in packed], np.int64)
-    rows = known.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    port = ports.to_numpy().astype(">i4").view(np.uint8).reshape(-1, 4)
-    lengths = widths[rows] + 4
-    hosts = np.zeros((len(rows), IPV6_HOST), np.uint8)
-    hosts[:, :16] = table[rows]
-    is_v4 = lengths == IPV4_HOST
-    hosts[is_v4, 4:8] = port[is_v4]
-    hosts[~is_v4, 16:20] = port[~is_v4]
-    return lengths, hosts.ravel()
+    codes = known.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return hosts_bytes(packed, codes, ports.to_numpy().astype(np.int64))
 
 
 def _messages(rows: pa.RecordBatch) -> MessageColumns:
-    """Rows as columns of messages, all their bytes in one buffer."""
+    """Rows as columns of messages: the bodies, of which nearly all bytes are, stay where they are."""
     count = len(rows)
     buffers: list[Bytes] = []
     base = 0
@@ -99,10 +90,12 @@ def _messages(rows: pa.RecordBatch) -> MessageColumns:
         return placed(at[:-1], np.diff(at), data)
 
     born_host, store_host = hosts("bornHost", "bornPort"), hosts("storeHost", "storePort")
-    body, topic, properties = raw("body"), raw("topic"), raw("propertiesRaw")
+    topic, properties = raw("topic"), raw("propertiesRaw")
+    body_at, bodies = _bytes_of(rows.column("body"))
     none = np.full(count, -1, np.int64)
     return MessageColumns(
         buffer=np.concatenate(buffers),
+        bodies=bodies,
         queue=none,
         batch=none,
         body_crc=_long(rows, "bodyCrc"),
@@ -115,7 +108,7 @@ def _messages(rows: pa.RecordBatch) -> MessageColumns:
         prepared_transaction_offset=_long(rows, "preparedTransactionOffset"),
         born_host=born_host,
         store_host=store_host,
-        body=body,
+        body=Slices(body_at[:-1], np.diff(body_at)),
         topic=topic,
         properties=properties,
     )

@@ -156,6 +156,7 @@ def _columns(content: Bytes, parts: rc.RecordParts, prefix: NDArray[np.void]) ->
     none = np.full(len(prefix), NO_BATCH, np.int64)
     return MessageColumns(
         buffer=content,
+        bodies=content,
         queue=none,
         batch=none,
         body_crc=prefix["bodyCrc"].astype(np.int64),

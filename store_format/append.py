@@ -46,7 +46,8 @@ class MessageColumns:
     """Messages to be appended, in order.
 
     Attributes:
-        buffer: the bytes that the slices point into.
+        buffer: the bytes that the slices point into, but for those of the bodies.
+        bodies: the bytes that the bodies' slices point into; may be the same.
         queue: number of each message's topic and queueId in the table of queue offsets.
         batch: number of the batch that a message belongs to, NO_BATCH for none; those of a batch follow each other.
         born_host: address and port, 8 or 20 bytes, as sysFlag says.
@@ -55,6 +56,7 @@ class MessageColumns:
     """
 
     buffer: Bytes
+    bodies: Bytes
     queue: Longs
     batch: Longs
     body_crc: Longs
@@ -98,8 +100,10 @@ def columns_of(messages: Sequence[Message], queues: Sequence[int], batches: Sequ
     def numbers(name: str) -> Longs:
         return np.array([getattr(one, name) for one in messages], np.int64)
 
+    buffer = np.frombuffer(b"".join(parts), np.uint8)
     return MessageColumns(
-        buffer=np.frombuffer(b"".join(parts), np.uint8),
+        buffer=buffer,
+        bodies=buffer,
         queue=np.array(queues, np.int64),
         batch=np.array(batches, np.int64),
         body_crc=numbers("body_crc"),
@@ -121,6 +125,35 @@ def columns_of(messages: Sequence[Message], queues: Sequence[int], batches: Sequ
 def host_bytes(host: Host) -> bytes:
     """Address and port as a record has them."""
     return host.address + host.port.to_bytes(4, "big")
+
+
+@compiled
+def _put_hosts(table, widths, codes, ports, out):  # type: ignore[no-untyped-def]
+    for i in range(len(codes)):
+        to, width = i * IPV6_HOST, widths[codes[i]]
+        for k in range(width):
+            out[to + k] = table[codes[i], k]
+        put_int32(out, to + width, ports[i])
+
+
+def hosts_bytes(addresses: Sequence[bytes], codes: Longs, ports: Longs) -> tuple[Longs, Bytes]:
+    """Hosts as records have them.
+
+    Args:
+        addresses: the different ones, each of 4 or 16 bytes.
+        codes: which of them each host has.
+        ports: of each host.
+
+    Returns:
+        The length of each host, 8 or 20, and the bytes, of which each has twenty.
+    """
+    table = np.zeros((len(addresses), IPV6_HOST - 4), np.uint8)
+    for row, address in zip(table, addresses, strict=True):
+        row[: len(address)] = np.frombuffer(address, np.uint8)
+    widths = np.array([len(address) for address in addresses], np.int64)
+    hosts = np.zeros(len(codes) * IPV6_HOST, np.uint8)
+    _put_hosts(table, widths, codes, ports, hosts)
+    return widths[codes] + 4, hosts
 
 
 @compiled
@@ -203,7 +236,7 @@ def put_bytes(out, at, buffer, start, length):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _encode(out, at, buffer, sizes, offsets, queue_offsets, numbers, starts, lengths):  # type: ignore[no-untyped-def]
+def _encode(out, at, buffer, bodies, sizes, offsets, queue_offsets, numbers, starts, lengths):  # type: ignore[no-untyped-def]
     for i in range(len(sizes)):
         to = at[i]
         put_int32(out, to, sizes[i])
@@ -221,7 +254,7 @@ def _encode(out, at, buffer, sizes, offsets, queue_offsets, numbers, starts, len
         put_int32(out, to, numbers[6, i])
         put_int64(out, to + 4, numbers[7, i])
         put_int32(out, to + 12, lengths[2, i])
-        to = put_bytes(out, to + 16, buffer, starts[2, i], lengths[2, i])
+        to = put_bytes(out, to + 16, bodies, starts[2, i], lengths[2, i])
         out[to] = np.uint8(lengths[3, i])
         to = put_bytes(out, to + 1, buffer, starts[3, i], lengths[3, i])
         out[to] = np.uint8(lengths[4, i] >> 8)
@@ -255,7 +288,7 @@ def encode_at(messages: MessageColumns, rows: slice, positions: Longs, offsets: 
     slices = (messages.born_host, messages.store_host, messages.body, messages.topic, messages.properties)
     starts, lengths = np.stack([one.starts[rows] for one in slices]), np.stack([one.lengths[rows] for one in slices])
     sizes = messages.record_sizes()[rows]
-    _encode(out, positions, messages.buffer, sizes, offsets[rows], queue_offsets[rows], numbers, starts, lengths)
+    _encode(out, positions, messages.buffer, messages.bodies, sizes, offsets[rows], queue_offsets[rows], numbers, starts, lengths)
 
 
 def encode_blank(length: int) -> bytes:

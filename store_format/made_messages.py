@@ -268,6 +268,7 @@ class MessageMaker:
         flags = np.where(made[_C_HOST_LENGTH] > IPV4_HOST, BORNHOST_V6_FLAG, 0) | (STOREHOSTADDRESS_V6_FLAG if length > IPV4_HOST else 0)
         return MessageColumns(
             buffer=buffer,
+            bodies=buffer,
             queue=made[_C_QUEUE],
             batch=made[_C_BATCH],
             body_crc=body_crcs(buffer, body),
