@@ -35,17 +35,26 @@ class Engine:
 
     @contextmanager
     def session(
-        self, jobs: Literal["short", "long", "endless"] = "short", *, workers: bool = False, leave_classes: bool = False
+        self,
+        jobs: Literal["short", "long", "endless"] = "short",
+        *,
+        reads: str | None = None,
+        workers: bool = False,
+        leave_classes: bool = False,
     ) -> Iterator[Any]:
         """A session, stopped at the end.
 
         Args:
             jobs: a long one is one whose time grows with the data that Spark itself works on.
+            reads: a lake that must be there.
             workers: whether Python workers are needed in any case.
             leave_classes: as of build_session.
         """
+        from pipeline.lake import require_there
         from pipeline.session import LONG_JOBS, SHORT_JOBS, build_session, start_workers
 
+        if reads is not None:
+            require_there(reads)
         progress_to_stderr("starting Spark")
         conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | self.conf
         spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes)
@@ -277,7 +286,7 @@ def replay_command(
     check_hold(hold, at, of_table=requests is None)
     check_behind(behind, at, others={"--hold": hold})
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, behind=behind)
-    with Engine(master, conf, verbose).session("long", workers=True) as spark:
+    with Engine(master, conf, verbose).session("long", reads=lake, workers=True) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         stored = opened.properties(name)
@@ -337,7 +346,7 @@ def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict
 
     if not query.strip():
         raise click.UsageError('expected a query in SQL, found none; "SHOW TABLES" lists what can be asked')
-    with Engine(master, conf, verbose).session("long") as spark:
+    with Engine(master, conf, verbose).session("long", reads=lake) as spark:
         show_rows(ask(Lake(spark, lake).require(), query), form)
 
 

@@ -83,7 +83,7 @@ def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | No
 
     committed_at = now()
     at = milliseconds(committed_at) if observed_at is None else observed_at
-    with engine.session() as spark:
+    with engine.session(reads=lake) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         recorded = record(opened, name, observed_at=at, keep_days=keep, run_id=run_id(), committed_at=committed_at)
@@ -101,7 +101,7 @@ def _show(
     from pipeline.stopping import told_to_stop
     from pipeline.views import create_views
 
-    with engine.session() as spark:
+    with engine.session(reads=lake) as spark:
         opened = Lake(spark, lake).require()
         name = None if broker is None else opened.broker(broker)
 

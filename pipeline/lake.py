@@ -102,9 +102,7 @@ class Lake:
     def require(self) -> Lake:
         """This lake, if anything was ever committed to it."""
         if self.at.version == 0:
-            raise LakeError(
-                f"{self.root}: expected a lake, found no table lake_version; fill it with `pullsim import STORE --lake {self.root}`"
-            )
+            raise _no_lake(self.root)
         return self
 
     def table(self, table: Table) -> DataFrame:
@@ -201,6 +199,18 @@ def changes(lake: Lake, stop: threading.Event) -> Iterator[LakeVersion]:
         if newest != lake.at:
             lake.at = newest
             yield newest
+
+
+def require_there(root: str) -> None:
+    """Raise LakeError where a look at the directory is enough to see that there is no lake, before Spark is started for it."""
+    path = absolute_path(root).rstrip("/")
+    if not is_uri(path) and not os.path.isdir(f"{path}/{LAKE_VERSION.name}"):
+        raise _no_lake(path)
+
+
+def _no_lake(root: str) -> LakeError:
+    hint = f"fill it with `pullsim import STORE --lake {root}`"
+    return LakeError(f"{root}: expected a lake, found no table {LAKE_VERSION.name}; {hint}")
 
 
 def _file_on_the_way(path: str) -> str | None:

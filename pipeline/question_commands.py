@@ -105,7 +105,7 @@ def explain_command(
         at=at,
     )
     BrokerSettings.from_sources(properties=properties, options=settings)  # what is wrong with them is told at once
-    with Engine(master, conf, verbose).session() as spark:
+    with Engine(master, conf, verbose).session(reads=lake) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         merged = BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings)
@@ -179,7 +179,7 @@ def whatif_command(
     BrokerSettings.from_sources(properties=properties, options=settings)  # what is wrong with them is told at once
     with _of_option("--versus"):
         BrokerSettings.from_sources(options=versus)
-    with Engine(master, conf, verbose).session("long", workers=True) as spark:
+    with Engine(master, conf, verbose).session("long", reads=lake, workers=True) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         stored = opened.properties(name)

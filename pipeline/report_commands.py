@@ -24,7 +24,7 @@ def report_command(lake: str, out: str, broker: str | None, master: str | None, 
     from pipeline.replay_tables import REPLAY_RUN
     from pipeline.report.build import report
 
-    with Engine(master, conf, verbose).session() as spark:
+    with Engine(master, conf, verbose).session(reads=lake) as spark:
         opened = Lake(spark, lake).require()
         name = None if broker is None else opened.broker(broker, PULL_REQUEST, REPLAY_RUN)
         write_text(out, lambda: report(opened, broker=name, named=lake, progress=progress_to_stderr))

@@ -93,7 +93,7 @@ def retention_command(
     if disk_used is not None and disk_size is None:
         raise click.UsageError("--disk-used goes with --disk-size")
     BrokerSettings.from_sources(properties=properties, options=settings)  # what is wrong with them is told at once
-    with Engine(master, conf, verbose).session() as spark:
+    with Engine(master, conf, verbose).session(reads=lake) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         asked = Asked(

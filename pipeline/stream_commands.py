@@ -105,7 +105,7 @@ def stream_command(
     of_table = requests == SOURCE
     check_hold(hold, at, of_table=of_table)
     folder, source = absolute_path(checkpoint), SOURCE if of_table else absolute_path(requests)
-    with _metrics(metrics) as publish, Engine(master, conf, verbose).session("endless") as spark, told_to_stop() as stop:
+    with _metrics(metrics) as publish, Engine(master, conf, verbose).session("endless", reads=lake) as spark, told_to_stop() as stop:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         stored = opened.properties(name)
