@@ -65,8 +65,9 @@ def reader_features(path: str, version: int) -> set[str] | None:
         with filesystem.open_input_file(f"{folder}/{version:020d}.crc") as checksum:
             protocol = json.loads(checksum.read())["protocol"]
             known = {1: set[str](), 2: {"columnMapping"}}.get(protocol["minReaderVersion"])
-            return set(protocol["readerFeatures"]) if known is None else known
-    except (OSError, ValueError, KeyError, TypeError):  # no reader is told to rely on it
+            named = known is None and protocol["readerFeatures"]
+            return set(named) if isinstance(named, list) else known
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # no reader is told to rely on it
         return None
 
 

@@ -3,7 +3,9 @@
 Without these each start asks for the jars' versions, and reads and checks some twenty thousand classes, which is half of its time. They
 lie in the Python environment, so that they go with it; where that cannot be written to, every start is like the first.
 
-Surprise: an archive is of one JVM with one class path. The JVM leaves another one's out by itself, and tells of it on its standard output.
+Surprises: an archive is of one JVM with one class path, and the JVM leaves out by itself one of another, which it tells on its standard
+output. But one that is damaged kills it, and options that do not go with an archive keep it from starting: whoever starts a JVM with an
+archive must try without.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
@@ -22,8 +25,20 @@ _FOLDER = Path(sys.prefix) / "var" / "pullsim"
 _JARS_OF_SPARK = Path(pyspark.__file__).parent / "jars"
 # the first bytes of a file that is whole, for they are written last
 _ARCHIVE_MAGIC = (0xF00BABA8).to_bytes(4, sys.byteorder)
+# what may tell the JVM of jars, of a class path or of options
+_TELLING = {
+    *("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH"),
+    *("HADOOP_CONF_DIR", "YARN_CONF_DIR", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"),
+}
+_TELLING_SETTINGS = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.userClassPathFirst", "spark.driver.defaultJavaOptions")
 _PLAIN = re.compile(r"[\w./+-]+")
 _VERSION = re.compile(r"-\d[^-]*\.jar$")
+
+
+def is_plain_start(conf: Mapping[str, str]) -> bool:
+    """Whether nobody tells the JVM of jars, a class path or options that what is kept here would hide, or not go with."""
+    defaults = _JARS_OF_SPARK.parent / "conf" / "spark-defaults.conf"
+    return not (_TELLING & os.environ.keys() or any(name.startswith(_TELLING_SETTINGS) for name in conf) or defaults.exists())
 
 
 def known_jars(packages: str) -> list[str]:
@@ -59,13 +74,31 @@ def _artifact(path: str) -> str:
 
 def archive_option(*, leave: bool) -> str:
     """The option with which a JVM takes classes from the archive; where there is none, that with which it leaves one if it is to."""
-    java = _java()
-    if java is None:
+    archive = _archive()
+    if archive is None:
         return ""
-    archive = _FOLDER / f"classes-{_digest(java, pyspark.__version__)}.jsa"
     if _is_whole(archive):
         return f"-XX:SharedArchiveFile={archive}"
     return f"-XX:ArchiveClassesAtExit={archive}" if leave and _has_place(archive) else ""
+
+
+def forget_archive() -> None:
+    """Remove the archive, with which the JVM did not start."""
+    archive = _archive()
+    with contextlib.suppress(OSError):
+        if archive is not None:
+            archive.unlink()
+
+
+def _archive() -> Path | None:
+    """That of this Java and these jars; None where Java is not found, or cannot add to an archive of its own classes."""
+    home = _java_home()
+    if home is None or not any((home / "lib").glob("*/classes.jsa")):
+        return None
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        jars = (f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in sorted(_JARS_OF_SPARK.glob("*.jar")))
+        return _FOLDER / f"classes-{_digest(str(home), (home / 'release').read_text(), *jars)}.jsa"
+    return None
 
 
 def _has_place(archive: Path) -> bool:
@@ -89,16 +122,11 @@ def _is_whole(archive: Path) -> bool:
         return False
 
 
-def _java() -> str | None:
-    """What tells one Java from another: where the one that Spark starts is, and what its home says of it."""
+def _java_home() -> Path | None:
+    """The home of the Java that Spark starts."""
     home = os.environ.get("JAVA_HOME")
     found = f"{home}/bin/java" if home else shutil.which("java")
-    if found is None:
-        return None
-    java = Path(found).resolve()
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        return f"{java} {(java.parent.parent / 'release').read_text()}"
-    return None
+    return None if found is None else Path(found).resolve().parent.parent
 
 
 def _digest(*parts: str) -> str:

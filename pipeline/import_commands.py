@@ -83,7 +83,8 @@ def import_command(
         now=now,
         progress=progress_to_stderr,
     )
-    with Engine(master, conf, verbose).session("long", workers=True, leave_classes=True) as spark:
+    ends = once or not follow
+    with Engine(master, conf, verbose).session("long" if ends else "endless", workers=True, leave_classes=ends) as spark:
         opened = Lake(spark, lake)
         if follow:
             again = lambda into: importing(into, run_id=run_id())  # noqa: E731

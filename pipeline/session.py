@@ -12,24 +12,24 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.driver_start import archive_option, keep_jars, known_jars
+from pipeline.driver_start import archive_option, forget_archive, is_plain_start, keep_jars, known_jars
 from pipeline.resources import conf_text
 from udfs.sql_functions import register
 
-_PACKAGES = "spark.jars.packages"
+_PACKAGES, _OPTIONS = "spark.jars.packages", "spark.driver.extraJavaOptions"
 DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
 
 # for sessions that end before the JVM's second compiler pays; the first one fills the default code cache of 48 MB
-SHORT_JOBS = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
+SHORT_JOBS = {_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
 # for those that end within minutes, in which it takes more than it gives but for what runs most
 LONG_JOBS = {
-    "spark.driver.extraJavaOptions": "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
+    _OPTIONS: "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
     "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
 }
 
@@ -47,8 +47,8 @@ _COLLECTOR = "-XX:+UseParallelGC"
 # a JVM that is told of two collectors does not start, and these tell it too
 _OPTIONS_OF_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-# an archive of classes goes with neither another one nor an agent
-_ANY_ARCHIVE = re.compile(r"-Xshare\b|-XX:(SharedArchiveFile|ArchiveClassesAtExit)\b|-(java)?agent")
+# those that an archive of classes is known to go with
+_WITH_ARCHIVE = {"", *SHORT_JOBS.values(), *LONG_JOBS.values()}
 
 
 class EngineError(RuntimeError):
@@ -87,21 +87,24 @@ def build_session(
     builder = SparkSession.Builder().appName(app_name).config(map=dict[str, Any](conf or {}))
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _with_functions(_submitted_session(builder if master is None else builder.master(master)))
+    conf = dict(conf or {})
     is_local = (master or "local").partition("[")[0] == "local"
-    ours = _jars(conf or {}, is_local=is_local)
+    is_plain = is_local and is_plain_start(conf)  # other machines may not see the jars
+    ours = _jars(conf, known_jars(DELTA_JARS) if is_plain else [])
     if is_local:  # other machines may not have the package before a task brings it
         ours["spark.python.daemon.module"] = "pipeline.worker_daemon"
-    settings = spark_defaults("spark-defaults-local.conf") | ours | dict(conf or {})
-    options = "spark.driver.extraJavaOptions"
-    settings[options] = java_options(settings.get(options, ""), leave_classes=leave_classes)
+    settings = spark_defaults("spark-defaults-local.conf") | ours | conf
+    options = settings.get(_OPTIONS, "")
+    archive = archive_option(leave=leave_classes) if is_plain and options in _WITH_ARCHIVE else ""
+    is_first = SparkSession.getActiveSession() is None
     with _jvm_output(verbose=verbose) as printed:
+        builder = builder.master(master or "local[*]")
         try:
-            session = builder.master(master or "local[*]").config(map=dict[str, Any](settings)).getOrCreate()
+            session = _started(builder, settings | {_OPTIONS: f"{archive} {java_options(options)}"}, without=archive)
         except Exception as error:
             raise EngineError(f"Spark did not start: {error}\n{printed()}") from error
-    started = session.sparkContext.getConf()
-    if _are_only_ours() and started.get(_PACKAGES) == DELTA_JARS:
-        keep_jars(DELTA_JARS, started.get("spark.jars") or "")
+    if is_plain and is_first and _PACKAGES in ours:
+        keep_jars(DELTA_JARS, session.sparkContext.getConf().get("spark.jars") or "")
     if not verbose:
         session.sparkContext.setLogLevel("OFF")
         # it repeats each refused query with the JVM's stack; the error itself says what is wrong
@@ -109,17 +112,23 @@ def build_session(
     return _with_functions(session)
 
 
-def _jars(conf: Mapping[str, str], *, is_local: bool) -> dict[str, str]:
-    """The settings with which Spark has Delta: the files where they are known, which a cluster's machines need not see."""
+def _jars(conf: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
+    """The settings with which Spark has Delta: its files where they are known."""
     if "spark.jars" in conf:
         return {}
-    known = known_jars(DELTA_JARS) if is_local and _PACKAGES not in conf and _are_only_ours() else []
     return {"spark.jars": ",".join(known)} if known else {_PACKAGES: DELTA_JARS}
 
 
-def _are_only_ours() -> bool:
-    """Whether nobody else tells Spark of jars, which a setting of ours would hide."""
-    return not os.environ.keys() & {"PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME"}
+def _started(builder: Any, settings: Mapping[str, str], *, without: str) -> SparkSession:
+    """A session, if need be without the option of an archive, which may be damaged; it is then removed."""
+    try:
+        session: SparkSession = builder.config(map=settings).getOrCreate()
+    except Exception:
+        if not without:
+            raise
+        session = builder.config(map={**settings, _OPTIONS: settings[_OPTIONS].removeprefix(without)}).getOrCreate()
+        forget_archive()
+    return session
 
 
 def _with_functions(session: SparkSession) -> SparkSession:
@@ -128,17 +137,11 @@ def _with_functions(session: SparkSession) -> SparkSession:
     return session
 
 
-def java_options(given: str, *, leave_classes: bool = False) -> str:
-    """Options of the driver's JVM: ours and then those given, without ours where these or the environment name others.
-
-    Args:
-        given: the options of the setting.
-        leave_classes: as of build_session.
-    """
-    told = " ".join((given, *(os.environ.get(name, "") for name in _OPTIONS_OF_JAVA)))
-    collector = "" if _ANY_COLLECTOR.search(told) else _COLLECTOR
-    archive = "" if _ANY_ARCHIVE.search(told) else archive_option(leave=leave_classes)
-    return " ".join(filter(None, (_PROCESSES.get(sys.platform), _ARROW, archive, collector, given)))
+def java_options(given: str) -> str:
+    """Options of the driver's JVM: ours and then those given, without our garbage collector where these or the environment name one."""
+    told = (given, *(os.environ.get(name, "") for name in _OPTIONS_OF_JAVA))
+    collector = "" if any(map(_ANY_COLLECTOR.search, told)) else _COLLECTOR
+    return " ".join(filter(None, (_PROCESSES.get(sys.platform), _ARROW, collector, given)))
 
 
 @contextlib.contextmanager
@@ -199,10 +202,10 @@ def _let_planners_find_packages(session: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _jvm_output(*, verbose: bool) -> Iterator[Any]:
-    """While a JVM is started, let it (and the workers it forks) inherit a file as stdout and stderr; yields what reads the file's tail."""
-    if verbose:
-        yield lambda: ""
-        return
+    """While a JVM is started, let it (and the workers it forks) inherit a file as stdout and stderr; yields what reads the file's tail.
+
+    With `verbose` it inherits stderr as both: what it prints is no output of a command.
+    """
     with tempfile.TemporaryFile() as log, contextlib.ExitStack() as undone:
         for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
             if stream is not None:
@@ -210,7 +213,7 @@ def _jvm_output(*, verbose: bool) -> Iterator[Any]:
                 terminal = os.dup(number)
                 undone.callback(os.close, terminal)
                 undone.callback(os.dup2, terminal, number)
-                os.dup2(log.fileno(), number)
+                os.dup2(2 if verbose else log.fileno(), number)
 
         def tail() -> str:
             log.seek(0)

@@ -62,11 +62,12 @@ def export_command(
     from pipeline.store_files import is_uri
 
     part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
+    is_whole = part == Part()
     # Spark itself reads what says where the rows are, and those only that its tasks cannot
-    plans = {} if is_uri(lake) or part != Part() else WALKED_PLANS
-    with Engine(master, plans | conf, verbose).session(reads=lake, workers=True) as spark:
+    plans = WALKED_PLANS if is_whole and not is_uri(lake) else {}
+    with Engine(master, plans | conf, verbose).session("short" if is_whole else "long", reads=lake, workers=True) as spark:
         opened = Lake(spark, lake).require()
-        write = export_store if part == Part() else partial(export_part, part=part)
+        write = export_store if is_whole else partial(export_part, part=part)
         done = write(opened, opened.broker(broker), store, run_id=run_id(), progress=progress_to_stderr)
     say(f"{done.store}: {done.files:,} files of broker {done.broker!r}, with {done.messages:,} messages; {done.bytes:,} bytes written")
 
@@ -97,7 +98,7 @@ def verify_command(
     from pipeline.verify_store import verify_store
 
     broker_settings = BrokerSettings.from_sources(properties=properties, options=settings)
-    with Engine(master, conf, verbose).session(reads=lake, workers=True) as spark:
+    with Engine(master, conf, verbose).session("short" if lake is None else "long", reads=lake, workers=True) as spark:
         opened = None if lake is None else Lake(spark, lake).require()
         name = "" if opened is None else opened.broker(broker)
         verified = verify_store(spark, store, broker_settings, progress_to_stderr)

@@ -17,7 +17,7 @@ def _first_difference(one, positions, other, other_positions, sizes):  # type: i
             differ |= one[at + k] != other[other_at + k]
         if differ:
             first = np.uint64(0)
-            while one[at + first] == other[other_at + first]:
+            while first + np.uint64(1) < size and one[at + first] == other[other_at + first]:  # a file may be written to meanwhile
                 first += np.uint64(1)
             return np.int64(other_at + first)
     return np.int64(-1)

@@ -17,6 +17,7 @@ PROTOCOLS = {
         {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]},
         {"deletionVectors"},
     ),
+    "features as a text": ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": "deletionVectors"}, None),
     "features that are not named": ({"minReaderVersion": 3, "minWriterVersion": 7}, None),
     "no version": ({}, None),
     "no protocol": (None, None),
@@ -38,6 +39,6 @@ def test_what_readers_have_to_know_of(tmp_path: Path, case: str) -> None:
     assert reader_features(table, 8) is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"protocol": 3}', "\0\xff"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", "[" * 100_000, '{"protocol": 3}', "\0\xff"])
 def test_a_checksum_file_that_says_nothing(tmp_path: Path, text: str) -> None:
     assert reader_features(written(tmp_path, text), 7) is None

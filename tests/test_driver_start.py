@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import driver_start
-from pipeline.driver_start import archive_option, keep_jars, known_jars
-from pipeline.session import _jvm_output, java_options
+from pipeline.driver_start import archive_option, is_plain_start, keep_jars, known_jars
+from pipeline.session import _jvm_output, _started
 
 PACKAGES = "io.delta:delta-spark_4.2_2.13:4.4.0"
 OURS = "io.delta_delta-spark_4.2_2.13-4.4.0.jar"
@@ -23,8 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where all of it is kept."""
     found = tmp_path / "var" / "pullsim"
     monkeypatch.setattr(driver_start, "_FOLDER", found)
-    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
-        monkeypatch.delenv(name, raising=False)
     return found
 
 
@@ -35,6 +33,8 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").touch()
     (home / "release").write_text('JAVA_VERSION="17.0.15"')
+    (home / "lib" / "server").mkdir(parents=True)
+    (home / "lib" / "server" / "classes.jsa").touch()
     monkeypatch.setenv("JAVA_HOME", str(home))
     return home
 
@@ -95,8 +95,8 @@ def test_nothing_is_left_where_nothing_can_be(java: Path, folder: Path, tmp_path
     assert known_jars(PACKAGES) == []
     monkeypatch.setattr(driver_start, "_FOLDER", tmp_path / "a folder with blanks")
     assert archive_option(leave=True) == ""
-    (java / "release").unlink()
     monkeypatch.setattr(driver_start, "_FOLDER", tmp_path / "free")
+    (java / "lib" / "server" / "classes.jsa").unlink()
     assert archive_option(leave=True) == ""
 
 
@@ -108,18 +108,68 @@ def test_the_real_jvm_leaves_one_that_counts_as_whole(tmp_path: Path) -> None:
     subprocess.run(["java", f"-XX:SharedArchiveFile={archive}", "-Xshare:on", "-version"], check=True, capture_output=True)
 
 
-EXCLUDING = ["-Xshare:off", "-XX:SharedArchiveFile=/data/classes.jsa", "-javaagent:jmx.jar=1", "-agentlib:jdwp=server=y"]
+TELLING: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "an agent": ({"SPARK_SUBMIT_OPTS": "-javaagent:jmx.jar=1"}, {}),
+    "options": ({"JAVA_TOOL_OPTIONS": "-Xss2m"}, {}),
+    "a class path": ({"HADOOP_CONF_DIR": "/etc/hadoop"}, {}),
+    "settings of a site": ({"SPARK_CONF_DIR": "/etc/spark"}, {}),
+    "jars": ({}, {"spark.jars": "/data/aws.jar"}),
+    "packages left out": ({}, {"spark.jars.excludes": "io.unitycatalog:unitycatalog-client"}),
+}
 
 
-@pytest.mark.parametrize("given", EXCLUDING)
-def test_no_archive_of_ours_beside_what_excludes_it(java: Path, given: str) -> None:
-    assert "ArchiveClassesAtExit" in java_options("-Xss2m", leave_classes=True)
-    assert java_options(given, leave_classes=True).count("Archive") == given.count("Archive")
+@pytest.mark.parametrize("case", TELLING)
+def test_nothing_is_hidden_that_others_tell(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    for name in driver_start._TELLING:
+        monkeypatch.delenv(name, raising=False)
+    assert is_plain_start({"spark.driver.memory": "8g", "spark.driver.extraJavaOptions": "-Xss2m"})
+    environment, conf = TELLING[case]
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert not is_plain_start(conf)
 
 
-def test_what_the_jvm_prints_is_no_output_of_a_command(capfd: pytest.CaptureFixture[str]) -> None:
-    with _jvm_output(verbose=False) as printed:
+class Builder:
+    """Starts a session where no archive is taken, or none at all."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.told: list[str] = []
+        self.fails = fails
+
+    def config(self, *, map: dict[str, str]) -> Builder:  # noqa: A002
+        self.told.append(map["spark.driver.extraJavaOptions"])
+        return self
+
+    def getOrCreate(self) -> str:
+        if self.fails or "SharedArchiveFile" in self.told[-1]:
+            raise RuntimeError("the JVM was killed")
+        return "a session"
+
+
+def test_a_damaged_archive_is_gone_at_the_second_try(java: Path) -> None:
+    archive = leaving(java)
+    archive.write_bytes((0xF00BABA8).to_bytes(4, "little"))
+    option = archive_option(leave=False)
+    builder = Builder()
+    assert _started(builder, {"spark.driver.extraJavaOptions": f"{option} -Xss2m"}, without=option) == "a session"
+    assert [told.strip() for told in builder.told] == [f"{option} -Xss2m", "-Xss2m"]
+    assert not archive.exists()
+
+
+def test_an_archive_stays_where_nothing_starts(java: Path) -> None:
+    archive = leaving(java)
+    archive.write_bytes((0xF00BABA8).to_bytes(4, "little"))
+    option = archive_option(leave=False)
+    with pytest.raises(RuntimeError):
+        _started(Builder(fails=True), {"spark.driver.extraJavaOptions": option}, without=option)  # type: ignore[arg-type]
+    assert archive.exists()
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_what_the_jvm_prints_is_no_output_of_a_command(capfd: pytest.CaptureFixture[str], *, verbose: bool) -> None:
+    with _jvm_output(verbose=verbose) as printed:
         subprocess.run(["sh", "-c", "echo archive refused; echo stack >&2"], check=True)
-        assert printed() == "archive refused\nstack\n"
+        said = "archive refused\nstack\n"
+        assert printed() == ("" if verbose else said)
     subprocess.run(["sh", "-c", "echo a row; echo a step >&2"], check=True)
-    assert capfd.readouterr() == ("a row\n", "a step\n")
+    assert capfd.readouterr() == ("a row\n", f"{said if verbose else ''}a step\n")
