@@ -22,7 +22,8 @@ from store_format.errors import StoreError
 from store_format.store_paths import COMMIT_LOG
 
 _OPEN_AT_ONCE = 64
-_ZEROS = bytes(4 << 20)
+# more at once, and the system looks for memory that lies together, which takes ten times as long where there is none
+_ZEROS = bytes(256 << 10)
 
 
 class StoreFolder:
