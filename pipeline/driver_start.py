@@ -25,10 +25,12 @@ _FOLDER = Path(sys.prefix) / "var" / "pullsim"
 _JARS_OF_SPARK = Path(pyspark.__file__).parent / "jars"
 # the first bytes of a file that is whole, for they are written last
 _ARCHIVE_MAGIC = (0xF00BABA8).to_bytes(4, sys.byteorder)
+# variables of which a JVM takes options
+OPTIONS_OF_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 # what may tell the JVM of jars, of a class path or of options
 _TELLING = {
     *("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH"),
-    *("HADOOP_CONF_DIR", "YARN_CONF_DIR", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"),
+    *("HADOOP_CONF_DIR", "YARN_CONF_DIR", *OPTIONS_OF_JAVA),
 }
 _TELLING_SETTINGS = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.userClassPathFirst", "spark.driver.defaultJavaOptions")
 _PLAIN = re.compile(r"[\w./+-]+")

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.driver_start import archive_option, forget_archive, is_plain_start, keep_jars, known_jars
+from pipeline.driver_start import OPTIONS_OF_JAVA, archive_option, forget_archive, is_plain_start, keep_jars, known_jars
 from pipeline.resources import conf_text
 from udfs.sql_functions import register
 
@@ -44,8 +44,7 @@ _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for
 
 # what collects garbage beside the work takes a tenth of it, where cores are few
 _COLLECTOR = "-XX:+UseParallelGC"
-# a JVM that is told of two collectors does not start, and these tell it too
-_OPTIONS_OF_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+# a JVM that is told of two collectors does not start
 _ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 # those that an archive of classes is known to go with
 _WITH_ARCHIVE = {"", *SHORT_JOBS.values(), *LONG_JOBS.values()}
@@ -84,10 +83,10 @@ def build_session(
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.Builder().appName(app_name).config(map=dict[str, Any](conf or {}))
+    conf = dict[str, Any](conf or {})
+    builder = SparkSession.Builder().appName(app_name).config(map=conf)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _with_functions(_submitted_session(builder if master is None else builder.master(master)))
-    conf = dict(conf or {})
     is_local = (master or "local").partition("[")[0] == "local"
     is_plain = is_local and is_plain_start(conf)  # other machines may not see the jars
     ours = _jars(conf, known_jars(DELTA_JARS) if is_plain else [])
@@ -139,7 +138,7 @@ def _with_functions(session: SparkSession) -> SparkSession:
 
 def java_options(given: str) -> str:
     """Options of the driver's JVM: ours and then those given, without our garbage collector where these or the environment name one."""
-    told = (given, *(os.environ.get(name, "") for name in _OPTIONS_OF_JAVA))
+    told = (given, *(os.environ.get(name, "") for name in OPTIONS_OF_JAVA))
     collector = "" if any(map(_ANY_COLLECTOR.search, told)) else _COLLECTOR
     return " ".join(filter(None, (_PROCESSES.get(sys.platform), _ARROW, collector, given)))
 
