@@ -14,7 +14,7 @@ from benchmarks.figures import Figure, Peer, held_against, rates, timed, timed_r
 from benchmarks.stand import Stand
 from benchmarks.worker_memory import peak_worker_memory
 from pipeline.capture.capture_job import captured_rows, digest_of
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
 
 MEGABYTES = 400
 CONNECTIONS = 16

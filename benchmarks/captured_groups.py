@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from pipeline.unpacking import unpack
+from pipeline.files.unpacking import unpack
+from udfs.broker.message_queue import MessageQueue
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
-from udfs.message_queue import MessageQueue
+from udfs.filters.tags import parse_subscription
 from udfs.simulation.arrivals import ALL_MATCH
 from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Listener, Recorded
-from udfs.tags import parse_subscription
 
 GOLDEN: Final = Path(__file__).resolve().parents[2] / "shared" / "golden" / "capture"
 TOLD: Final = frozenset(

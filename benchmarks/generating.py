@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.figures import Figure, Peer, held_against, median_seconds, rates, timed
 from benchmarks.stand import Stand
-from pipeline.generate import run_generate
-from pipeline.workload import workload_of
+from pipeline.generate.generate import run_generate
+from pipeline.generate.workload import workload_of
 
 MESSAGES = 2_000_000
 WORKLOAD = {

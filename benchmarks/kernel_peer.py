@@ -9,13 +9,13 @@ import numpy as np
 from benchmarks.figures import REPEATS, median_seconds
 from benchmarks.pulls import MAX_MSG_NUMS, Given, PulledStore, Pulls
 from benchmarks.synthetic_store import TOPIC_PREFIX
-from pipeline.answering import Answering
-from pipeline.settings import BrokerSettings
-from store_format.consume_queue import units_of
+from pipeline.replay.kernel_batches import Answering
+from pipeline.settings.settings import BrokerSettings
+from store_format.files.mapped_files import offset_to_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
-from store_format.mapped_files import offset_to_file_name
-from udfs import get_message as gm
-from udfs.tags import tags_code
+from store_format.queue.consume_queue import units_of
+from udfs.filters.tags import tags_code
+from udfs.pull import get_message as gm
 
 
 class KernelAnswers(NamedTuple):

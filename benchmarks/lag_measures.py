@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from benchmarks.figures import Figure, Peer, held_against, timed
 from benchmarks.stand import Stand
 from benchmarks.synthetic_store import SMALL_BODY_BYTES, TOPIC_PREFIX, Shape, write_store
-from pipeline.lake import Lake
-from pipeline.views import create_views
+from pipeline.lake.lake import Lake
+from pipeline.lake.views import create_views
 
 MESSAGES = 1_000_000
 GROUPS = 1000

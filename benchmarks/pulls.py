@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.stand import Stand
 from benchmarks.synthetic_store import FIRST_TIMESTAMP, MESSAGES_A_MILLISECOND, SMALL_BODY_BYTES, TAGS, TOPIC_PREFIX, Shape, write_store
-from pipeline.replay import At
+from pipeline.replay.replay import At
 
 ENTRIES = 20_000_000
 MAX_MSG_NUMS = 32

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.pulls import MAX_MSG_NUMS, SAMPLE_PARTS, Given, PulledStore, Pulls
 from benchmarks.synthetic_store import TOPIC_PREFIX
-from pipeline.settings import BrokerSettings
+from pipeline.settings.settings import BrokerSettings
 from store_format.layout import CQ_STORE_UNIT_SIZE
 
 ORACLE = Path(__file__).resolve().parents[2] / "shared" / "oracle"

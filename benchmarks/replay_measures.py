@@ -13,10 +13,10 @@ from benchmarks.real_broker import RealAnswers, real_answers
 from benchmarks.stand import BROKER, Stand
 from benchmarks.table_columns import read_columns
 from benchmarks.worker_memory import memory_figure, peak_worker_memory
-from pipeline import tables as t
-from pipeline.lake import Lake
-from pipeline.replay import Kinds, replay
-from pipeline.settings import BrokerSettings
+from pipeline.lake.lake import Lake
+from pipeline.replay.replay import Kinds, replay
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
 
 _UNIT = "pulls/s"
 _REPEATS = 2  # a run takes up to 20 seconds, and the sample has warmed what it runs on

@@ -26,14 +26,14 @@ from benchmarks.stream_measures import CHECKPOINT, SMALL, seconds_of_batches
 from benchmarks.synthetic_store import SMALL_BODY_BYTES as SMALL_BODY
 from benchmarks.synthetic_store import TOPIC_PREFIX, Shape, write_store
 from benchmarks.worker_memory import peak_worker_memory
-from pipeline import tables as t
-from pipeline.export_store import export_store
-from pipeline.lake import Lake
-from pipeline.replay import Kinds, broker_store, replay
-from pipeline.session import build_session
-from pipeline.settings import BrokerSettings
-from pipeline.touched_segments import those_asked, touched_segments
-from pipeline.views import create_views
+from pipeline.export.export_store import export_store
+from pipeline.lake.lake import Lake
+from pipeline.lake.session import build_session
+from pipeline.lake.views import create_views
+from pipeline.replay.replay import Kinds, broker_store, replay
+from pipeline.replay.touched_segments import those_asked, touched_segments
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
 
 MILLION = 1_000_000
 # requests for the entries of a store: 4 million for 20 million

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.figures import Figure, Peer, held_against, timed, timed_runs
 from benchmarks.stand import Stand
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
 from pipeline.simulation.plans import plan_of
 from pipeline.simulation.scenario import read_scenario
 from pipeline.simulation.simulate_job import run_simulate

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks.figures import REPEATS
 from benchmarks.synthetic_store import BODY_BYTES, Shape, write_store
-from pipeline.import_store import import_store
-from pipeline.lake import Lake
-from pipeline.session import build_session
-from pipeline.settings import BrokerSettings
-from pipeline.tables import Layout
+from pipeline.importing.import_store import import_store
+from pipeline.lake.lake import Lake
+from pipeline.lake.session import build_session
+from pipeline.schema.tables import Layout
+from pipeline.settings.settings import BrokerSettings
 
 BROKER = "bench"
 MESSAGES, TOPICS = 1_000_000, 8

@@ -14,13 +14,13 @@ from benchmarks.figures import Figure, Peer, held_against, median_seconds, rates
 from benchmarks.stand import BROKER, Stand
 from benchmarks.table_columns import read_columns, seconds_to_write
 from benchmarks.worker_memory import memory_figure, peak_worker_memory
-from pipeline import tables as t
-from pipeline.export_store import export_store
-from pipeline.lake import Lake
-from pipeline.log_records import RECORD_COLUMNS
-from pipeline.session import WALKED_PLANS, set_meanwhile
-from pipeline.settings import BrokerSettings
-from pipeline.verify_store import verify_store
+from pipeline.export.export_store import export_store
+from pipeline.lake.lake import Lake
+from pipeline.lake.session import WALKED_PLANS, set_meanwhile
+from pipeline.rows.log_records import RECORD_COLUMNS
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
+from pipeline.verify.verify_store import verify_store
 
 _UNIT = "MB/s of log"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from store_format.files.mapped_files import offset_to_file_name
 from store_format.layout import BLANK_MAGIC_CODE, CQ_UNIT, MESSAGE_MAGIC_CODE
-from store_format.mapped_files import offset_to_file_name
-from udfs.tags import tags_code
+from udfs.filters.tags import tags_code
 
 # what measurements of brokers that people publish are made with
 BODY_BYTES = 1024

@@ -19,7 +19,7 @@ if __package__ in {None, ""}:  # spark-submit runs this file by its path: the fo
 
 import click
 
-from pipeline import (  # noqa: F401 (they add their commands)
+from pipeline.commands import (  # noqa: F401 (they add their commands)
     answer_commands,
     capture_commands,
     file_commands,
@@ -32,16 +32,13 @@ from pipeline import (  # noqa: F401 (they add their commands)
     store_commands,
     stream_commands,
 )
-from pipeline.cli import cli
-from pipeline.console import ReaderGoneError, progress_to_stderr
-from pipeline.settings import SettingsError
-from store_format.errors import StoreError
+from pipeline.commands.cli import cli
+from pipeline.terminal import ReaderGoneError, progress_to_stderr
+from store_format.errors import EXIT_CODE_NOTE, UnusableInputError
 
-# what a worker raised for bad input, as Spark quotes it at the end of the worker's traceback
-_QUOTED = re.compile(
-    r"^(?:pipeline\.request_lines\.RequestError|store_format\.(?:errors|fastjson)\.\w*Error|pipeline\.lake\.LakeError): (?P<text>.+?)\s*$",
-    re.MULTILINE,
-)
+# an error of a worker, as the driver gets it: the last lines of a traceback, which begin with the error's class
+_CLASS = r"(?:\w+\.)+\w+: "
+_QUOTED = re.compile(rf"^{_CLASS}(?P<text>.*\n(?:(?!{_CLASS}).*\n)*?)\s*{re.escape(EXIT_CODE_NOTE)}$", re.MULTILINE)
 
 # a line that says so, of Java, of Python or of Arrow
 _NO_SPACE = re.compile(r"[^\n]{0,300}No space left on device[^\n]{0,300}|[^\n]{0,300}Disk quota exceeded[^\n]{0,300}")
@@ -93,14 +90,10 @@ def judged(error: BaseException) -> tuple[int, str]:
         SparkRuntimeException,
     )
 
-    from pipeline.lake import LakeError
-    from pipeline.output_file import OutputError
-    from pipeline.request_lines import RequestError
-
-    if isinstance(error, StoreError | SettingsError | LakeError | RequestError | OutputError):
+    if isinstance(error, UnusableInputError):
         return 2, f"error: {error}"
     if quoted := _QUOTED.search(str(error)):
-        return 2, f"error: {quoted['text']}"
+        return 2, f"error: {quoted['text'].strip()}"
     if isinstance(error, AnalysisException | ParseException | ArithmeticException | NumberFormatException | DateTimeException):
         return 2, f"error: {_PLAN.sub('', str(error))}"
     if isinstance(error, SparkRuntimeException) and error.getCondition() in _FOUND_WHILE_RUNNING:

@@ -14,8 +14,8 @@ import pandas  # noqa: F401
 import pyarrow  # noqa: F401
 from pyspark.daemon import manager
 
-import pipeline.import_store
-import pipeline.replay_job  # noqa: F401
+import pipeline.importing.import_store
+import pipeline.replay.replay_job  # noqa: F401
 import udfs.sql_functions  # noqa: F401
 
 if __name__ == "__main__":

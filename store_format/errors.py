@@ -5,8 +5,26 @@ Statuses of the broker (OFFSET_TOO_SMALL and the like) are values, never excepti
 
 from __future__ import annotations
 
+from typing import Any, Self
 
-class StoreError(Exception):
+# a line of its own in every traceback of such an error: also in one that a Spark worker sends to the driver as text
+EXIT_CODE_NOTE = "pullsim: exit code 2"
+
+
+class UnusableInputError(Exception):
+    """Input that cannot be used: a file, an option, a request, a lake. Its text says where, what was expected, found, and what to do.
+
+    Every instance carries EXIT_CODE_NOTE as a note (PEP 678), so that whoever has only the text of its traceback knows its kind.
+    """
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """Make the error and add the note."""
+        error = super().__new__(cls, *arguments, **named)
+        error.add_note(EXIT_CODE_NOTE)
+        return error
+
+
+class StoreError(UnusableInputError):
     """A store, file or record that cannot be used.
 
     Attributes:

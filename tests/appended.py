@@ -9,23 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.settings import BrokerSettings
-from pipeline.store_settings import StoreSettings
-from pipeline.store_writer import StoreWriter
-from store_format.append import NO_BATCH, columns_of
-from store_format.commit_log import walk
-from store_format.dispatcher import BitMapOf
-from store_format.index_file import IndexSizes
-from store_format.message import Message, decode, decode_text
-from store_format.put_message import (
-    PROPERTY_REAL_QUEUE_ID,
-    PROPERTY_REAL_TOPIC,
-    SCHEDULE_TOPIC,
-    InnerMessage,
-    PutSettings,
-    prepare,
-)
-from udfs.schedule import parse_delay_level
+from pipeline.generate.store_writer import StoreWriter
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.store_settings import StoreSettings
+from store_format.index.index_file import IndexSizes
+from store_format.log.append import NO_BATCH, columns_of
+from store_format.log.commit_log import walk
+from store_format.log.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC, InnerMessage, PutSettings, prepare
+from store_format.record.message import Message, decode, decode_text
+from store_format.store.dispatcher import BitMapOf
+from udfs.broker.schedule import parse_delay_level
 
 # files small enough to be many
 PLAIN_CONFIG = {

@@ -6,14 +6,15 @@ import random
 
 import numpy as np
 
-from store_format import record_columns as rc
-from store_format.commit_log import Bytes, first_bad_body, walk, walk_checked
-from store_format.crc32 import crc32_of_ranges
-from store_format.entry_lookup import look_up
-from store_format.entry_properties import find_properties
-from store_format.mapped_files import MappedFile
-from store_format.message import Host, Message, encode
-from store_format.packed_ext_units import pack_units
+from store_format.big_endian import Bytes
+from store_format.files.mapped_files import MappedFile
+from store_format.log.commit_log import first_bad_body, walk, walk_checked
+from store_format.queue.entry_lookup import look_up
+from store_format.queue.entry_properties import find_properties
+from store_format.queue.packed_ext_units import pack_units
+from store_format.record import record_columns as rc
+from store_format.record.crc32 import crc32_of_ranges
+from store_format.record.message import Host, Message, encode
 
 ROUNDS = 3000
 

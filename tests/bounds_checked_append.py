@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.generate import written_settings
-from pipeline.settings import BrokerSettings
-from pipeline.workload import workload_of
-from pipeline.workload_tables import tables_of
-from store_format.append import encode, number, place
-from store_format.made_messages import MessageMaker
+from pipeline.generate.generate import written_settings
+from pipeline.generate.workload import workload_of
+from pipeline.generate.workload_tables import tables_of
+from pipeline.settings.settings import BrokerSettings
+from store_format.log.append import encode, number, place
+from store_format.made.made_messages import MessageMaker
 
 PRODUCERS = ["10.0.0.1:1", "[2001:db8::1]:65535"]
 WORKLOAD = {

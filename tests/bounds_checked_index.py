@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import numpy as np
 
-from store_format.consume_queue_ext import recover
 from store_format.errors import CorruptStoreError
-from store_format.index_file import IndexSizes, indexed_messages
-from store_format.index_service import IndexService, load_index, query_offset
-from store_format.index_sizes import infer_index_sizes, sizes_agree
-from store_format.mapped_files import MappedFile
+from store_format.files.mapped_files import MappedFile
+from store_format.index.index_file import IndexSizes, indexed_messages
+from store_format.index.index_service import IndexService, load_index, query_offset
+from store_format.index.index_sizes import infer_index_sizes, sizes_agree
+from store_format.queue.consume_queue_ext import recover
 
 ROUNDS = 1500
 

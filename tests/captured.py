@@ -16,7 +16,7 @@ from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import Row
 from pipeline.capture.packets import Bad, read_packets
 from pipeline.capture.segments import pack_segments
-from pipeline.unpacking import unpack as unpack_members
+from pipeline.files.unpacking import unpack as unpack_members
 
 CAPTURES = ["json", "rocketmq", "lossy"] if shared_dir() is not None else []
 DIGEST = "d" * 64

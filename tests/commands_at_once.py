@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pipeline import import_commands, stream_commands
-from pipeline.cli import Engine
+from pipeline.commands import import_commands, stream_commands
+from pipeline.commands.cli import Engine
+from pipeline.lake.session import SHORT_JOBS, WALKED_PLANS, build_session
 from pipeline.main import run
-from pipeline.session import SHORT_JOBS, WALKED_PLANS, build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -63,7 +63,7 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session, with the project's SQL functions."""
-    from pipeline.session import LONG_JOBS, WALKED_PLANS, build_session
+    from pipeline.lake.session import LONG_JOBS, WALKED_PLANS, build_session
 
     # hours or minutes of planning pay for both compilers, whose code does not fit into the default cache
     flags = "-XX:ReservedCodeCacheSize=400m"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from lakes import contents, import_as, rows
 
-from pipeline import import_store as import_module
-from pipeline import tables as t
-from pipeline.lake import Lake
-from pipeline.lake_writer import LakeWriter
+from pipeline.importing import import_store as import_module
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema import tables as t
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

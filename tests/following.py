@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from lakes import file_rows, live_files
 from replaying import BROKER
 
-from pipeline import tables as t
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
 
 if TYPE_CHECKING:
     from in_session import Pullsim

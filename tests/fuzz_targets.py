@@ -21,33 +21,30 @@ import numpy as np
 import pyarrow as pa
 from golden import unpack_small
 
-from pipeline.log_batches import commit_log_batches, range_batches
-from pipeline.log_records import write_records
-from pipeline.message_store import MessageStore
-from pipeline.settings import BrokerSettings
-from pipeline.store_files import StoreFiles
-from pipeline.store_settings import store_settings
-from pipeline.verify_store import plan_of
-from store_format import config_files as cf
-from store_format import consume_queue as cq
-from store_format import consume_queue_ext as ext
-from store_format import record_columns as rc
-from store_format.checkpoint import CHECKPOINT_LENGTH, decode_checkpoint, encode_checkpoint
-from store_format.commit_log import Bytes, Positions, first_bad_body, walk, walk_checked
-from store_format.dispatch_request import read_requests
-from store_format.dispatcher import DispatchError
-from store_format.entry_check import Held, check_keys, check_units
-from store_format.entry_lookup import look_up
+from pipeline.files.store_files import StoreFiles
+from pipeline.rows.log_batches import commit_log_batches, range_batches
+from pipeline.rows.log_records import write_records
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.message_store import MessageStore
+from pipeline.store.store_settings import store_settings
+from pipeline.verify.verify_store import plan_of
+from store_format.big_endian import Bytes, Positions
+from store_format.config import config_files as cf
+from store_format.config.fastjson import parse_json, plain
 from store_format.errors import CorruptStoreError, StoreError
-from store_format.fastjson import parse_json, plain
-from store_format.index_dispatch import messages_to_index
-from store_format.index_file import IndexSizes
-from store_format.index_service import IndexService, load_index, query_offset
-from store_format.index_sizes import infer_index_sizes, sizes_agree
+from store_format.files.mapped_files import MappedFile
+from store_format.index.index_dispatch import messages_to_index
+from store_format.index.index_file import IndexSizes
+from store_format.index.index_service import IndexService, load_index, query_offset
+from store_format.index.index_sizes import infer_index_sizes, sizes_agree
 from store_format.layout import BLANK_MAGIC_CODE, CQ_UNIT, MESSAGE_MAGIC_CODE
-from store_format.mapped_files import MappedFile
-from store_format.message import Message, decode, encode
-from store_format.recovery import FileWalk, recover_normally
+from store_format.log.commit_log import first_bad_body, walk, walk_checked
+from store_format.log.dispatch_request import read_requests
+from store_format.queue import consume_queue as cq
+from store_format.queue import consume_queue_ext as ext
+from store_format.queue.entry_lookup import look_up
+from store_format.record import record_columns as rc
+from store_format.record.message import Message, decode, encode
 from store_format.remoting.command import RemotingCommand, SerializeType
 from store_format.remoting.decoder import NettyDecoder
 from store_format.remoting.errors import FrameError
@@ -56,6 +53,10 @@ from store_format.remoting.frame_columns import NO_OPAQUE, frame_columns
 from store_format.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from store_format.remoting.heartbeat import decode_heartbeat
 from store_format.remoting.message_list import client_form, decode_batch, decode_messages
+from store_format.store.checkpoint import CHECKPOINT_LENGTH, decode_checkpoint, encode_checkpoint
+from store_format.store.dispatcher import DispatchError
+from store_format.store.entry_check import Held, check_keys, check_units
+from store_format.store.recovery import FileWalk, recover_normally
 
 DATA = Path(__file__).parent / "data"
 LONGEST = (1 << 16) + 1

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.unpacking import unpack
+from pipeline.files.unpacking import unpack
 
 BESIDE = Path(__file__).parent / "data" / "stores"
 SMALL = "small"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from udfs.broker.message_queue import MessageQueue
 from udfs.consumer.allocate import (
     AllocateMessageQueueAveragely,
     AllocateMessageQueueAveragelyByCircle,
@@ -15,7 +16,6 @@ from udfs.consumer.allocate import (
     AllocateMessageQueueStrategy,
 )
 from udfs.consumer.push_consumer import ConsumeFromWhere, PushConsumer
-from udfs.message_queue import MessageQueue
 from udfs.simulation.arrivals import ALL_MATCH, MATCHES_AT_BROKER
 from udfs.simulation.group_plan import SECOND, BrokerPlan, ClientPlan, GroupPlan, Listener, Rates, Recorded
 from udfs.simulation.service_time import CONSTANT, EXPONENTIAL, LOGNORMAL, UNIFORM

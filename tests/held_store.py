@@ -14,7 +14,7 @@ from typing import Any
 
 from lakes import LOG_FILE, message, write_files
 
-from store_format.message import encode
+from store_format.record.message import encode
 
 START = 1_650_000_000_000  # a full five seconds
 # (offset in ms, tag) of the messages of queue 0 of "t"; a tag of one letter has the letter's code as its hash code

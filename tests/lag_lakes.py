@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from replaying import NOON
 
-from pipeline import tables as t
-from pipeline.lake import Lake
-from pipeline.lake_writer import LakeWriter
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema import tables as t
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 from records import message_of
 from replaying import NOON
 
-from store_format.mapped_files import offset_to_file_name
-from store_format.message import Host, Message, body_crc32, encode
+from store_format.files.mapped_files import offset_to_file_name
+from store_format.record.message import Host, Message, body_crc32, encode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.import_store import Imported
-    from pipeline.tables import Layout, Table
+    from pipeline.importing.import_store import Imported
+    from pipeline.schema.tables import Layout, Table
 
 HOST = Host(address=bytes([10, 0, 0, 1]), port=10911)
 LOG_FILE, QUEUE_FILE = 1 << 16, 200
@@ -96,9 +96,9 @@ def import_as(
     run_id: str = "run",
 ) -> Imported:
     """`pullsim import` under a name of choice."""
-    from pipeline.import_store import import_store
-    from pipeline.lake import Lake
-    from pipeline.settings import BrokerSettings
+    from pipeline.importing.import_store import import_store
+    from pipeline.lake.lake import Lake
+    from pipeline.settings.settings import BrokerSettings
 
     return import_store(
         Lake(spark, str(lake)),
@@ -172,7 +172,7 @@ def contents(lake: Path, tables: Mapping[str, int], broker: str | None = None) -
 
 def rows(spark: SparkSession, lake: Path, table: Table, where: str = "true") -> list[dict[str, Any]]:
     """The rows of a table as the lake's readers see it."""
-    from pipeline.lake import Lake
+    from pipeline.lake.lake import Lake
 
     return [row.asDict(recursive=True) for row in Lake(spark, str(lake)).table(table).where(where).collect()]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from slow_broker import UNIT, Bounds, hash_code
 
-from store_format.mapped_files import offset_to_file_name
-from store_format.message import Host, Message, body_crc32, encode, encode_properties
+from store_format.files.mapped_files import offset_to_file_name
+from store_format.record.message import Host, Message, body_crc32, encode, encode_properties
 
 HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
 BLANK_MAGIC = 0xCBD43194

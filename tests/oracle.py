@@ -15,7 +15,7 @@ from golden import shared_dir
 from replaying import Line, all_lines
 from sql92_expressions import ExpressionMaker
 
-from udfs.sql92 import Compiled, compile_expression
+from udfs.filters.sql92 import Compiled, compile_expression
 
 ENTRY_BYTES = 20
 SEGMENT = 8192  # entries that our tables keep in a row

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from store_format.layout import BORNHOST_V6_FLAG, COMPRESSED_FLAG, STOREHOSTADDRESS_V6_FLAG
-from store_format.message import Host, Message, body_crc32, encode
+from store_format.record.message import Host, Message, body_crc32, encode
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1)

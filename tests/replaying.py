@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
-    from pipeline.answers import Comparison
-    from pipeline.lake import Lake
-    from pipeline.replay_run import Replayed
-    from pipeline.tables import Layout
+    from pipeline.lake.lake import Lake
+    from pipeline.replay.answer_lines import Comparison
+    from pipeline.replay.replay_run import Replayed
+    from pipeline.schema.tables import Layout
 
 Line = dict[str, Any]
 BROKER = "broker-a"
@@ -26,9 +26,9 @@ NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 
 def import_into(spark: SparkSession, folder: Path, store: Path, *, layout: Layout | None = None, options: Sequence[str] = ()) -> Lake:
     """A lake in `folder` that holds the store."""
-    from pipeline.import_store import import_store
-    from pipeline.lake import Lake
-    from pipeline.settings import BrokerSettings
+    from pipeline.importing.import_store import import_store
+    from pipeline.lake.lake import Lake
+    from pipeline.settings.settings import BrokerSettings
 
     import_store(
         Lake(spark, str(folder)),
@@ -49,7 +49,7 @@ _FOLDERS: dict[str, Path] = {}
 
 def demo_data(factory: pytest.TempPathFactory) -> Path:
     """Folder of the stores and the trace that come with the package, unpacked once a run of the tests."""
-    from pipeline.demo import unpack_demo_data
+    from pipeline.commands.demo import unpack_demo_data
 
     if "demo" not in _FOLDERS:
         _FOLDERS["demo"] = factory.mktemp("demo")
@@ -74,8 +74,8 @@ def demo_lake(spark: SparkSession, factory: pytest.TempPathFactory, folder: Path
 
 def run(lake: Lake, requests: Path, *, settings: Sequence[str] = (), run_id: str = "replay", **options: Any) -> Replayed[Comparison]:
     """`pullsim replay`, with the options of ReplayOptions, and `settings` as --set gives them."""
-    from pipeline.replay_job import run_replay
-    from pipeline.replay_run import ReplayOptions
+    from pipeline.replay.replay_job import run_replay
+    from pipeline.replay.replay_run import ReplayOptions
 
     return run_replay(
         lake,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from replaying import NOON
 
-from pipeline import tables as t
-from pipeline.capture_tables import OFFSET_HISTORY, PULL_REQUEST
-from pipeline.lag_tables import LAG_HISTORY
-from pipeline.lake import Lake
-from pipeline.lake_writer import LakeWriter
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema import tables as t
+from pipeline.schema.capture_tables import OFFSET_HISTORY, PULL_REQUEST
+from pipeline.schema.lag_tables import LAG_HISTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

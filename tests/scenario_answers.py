@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from pipeline.answer_job import log_behind
-from pipeline.scenario_file import scenario_of
-from pipeline.scenario_steps import take_steps
-from pipeline.scenario_store import LogBounds
+from pipeline.scenarios.scenario_file import scenario_of
+from pipeline.scenarios.scenario_job import log_behind
+from pipeline.scenarios.scenario_steps import take_steps
+from pipeline.scenarios.scenario_store import LogBounds
 
 Case = dict[str, Any]
 # texts for people: the broker's hold ports, and class names of its Java

@@ -14,8 +14,8 @@ import numpy as np
 from group_plans import random_plan
 from numpy.typing import NDArray
 
+from udfs.broker.message_queue import MessageQueue
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel
-from udfs.message_queue import MessageQueue
 from udfs.simulation.arrivals import ALL_MATCH
 from udfs.simulation.group_engine import Told
 from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Rates, Recorded

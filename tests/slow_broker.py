@@ -2,7 +2,7 @@
 
 The real broker answers as of now only. For a pull as of its own time, or cut at a recorded maxOffset, this is what the replay is held
 against; that it answers as the broker did where the broker could be asked is tested first. What a filter makes of one entry and of one
-message is asked of udfs.message_filter, one at a time.
+message is asked of udfs.filters.message_filter, one at a time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from store_format.config_files import decode_consumer_filters
-from store_format.message import decode_properties
-from udfs import message_filter as mf
-from udfs.bloom_filter import BloomFilter
-from udfs.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
+from store_format.config.config_files import decode_consumer_filters
+from store_format.record.message import decode_properties
+from udfs.filters import message_filter as mf
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
 
 Answer = dict[str, Any]
 NO_LONG = -(2**63)

@@ -10,9 +10,9 @@ from itertools import takewhile
 import numpy as np
 from slow_parts import Always, Batch, Came, Client, Slot, Unordered
 
-from udfs import get_message as gm
-from udfs import pull_request_hold as hold
-from udfs.codes import BrokerRole, GetMessageStatus
+from udfs.broker.message_queue import MessageQueue
+from udfs.broker.schedule_delivery import DELAY_FOR_A_WHILE, FIRST_DELAY_TIME, due_messages, look_after
+from udfs.broker.send_message import retry_level
 from udfs.consumer import consume_concurrently as concurrently
 from udfs.consumer import consume_orderly as orderly
 from udfs.consumer.offset_store import NOT_FOUND, LocalFileOffsetStore, RemoteBrokerOffsetStore
@@ -21,11 +21,11 @@ from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_api_wrapper import filter_again, pull_status, tags_set
 from udfs.consumer.pull_message import BROKER_SUSPEND_MAX_TIME_MILLIS, Pull, PullRequest, asked, fix_offset, pull_message, take_answer
 from udfs.consumer.push_consumer import PERSIST_OFFSETS, UNSET
-from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
-from udfs.message_queue import MessageQueue
-from udfs.pull_result import response_code
-from udfs.schedule_delivery import DELAY_FOR_A_WHILE, FIRST_DELAY_TIME, due_messages, look_after
-from udfs.send_message import retry_level
+from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from udfs.pull import get_message as gm
+from udfs.pull import pull_request_hold as hold
+from udfs.pull.codes import BrokerRole, GetMessageStatus
+from udfs.pull.pull_result import response_code
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import MATCHES_AT_BROKER, MATCHES_AT_CLIENT, arrival_time, body_size, matches, record_size
 from udfs.simulation.draws import RETRY_QUEUE, draw, message_stream

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from udfs import message_filter, sql92
-from udfs.bloom_filter import BloomFilter
-from udfs.consumer_filter_manager import build
-from udfs.sql92_columns import Texts
+from udfs.filters import message_filter, sql92
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.consumer_filter_manager import build
+from udfs.filters.sql92_columns import Texts
 
 Answer = bool | str | None
 ERROR = "error"

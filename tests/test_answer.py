@@ -13,10 +13,10 @@ from golden import golden_lines, needs_golden
 from sampling import ALL, slow_proof
 from scenario_answers import compared
 
-from pipeline.answer_job import run_answer
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
+from pipeline.lake.views import create_views
 from pipeline.main import judged
-from pipeline.views import create_views
+from pipeline.scenarios.scenario_job import run_answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records import messages
 
-from store_format.append import NO_BATCH, NOT_APPENDED, columns_of, encode, encode_blank, number, place
-from store_format.message import Message
-from store_format.message import encode as encode_one
+from store_format.log.append import NO_BATCH, NOT_APPENDED, columns_of, encode, encode_blank, number, place
+from store_format.record.message import Message
+from store_format.record.message import encode as encode_one
 
 BLANK = 8
 

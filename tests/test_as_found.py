@@ -15,8 +15,8 @@ from lakes import import_as, rows, tiny_store
 from sampling import sampled, slow_proof
 from test_export import differing, tree
 
-from pipeline import tables as t
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
 
 if TYPE_CHECKING:
     from in_session import Pullsim
@@ -31,7 +31,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def found_and_exported(spark: SparkSession, store: Path, folder: Path) -> Path:
-    from pipeline.export_store import export_store
+    from pipeline.export.export_store import export_store
 
     import_as(spark, folder / "lake", store, as_found=True)
     export_store(Lake(spark, str(folder / "lake")), "b", str(folder / "out" / "store"), run_id="export", progress=lambda _: None)

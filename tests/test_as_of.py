@@ -16,13 +16,13 @@ from sampling import sampled, slow_proof
 from slow_broker import Bounds, SlowBroker
 from test_slow_broker import bounds_of
 
-from pipeline.settings import load_catalogue
+from pipeline.settings.settings import load_catalogue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.lake import Lake
-    from pipeline.tables import Layout
+    from pipeline.lake.lake import Lake
+    from pipeline.schema.tables import Layout
 
 # log's end as of most times is near, so that an entry can be in memory for one pull and on disk for another
 MEMORY = 1_000_000
@@ -55,7 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> MadeStore:
 
 def settings_of(options: list[str]) -> dict[str, Any]:
     """The broker's defaults with some options, as a trace's header has them."""
-    from pipeline.settings import BrokerSettings
+    from pipeline.settings.settings import BrokerSettings
 
     settings = BrokerSettings.from_sources(options=options)
     return {name: settings.value(name) for name in load_catalogue()}
@@ -122,7 +122,7 @@ def test_a_pull_sees_its_queue_as_of_its_time(
     assert differences(expected, raw(answers_of(lake, asked, tmp_path, at="request-time", settings=CAPS))) == []
 
     # of a large store, what is behind the least time and before the greatest is left out
-    monkeypatch.setattr(importlib.import_module("pipeline.replay"), "_MANY_ENTRIES", 0)
+    monkeypatch.setattr(importlib.import_module("pipeline.replay.replay"), "_MANY_ENTRIES", 0)
     first, last = (sorted(stamps)[len(stamps) * part // 10] for part in (4, 6))
     some = [line for line in expected if first <= line["request"]["timestamp"] <= last]
     assert len(some) > 40

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from udfs import batch_caps, java_numbers
+from udfs.java import numbers as java_numbers
+from udfs.pull import batch_caps
 
 CASES = json.loads((Path(__file__).parent / "data" / "rule_cases.json").read_text(encoding="utf-8"))
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"

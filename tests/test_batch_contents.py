@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.settings import BrokerSettings, SettingsError
+from pipeline.settings.settings import BrokerSettings, SettingsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,7 +102,7 @@ def test_of_too_many_segments_a_batch_tells_none(batch: DataFrame, monkeypatch: 
 
 
 def test_segments_are_those_that_a_replay_finds(batch: DataFrame) -> None:
-    from pipeline.touched_segments import touched_segments
+    from pipeline.replay.touched_segments import touched_segments
 
     requests = batch.where("error IS NULL AND frame IS NULL")
     asked = touched_segments(requests, entries_a_file=ENTRIES_A_FILE, whole_files=False).some

@@ -16,8 +16,8 @@ from sampling import sampled, slow_proof
 from slow_broker import Bounds, SlowBroker
 from test_as_of import CAPS, pulls, raw, settings_of, times, wild_records
 
-from pipeline.behind import Behind
 from pipeline.main import run as run_command
+from pipeline.settings.replica_lag import Behind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,19 +6,16 @@ from typing import Any
 
 import pytest
 
-from store_format.config_rows import SubscriptionGroupConfig, TopicConfig
-from store_format.lookup import ThrownError
-from store_format.message import Host, Message
-from store_format.put_message import InnerMessage
+from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
+from store_format.log.put_message import InnerMessage
+from store_format.record.message import Host, Message
 from store_format.remoting.heartbeat import ConsumerData, SubscriptionData
-from udfs.bloom_filter import BloomFilter
-from udfs.codes import BrokerRole
-from udfs.consumer_filter_manager import ConsumerFilterManager, is_dead
-from udfs.consumer_manager import ConsumerManager
-from udfs.consumer_offset_manager import ConsumerOffsetManager, first_offset
-from udfs.message_queue import MessageQueue
-from udfs.rebalance_lock import RebalanceLockManager
-from udfs.send_message import (
+from store_format.store.lookup import ThrownError
+from udfs.broker.consumer_manager import ConsumerManager
+from udfs.broker.consumer_offset_manager import ConsumerOffsetManager, first_offset
+from udfs.broker.message_queue import MessageQueue
+from udfs.broker.rebalance_lock import RebalanceLockManager
+from udfs.broker.send_message import (
     SendBackRequest,
     SendBrokerConfig,
     SendMessageProcessor,
@@ -28,8 +25,11 @@ from udfs.send_message import (
     message_timeup,
     send_back,
 )
-from udfs.subscription_group import SYSTEM_GROUPS, SubscriptionGroupManager
-from udfs.topic_config import SystemTopics, TopicConfigManager, topic_fault
+from udfs.broker.subscription_group import SYSTEM_GROUPS, SubscriptionGroupManager
+from udfs.broker.topic_config import SystemTopics, TopicConfigManager, topic_fault
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager, is_dead
+from udfs.pull.codes import BrokerRole
 
 HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
 

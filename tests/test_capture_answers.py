@@ -25,10 +25,10 @@ from slow_broker import Bounds, SlowBroker
 from pipeline.capture.exchanges import PULL, SUBSCRIPTION, Row
 from pipeline.capture.pull_checks import broker_config, check
 from pipeline.capture.registrations import registered
-from pipeline.capture_tables import PULL_REQUEST
-from pipeline.capture_tables import SUBSCRIPTION as SUBSCRIPTIONS
-from pipeline.settings import BrokerSettings
-from pipeline.table import Table
+from pipeline.schema.capture_tables import PULL_REQUEST
+from pipeline.schema.capture_tables import SUBSCRIPTION as SUBSCRIPTIONS
+from pipeline.schema.table import Table
+from pipeline.settings.settings import BrokerSettings
 
 OWN_SUBSCRIPTION = 4
 NO_OFFSETS = {1, 16, 17, 23, 24, 25, 26, 27, 28}

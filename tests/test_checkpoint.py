@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records import LONGS
 
-from store_format.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, decode_checkpoint, encode_checkpoint
+from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, decode_checkpoint, encode_checkpoint
 from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE
 
 

@@ -18,15 +18,8 @@ import pytest
 from golden import meta_of
 from oracle import harness, needs_oracle
 
-from udfs.clean_commit_log import (
-    HOUR,
-    CleanSettings,
-    deleted_by_time,
-    deleted_in_pass,
-    is_time_to_delete,
-    parse_delete_when,
-)
-from udfs.log_retention import Outlook, Share, loss_of
+from udfs.cleaning.clean_commit_log import HOUR, CleanSettings, deleted_by_time, deleted_in_pass, is_time_to_delete, parse_delete_when
+from udfs.cleaning.log_retention import Outlook, Share, loss_of
 
 pytestmark = needs_oracle()
 UTC = ZoneInfo("UTC")
@@ -127,7 +120,7 @@ def test_a_pass_deletes_what_clean_commit_log_service_does(program: list[str | P
     for case, answer in zip(cases, asked(program, cases), strict=True):
         if answer["before"] // HOUR != answer["after"] // HOUR or answer["percentBefore"] != answer["percentAfter"]:
             continue  # the hour or the disk changed under it
-        monkeypatch.setattr("udfs.clean_commit_log.CLEAN_FORCIBLY_PERCENT", round(float(case["forcibly"]) * 100))
+        monkeypatch.setattr("udfs.cleaning.clean_commit_log.CLEAN_FORCIBLY_PERCENT", round(float(case["forcibly"]) * 100))
         given = case["settings"]
         settings = CleanSettings(
             file_reserved_time=given["fileReservedTime"],

@@ -14,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import BLANK_MAGIC, RECORD_MAGIC, blank, messages, placed
 
-from store_format import commit_log as cl
+from store_format import big_endian as be
 from store_format.layout import BORNHOST_V6_FLAG, STOREHOSTADDRESS_V6_FLAG
-from store_format.message import Message, encode
+from store_format.log import commit_log as cl
+from store_format.record.message import Message, encode
+from store_format.record.record_length import record_length
 
 BLANK, BAD = "blank", "bad"
 
@@ -82,7 +84,7 @@ def read_through(raw: bytes, check_crc: bool) -> tuple[list[int], int, str]:
         at += found
 
 
-def array(raw: bytes) -> cl.Bytes:
+def array(raw: bytes) -> be.Bytes:
     return np.frombuffer(raw, np.uint8)
 
 
@@ -142,7 +144,7 @@ def test_positions_only_rise_and_each_is_a_record(raw: bytes, a_call: int) -> No
     borders = [*found, end]
     for start, following in pairwise(borders):
         assert following - start >= 91
-        assert cl.record_length(array(raw), start, len(raw)) == following - start
+        assert record_length(array(raw), start, len(raw)) == following - start
 
 
 @given(ANY_BYTES)
@@ -265,6 +267,6 @@ def test_the_shortest_record_has_91_bytes() -> None:
 @pytest.mark.parametrize("number", [0, 1, -1, 2**31 - 1, -(2**31), 0x01020304])
 def test_numbers_are_big_endian_and_signed(number: int) -> None:
     raw = array(b"\xff" + struct.pack(">iqh", number, number << 31, number >> 16))
-    assert cl.int32_at(raw, 1) == number
-    assert cl.int64_at(raw, 5) == number << 31
-    assert cl.int16_at(raw, 13) == number >> 16
+    assert be.int32_at(raw, 1) == number
+    assert be.int64_at(raw, 5) == number << 31
+    assert be.int16_at(raw, 13) == number >> 16

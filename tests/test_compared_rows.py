@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from records import messages
 from test_log_records import FILE, replaced, rows_of, two_files
 
-from pipeline.open_log import OpenLog
-from pipeline.store_files import StoreFiles
-from pipeline.verify_lake import _compare_records
-from store_format.mapped_files import offset_to_file_name
-from store_format.message import Message
+from pipeline.files.store_files import StoreFiles
+from pipeline.store.open_log import OpenLog
+from pipeline.verify.verify_lake import _compare_records
+from store_format.files.mapped_files import offset_to_file_name
+from store_format.record.message import Message
 
 FOUND = st.lists(messages(text_properties=True), min_size=2, max_size=6)
 STARTS = (7 * FILE, 8 * FILE)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from store_format import config_files, config_rows
-from store_format.config_rows import (
+from store_format.config import config_files, config_rows
+from store_format.config.config_rows import (
     BloomFilterData,
     ConsumerFilterData,
     ConsumerOffset,
@@ -25,10 +25,10 @@ from store_format.config_rows import (
     SubscriptionGroupConfig,
     TopicConfig,
 )
+from store_format.config.fastjson import parse_json, plain
+from store_format.config.fastjson_scanner import UnsupportedConfigError
+from store_format.config.fastjson_writer import encode_json
 from store_format.errors import ConfigFileError
-from store_format.fastjson import parse_json, plain
-from store_format.fastjson_scanner import UnsupportedConfigError
-from store_format.fastjson_writer import encode_json
 
 DATA = Path(__file__).parent / "data" / "config"
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"

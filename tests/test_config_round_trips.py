@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from store_format import config_files
-from store_format.config_rows import (
+from store_format.config import config_files
+from store_format.config.config_rows import (
     BloomFilterData,
     ConsumerFilterData,
     ConsumerFilters,

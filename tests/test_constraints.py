@@ -15,10 +15,10 @@ from replaying import NOON
 from sampling import slow_proof
 from test_capture_job import ok
 
-from pipeline import tables as t
-from pipeline.lake import Lake
-from pipeline.table import never_null
-from pipeline.verify_constraints import broken_constraints, counted
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
+from pipeline.schema.table import never_null
+from pipeline.verify.verify_constraints import broken_constraints, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

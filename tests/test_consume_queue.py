@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from store_format import consume_queue as cq
+from store_format.files.mapped_files import MappedFile, load, offset_to_file_name
 from store_format.layout import CQ_UNIT, PRE_BLANK
-from store_format.mapped_files import MappedFile, load, offset_to_file_name
+from store_format.queue import consume_queue as cq
 
 UNIT = 20
 Unit = tuple[int, int, int]

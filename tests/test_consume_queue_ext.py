@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import LONGS
 
-from store_format import consume_queue as cq
-from store_format import consume_queue_ext as ext
 from store_format.errors import CorruptStoreError
-from store_format.mapped_files import MappedFile, load, max_offset, offset_to_file_name, truncate_dirty_files
+from store_format.files.mapped_files import MappedFile, load, max_offset, offset_to_file_name, truncate_dirty_files
+from store_format.queue import consume_queue as cq
+from store_format.queue import consume_queue_ext as ext
 
 FILE_SIZE = 4096
 Files = tuple[MappedFile, ...]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from process_queues import message, state_of
 
-from store_format.lookup import ThrownError
+from store_format.store.lookup import ThrownError
 from udfs.consumer import consume_concurrently, consume_orderly
 from udfs.consumer.consume_concurrently import ConsumeConcurrentlyStatus
 from udfs.consumer.consume_orderly import ConsumeOrderlyStatus, Turn

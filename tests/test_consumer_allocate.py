@@ -9,7 +9,8 @@ from golden import golden_lines, needs_golden
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_format.lookup import ILLEGAL_ARGUMENT, NULL_POINTER, ThrownError
+from store_format.store.lookup import ILLEGAL_ARGUMENT, NULL_POINTER, ThrownError
+from udfs.broker.message_queue import MessageQueue, queue_order
 from udfs.consumer.allocate import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
@@ -20,7 +21,6 @@ from udfs.consumer.allocate import (
     AllocateMessageQueueStrategy,
 )
 from udfs.consumer.consistent_hash import ConsistentHashRouter, hash_of
-from udfs.message_queue import MessageQueue, queue_order
 
 Row = dict[str, Any]
 NEARBY = "MACHINE_ROOM_NEARBY-"

@@ -11,12 +11,12 @@ from lakes import rows
 from replaying import NOON
 from sampling import slow_proof
 
-from pipeline import tables as t
-from pipeline.consumer_offsets import merge_offsets
-from pipeline.lag_history import append_observation
-from pipeline.lag_tables import LAG_HISTORY
-from pipeline.lake import Lake, LakeError
-from pipeline.lake_writer import LakeWriter
+from pipeline.lag.consumer_offsets import merge_offsets
+from pipeline.lag.lag_history import append_observation
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema import tables as t
+from pipeline.schema.lag_tables import LAG_HISTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_format.remoting.headers import PullSysFlag
-from udfs.codes import ResponseCode
+from udfs.broker.message_queue import MessageQueue
 from udfs.consumer.offset_store import FAILED, NOT_FOUND, LocalFileOffsetStore, RemoteBrokerOffsetStore
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
@@ -18,7 +18,7 @@ from udfs.consumer.pull_api_wrapper import PullFromWhichNode, PullStatus, filter
 from udfs.consumer.pull_from_where import OffsetQuestion, compute_pull_from_where
 from udfs.consumer.pull_message import Answered, Pull, PullRequest, asked, fix_offset, pull_message, take_answer
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
-from udfs.message_queue import MessageQueue
+from udfs.pull.codes import ResponseCode
 
 QUEUE, OTHER = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
 DEFAULT = PushConsumer()

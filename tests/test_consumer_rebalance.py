@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from process_queues import message
 
+from udfs.broker.message_queue import MessageQueue
+from udfs.broker.rebalance_lock import RebalanceLockManager
 from udfs.consumer.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueByConfig
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.rebalance import (
@@ -21,8 +23,6 @@ from udfs.consumer.rebalance import (
     truncate,
     unlocked_all,
 )
-from udfs.message_queue import MessageQueue
-from udfs.rebalance_lock import RebalanceLockManager
 
 QUEUES = [MessageQueue("T", broker, queue_id) for broker in ("a", "b") for queue_id in range(3)]
 AVERAGELY = AllocateMessageQueueAveragely()

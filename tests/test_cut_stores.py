@@ -18,17 +18,17 @@ import pytest
 from golden import unpack_small
 from sampling import sampled
 
-from pipeline.message_store import MessageStore
-from pipeline.settings import BrokerSettings
-from pipeline.store_files import StoreFiles
-from pipeline.store_settings import store_settings
-from store_format import consume_queue as cq
-from store_format.changed_files import FileChange
-from store_format.commit_log import Bytes
-from store_format.dispatch_request import DispatchRequests
-from store_format.mapped_files import MappedFile, max_offset
-from store_format.recover_abnormally import recover_abnormally, walk_and_dispatch
-from store_format.recovery import FileWalk, files_to_walk, recover_normally
+from pipeline.files.store_files import StoreFiles
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.message_store import MessageStore
+from pipeline.store.store_settings import store_settings
+from store_format.big_endian import Bytes
+from store_format.files.changed_files import FileChange
+from store_format.files.mapped_files import MappedFile, max_offset
+from store_format.log.dispatch_request import DispatchRequests
+from store_format.queue import consume_queue as cq
+from store_format.store.recover_abnormally import recover_abnormally, walk_and_dispatch
+from store_format.store.recovery import FileWalk, files_to_walk, recover_normally
 
 WRITTEN = 8192
 RECORD, BLANK = bytes.fromhex("daa320a7"), bytes.fromhex("cbd43194")

@@ -1,4 +1,4 @@
-"""The contract of the tables: real tables are what pipeline.tables says, other programs read them as we do, versions are told apart."""
+"""The contract of the tables: real tables are as pipeline.schema.tables says, others read them as we do, versions are told apart."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from packaged import PROJECT, dependencies
 from replaying import NOON
 from sampling import slow_proof
 
-from pipeline import lake as lake_module
-from pipeline import tables as t
-from pipeline.init_file import init_file, init_sql
-from pipeline.lag_history import record
-from pipeline.lake import Lake, LakeError
-from pipeline.session import SHORT_JOBS
-from pipeline.tables_page import PAGE, tables_page
+from pipeline.docpages.tables_page import PAGE, tables_page
+from pipeline.lag.lag_history import record
+from pipeline.lake import lake as lake_module
+from pipeline.lake.init_file import init_file, init_sql
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.session import SHORT_JOBS
+from pipeline.schema import tables as t
 from udfs.sql_functions import PANDAS_UDFS
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import data_files
-from pipeline.data_files import split_among
+from pipeline.lake import data_files
+from pipeline.lake.data_files import split_among
 
 STRETCH = data_files._STRETCH
 

@@ -14,9 +14,9 @@ import click
 import pytest
 from doc_commands import PAGES, PROJECT, Shown, commands, commands_in, inline_commands
 
-from pipeline import commands_page, functions_page, views_page
+from pipeline.docpages import commands_page, functions_page, views_page
+from pipeline.lake.views import VIEWS, view_sql
 from pipeline.main import cli, run
-from pipeline.views import VIEWS, view_sql
 from udfs.sql_functions import PANDAS_UDFS, SQL_FUNCTIONS
 
 SHOWN = [one for page in PAGES for one in commands(page)]

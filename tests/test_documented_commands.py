@@ -25,9 +25,9 @@ from store_lag import StoreLag
 from test_capture_answers import DEFAULTS
 from test_docs import EXAMPLES, SHOWN, described
 
-from pipeline.demo import CONSUMED_STORE, unpack_demo_data
-from pipeline.lake import Lake
-from pipeline.verify_constraints import broken_constraints
+from pipeline.commands.demo import CONSUMED_STORE, unpack_demo_data
+from pipeline.lake.lake import Lake
+from pipeline.verify.verify_constraints import broken_constraints
 from store_format.remoting.command import SerializeType
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def test_a_command_that_is_shown_ends_with_0(
         shutil.copy(place.folder / "trace.jsonl", tmp_path / "incoming")
     ended = [word for what, more in ENDED_BY.items() if what in one.words for word in more]
     if "--watch" in one.words:
-        monkeypatch.setattr("pipeline.stopping.told_to_stop", told_already)
+        monkeypatch.setattr("pipeline.files.stopping.told_to_stop", told_already)
     monkeypatch.chdir(tmp_path)
     code, _, err = pullsim_in(spark, monkeypatch, capsys)(*placed(one.words, tmp_path, place.folder), *ended)
     assert code == 0, err

@@ -9,7 +9,7 @@ import pytest
 from made_store import Record, make_store
 from without_spark import Row, Tables, batches, blocks_of, rows_of, tables_of
 
-from pipeline.drain import DONE, OPEN, STUCK, drain_batches
+from pipeline.questions.drain import DONE, OPEN, STUCK, drain_batches
 
 # entries 0 to 1999 stand in the first file, the others in the second one; every seventh has TagA
 ENTRIES, A_FILE = 2100, 2000

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import driver_start
-from pipeline.driver_start import archive_option, is_plain_start, keep_jars, known_jars
-from pipeline.session import _jvm_output, _started
+from pipeline.lake import driver_start
+from pipeline.lake.driver_start import archive_option, is_plain_start, keep_jars, known_jars
+from pipeline.lake.session import _jvm_output, _started
 
 PACKAGES = "io.delta:delta-spark_4.2_2.13:4.4.0"
 OURS = "io.delta_delta-spark_4.2_2.13-4.4.0.jar"

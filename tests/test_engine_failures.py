@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import Engine
-from pipeline.lake import LakeError
+from pipeline.commands.cli import Engine
+from pipeline.lake.lake import LakeError
 from pipeline.main import judged
 
 STACK = "\n".join(f"\tat org.example.Task.step{number}(Task.scala:{number})" for number in range(300))
@@ -29,7 +29,7 @@ def test_a_short_failure_is_said_whole() -> None:
 
 @pytest.mark.parametrize("uri", ["", "file://"])
 def test_spark_is_not_started_for_a_lake_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
-    monkeypatch.setattr("pipeline.session.build_session", lambda **_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("pipeline.lake.session.build_session", lambda **_: pytest.fail("Spark was started"))
     (tmp_path / "commit_log").mkdir()
     expected = f"{tmp_path}: expected a lake, found no table lake_version"
     with pytest.raises(LakeError, match=expected), Engine().session(reads=f"{uri}{tmp_path}"):

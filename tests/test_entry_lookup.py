@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import INTS, messages, placed
 
-from pipeline import loaded_store as ls
-from pipeline.store_files import StoreFiles
-from store_format.commit_log import Bytes
-from store_format.consume_queue import units_of
-from store_format.entry_lookup import NO_TIMESTAMP, LookedUp, find_files, look_up
-from store_format.mapped_files import MappedFile, offset_to_file_name
-from store_format.message import Message, decode, encode
+from pipeline.files.store_files import StoreFiles
+from pipeline.store import loaded_store as ls
+from store_format.big_endian import Bytes
+from store_format.files.mapped_files import MappedFile, offset_to_file_name
+from store_format.queue.consume_queue import units_of
+from store_format.queue.entry_lookup import NO_TIMESTAMP, LookedUp, find_files, look_up
+from store_format.record.message import Message, decode, encode
 
 SIZE = 400
 UNKNOWN = "it reads past the delivered bytes"

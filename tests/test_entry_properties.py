@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from records import messages, placed
 from slow_broker import Thrown, decode_properties_of
 
-from pipeline import queue_batches as qb
-from pipeline.property_batches import property_batches
-from pipeline.store_files import StoreFiles
-from store_format.entry_properties import BUFFER_UNDERFLOW, INDEX_OUT_OF_BOUNDS, NOT_THERE, find_properties
-from store_format.mapped_files import MappedFile
-from store_format.message import encode
+from pipeline.files.store_files import StoreFiles
+from pipeline.rows import queue_batches as qb
+from pipeline.rows.property_batches import property_batches
+from store_format.files.mapped_files import MappedFile
+from store_format.queue.entry_properties import BUFFER_UNDERFLOW, INDEX_OUT_OF_BOUNDS, NOT_THERE, find_properties
+from store_format.record.message import encode
 
 LENGTH = 600
 
@@ -85,8 +85,8 @@ def test_lengths_of_every_kind_at_their_limits() -> None:
 
 
 def test_rows_of_properties_are_cut_where_they_get_too_large(small_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline import loaded_store as ls
-    from pipeline import property_batches as pb
+    from pipeline.rows import property_batches as pb
+    from pipeline.store import loaded_store as ls
 
     store = StoreFiles(str(small_store))
     sizes = ls.file_sizes(store, {})

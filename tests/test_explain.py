@@ -15,7 +15,7 @@ from sampling import slow_proof
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.lake import Lake
+    from pipeline.lake.lake import Lake
 
 RECORDED = (
     "status",

@@ -8,9 +8,9 @@ import pytest
 from made_store import Record, make_store
 from without_spark import Tables, batches, blocks_of, tables_of
 
-from pipeline.explain import Explanation, Pull, traced_pulls
-from pipeline.explain_text import as_json, show
-from pipeline.settings import BrokerSettings
+from pipeline.questions.explain import Explanation, Pull, traced_pulls
+from pipeline.questions.explain_text import as_json, show
+from pipeline.settings.settings import BrokerSettings
 
 MESSAGES = 40
 

@@ -15,14 +15,14 @@ from lakes import import_as, tiny_store
 from replaying import BROKER, lake_of
 from sampling import sampled, slow_proof
 
-from pipeline.lake import Lake
-from pipeline.tables import COMMIT_LOG, CONSUME_QUEUE_SEGMENT
+from pipeline.lake.lake import Lake
+from pipeline.schema.tables import COMMIT_LOG, CONSUME_QUEUE_SEGMENT
 
 if TYPE_CHECKING:
     from in_session import Pullsim
     from pyspark.sql import SparkSession
 
-    from pipeline.table import Table
+    from pipeline.schema.table import Table
 
 # stores of a clean shutdown; `ext` has a queue extension, of which `torn-ext-missing` lost the files
 CLEAN = ("basic", "cleaned", "ext", "holes", "preblank0", "preblank1", "small", "torn-ext-missing", "window")
@@ -77,7 +77,7 @@ def differing(found: Mapping[str, object], expected: Mapping[str, object]) -> li
 
 
 def exported(lake: Lake, store: Path) -> Tree:
-    from pipeline.export_store import export_store
+    from pipeline.export.export_store import export_store
 
     export_store(lake, BROKER, str(store), run_id="export", progress=lambda _: None)
     assert sorted(path.name for path in store.parent.iterdir()) == [store.name]
@@ -103,10 +103,10 @@ def test_a_clean_store_comes_back_to_the_byte(
 
 def started(store: Path, options: list[str]) -> Tree:
     """The files of a store after the broker's load and start."""
-    from pipeline.message_store import MessageStore
-    from pipeline.settings import BrokerSettings
-    from pipeline.store_files import StoreFiles
-    from pipeline.store_settings import store_settings
+    from pipeline.files.store_files import StoreFiles
+    from pipeline.settings.settings import BrokerSettings
+    from pipeline.store.message_store import MessageStore
+    from pipeline.store.store_settings import store_settings
 
     files = StoreFiles(str(store))
     message_store = MessageStore(files=files, settings=store_settings(files, BrokerSettings.from_sources(options=options)))
@@ -231,7 +231,7 @@ def changed_log(spark: SparkSession, lake: Path, *statements: str) -> Lake:
 def test_rows_that_give_another_log_end_the_export_and_leave_nothing(
     spark: SparkSession, tiny_lake: Path, tmp_path: Path, statement: str, message: str
 ) -> None:
-    from pipeline.export_store import export_store
+    from pipeline.export.export_store import export_store
 
     broken = changed_log(spark, tiny_lake, statement)
     with pytest.raises(Exception, match=message):
@@ -271,7 +271,7 @@ def damaged(column: str) -> Callable[[Path], bytes]:
 def test_a_data_file_that_cannot_be_read_is_named(
     spark: SparkSession, tiny_lake: Path, tmp_path: Path, table: Table, content: Callable[[Path], bytes]
 ) -> None:
-    from pipeline.export_store import export_store
+    from pipeline.export.export_store import export_store
 
     (file,) = (tiny_lake / table.name).rglob("part-*.parquet")
     file.write_bytes(content(file))

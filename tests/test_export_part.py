@@ -13,15 +13,15 @@ from lakes import import_as, tiny_store
 from replaying import BROKER, lake_of
 from sampling import sampled, slow_proof
 
-from pipeline.part_plan import Bound, Part, plan_log
+from pipeline.export.part_plan import Bound, Part, plan_log
 from store_format.errors import StoreError
-from store_format.message import Message, decode
+from store_format.record.message import Message, decode
 
 if TYPE_CHECKING:
     from in_session import Pullsim
     from pyspark.sql import SparkSession
 
-    from pipeline.lake import Lake
+    from pipeline.lake.lake import Lake
 
 Queue = tuple[str, int]
 PRE_BLANK = (0, 2147483647, 0)
@@ -92,7 +92,7 @@ def wanted(part: Part, queue: Queue, messages: dict[int, tuple[Message, int]]) -
 
 
 def export_part(lake: Lake, out: Path, part: Part, broker: str = BROKER) -> None:
-    from pipeline.export_part import export_part as export
+    from pipeline.export.export_part import export_part as export
 
     export(lake, broker, str(out), part=part, run_id="export", progress=lambda _: None)
     assert [path.name for path in out.parent.iterdir() if path.name.endswith(".part")] == []
@@ -113,10 +113,10 @@ def assert_is_part(store: Path, out: Path, part: Part) -> None:
 
 
 def assert_load_changes_nothing(store: Path, options: list[str]) -> None:
-    from pipeline.message_store import MessageStore
-    from pipeline.settings import BrokerSettings
-    from pipeline.store_files import StoreFiles
-    from pipeline.store_settings import store_settings
+    from pipeline.files.store_files import StoreFiles
+    from pipeline.settings.settings import BrokerSettings
+    from pipeline.store.message_store import MessageStore
+    from pipeline.store.store_settings import store_settings
 
     files = StoreFiles(str(store))
     broker = MessageStore(files=files, settings=store_settings(files, BrokerSettings.from_sources(options=options)))

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_format import config_files
+from store_format.config import config_files
+from store_format.config.fastjson import DEPTH_MAX, parse_json, plain
+from store_format.config.fastjson_scanner import NumberText, UnsupportedConfigError
+from store_format.config.fastjson_writer import encode_json
 from store_format.errors import ConfigFileError
-from store_format.fastjson import DEPTH_MAX, parse_json, plain
-from store_format.fastjson_scanner import NumberText, UnsupportedConfigError
-from store_format.fastjson_writer import encode_json
 
 
 def offsets(text: str | bytes) -> dict[str, dict[int, int]]:

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from golden import golden_lines, needs_golden
 
-from store_format.config_files import decode_consumer_filters
-from store_format.message import decode, decode_properties
-from store_format.record_columns import Slices
-from udfs import message_filter as mf
-from udfs.bloom_filter import BloomFilter
-from udfs.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
-from udfs.sql92 import compile_expression
-from udfs.sql92_columns import columns_of_records
+from store_format.config.config_files import decode_consumer_filters
+from store_format.record.message import decode, decode_properties
+from store_format.record.record_columns import Slices
+from udfs.filters import message_filter as mf
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
+from udfs.filters.sql92 import compile_expression
+from udfs.filters.sql92_columns import columns_of_records
 
 TRACES = [
     "basic-default",

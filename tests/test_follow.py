@@ -14,8 +14,8 @@ from living_store import LivingStore, stages
 from replaying import BROKER
 from sampling import slow_proof
 
-from pipeline.follow.follow_tables import FOLLOW_EVENT
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
+from pipeline.schema.follow_tables import FOLLOW_EVENT
 
 if TYPE_CHECKING:
     from in_session import Pullsim

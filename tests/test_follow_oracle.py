@@ -19,8 +19,8 @@ from oracle import needs_oracle
 from replaying import BROKER
 from sampling import slow_proof
 
-from pipeline import tables as t
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
 
 if TYPE_CHECKING:
     from in_session import Pullsim

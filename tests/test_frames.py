@@ -20,11 +20,11 @@ from golden import golden_lines, needs_golden
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_format.java.hash_maps import hash_map_order
 from store_format.remoting.command import OPAQUE_OF_RECEIVER, LanguageCode, RemotingCommand, SerializeType
 from store_format.remoting.decoder import NettyDecoder
 from store_format.remoting.errors import BUFFER_UNDERFLOW, OUT_OF_MEMORY, TOO_LONG_FRAME, FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_command, decode_frame, encode_frame
-from store_format.remoting.hash_map import hash_map_order
 from store_format.remoting.header_text import DEPTH_MAX
 
 HEADERS = Path(__file__).parent / "data" / "remoting" / "json_headers.jsonl"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from golden import golden, golden_lines, needs_golden
 
-from pipeline.frames import run_frames
 from pipeline.main import run
-from pipeline.request_lines import RequestError
+from pipeline.requests.frames import run_frames
+from pipeline.requests.request_lines import RequestError
 
 GOOD = "00000019010000150026000001 0000004d000000000000000000000000".replace(" ", "")
 REFUSED = "0000000400000000"

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 from appended import as_put
 
-from pipeline import generate
-from pipeline.generate import run_generate
+from pipeline.generate import generate
+from pipeline.generate.generate import run_generate
+from pipeline.generate.workload import DEFAULT_WORKLOAD, workload_of
 from pipeline.main import run
-from pipeline.recover import run_recover
-from pipeline.settings import BrokerSettings
-from pipeline.workload import DEFAULT_WORKLOAD, workload_of
-from store_format.commit_log import walk_checked
-from store_format.config_files import decode_consumer_offsets, decode_delay_offsets, decode_subscription_groups, decode_topic_configs
-from store_format.message import Message, decode
-from store_format.put_message import PutSettings
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.recover import run_recover
+from store_format.config.config_files import decode_consumer_offsets, decode_delay_offsets, decode_subscription_groups, decode_topic_configs
+from store_format.log.commit_log import walk_checked
+from store_format.log.put_message import PutSettings
+from store_format.record.message import Message, decode
 
 SIZES = {"mappedFileSizeCommitLog": 50_003, "mappedFileSizeConsumeQueue": 1000, "maxHashSlotNum": 50, "maxIndexNum": 400}
 MIXED: dict[str, Any] = {

@@ -14,7 +14,7 @@ from sampling import ALL, sampled, slow_proof
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.lake import Lake
+    from pipeline.lake.lake import Lake
 
 DAMAGED = "torn-"
 

@@ -10,8 +10,8 @@ from burrow import Commit, Seen, status_of, statuses
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.lag_tables import LAG_HISTORY
-from pipeline.views import view_sql
+from pipeline.lake.views import view_sql
+from pipeline.schema.lag_tables import LAG_HISTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -15,14 +15,14 @@ from in_session import Pullsim, pullsim_in
 from lakes import import_as
 from replaying import write_lines
 
-from pipeline import tables as t
-from pipeline.held_pulls import Polling, Waking
-from pipeline.lake import Lake
-from pipeline.settings import BrokerSettings
-from udfs.bloom_filter import BloomFilter
-from udfs.consumer_filter_manager import ConsumerFilterManager
-from udfs.pull_filter import FilterRules
-from udfs.pull_request_hold import NEVER
+from pipeline.lake.lake import Lake
+from pipeline.replay.held_pulls import Polling, Waking
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager
+from udfs.pull.pull_filter import FilterRules
+from udfs.pull.pull_request_hold import NEVER
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

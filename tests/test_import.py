@@ -14,8 +14,8 @@ from lakes import put_together
 from replaying import BROKER, import_into
 from sampling import sampled, slow_proof
 
-from pipeline import tables as t
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
 
 if TYPE_CHECKING:
     from in_session import Pullsim
@@ -90,7 +90,7 @@ def test_a_store_that_has_lost_its_queues_gets_them_again(
 
 
 def test_the_data_source_reads_a_store_without_any_lake(spark: SparkSession, imported: Lake, small_store: Path) -> None:
-    from pipeline.store_source import NAME, StoreDataSource
+    from pipeline.importing.store_source import NAME, StoreDataSource
 
     spark.dataSource.register(StoreDataSource)
     for table in (t.COMMIT_LOG, t.CONSUME_QUEUE):
@@ -115,7 +115,7 @@ def test_a_used_bak_file_is_told(small_store: Path, tmp_path: Path, pullsim: Pul
 
 def test_segments_of_one_age_are_placed_together(spark: SparkSession) -> None:
     """The newest segment of a queue, the two before it, the four before these, and so on, whatever files they lie in."""
-    from pipeline.import_store import segments_by_age
+    from pipeline.importing.import_store import segments_by_age
 
     entries, a_file = 8192 * 9 + 5, 8192 * 4
     files = [(first, min(entries - first, a_file)) for first in range(0, entries, a_file)]

@@ -14,11 +14,11 @@ from in_session import pullsim_in
 from lakes import LOG_FILE, import_as, rows, tiny_store, write_files
 from sampling import ALL, sampled
 
-from pipeline import tables as t
-from pipeline.lake import Lake
-from pipeline.load_store import load_store
-from pipeline.settings import BrokerSettings
-from pipeline.store_files import StoreFiles
+from pipeline.files.store_files import StoreFiles
+from pipeline.importing.load_store import load_store
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
 from store_format.errors import StoreError
 
 if TYPE_CHECKING:

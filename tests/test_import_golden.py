@@ -13,12 +13,12 @@ from lakes import put_together
 from replaying import lake_of
 from sampling import sampled
 
-from pipeline import tables as t
+from pipeline.schema import tables as t
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.lake import Lake
+    from pipeline.lake.lake import Lake
 
 # stores of a clean shutdown; `ext` has a queue extension
 CLEAN = ("basic", "cleaned", "ext", "holes", "preblank0", "preblank1", "small", "window")

@@ -16,29 +16,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from java_index import GoesRoundError, JavaIndexFile, JavaIndexService, hash_of
 
-from store_format.commit_log import walk
 from store_format.errors import CorruptStoreError, StoreError
-from store_format.index_file import (
-    DEFAULT_INDEX_SIZES,
-    INDEX_ENTRY,
-    IndexFile,
-    IndexSizes,
-    index_keys,
-    indexed_messages,
-    key_hashes,
-)
-from store_format.index_search import select_phy_offsets
-from store_format.index_service import (
-    IndexService,
-    index_file_name,
-    is_index_file_name,
-    is_time_matched,
-    load_index,
-    query_offset,
-)
-from store_format.index_sizes import infer_index_sizes
+from store_format.index.index_file import DEFAULT_INDEX_SIZES, INDEX_ENTRY, IndexFile, IndexSizes, index_keys, indexed_messages, key_hashes
+from store_format.index.index_search import select_phy_offsets
+from store_format.index.index_service import IndexService, index_file_name, is_index_file_name, is_time_matched, load_index, query_offset
+from store_format.index.index_sizes import infer_index_sizes
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE
-from store_format.message import decode, decode_text
+from store_format.log.commit_log import walk
+from store_format.record.message import decode, decode_text
 
 Dispatched = tuple[int, int, list[str]]
 

@@ -13,16 +13,16 @@ from lakes import import_as, rows, tiny_store
 from replaying import lake_of
 from sampling import ALL, sampled, slow_proof
 
-from pipeline import tables as t
-from pipeline.index_tables import IndexPiece, IndexRows, index_rows, pieces_of_index
-from pipeline.settings import BrokerSettings
-from pipeline.store_files import StoreFiles
-from store_format.index_file import IndexSizes
+from pipeline.files.store_files import StoreFiles
+from pipeline.rows.index_tables import IndexPiece, IndexRows, index_rows, pieces_of_index
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
+from store_format.index.index_file import IndexSizes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.lake import Lake
+    from pipeline.lake.lake import Lake
 
 CLEAN = ("basic", "cleaned", "holes", "preblank0", "preblank1", "small", "window")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs import java_texts
+from udfs.java import texts as java_texts
 
 DENORMAL = 4.9e-324
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store_format import carryless
-from store_format.crc32 import crc32_of_ranges
+from store_format.record import carryless
+from store_format.record.crc32 import crc32_of_ranges
 
 
 @pytest.fixture(params=[True, False], ids=["by folding", "by tables"])
@@ -65,7 +65,7 @@ def test_no_kernel_reads_outside_its_buffer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("told", [{"NUMBA_CPU_NAME": "generic"}, {"NUMBA_CPU_FEATURES": "+sse2"}], ids=str)
 def test_no_instruction_is_used_that_numba_was_not_told_of(told: dict[str, str], tmp_path: Path) -> None:
     use = "print(crc32_of_ranges(np.arange(200, dtype=np.uint8), np.array([0]), np.array([200]))[0])"
-    script = f"import numpy as np; from store_format.crc32 import crc32_of_ranges; {use}"
+    script = f"import numpy as np; from store_format.record.crc32 import crc32_of_ranges; {use}"
     environment = os.environ | told | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[1])}
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=300

@@ -22,9 +22,9 @@ from replaying import BROKER, DEMO_TRACE, NOON, all_lines, demo_data, demo_lake,
 from sampling import ALL, slow_proof
 from test_stream import answers
 
-from pipeline import tables as t
-from pipeline.lake import Lake
-from pipeline.settings import BrokerSettings
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.batches import Batches
 from pipeline.stream.report import report_of
 from pipeline.stream.request_log import RequestLog

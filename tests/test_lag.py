@@ -21,16 +21,16 @@ from replaying import demo_data
 from sampling import slow_proof
 from store_lag import StoreLag, write_offsets
 
-from pipeline.import_store import import_store
-from pipeline.lag import diff_total, lag_rows
-from pipeline.lake import Lake
-from pipeline.settings import BrokerSettings
-from pipeline.views import VIEWS, create_views
+from pipeline.importing.import_store import import_store
+from pipeline.lag.lag import diff_total, lag_rows
+from pipeline.lake.lake import Lake
+from pipeline.lake.views import VIEWS, create_views
+from pipeline.settings.settings import BrokerSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from pipeline.tables import Layout
+    from pipeline.schema.tables import Layout
 
 Key = tuple[str, str, str, int]
 Rows = dict[Key, dict[str, Any]]
@@ -313,7 +313,7 @@ def test_watched_lag_is_shown_again_when_the_lake_has_changed_and_not_before(
 
     looks = iter((nothing, nothing, recorded, nothing, asked_to_end))
     stop = SimpleNamespace(wait=lambda _seconds: next(looks)())
-    monkeypatch.setattr("pipeline.stopping.told_to_stop", lambda: nullcontext(stop))
+    monkeypatch.setattr("pipeline.files.stopping.told_to_stop", lambda: nullcontext(stop))
     code, out, _ = pullsim("lag", "--lake", lake, "--broker", "broker-a", "--topic", "orders", "--watch")
     version = Lake(spark, str(lake)).at.version
     heading, again = out.strip().split("\n", 1)

@@ -12,10 +12,10 @@ from lakes import live_files, rows
 from replaying import NOON
 from sampling import slow_proof
 
-from pipeline.lag_history import is_new, record
-from pipeline.lag_tables import LAG_HISTORY
-from pipeline.lake import Lake, LakeError
-from pipeline.lake_writer import LakeWriter
+from pipeline.lag.lag_history import is_new, record
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema.lag_tables import LAG_HISTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus import Metric, parse, series
 
-from pipeline import lag_metrics as module
-from pipeline.lag_metrics import LagMetrics, lag_metrics
-from pipeline.metrics_text import metrics_text
+from pipeline.lag import lag_metrics as module
+from pipeline.lag.lag_metrics import LagMetrics, lag_metrics
+from pipeline.lag.metrics_text import metrics_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

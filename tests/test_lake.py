@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 from replaying import BROKER, NOON, answers_of
 from sampling import sampled, slow_proof
 
-from pipeline import import_store as import_module
-from pipeline import lake_writer
-from pipeline import tables as t
-from pipeline.delta_sql import create_empty
-from pipeline.lake import Lake, LakeError, LakeVersion
-from pipeline.lake_writer import LakeWriter
-from pipeline.topic_partitions import NULL_PARTITION
+from pipeline.importing import import_store as import_module
+from pipeline.lake import lake_writer
+from pipeline.lake.delta_sql import create_empty
+from pipeline.lake.lake import Lake, LakeError, LakeVersion
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.rows.topic_partitions import NULL_PARTITION
+from pipeline.schema import tables as t
 from store_format.errors import StoreError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pipeline.tables import Layout
+    from pipeline.schema.tables import Layout
 
 BY_QUEUE = [table for table in t.IMPORTED if table.by_queue]
 LAYOUTS: tuple[Layout, ...] = ("partitioned", "clustered")
@@ -88,9 +88,9 @@ def test_rows_of_a_file_lie_in_the_order_of_their_offsets(spark: SparkSession, s
 
 def placed(spark: SparkSession, lake: Path, store: Path, asked: Layout | None, broker: str = "b") -> Any:
     """Where an import would put its rows."""
-    from pipeline.load_store import load_store
-    from pipeline.settings import BrokerSettings
-    from pipeline.store_files import StoreFiles
+    from pipeline.files.store_files import StoreFiles
+    from pipeline.importing.load_store import load_store
+    from pipeline.settings.settings import BrokerSettings
 
     loaded = load_store(spark, StoreFiles(str(store)), broker, BrokerSettings.from_sources())
     writer = LakeWriter(Lake(spark, str(lake)), run_id="run", what="import", broker=broker)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from golden import BESIDE, clean_recoveries, golden_lines, names, needs_golden, recovery
 
-from pipeline import loaded_store as ls
-from pipeline.store_files import StoreFiles
+from pipeline.files.store_files import StoreFiles
+from pipeline.store import loaded_store as ls
 from store_format.errors import CorruptStoreError
-from store_format.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
+from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 
 NO_FILES = "torn-commitlog-missing"
 REFUSED = {"torn-cq-wrong-size", "torn-last-file-length-0"}
@@ -24,7 +24,7 @@ def sizes_of(config: dict[str, Any]) -> ls.FileSizes:
 
 
 class Loaded:
-    """A store after load, all of it, as `pipeline.import_store` does it with jobs."""
+    """A store after load, all of it, as `pipeline.importing.import_store` does it with jobs."""
 
     def __init__(self, path: Path, *, check_crc: bool, sizes: ls.FileSizes | None = None) -> None:
         store = StoreFiles(str(path))

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from records import blank, message_of, messages, placed
 
-from pipeline import log_batches as lb
-from store_format.commit_log import walk
-from store_format.mapped_files import MappedFile
-from store_format.message import Host, Message, decode, encode
+from pipeline.rows import log_batches as lb
+from store_format.files.mapped_files import MappedFile
+from store_format.log.commit_log import walk
+from store_format.record.message import Host, Message, decode, encode
 
 TABLES = (lb.commit_log_batches, lb.range_batches, lb.log_segment_batches)
 

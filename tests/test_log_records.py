@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records import messages, placed
 
-from pipeline.arrow_types import arrow_schema
-from pipeline.log_batches import commit_log_batches
-from pipeline.log_records import write_records
-from pipeline.store_files import StoreFiles
-from pipeline.tables import COMMIT_LOG
-from store_format.changed_files import FileChange
+from pipeline.files.store_files import StoreFiles
+from pipeline.rows.log_batches import commit_log_batches
+from pipeline.rows.log_records import write_records
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import COMMIT_LOG
 from store_format.errors import StoreError
-from store_format.mapped_files import MappedFile
-from store_format.message import Message, encode
-from store_format.used_stretches import used_stretches
+from store_format.files.changed_files import FileChange
+from store_format.files.mapped_files import MappedFile
+from store_format.files.used_stretches import used_stretches
+from store_format.record.message import Message, encode
 
 FILE = 4096
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from sampling import ALL
 
-from udfs.clean_commit_log import (
+from udfs.cleaning.clean_commit_log import (
     HOUR,
     CleanSettings,
     deleted_in_pass,
@@ -20,7 +20,7 @@ from udfs.clean_commit_log import (
     parse_delete_when,
     used_percent,
 )
-from udfs.log_retention import (
+from udfs.cleaning.log_retention import (
     EXPIRED,
     EXPIRED_AND_FULL,
     FORCED,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lakes import LOG_FILE, tiny_store
 from living_store import LivingStore
 
+from pipeline.files.store_files import StoreFiles
 from pipeline.follow.log_tail import CLEANED, TRUNCATED, FollowOffset, LogTail, Mark
-from pipeline.store_files import StoreFiles
 
 ALL = 1 << 40
 QUEUES = [("T", 0), ("U", 1)]

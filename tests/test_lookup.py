@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from golden import golden, names, needs_golden
 
-from pipeline.lookup import java_host, run_lookup
 from pipeline.main import run
-from pipeline.settings import BrokerSettings
-from store_format.message import Host
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.lookup import java_host, run_lookup
+from store_format.record.message import Host
 
 Line = dict[str, Any]
 SMALL = Path(__file__).parent / "data" / "lookup" / "small.jsonl.xz"

@@ -7,8 +7,8 @@ from golden import golden_lines, needs_golden
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_format import mapped_files as mf
 from store_format.errors import CorruptStoreError
+from store_format.files import mapped_files as mf
 
 SIZE = 100
 

@@ -15,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from records import SEPARATED, TEXTS, messages
 
-from store_format import message as m
 from store_format.layout import BORNHOST_V6_FLAG, COMPRESSED_FLAG, STOREHOSTADDRESS_V6_FLAG
+from store_format.record import message as m
 
 V4, V6 = m.Host(address=bytes([10, 20, 30, 250]), port=10911), m.Host(address=bytes(range(16)), port=65535)
 

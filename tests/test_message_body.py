@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.message_body import uncompress
+from udfs.consumer.message_body import uncompress
 from udfs.sql_functions import uncompress_body
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from golden import golden_lines, needs_golden
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_format.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
-from store_format.record_columns import Slices
-from udfs import consumer_filter_manager as cfm
-from udfs import message_filter as mf
-from udfs.bloom_filter import BitsArray, BloomFilter, BloomFilterError
-from udfs.tags import SubscriptionParseError, tags_code
+from store_format.config.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
+from store_format.record.record_columns import Slices
+from udfs.filters import consumer_filter_manager as cfm
+from udfs.filters import message_filter as mf
+from udfs.filters.bloom_filter import BitsArray, BloomFilter, BloomFilterError
+from udfs.filters.tags import SubscriptionParseError, tags_code
 
 BLOOM = BloomFilter.create_by_fn(20, 32)
 BORN = 1_000_000

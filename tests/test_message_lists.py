@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_format.layout import COMPRESSED_FLAG
-from store_format.message import Host, Message, encode
+from store_format.record.message import Host, Message, encode
 from store_format.remoting import message_list
 from store_format.remoting.errors import FrameError
 from store_format.remoting.message_list import client_form, decode_batch, decode_messages, java_host, uncompressed_body

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus import Metric, parse
 
+from pipeline.files.output_file import OutputError
+from pipeline.lag.metrics_target import metrics_target
+from pipeline.lag.metrics_text import Family, Sample, metrics_text
 from pipeline.main import run
-from pipeline.metrics_target import metrics_target
-from pipeline.metrics_text import Family, Sample, metrics_text
-from pipeline.output_file import OutputError
 
 TEXTS = st.text(st.one_of(st.sampled_from('\\"\n{}=, nä\r\u2028'), st.characters(exclude_categories=["Cs"])))
 

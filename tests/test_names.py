@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from golden import golden_lines, needs_golden
 
-from store_format import dispatch_request, put_message, record_columns
-from udfs import message_filter, send_message, transaction_check, transactional_message
+from store_format.log import dispatch_request, put_message
+from store_format.record import record_columns
+from udfs.broker import send_message, transaction_check, transactional_message
+from udfs.broker.subscription_group import is_sys_consumer_group
+from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, REPLY_TOPIC_POSTFIX
 from udfs.consumer import pull_api_wrapper, send_message_back
-from udfs.subscription_group import is_sys_consumer_group
-from udfs.topic_config import DLQ_GROUP_TOPIC_PREFIX, REPLY_TOPIC_POSTFIX
+from udfs.filters import message_filter
 
 # where our name is a shorter one than that of MessageConst
 LONGER = {

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import open_log
-from pipeline.last_used import last_used
-from pipeline.open_log import OpenLog
-from pipeline.store_files import StoreFiles
-from store_format.changed_files import FileChange
-from store_format.mapped_files import MappedFile, offset_to_file_name
+from pipeline.files.last_used import last_used
+from pipeline.files.store_files import StoreFiles
+from pipeline.store import open_log
+from pipeline.store.open_log import OpenLog
+from store_format.files.changed_files import FileChange
+from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.store_paths import COMMIT_LOG
 
 LENGTH = 64

@@ -19,12 +19,12 @@ from replaying import NOON
 from sampling import slow_proof
 from store_lag import write_offsets
 
-from pipeline import tables as t
 from pipeline.capture import exchanges
-from pipeline.capture_tables import PULL_REQUEST, SUBSCRIPTION
-from pipeline.lake import Lake
-from pipeline.lake_writer import LakeWriter
-from pipeline.views import create_views
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.views import create_views
+from pipeline.schema import tables as t
+from pipeline.schema.capture_tables import PULL_REQUEST, SUBSCRIPTION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from replaying import all_lines, read_lines, write_lines
 
 from pipeline.main import run
-from pipeline.request_file import scan_file
-from pipeline.stream.feed import feed_folder, feed_of
-from pipeline.stream.pace import FILE_REQUESTS, LATE_TICKS, Faults, FedFile, Pace, Request, plan
+from pipeline.pace.feed import feed_folder, feed_of
+from pipeline.pace.request_pace import FILE_REQUESTS, LATE_TICKS, Faults, FedFile, Pace, Request, plan
+from pipeline.requests.request_file import scan_file
 from pipeline.stream.request_log import list_requests
 
 SHARES = st.sampled_from([0.0, 0.2, 0.7, 1.0])

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadMaxFiles
 from replaying import write_lines
 
-from pipeline.request_file import scan_file
-from pipeline.request_source import RequestReader
-from pipeline.stream.feed import Feed, feed_folder, feed_of
-from pipeline.stream.pace import Faults, Pace
+from pipeline.pace.feed import Feed, feed_folder, feed_of
+from pipeline.pace.request_pace import Faults, Pace
+from pipeline.requests.request_file import scan_file
+from pipeline.requests.request_source import RequestReader
 from pipeline.stream.request_stream import RequestStreamReader
 
 SHARES = st.sampled_from([0.0, 0.3, 1.0])

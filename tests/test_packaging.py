@@ -21,12 +21,12 @@ from replaying import DEMO_TRACE, demo_data, demo_lake
 from sampling import slow_proof
 from store_lag import StoreLag
 
-from pipeline import tables as t
-from pipeline.demo import unpack_demo_data
-from pipeline.lake import Lake
-from pipeline.session import SHORT_JOBS, WALKED_PLANS
-from pipeline.stream.feed import feed_folder, feed_of
-from pipeline.stream.pace import Faults, Pace
+from pipeline.commands.demo import unpack_demo_data
+from pipeline.lake.lake import Lake
+from pipeline.lake.session import SHORT_JOBS, WALKED_PLANS
+from pipeline.pace.feed import feed_folder, feed_of
+from pipeline.pace.request_pace import Faults, Pace
+from pipeline.schema import tables as t
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import LONGS
 
-from store_format import consume_queue_ext as ext
-from store_format.mapped_files import MappedFile, offset_to_file_name
-from store_format.packed_ext_units import NO_UNIT, UNDERFLOW, UNIT, UnitColumns, join_units, pack_units, unpack_units
+from store_format.files.mapped_files import MappedFile, offset_to_file_name
+from store_format.queue import consume_queue_ext as ext
+from store_format.queue.packed_ext_units import NO_UNIT, UNDERFLOW, UNIT, UnitColumns, join_units, pack_units, unpack_units
 
 FILE_SIZE = 200
 UNITS = st.builds(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from without_spark import REQUESTS as SCHEMA
 
-from pipeline.packing import NONE, Col, Matrix, Packed, Place, Repacker, pack
+from pipeline.requests.packing import NONE, Col, Matrix, Packed, Place, Repacker, pack
 
 TEXTS = st.sampled_from(["", "a", "b", "é", "TagA || TagB"])
 REQUESTS = st.lists(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from process_queues import message, state_of
 
-from store_format.lookup import ThrownError
+from store_format.store.lookup import ThrownError
 from udfs.consumer.offset_tree import MessageExt, OffsetTree
 from udfs.consumer.process_queue import NO_OFFSET, ProcessQueue
 

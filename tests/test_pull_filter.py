@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_format import entry_properties as ep
-from store_format.message import decode_properties
-from store_format.packed_ext_units import NO_UNIT, UNDERFLOW, UNIT, UnitColumns
-from store_format.record_columns import Slices
-from udfs import get_message as gm
-from udfs import message_filter as mf
-from udfs.bloom_filter import BitsArray, BloomFilter
-from udfs.codes import GetMessageStatus
-from udfs.consumer_filter_manager import ConsumerFilterManager
-from udfs.pull_filter import FilterRules, PullFilter, PullFilterError, entry_verdicts, tag_codes, with_units
-from udfs.tags import tags_code
+from store_format.queue import entry_properties as ep
+from store_format.queue.packed_ext_units import NO_UNIT, UNDERFLOW, UNIT, UnitColumns
+from store_format.record.message import decode_properties
+from store_format.record.record_columns import Slices
+from udfs.filters import message_filter as mf
+from udfs.filters.bloom_filter import BitsArray, BloomFilter
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager
+from udfs.filters.tags import tags_code
+from udfs.pull import get_message as gm
+from udfs.pull.codes import GetMessageStatus
+from udfs.pull.pull_filter import FilterRules, PullFilter, PullFilterError, entry_verdicts, tag_codes, with_units
 
 BLOOM = BloomFilter.create_by_fn(20, 32)
 BORN = 1000

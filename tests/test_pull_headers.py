@@ -11,11 +11,11 @@ from golden import golden_lines, needs_golden
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_format.java.string_hash import string_hash
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import decode_frame
 from store_format.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag, RequestCode, java_number
 from store_format.remoting.heartbeat import decode_heartbeat
-from store_format.string_hash import string_hash
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 INTS = st.integers(-(2**31), 2**31 - 1)

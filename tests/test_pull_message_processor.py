@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from store_format.config_rows import SubscriptionGroupConfig, TopicConfig
-from store_format.lookup import ThrownError
+from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.remoting.headers import PullMessageRequestHeader
 from store_format.remoting.heartbeat import ConsumerData, SubscriptionData
-from udfs.bloom_filter import BloomFilter
-from udfs.codes import BrokerRole, GetMessageStatus
-from udfs.consumer_filter_manager import ConsumerFilterManager
-from udfs.consumer_manager import ConsumerManager
-from udfs.consumer_offset_manager import ConsumerOffsetManager
-from udfs.message_filter import ExpressionMessageFilter
-from udfs.offset_moved_event import OffsetMovedEvent
-from udfs.pull_message_processor import PullBrokerConfig, PullMessageProcessor, PullResponse
-from udfs.pull_request_hold import PullRequest
-from udfs.subscription_group import SubscriptionGroupManager
-from udfs.topic_config import TopicConfigManager
+from store_format.store.lookup import ThrownError
+from udfs.broker.consumer_manager import ConsumerManager
+from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
+from udfs.broker.offset_moved_event import OffsetMovedEvent
+from udfs.broker.pull_message_processor import PullBrokerConfig, PullMessageProcessor, PullResponse
+from udfs.broker.subscription_group import SubscriptionGroupManager
+from udfs.broker.topic_config import TopicConfigManager
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager
+from udfs.filters.message_filter import ExpressionMessageFilter
+from udfs.pull.codes import BrokerRole, GetMessageStatus
+from udfs.pull.pull_request_hold import PullRequest
 
 VERSION = 7
 PULL = PullMessageRequestHeader(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.message_filter import ExtUnit, RetryTopicMissingError
-from udfs.pull_request_hold import (
+from udfs.filters.message_filter import ExtUnit, RetryTopicMissingError
+from udfs.pull.pull_request_hold import (
     NEVER,
     Arrival,
     Arrivals,

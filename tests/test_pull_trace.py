@@ -14,8 +14,8 @@ from test_filtered_answers import unequal
 from test_golden_traces import started_with
 from without_spark import Tables, batches, blocks_of, tables_of
 
-from pipeline.explain import Traced, traced_pulls
-from udfs.pull_trace import BATCH_FULL, End, Fate
+from pipeline.questions.explain import Traced, traced_pulls
+from udfs.pull.pull_trace import BATCH_FULL, End, Fate
 
 ALL = names("traces", "*.jsonl")
 TORN = [name for name in ALL if name.startswith("torn-") and name != "torn-ext-missing"]

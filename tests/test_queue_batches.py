@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline import loaded_store as ls
-from pipeline import queue_batches as qb
-from pipeline.property_batches import property_batches
-from pipeline.store_files import StoreFiles
-from store_format.mapped_files import MappedFile
-from store_format.message import decode
+from pipeline.files.store_files import StoreFiles
+from pipeline.rows import queue_batches as qb
+from pipeline.rows.property_batches import property_batches
+from pipeline.store import loaded_store as ls
+from store_format.files.mapped_files import MappedFile
+from store_format.record.message import decode
 
 Entry = tuple[int, int, int]
 

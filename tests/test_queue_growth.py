@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import queue_batches as qb
 from pipeline.follow import queue_growth as qg
+from pipeline.rows import queue_batches as qb
 
 A_FILE = 25
 

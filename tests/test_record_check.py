@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_format.record_check import first_difference, used_bytes
+from store_format.record.record_check import first_difference, used_bytes
 
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 20)), max_size=5)
 BUFFERS = st.lists(st.integers(0, 1), min_size=60, max_size=60)

@@ -11,9 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from records import messages, placed
 
-from store_format import record_columns as rc
-from store_format.commit_log import Bytes, Positions, walk
-from store_format.message import Message, decode, decode_properties, encode
+from store_format.big_endian import Bytes, Positions
+from store_format.log.commit_log import walk
+from store_format.record import record_columns as rc
+from store_format.record.message import Message, decode, decode_properties, encode
 
 FROM_OFFSETS = st.sampled_from([0, 1 << 30, 7 << 40])
 LOGS = st.lists(messages(text_properties=True), max_size=5)

@@ -30,9 +30,9 @@ CASES = [
 
 
 def test_the_store_answers_with_the_minimum_that_its_queue_had(spark: SparkSession) -> None:
-    from pipeline import tables as t
     from pipeline.capture.recorded_minimum import with_recorded_minimum
-    from pipeline.settings import BrokerSettings
+    from pipeline.schema import tables as t
+    from pipeline.settings.settings import BrokerSettings
 
     names = ("queueOffset", "recordedMinOffset", "status", "nextBeginOffset", "minOffset", "maxOffset")
     types = ("BIGINT", "BIGINT", "STRING", "BIGINT", "BIGINT", "BIGINT")

@@ -16,23 +16,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_store import Record, make_store
 
-from pipeline.filter_bit_maps import bit_map_of, bloom_filter
+from pipeline.files.store_files import StoreFiles
 from pipeline.main import run
-from pipeline.recover import run_recover
-from pipeline.settings import BrokerSettings
-from pipeline.store_files import StoreFiles
-from store_format.changed_files import ChangedFiles, FilePath, changed_ranges
-from store_format.consume_queue import encode_units, units_of
-from store_format.consume_queue_dispatch import put_message_position_info
-from store_format.dispatch_request import read_requests
-from store_format.index_dispatch import messages_to_index
-from store_format.index_file import index_keys, indexed_messages
-from store_format.message import Host, Message, body_crc32, decode, decode_properties, decode_text, encode, encode_properties
-from store_format.record_columns import Slices
-from store_format.reput import read_mismatched
-from store_format.running_queue import Queue
-from store_format.string_hash import string_hash, string_hashes
-from udfs.bloom_filter import BloomFilter
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.filter_bit_maps import bit_map_of, bloom_filter
+from pipeline.store.recover import run_recover
+from store_format.files.changed_files import ChangedFiles, FilePath, changed_ranges
+from store_format.index.index_dispatch import messages_to_index
+from store_format.index.index_file import index_keys, indexed_messages
+from store_format.java.string_hash import string_hash, string_hashes
+from store_format.log.dispatch_request import read_requests
+from store_format.queue.consume_queue import encode_units, units_of
+from store_format.queue.consume_queue_dispatch import put_message_position_info
+from store_format.queue.running_queue import Queue
+from store_format.record.message import Host, Message, body_crc32, decode, decode_properties, decode_text, encode, encode_properties
+from store_format.record.record_columns import Slices
+from store_format.store.reput import read_mismatched
+from udfs.filters.bloom_filter import BloomFilter
 
 LOG_FILE, QUEUE_FILE = 1000, 60
 PRE_BLANK = (0, 2147483647, 0)

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
-from pipeline import store_files
-from pipeline.loaded_store import FileSizes, LogBounds
-from pipeline.store_files import StoreFiles
-from pipeline.store_source import StoreReader
-from pipeline.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, STORE_FILE_RANGE, Table
-from store_format.commit_log import Bytes
+from pipeline.files import store_files
+from pipeline.files.store_files import StoreFiles
+from pipeline.importing.store_source import StoreReader
+from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, STORE_FILE_RANGE, Table
+from pipeline.store.loaded_store import FileSizes, LogBounds
+from store_format.big_endian import Bytes
 
 URI = "elsewhere://store"
 

@@ -28,7 +28,7 @@ from sampling import sampled, slow_proof
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.lake import Lake
+    from pipeline.lake.lake import Lake
 
 ILLEGAL_ARGUMENT = {"exception": "java.lang.IllegalArgumentException"}
 OUT_OF_MEMORY = {"exception": "java.lang.OutOfMemoryError"}
@@ -124,7 +124,7 @@ NEVER, ALWAYS = 2.0, 0.0
 def test_of_a_large_store_only_what_is_asked_for_is_read(
     few_ranges: int, some_segments: int, least_part: float, lake: Lake, lines: list[Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline import replay, segment_files, touched_segments
+    from pipeline.replay import replay, segment_files, touched_segments
 
     monkeypatch.setattr(replay, "_MANY_ENTRIES", 0)
     monkeypatch.setattr(replay, "_ENTRIES_A_REQUEST", 0)
@@ -288,8 +288,8 @@ def test_a_recorded_answer_that_differs_is_shown_in_full(lake: Lake, lines: list
 
 
 def test_without_a_file_the_answers_go_to_the_table(lake: Lake, trace: Path, lines: list[Line], spark: SparkSession) -> None:
-    from pipeline import tables as t
-    from pipeline.lake import Lake
+    from pipeline.lake.lake import Lake
+    from pipeline.schema import tables as t
 
     before = lake.newest().version
     done = run(Lake(spark, lake.root), trace, run_id="to-table", compare=True)
@@ -337,7 +337,7 @@ def test_a_bad_line_ends_the_replay_before_anything_is_written(kind: str, lake: 
 
 
 def test_a_pull_without_a_time_cannot_be_answered_as_of_it(lake: Lake, lines: list[Line], tmp_path: Path) -> None:
-    from pipeline.request_lines import RequestError
+    from pipeline.requests.request_lines import RequestError
 
     requests = write_lines(tmp_path / "requests.jsonl", [pull(lines[0], timestamp=5), pull(lines[0]), pull(lines[0])])
     with pytest.raises(RequestError, match=r'line 2: expected a "timestamp" in ms'):

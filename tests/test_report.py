@@ -14,15 +14,15 @@ from markupsafe import Markup
 from report_lakes import BROKER, HOSTILE, OBSERVED_TABLE, START, TOPIC, hostile_rows, observed_rows, write_rows
 from sampling import slow_proof
 
-from pipeline import tables as t
-from pipeline.capture_tables import OFFSET_HISTORY, PULL_REQUEST
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
+from pipeline.lake.views import create_views
 from pipeline.report.behind_now import BEHIND_NOW
 from pipeline.report.build import QUESTIONS
 from pipeline.report.lag_over_time import LAG_OVER_TIME
 from pipeline.report.question import Scope
 from pipeline.report.window import Window
-from pipeline.views import create_views
+from pipeline.schema import tables as t
+from pipeline.schema.capture_tables import OFFSET_HISTORY, PULL_REQUEST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from pipeline.moments import LAST_OF_YEAR_9999
 from pipeline.report import forms
 from pipeline.report.charts import Series, line_chart, stacked_chart
 from pipeline.report.window import Window, ticks, window_of
+from pipeline.settings.quantities import LAST_OF_YEAR_9999
 
 NONE = str(forms.NOTHING)
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import request_file as rf
-from pipeline.request_source import RequestReader
+from pipeline.requests import request_file as rf
+from pipeline.requests.request_source import RequestReader
 
 REQUEST: dict[str, Any] = {"group": "g", "topic": "T", "queueId": 0, "offset": 0, "maxMsgNums": 32, "filter": None}
 PLAIN = json.dumps({"request": REQUEST}).encode()

@@ -129,7 +129,7 @@ def test_large_files_come_alone(folder: Folder, monkeypatch: pytest.MonkeyPatch)
     folder.put("large", "x" * 100 + "\n")
     assert [folder.plan(), folder.plan(), folder.plan()] == [1, 2, 3]
     assert folder.batch(1) == ["a 1 chunks", "b 1 chunks"]
-    monkeypatch.setattr("pipeline.request_file.LINE_BYTES_MAX", 10)
+    monkeypatch.setattr("pipeline.requests.request_file.LINE_BYTES_MAX", 10)
     folder.put("too long", "y" * 100)
     assert folder.plan() == 4
     assert folder.batch(4) == ["too long cannot be read"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from replaying import write_lines
 
-from pipeline import request_file
-from pipeline.request_lines import RequestError
+from pipeline.requests import request_file
+from pipeline.requests.request_lines import RequestError
 from pipeline.stream.request_stream import RequestStreamReader
 
 

@@ -12,8 +12,8 @@ from in_session import Pullsim, pullsim_in
 from report_lakes import write_rows
 from sampling import slow_proof
 
-from pipeline import tables as t
-from pipeline.lag_tables import LAG_HISTORY
+from pipeline.schema import tables as t
+from pipeline.schema.lag_tables import LAG_HISTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

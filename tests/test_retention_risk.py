@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline import tables as t
-from pipeline.lag_tables import LAG_HISTORY
-from pipeline.views import CONSUME_LAG_TABLES, view_sql
+from pipeline.lake.views import CONSUME_LAG_TABLES, view_sql
+from pipeline.schema import tables as t
+from pipeline.schema.lag_tables import LAG_HISTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

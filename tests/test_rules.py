@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from udfs import batch_caps, offset_correction, pull_result, schedule
-from udfs.codes import BrokerRole, GetMessageStatus, ResponseCode
+from udfs.broker import schedule
+from udfs.pull import batch_caps, offset_correction, pull_result
+from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
 
 CASES = json.loads((Path(__file__).parent / "data" / "rule_cases.json").read_text(encoding="utf-8"))
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"

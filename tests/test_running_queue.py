@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from store_format import consume_queue_ext as ext
-from store_format.changed_files import Bytes, ChangedFiles, FilePath
-from store_format.consume_queue import encode_units
-from store_format.extension_dispatch import Extension
-from store_format.mapped_files import MappedFile, offset_to_file_name
-from store_format.running_queue import Queue
+from store_format.big_endian import Bytes
+from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.mapped_files import MappedFile, offset_to_file_name
+from store_format.queue import consume_queue_ext as ext
+from store_format.queue.consume_queue import encode_units
+from store_format.queue.extension_dispatch import Extension
+from store_format.queue.running_queue import Queue
 
 A_FILE, EXT_FILE = 2, 400  # entries, bytes
 UNIT = 20  # bytes of a unit without a bit map

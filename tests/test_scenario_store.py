@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.scenario_queue import PRE_BLANK, ScenarioQueue
-from pipeline.scenario_store import EMPTY_LOG, HEAD_DELETED, LogBounds
+from pipeline.scenarios.scenario_queue import PRE_BLANK, ScenarioQueue
+from pipeline.scenarios.scenario_store import EMPTY_LOG, HEAD_DELETED, LogBounds
 
 UNIT = 7  # tagsCode
 

@@ -12,9 +12,9 @@ import pytest
 from golden import golden_lines, needs_golden
 from scenario_answers import answered, answered_together, compared
 
-from pipeline.request_lines import RequestError
-from pipeline.scenario_file import FIELDS, scenario_of
-from pipeline.scenario_steps import take_steps
+from pipeline.requests.request_lines import RequestError
+from pipeline.scenarios.scenario_file import FIELDS, scenario_of
+from pipeline.scenarios.scenario_steps import take_steps
 
 BESIDE = [json.loads(line) for line in (Path(__file__).parent / "data" / "scenarios" / "recorded.jsonl").read_text("utf-8").splitlines()]
 TOPIC = {"op": "topic", "topic": "T", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}

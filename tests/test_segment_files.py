@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import segment_files
-from pipeline.segment_files import _SegmentFiles, with_segments
+from pipeline.replay import segment_files
+from pipeline.replay.segment_files import _SegmentFiles, with_segments
 from store_format.errors import StoreError
 
 BROKER, OTHER = "broker-a", "broker-b"

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenario_answers import answered, compared
 
-from store_format.config_rows import SubscriptionGroupConfig
-from store_format.message import Host, Message
+from store_format.config.config_rows import SubscriptionGroupConfig
+from store_format.record.message import Host, Message
+from udfs.broker.schedule_delivery import correct_deliver_timestamp, due_messages, look_after, noted_offset
+from udfs.broker.send_message import SendBackRequest, SendBrokerConfig, SendMessageProcessor, retry_level, send_back
+from udfs.broker.subscription_group import SubscriptionGroupManager
+from udfs.broker.topic_config import TopicConfigManager
 from udfs.consumer.send_message_back import consumed_topic, resend
-from udfs.schedule_delivery import correct_deliver_timestamp, due_messages, look_after, noted_offset
-from udfs.send_message import SendBackRequest, SendBrokerConfig, SendMessageProcessor, retry_level, send_back
-from udfs.subscription_group import SubscriptionGroupManager
-from udfs.topic_config import TopicConfigManager
 
 SENT = ("sendBack", "sendToRetryTopic", "delayedSend")
 # what the rows change, as each finds it

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.session import WALKED_PLANS, java_options, set_meanwhile
+from pipeline.lake.session import WALKED_PLANS, java_options, set_meanwhile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

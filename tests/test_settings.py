@@ -22,8 +22,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.resources import conf_names, conf_text
-from pipeline.settings import BrokerSettings, PullSettings, SettingsError, load_catalogue
+from pipeline.settings.resources import conf_names, conf_text
+from pipeline.settings.settings import BrokerSettings, PullSettings, SettingsError, load_catalogue
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
@@ -506,7 +506,7 @@ def test_the_settings_work_from_inside_a_zip(tmp_path: Path) -> None:
         for path in (ROOT / "conf").iterdir():
             packed.write(path, f"pipeline/conf/{path.name}")
     program = (
-        "import pipeline.resources as r, pipeline.settings as s;"
+        "import pipeline.settings.resources as r, pipeline.settings.settings as s;"
         "print(r.__file__, r.conf_names(), s.BrokerSettings.from_sources().pull_settings().broker_role)"
     )
     done = subprocess.run(

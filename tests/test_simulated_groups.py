@@ -16,9 +16,9 @@ from sampling import ALL
 from slow_group import SlowEngine
 from slow_parts import Always
 
-from udfs import pull_request_hold as hold
+from udfs.broker.message_queue import MessageQueue
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
-from udfs.message_queue import MessageQueue
+from udfs.pull import pull_request_hold as hold
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import ALL_MATCH, arrival_time, end_offset
 from udfs.simulation.group_engine import GroupEngine, Told

@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import ALL
 
+from pipeline.generate.workload_fields import WorkloadError
 from pipeline.simulation.plans import plan_of
 from pipeline.simulation.scenario import located, read_scenario
 from pipeline.simulation.simulation_rows import Run, rows_of
-from pipeline.workload_fields import WorkloadError
-from udfs.message_queue import MessageQueue
+from udfs.broker.message_queue import MessageQueue
+from udfs.broker.transaction_check import CheckSettings
 from udfs.simulation.group_plan import SECOND, BrokerPlan, ClientPlan, GroupPlan, Rates, Transactions
 from udfs.simulation.half_messages import BODY, IS_COMMITTED, IS_TOLD, KNOWN, OFFSET, QUEUE, STORED, half_messages
 from udfs.simulation.outcome import simulate
 from udfs.simulation.service_time import CONSTANT, EXPONENTIAL, UNIFORM, Takes
 from udfs.simulation.transactions import TransactionFigures, transacted
 from udfs.simulation.world import BEFORE, MS, NEVER
-from udfs.transaction_check import CheckSettings
 
 NETWORK, MINUTE = 200, 60 * SECOND
 

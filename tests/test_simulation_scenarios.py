@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pipeline.generate.workload_fields import WorkloadError
 from pipeline.main import run
-from pipeline.settings import SettingsError
+from pipeline.settings.settings import SettingsError
 from pipeline.simulation.lag_picture import lag_picture
 from pipeline.simulation.plans import plan_of
 from pipeline.simulation.recorded_messages import recorded_messages
 from pipeline.simulation.scenario import BROKER_SETTINGS, Variant, located, read_scenario, read_variant
 from pipeline.simulation.scenario_transactions import CHECK_SETTINGS
 from pipeline.simulation.simulation_rows import Run, rows_of
-from pipeline.workload_fields import WorkloadError
-from udfs.message_queue import MessageQueue
+from udfs.broker.message_queue import MessageQueue
 from udfs.simulation.arrivals import ALL_MATCH
 from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Rates, Recorded
 from udfs.simulation.outcome import simulate

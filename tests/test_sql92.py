@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from sql92_answers import CODES, ERROR, Answer, answer, compiled, compiles, differences, together
 from sql92_expressions import NAMES, NUMBERS, SIGNS, STRINGS, VALUES, WORDS
 
-from store_format.message import decode_properties
-from store_format.record_columns import Slices
-from udfs import sql92
-from udfs.sql92_columns import Texts, columns_of_records
-from udfs.sql92_parser import MAX_LENGTH
+from store_format.record.message import decode_properties
+from store_format.record.record_columns import Slices
+from udfs.filters import sql92
+from udfs.filters.sql92_columns import Texts, columns_of_records
+from udfs.filters.sql92_parser import MAX_LENGTH
 
 
 @needs_golden

@@ -8,7 +8,7 @@ import pytest
 from golden import golden_lines, needs_golden
 from sql92_expressions import ExpressionMaker
 
-from udfs import sql92
+from udfs.filters import sql92
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,10 +15,10 @@ import pytest
 from in_session import Pullsim, pullsim_in
 from sampling import slow_proof
 
-from pipeline import tables as t
-from pipeline.console import show_values
-from pipeline.lake import Lake
-from pipeline.lake_writer import LakeWriter
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema import tables as t
+from pipeline.terminal import show_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

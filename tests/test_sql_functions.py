@@ -13,9 +13,10 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from udfs import sql_functions, tags
-from udfs.codes import BrokerRole, GetMessageStatus
-from udfs.pull_result import Suggestion, suggest_which_broker_id
+from udfs import sql_functions
+from udfs.filters import tags
+from udfs.pull.codes import BrokerRole, GetMessageStatus
+from udfs.pull.pull_result import Suggestion, suggest_which_broker_id
 
 pytestmark = pytest.mark.spark
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.store_folder import OpenFiles, StoreFolder
+from pipeline.export.store_folder import OpenFiles, StoreFolder
 from store_format.errors import StoreError
-from store_format.mapped_files import offset_to_file_name
+from store_format.files.mapped_files import offset_to_file_name
 from store_format.store_paths import COMMIT_LOG
 
 LENGTH, USED, FILES, TASKS = 40_000, 30_000, 6, 4

@@ -13,19 +13,12 @@ from hypothesis import strategies as st
 from java_lookup import JavaError, JavaFile, JavaFiles, JavaLog, JavaQueue
 from records import messages
 
-from store_format.index_file import IndexSizes, indexed_messages
-from store_format.index_service import IndexService
-from store_format.lookup import (
-    NO_TIME,
-    CommitLogLookup,
-    LoadedFiles,
-    MappedFiles,
-    QueueLookup,
-    ThrownError,
-)
-from store_format.mapped_files import MappedFile, offset_to_file_name
-from store_format.message import encode
-from store_format.query_message import query_message
+from store_format.files.mapped_files import MappedFile, offset_to_file_name
+from store_format.index.index_file import IndexSizes, indexed_messages
+from store_format.index.index_service import IndexService
+from store_format.record.message import encode
+from store_format.store.lookup import NO_TIME, CommitLogLookup, LoadedFiles, MappedFiles, QueueLookup, ThrownError
+from store_format.store.query_message import query_message
 
 LOG_FILE = 300
 RECORD = 70  # as little as a record that has a store timestamp

@@ -10,12 +10,12 @@ import pytest
 from appended import PLAIN_CONFIG, messages_of, put_again, recorded_bit_maps, settings_of
 from golden import golden, meta_of, unpack_small, unpack_stores
 
-from pipeline.store_writer import StoreWriter
-from store_format.append import NOT_APPENDED
-from store_format.checkpoint import decode_checkpoint
+from pipeline.generate.store_writer import StoreWriter
 from store_format.errors import StoreError
-from store_format.message import Host
-from store_format.put_message import BatchedMessage, InnerMessage, MessageBatch, PutMessageStatus
+from store_format.log.append import NOT_APPENDED
+from store_format.log.put_message import BatchedMessage, InnerMessage, MessageBatch, PutMessageStatus
+from store_format.record.message import Host
+from store_format.store.checkpoint import decode_checkpoint
 
 HOST = Host(address=bytes([10, 0, 0, 1]), port=10911)
 

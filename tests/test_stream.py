@@ -17,10 +17,10 @@ from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, demo_lake, write
 from sampling import slow_proof
 from store_lag import StoreLag
 
-from pipeline import tables as t
-from pipeline.lake import Lake
-from pipeline.stream.feed import feed_folder, feed_of
-from pipeline.stream.pace import Faults, Pace
+from pipeline.lake.lake import Lake
+from pipeline.pace.feed import feed_folder, feed_of
+from pipeline.pace.request_pace import Faults, Pace
+from pipeline.schema import tables as t
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,7 +105,7 @@ def test_files_are_answered_as_by_a_replay(
 def test_files_of_batches_are_joined(
     spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.lake_writer.COMPACTED_EVERY", 3)
+    monkeypatch.setattr("pipeline.lake.lake_writer.COMPACTED_EVERY", 3)
     monkeypatch.setattr("pipeline.stream.batches.COMPACTED_EVERY", 3)
     folder = tmp_path / "incoming"
     folder.mkdir()

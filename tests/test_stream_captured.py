@@ -15,8 +15,8 @@ from sampling import slow_proof
 from test_capture_job import ok, store_with_topics
 from test_stream import answered
 
-from pipeline.lake import Lake
-from pipeline.lake_writer import LakeWriter
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
 from store_format.remoting.command import SerializeType
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from sampling import slow_proof
 from test_capture_job import ok, store_with_topics
 from test_stream import answered
 
-from pipeline import tables as t
-from pipeline.lake import Lake
-from pipeline.request_lines import RequestError
+from pipeline.lake.lake import Lake
+from pipeline.requests.request_lines import RequestError
+from pipeline.schema import tables as t
 from pipeline.stream.frame_pulls import OF_FRAME, is_frame, pull_of_line
 from store_format.remoting.command import RemotingCommand, SerializeType
 from store_format.remoting.frame import encode_frame
-from udfs.codes import ResponseCode
+from udfs.pull.codes import ResponseCode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

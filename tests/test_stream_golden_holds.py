@@ -21,7 +21,7 @@ from replaying import write_lines
 from sampling import slow_proof
 from test_stream import answered
 
-from store_format.message import encode
+from store_format.record.message import encode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

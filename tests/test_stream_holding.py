@@ -19,15 +19,15 @@ from replaying import NOON, write_lines
 from sampling import slow_proof
 from test_stream_golden_holds import store_of
 
-from pipeline import tables as t
-from pipeline.capture_tables import BAD_REQUEST
-from pipeline.lake import Lake
-from pipeline.settings import BrokerSettings
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
+from pipeline.schema.capture_tables import BAD_REQUEST
+from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.batches import Batches
 from pipeline.stream.holding import KEPT, PullRequestTable
 from pipeline.stream.request_stream import STREAM_SCHEMA, heartbeat_of
 from pipeline.stream.stream_run import run_of_checkpoint, store_versions
-from udfs.pull_request_hold import NEVER
+from udfs.pull.pull_request_hold import NEVER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,10 +17,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent, StreamingQueryProgress
 from replaying import NOON, write_lines
 
-from pipeline.lag_metrics import LagMetrics
-from pipeline.lake import LakeError
-from pipeline.metrics_text import metrics_text
-from pipeline.output_file import OutputError
+from pipeline.files.output_file import OutputError
+from pipeline.lag.lag_metrics import LagMetrics
+from pipeline.lag.metrics_text import metrics_text
+from pipeline.lake.lake import LakeError
 from pipeline.stream import lag_watch
 from pipeline.stream import report as module
 from pipeline.stream.batch_work import StoppedError

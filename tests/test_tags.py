@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from udfs import tags
+from udfs.filters import tags
 
 CASES = json.loads((Path(__file__).parent / "data" / "rule_cases.json").read_text(encoding="utf-8"))
 GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"

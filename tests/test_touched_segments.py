@@ -16,7 +16,7 @@ TOPICS = ("plain", "it's \\ odd")
 
 
 def touched(spark: SparkSession, asked: list[tuple[str, int, int]], *, whole_files: bool) -> set[tuple[str, int, int]]:
-    from pipeline.touched_segments import those_asked, touched_segments
+    from pipeline.replay.touched_segments import those_asked, touched_segments
 
     rows = [(topic, queue, *one) for topic in TOPICS for queue in (0, 1) for one in SEGMENTS]
     segments = spark.createDataFrame(rows, "topic STRING, queueId INT, segment BIGINT, fileFirstOffset BIGINT")
@@ -47,7 +47,7 @@ MANY = [(TOPICS[1], queue, offset) for queue in (0, 1) for offset in (9_000, 21_
 
 
 def test_more_requests_touch_the_same_segments(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline import touched_segments
+    from pipeline.replay import touched_segments
 
     monkeypatch.setattr(touched_segments, "_FEW_RANGES", 1)
     assert touched(spark, ASKED, whole_files=False) == STARTED_IN
@@ -55,7 +55,7 @@ def test_more_requests_touch_the_same_segments(spark: SparkSession, monkeypatch:
 
 
 def test_many_requests_touch_a_range_of_their_topics(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline import touched_segments
+    from pipeline.replay import touched_segments
 
     monkeypatch.setattr(touched_segments, "_FEW_RANGES", 1)
     monkeypatch.setattr(touched_segments, "SOME_SEGMENTS", 1)
@@ -65,7 +65,7 @@ def test_many_requests_touch_a_range_of_their_topics(spark: SparkSession, monkey
 def test_where_there_are_many_queues_or_topics_a_range_is_that_of_each_topic_or_of_all(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline import touched_segments as ts
+    from pipeline.replay import touched_segments as ts
 
     asked = spark.createDataFrame([("a", 0, 5), ("a", 0, 7), ("a", 1, 1), ("it's", 0, 9)], "topic STRING, queueId INT, segment BIGINT")
     rows = [(topic, queue, segment) for topic in ("a", "it's", "other") for queue in (0, 1, 2) for segment in range(12)]

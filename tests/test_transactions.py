@@ -18,11 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_format.layout import TRANSACTION_COMMIT_TYPE
-from store_format.message import Host, Message
-from store_format.put_message import InnerMessage
-from udfs import transactional_message
-from udfs.tags import tags_code
-from udfs.transaction_check import (
+from store_format.log.put_message import InnerMessage
+from store_format.record.message import Host, Message
+from udfs.broker import transactional_message
+from udfs.broker.transaction_check import (
     OPS_AT_ONCE,
     CheckSettings,
     HalfMessage,
@@ -33,7 +32,7 @@ from udfs.transaction_check import (
     checked_properties,
     look_at,
 )
-from udfs.transactional_message import (
+from udfs.broker.transactional_message import (
     EndTransactionRequest,
     check_prepare_message,
     committed_message,
@@ -44,6 +43,7 @@ from udfs.transactional_message import (
     renewed_half_message,
     renewed_immune_half_message,
 )
+from udfs.filters.tags import tags_code
 
 Row = dict[str, Any]
 ROWS: list[Row] = [json.loads(line) for line in (Path(__file__).parent / "data" / "transactions.jsonl").read_text("utf-8").splitlines()]

@@ -16,13 +16,13 @@ from lakes import MESSAGES, import_as, tiny_store
 from report_lakes import write_rows
 from sampling import sampled, slow_proof
 
-from pipeline import tables as t
-from pipeline.settings import BrokerSettings
-from pipeline.store_files import StoreFiles
-from pipeline.verify_log import Checked
-from pipeline.verify_store import plan_of
-from store_format.config_files import encode_consumer_offsets
-from store_format.config_rows import ConsumerOffsets
+from pipeline.files.store_files import StoreFiles
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
+from pipeline.verify.verify_log import Checked
+from pipeline.verify.verify_store import plan_of
+from store_format.config.config_files import encode_consumer_offsets
+from store_format.config.config_rows import ConsumerOffsets
 
 if TYPE_CHECKING:
     from in_session import Pullsim

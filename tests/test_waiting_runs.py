@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from pipeline import tables as t
-from pipeline.lake import Lake, LakeVersion
+from pipeline.lake.lake import Lake, LakeVersion
+from pipeline.schema import tables as t
 from pipeline.stream import batches
 from pipeline.stream.batches import until_alone
 

@@ -16,12 +16,12 @@ from made_store import Record, make_store
 from replaying import Line, all_lines, lake_of, write_lines
 from sampling import slow_proof
 
-from pipeline.what_if import notes_on
+from pipeline.questions.what_if import notes_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.lake import Lake
+    from pipeline.lake.lake import Lake
 
 # the same pulls, recorded with other caps on bytes
 SET, VERSUS = "basic-exact", "basic-exactmem"

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from appended import messages_of
 
+from pipeline.generate.workload import DEFAULT_START
 from pipeline.main import run
-from pipeline.settings import BrokerSettings
+from pipeline.settings.settings import BrokerSettings
 from pipeline.simulation.plans import plan_of
 from pipeline.simulation.scenario import Scenario, read_scenario
 from pipeline.simulation.simulation_rows import Run, rows_of
 from pipeline.simulation.written_run import write_run
-from pipeline.workload import DEFAULT_START
-from store_format.config_files import decode_consumer_offsets, decode_delay_offsets
-from store_format.message import Message
+from store_format.config.config_files import decode_consumer_offsets, decode_delay_offsets
+from store_format.record.message import Message
 from udfs.simulation.group_plan import GroupPlan, Rates, Transactions
 from udfs.simulation.half_messages import BODY, OFFSET, QUEUE, half_messages
 from udfs.simulation.transactions import TransactionFigures, transacted

@@ -14,25 +14,25 @@ import numpy as np
 import pyarrow as pa
 from replaying import Line
 
-from pipeline import expression_filters as ef
-from pipeline import loaded_store as ls
-from pipeline import queue_batches as qb
-from pipeline import replay as rp
-from pipeline.answering import MEETING_KEY, Answering, answer_batches
-from pipeline.load_store import with_extension
-from pipeline.loaded_extension import recover_extension
-from pipeline.packing import pack
-from pipeline.property_batches import property_batches
-from pipeline.settings import BrokerSettings
-from pipeline.start_store import bounds, start_store
-from pipeline.store_files import StoreFiles
-from pipeline.store_settings import ext_size
-from store_format.config_files import decode_consumer_filters
-from store_format.mapped_files import MappedFile
-from udfs.bloom_filter import BloomFilter
-from udfs.consumer_filter_manager import ConsumerFilterManager
-from udfs.get_message import LogFiles
-from udfs.pull_filter import FilterRules
+from pipeline.files.store_files import StoreFiles
+from pipeline.importing.load_store import with_extension
+from pipeline.importing.start_store import bounds, start_store
+from pipeline.replay import expression_filters as ef
+from pipeline.replay import replay as rp
+from pipeline.replay.kernel_batches import MEETING_KEY, Answering, answer_batches
+from pipeline.requests.packing import pack
+from pipeline.rows import queue_batches as qb
+from pipeline.rows.property_batches import property_batches
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store import loaded_store as ls
+from pipeline.store.loaded_extension import recover_extension
+from pipeline.store.store_settings import ext_size
+from store_format.config.config_files import decode_consumer_filters
+from store_format.files.mapped_files import MappedFile
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager
+from udfs.pull.get_message import LogFiles
+from udfs.pull.pull_filter import FilterRules
 
 Row = dict[str, Any]
 # topic, queueId, (min, max) offset, files, files of the extension

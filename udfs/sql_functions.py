@@ -17,11 +17,13 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType
 
 from store_format.layout import COMPRESSED_FLAG
-from udfs import batch_caps, offset_correction, pull_result, schedule, tags
-from udfs.message_body import uncompress
-from udfs.sql92 import Compiled, compile_expression
-from udfs.sql92_columns import Texts
-from udfs.sql92_values import NULL, TRUE
+from udfs.broker import schedule
+from udfs.consumer.message_body import uncompress
+from udfs.filters import tags
+from udfs.filters.sql92 import Compiled, compile_expression
+from udfs.filters.sql92_columns import Texts
+from udfs.filters.sql92_values import NULL, TRUE
+from udfs.pull import batch_caps, offset_correction, pull_result
 
 SQL_FUNCTIONS: Final = (
     *offset_correction.SQL_FUNCTIONS,

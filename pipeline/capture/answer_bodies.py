@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import tables as t
-from pipeline.lake import Lake
-from pipeline.log_records import RECORD_COLUMNS, encoded_records
+from pipeline.lake.lake import Lake
+from pipeline.rows.log_records import RECORD_COLUMNS, encoded_records
+from pipeline.schema import tables as t
 
 _RECORD = "physicOffset BIGINT, size INT, record BINARY"
 

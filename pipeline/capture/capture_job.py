@@ -21,18 +21,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import capture_tables as ct
-from pipeline.arrow_types import arrow_schema
 from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import BAD, OFFSET, PULL, SUBSCRIPTION, Row
 from pipeline.capture.packets import Bad, read_packets
 from pipeline.capture.registrations import with_registrations
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
-from pipeline.delta_sql import literal
-from pipeline.lake import Lake
-from pipeline.lake_writer import LakeWriter
-from pipeline.store_files import filesystem_of
-from pipeline.table import Table
+from pipeline.files.store_files import filesystem_of
+from pipeline.lake.delta_sql import literal
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema import capture_tables as ct
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.table import Table
 from store_format.errors import StoreError
 
 BUFFER_BYTES = 1 << 20

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.replay import At
+from pipeline.replay.replay import At
 
 _SHOWN_DIFFERENCES = 3
 _FIELDS = ("code", "nextBeginOffset", "minOffset", "maxOffset", "bodySha256")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from pipeline.capture.reassembly import Captured
-from pipeline.capture_tables import RAW_BYTES_MAX
-from store_format.message import decode
+from pipeline.schema.capture_tables import RAW_BYTES_MAX
+from store_format.record.message import decode
 from store_format.remoting.command import RPC_ONEWAY_FLAG, RPC_TYPE_FLAG
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import LENGTH_FIELD, decode_command
@@ -23,7 +23,7 @@ from store_format.remoting.frame_columns import NO_OPAQUE, FrameColumns
 from store_format.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag, RequestCode, java_number
 from store_format.remoting.heartbeat import ConsumerData, decode_heartbeat
 from store_format.remoting.text import java_bytes
-from udfs.codes import ResponseCode
+from udfs.pull.codes import ResponseCode
 
 Row = dict[str, Any]
 PULL, OFFSET, SUBSCRIPTION, BAD = "pull", "offset", "subscription", "bad"

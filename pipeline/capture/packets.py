@@ -16,7 +16,7 @@ from dpkt import UnpackError
 from dpkt import pcap as dpkt_pcap
 
 from pipeline.capture.pcapng import PCAPNG_MAGIC, Interfaces, byte_order_of
-from pipeline.capture_tables import RAW_BYTES_MAX
+from pipeline.schema.capture_tables import RAW_BYTES_MAX
 from store_format.errors import StoreError
 
 PACKET_MAX = 1 << 20  # libpcap takes no more than 256 KiB; offloading cards hand up no packets above half a MiB

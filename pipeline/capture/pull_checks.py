@@ -1,6 +1,6 @@
 """Captured pulls -> the code that the broker refuses each with, or the filter that it hands to the store.
 
-Broker source (4.9.3): PullMessageProcessor.processRequest, up to the store; udfs.pull_message_processor holds the checks.
+Broker source (4.9.3): PullMessageProcessor.processRequest, up to the store; udfs.broker.pull_message_processor holds the checks.
 Rule: topic and group are those of the import, the registration is that of the moment (see registrations).
 Surprise: an expression that does not compile filters nothing, and so does a class filter.
 """
@@ -16,24 +16,24 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import tables as t
 from pipeline.capture.registrations import NO_GROUP, SUBSCRIBED
-from pipeline.lake import Lake
-from pipeline.settings import BrokerSettings
-from store_format.config_rows import ConsumerFilterData, SubscriptionGroupConfig, TopicConfig
-from store_format.lookup import ThrownError
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
+from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig, TopicConfig
 from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
 from store_format.remoting.heartbeat import SubscriptionData
-from udfs.bloom_filter import BloomFilter
-from udfs.codes import BrokerRole, ResponseCode
-from udfs.consumer_filter_manager import SQL92, TAG, ConsumerFilterManager, is_tag_type
-from udfs.consumer_manager import ConsumerGroupInfo, ConsumerManager
-from udfs.consumer_offset_manager import ConsumerOffsetManager
-from udfs.message_filter import ExpressionMessageFilter
-from udfs.pull_message_processor import PullBrokerConfig, PullMessageProcessor, Refused
-from udfs.subscription_group import SubscriptionGroupManager
-from udfs.tags import SubscriptionParseError, parse_subscription
-from udfs.topic_config import TopicConfigManager
+from store_format.store.lookup import ThrownError
+from udfs.broker.consumer_manager import ConsumerGroupInfo, ConsumerManager
+from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
+from udfs.broker.pull_message_processor import PullBrokerConfig, PullMessageProcessor, Refused
+from udfs.broker.subscription_group import SubscriptionGroupManager
+from udfs.broker.topic_config import TopicConfigManager
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.consumer_filter_manager import SQL92, TAG, ConsumerFilterManager, is_tag_type
+from udfs.filters.message_filter import ExpressionMessageFilter
+from udfs.filters.tags import SubscriptionParseError, parse_subscription
+from udfs.pull.codes import BrokerRole, ResponseCode
 
 Row = dict[str, Any]
 OTHER_CODES = "OTHER_CODES"  # a heartbeat whose hash codes are not those of its tags

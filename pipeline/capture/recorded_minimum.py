@@ -11,8 +11,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import tables as t
-from pipeline.settings import PullSettings
+from pipeline.schema import tables as t
+from pipeline.settings.settings import PullSettings
 
 FILES_DELETED = "FILES_DELETED"
 

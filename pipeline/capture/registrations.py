@@ -19,15 +19,15 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.arrow_types import arrow_schema
 from pipeline.capture.exchanges import CLOSED, HEART_BEAT
-from pipeline.capture_tables import PULL_REQUEST
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.capture_tables import PULL_REQUEST
 from store_format.remoting.headers import PullSysFlag
 from store_format.remoting.heartbeat import ConsumerData, SubscriptionData
-from udfs.bloom_filter import BloomFilter
-from udfs.codes import ResponseCode
-from udfs.consumer_filter_manager import ConsumerFilterManager, is_tag_type
-from udfs.consumer_manager import ConsumerManager
+from udfs.broker.consumer_manager import ConsumerManager
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager, is_tag_type
+from udfs.pull.codes import ResponseCode
 
 Row = dict[str, Any]
 SUBSCRIBED, NO_TOPIC, NO_GROUP = "SUBSCRIBED", "NO_TOPIC", "NO_GROUP"

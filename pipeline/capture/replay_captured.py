@@ -15,19 +15,19 @@ from contextlib import contextmanager, nullcontext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import capture_tables as ct
-from pipeline.answers import response_json, with_messages
 from pipeline.capture.answer_bodies import with_body_sha256
 from pipeline.capture.comparison import CapturedComparison, compare_captured
 from pipeline.capture.pull_checks import checked
 from pipeline.capture.recorded_minimum import with_recorded_minimum
-from pipeline.lake import Lake, LakeError
-from pipeline.output_file import OutputFile, output_file, write_lines
-from pipeline.replay import Kinds
-from pipeline.replay_job import answer
-from pipeline.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
-from pipeline.settings import BrokerSettings
-from udfs.codes import ResponseCode
+from pipeline.files.output_file import OutputFile, output_file, write_lines
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.replay.answer_lines import response_json, with_messages
+from pipeline.replay.replay import Kinds
+from pipeline.replay.replay_job import answer
+from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
+from pipeline.schema import capture_tables as ct
+from pipeline.settings.settings import BrokerSettings
+from udfs.pull.codes import ResponseCode
 
 SOURCE = "pull_request"
 SOURCES_MAX = 1000

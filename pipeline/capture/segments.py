@@ -24,7 +24,7 @@ from dpkt.sll2 import SLL2
 from numpy.typing import NDArray
 
 from pipeline.capture.packets import Bad, Packet
-from pipeline.capture_tables import RAW_BYTES_MAX
+from pipeline.schema.capture_tables import RAW_BYTES_MAX
 
 # LINKTYPE_ number -> the class of dpkt that reads its header, and all behind it
 _LINKS: dict[int, Any] = {

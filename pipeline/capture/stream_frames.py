@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.capture.reassembly import Captured, Piece
-from pipeline.capture_tables import RAW_BYTES_MAX
+from pipeline.schema.capture_tables import RAW_BYTES_MAX
 from store_format.remoting.frame import FRAME_MAX_LENGTH
 from store_format.remoting.frame_columns import FrameColumns, frame_columns
 from store_format.remoting.frame_search import find_frame

@@ -15,19 +15,19 @@ from functools import partial
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from pipeline import tables as t
-from pipeline.config_tables import FILE_OF, config_rows
-from pipeline.delta_sql import literal
-from pipeline.follow.follow_tables import FOLLOW_EVENT
+from pipeline.files.store_files import StoreFiles
 from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
 from pipeline.follow.log_tail import Event, LogTail
-from pipeline.import_store import Imported
-from pipeline.lag_history import append_observation
-from pipeline.lag_tables import LAG_HISTORY
-from pipeline.lake import Lake
-from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
-from pipeline.moments import milliseconds
-from pipeline.store_files import StoreFiles
+from pipeline.importing.import_store import Imported
+from pipeline.lag.lag_history import append_observation
+from pipeline.lake.delta_sql import literal
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
+from pipeline.rows.config_tables import FILE_OF, config_rows
+from pipeline.schema import tables as t
+from pipeline.schema.follow_tables import FOLLOW_EVENT
+from pipeline.schema.lag_tables import LAG_HISTORY
+from pipeline.settings.quantities import milliseconds
 from pipeline.stream.batch_work import BatchWork
 from store_format.errors import ConfigFileError
 from store_format.layout import CQ_STORE_UNIT_SIZE

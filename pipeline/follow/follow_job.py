@@ -7,14 +7,14 @@ import json
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline import tables as t
+from pipeline.files.store_files import StoreFiles
 from pipeline.follow.follow_batches import FollowBatches, Followed
 from pipeline.follow.follow_source import NAME, FollowedLog
-from pipeline.lake import Lake, LakeError
-from pipeline.load_store import ENABLE_EXTENSION, with_extension
-from pipeline.settings import BrokerSettings
-from pipeline.store_files import StoreFiles
-from pipeline.store_settings import store_settings
+from pipeline.importing.load_store import ENABLE_EXTENSION, with_extension
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.store_settings import store_settings
 from pipeline.stream.stream_job import until_ended
 from pipeline.stream.stream_run import SPARK
 

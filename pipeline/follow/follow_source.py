@@ -18,17 +18,17 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pipeline.arrow_types import arrow_schema
+from pipeline.files.store_files import StoreFiles
 from pipeline.follow.log_tail import CLEANED, Event, FollowOffset, LogTail, Mark, Piece, Tail
-from pipeline.log_batches import commit_log_batch, walks
-from pipeline.store_files import StoreFiles
-from pipeline.tables import COMMIT_LOG, Column, Table
-from pipeline.topic_partitions import NULL_PARTITION, can_name_a_folder
-from store_format.commit_log import Bytes, Positions
-from store_format.dispatch_request import DispatchRequests, read_requests
+from pipeline.rows.log_batches import commit_log_batch, walks
+from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import COMMIT_LOG, Column, Table
+from store_format.big_endian import Bytes, Positions
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
-from store_format.record_columns import representable
-from udfs.schedule import deliver_timestamp
+from store_format.log.dispatch_request import DispatchRequests, read_requests
+from store_format.record.record_columns import representable
+from udfs.broker.schedule import deliver_timestamp
 
 NAME = "rocketmq-log"
 # what the stream gives beside the rows of commit_log

@@ -16,12 +16,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import tables as t
-from pipeline.arrow_types import arrow_schema
 from pipeline.follow.queue_growth import ENTRY_COLUMNS, grown_properties, grown_segments
-from pipeline.lake import Lake
-from pipeline.queue_batches import SCAN_ENTRIES, unpack
-from store_format.mapped_files import MappedFile
+from pipeline.lake.lake import Lake
+from pipeline.rows.queue_batches import SCAN_ENTRIES, unpack
+from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_schema
+from store_format.files.mapped_files import MappedFile
 from store_format.store_paths import COMMIT_LOG
 
 _QUEUE = ("topic", "queueId")

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.store_files import StoreFiles
-from store_format.commit_log import Bytes, Positions, WalkEnd, first_bad_body, walk
-from store_format.mapped_files import FILE_NAME_DIGITS, MappedFile
-from store_format.record_columns import locate
+from pipeline.files.store_files import StoreFiles
+from store_format.big_endian import Bytes, Positions
+from store_format.files.mapped_files import FILE_NAME_DIGITS, MappedFile
+from store_format.log.commit_log import WalkEnd, first_bad_body, walk
+from store_format.record.record_columns import locate
 from store_format.store_paths import COMMIT_LOG
 
 # why the rows that were read are no longer those of the log

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline import queue_batches as qb
-from pipeline.arrow_types import arrow_schema
-from pipeline.property_batches import row_parts
-from pipeline.tables import CONSUME_QUEUE_PROPERTIES, CONSUME_QUEUE_SEGMENT
-from store_format.consume_queue import Units, encode_units, units_of
+from pipeline.rows import queue_batches as qb
+from pipeline.rows.property_batches import row_parts
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import CONSUME_QUEUE_PROPERTIES, CONSUME_QUEUE_SEGMENT
 from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
+from store_format.queue.consume_queue import Units, encode_units, units_of
 
 # columns of a new entry, of the message that it is for
 ENTRY_COLUMNS = ("topic", "queueId", "queueOffset", "physicOffset", "size", "tagsCode", "storeTimestamp", "propertiesRaw")

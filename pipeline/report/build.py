@@ -9,8 +9,8 @@ from typing import Any, Final
 from markupsafe import Markup
 from pyspark.sql import SparkSession
 
-from pipeline.lake import Lake
-from pipeline.moments import LAST_OF_YEAR_9999
+from pipeline.lake.lake import Lake
+from pipeline.lake.views import create_views
 from pipeline.report import forms
 from pipeline.report.behind_now import BEHIND_NOW
 from pipeline.report.corrections import CORRECTIONS
@@ -24,7 +24,7 @@ from pipeline.report.question import Row, Scope
 from pipeline.report.retention import RETENTION
 from pipeline.report.slow_queues import SLOW_QUEUES
 from pipeline.report.window import Window, window_of
-from pipeline.views import create_views
+from pipeline.settings.quantities import LAST_OF_YEAR_9999
 
 QUESTIONS: Final = (
     BEHIND_NOW,

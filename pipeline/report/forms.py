@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from pipeline.moments import LAST_OF_YEAR_9999
+from pipeline.settings.quantities import LAST_OF_YEAR_9999
 
 # no such figure; the page says why
 NOTHING: Final = Markup('<span class="none">–</span>')

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from pipeline.delta_sql import literal
+from pipeline.lake.delta_sql import literal
 from pipeline.report import forms
 from pipeline.report.window import Window
 

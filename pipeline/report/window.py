@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.moments import LAST_OF_YEAR_9999
+from pipeline.settings.quantities import LAST_OF_YEAR_9999
 
 _MOST_BINS: Final = 60
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000

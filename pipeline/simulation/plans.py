@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pipeline.generate.workload_fields import unknown_name
 from pipeline.simulation.scenario import Scenario
 from pipeline.simulation.scenario_fields import ScenarioError
 from pipeline.simulation.scenario_transactions import transactions_of
-from pipeline.workload_fields import unknown_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
-from store_format.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, properties_to_string
+from store_format.log.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, properties_to_string
+from udfs.broker.message_queue import MessageQueue
+from udfs.broker.schedule import DelayLevelError, parse_delay_level
+from udfs.broker.transactional_message import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
 from udfs.consumer.allocate import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
@@ -20,11 +23,8 @@ from udfs.consumer.allocate import (
     AllocateMessageQueueConsistentHash,
     AllocateMessageQueueStrategy,
 )
-from udfs.message_queue import MessageQueue
-from udfs.schedule import DelayLevelError, parse_delay_level
+from udfs.filters.tags import split_tags
 from udfs.simulation.group_plan import PRODUCER_GROUP, BrokerPlan, ClientPlan, GroupPlan, Listener, Rates, Recorded
-from udfs.tags import split_tags
-from udfs.transactional_message import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
 
 _DEFAULT_QUEUES = 4
 # bytes of a record beside topic and body: its fields, and the properties that client and broker add

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import tables as t
-from pipeline.lake import Lake
+from pipeline.generate.workload_fields import unknown_name
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
 from pipeline.simulation.plans import RecordedTopic, check_tags
 from pipeline.simulation.scenario import Scenario
 from pipeline.simulation.scenario_fields import ScenarioError
-from pipeline.workload_fields import unknown_name
-from udfs.message_queue import MessageQueue
+from udfs.broker.message_queue import MessageQueue
+from udfs.filters.tags import parse_subscription, split_tags
 from udfs.simulation.arrivals import MATCHES_AT_BROKER, MATCHES_AT_CLIENT
 from udfs.simulation.group_plan import Recorded
 from udfs.simulation.world import MS
-from udfs.tags import parse_subscription, split_tags
 
 # each task holds them all: 25 bytes a message
 MOST_MESSAGES = 10_000_000

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline import workload_fields as read
-from pipeline.settings import BrokerSettings, SettingsError, Value
+from pipeline.generate import workload_fields as read
+from pipeline.generate.workload_fields import Reader, Shares, WorkloadError
+from pipeline.settings.settings import BrokerSettings, SettingsError, Value
 from pipeline.simulation import scenario_fields as own
 from pipeline.simulation.scenario_fields import ScenarioError
 from pipeline.simulation.scenario_transactions import (
@@ -25,12 +26,11 @@ from pipeline.simulation.scenario_transactions import (
     check_settings,
     check_transactions,
 )
-from pipeline.workload_fields import Reader, Shares, WorkloadError
 from udfs.consumer.push_consumer import MessageModel, PushConsumer
-from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from udfs.filters.tags import SubscriptionParseError, split_tags
 from udfs.simulation.group_plan import SECOND
 from udfs.simulation.service_time import CONSTANT, Takes
-from udfs.tags import SubscriptionParseError, split_tags
 
 BEGINS = ("committed", "first", "last", "never")
 # the broker's settings that a simulation reads

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
-from pipeline import workload_fields as read
-from pipeline.settings import camel_case
-from pipeline.workload_fields import Reader, WorkloadError
+from pipeline.generate import workload_fields as read
+from pipeline.generate.workload_fields import Reader, WorkloadError
+from pipeline.settings.settings import camel_case
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.simulation.group_plan import SECOND
 from udfs.simulation.half_messages import LONGEST_TRANSACTION

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from pipeline.settings import BrokerSettings
+from pipeline.generate.workload_fields import Reader
+from pipeline.settings.settings import BrokerSettings
 from pipeline.simulation import scenario_fields as own
 from pipeline.simulation.scenario_fields import ScenarioError
-from pipeline.workload_fields import Reader
+from udfs.broker.transaction_check import CheckSettings
 from udfs.simulation.group_plan import SECOND, Transactions
 from udfs.simulation.service_time import CONSTANT, Takes
 from udfs.simulation.world import MS
-from udfs.transaction_check import CheckSettings
 
 # the broker's settings that count for transactions only, with the least values that make sense here
 CHECK_SETTINGS = {"transactionCheckInterval": 1000, "transactionTimeOut": 0, "transactionCheckMax": 0}

@@ -11,14 +11,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from pipeline.lake import Lake
-from pipeline.lake_writer import LakeWriter
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema.simulation_tables import SIMULATED, SIMULATED_LAG, SIMULATED_TRANSACTIONS, SIMULATION_RUN
+from pipeline.schema.table import Table
 from pipeline.simulation.plans import RecordedTopic, plan_of
 from pipeline.simulation.recorded_messages import recorded_topic
 from pipeline.simulation.scenario import Scenario, Variant, located, read_scenario, read_variant
 from pipeline.simulation.simulation_rows import SCHEMA_DDL, TABLE_COLUMN, Run, rows_of
-from pipeline.simulation.simulation_tables import SIMULATED, SIMULATED_LAG, SIMULATED_TRANSACTIONS, SIMULATION_RUN
-from pipeline.table import Table
 
 _MOST_POINTS = 600  # of a line in a picture
 _TOLD = (SIMULATION_RUN, SIMULATED_TRANSACTIONS)  # a row a run

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.arrow_types import arrow_schema
-from pipeline.simulation.simulation_tables import (
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.simulation_tables import (
     CONSUMPTION,
     DEAD_LETTER,
     REBALANCE_EVENT,
@@ -26,8 +26,8 @@ from pipeline.simulation.simulation_tables import (
     SIMULATED_TRANSACTIONS,
     SIMULATION_RUN,
 )
-from pipeline.table import Table
-from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from pipeline.schema.table import Table
+from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation import world as at
 from udfs.simulation.group_engine import Told
 from udfs.simulation.group_plan import GroupPlan

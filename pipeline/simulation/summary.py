@@ -9,11 +9,11 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from pipeline.console import progress_to_stderr, show_values
-from pipeline.output_file import OutputError, write_text
+from pipeline.files.output_file import OutputError, write_text
 from pipeline.simulation.lag_picture import lag_picture
 from pipeline.simulation.scenario import Variant
 from pipeline.simulation.simulate_job import Simulated
+from pipeline.terminal import progress_to_stderr, show_values
 
 _FIGURES = ("maxLag", "lastLag", "duplicates", "sentBack", "deadLetters", "idleClients", "succeeded")
 _OF_TRANSACTIONS = ("sent", "committed", "committedAgain", "rolledBack", "checked", "givenUp", "undecided")

@@ -8,34 +8,34 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 
-from pipeline.broker_configs import send_broker_config, system_topics
-from pipeline.generate import written_settings
-from pipeline.scenario_store import ScenarioStore
-from pipeline.settings import BrokerSettings
+from pipeline.generate.generate import written_settings
+from pipeline.generate.store_writer import StoreWriter, check_sizes
+from pipeline.generate.workload import DEFAULT_START, PRODUCER, STORE_HOST
+from pipeline.generate.written_config import config_files
+from pipeline.scenarios.scenario_store import ScenarioStore
+from pipeline.settings.rule_settings import send_broker_config, system_topics
+from pipeline.settings.settings import BrokerSettings
 from pipeline.simulation.plans import plan_of
 from pipeline.simulation.scenario import BROKER_SETTINGS, Scenario
 from pipeline.simulation.scenario_fields import ScenarioError
 from pipeline.simulation.scenario_transactions import expected_messages
-from pipeline.store_writer import StoreWriter, check_sizes
-from pipeline.workload import DEFAULT_START, PRODUCER, STORE_HOST
-from pipeline.written_config import config_files
-from store_format.append import NO_BATCH, columns_of
-from store_format.config_rows import SubscriptionGroupConfig, TopicConfig
+from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.errors import StoreError
-from store_format.message import Message
-from store_format.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
-from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
-from udfs.send_message import SendMessageProcessor
+from store_format.log.append import NO_BATCH, columns_of
+from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
+from store_format.record.message import Message
+from udfs.broker.send_message import SendMessageProcessor
+from udfs.broker.subscription_group import SubscriptionGroupManager
+from udfs.broker.topic_config import TopicConfigManager
+from udfs.broker.transactional_message import CHECK_MAX_TIME_TOPIC, CONSUMER_GROUP, HALF_TOPIC, OP_TOPIC
+from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from udfs.filters.tags import split_tags
 from udfs.simulation import world as at
 from udfs.simulation.appended import Appending, Ended, Surroundings
 from udfs.simulation.group_engine import Told
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.lag_sample import CONSUMER_OFFSET
 from udfs.simulation.outcome import Outcome, simulate
-from udfs.subscription_group import SubscriptionGroupManager
-from udfs.tags import split_tags
-from udfs.topic_config import TopicConfigManager
-from udfs.transactional_message import CHECK_MAX_TIME_TOPIC, CONSUMER_GROUP, HALF_TOPIC, OP_TOPIC
 
 # each is an object until the store is written
 MOST_MESSAGES = 200_000

@@ -1,6 +1,6 @@
 -- Tables, views and functions of a lake for spark-sql, as of the lake's newest commit:
 --   spark-sql -i FILE --hivevar lake=/data/lake
--- The lake is an absolute path or a URI. Made of the files beside this one by `python -m pipeline.init_file`: change those.
+-- The lake is an absolute path or a URI. Made of the files beside this one by `python -m pipeline.lake.init_file`: change those.
 DECLARE OR REPLACE VARIABLE pullsim_tables MAP<STRING, BIGINT>;
 DECLARE OR REPLACE VARIABLE pullsim_view STRING;
 SET VAR pullsim_tables = (

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.queue_batches import SCAN_ENTRIES
-from pipeline.replay import Kinds
-from pipeline.settings import BrokerSettings, SettingsError
+from pipeline.replay.replay import Kinds
+from pipeline.replay.touched_segments import SOME_SEGMENTS, segment_asked
+from pipeline.rows.queue_batches import SCAN_ENTRIES
+from pipeline.settings.settings import BrokerSettings, SettingsError
 from pipeline.stream.request_stream import LINES_A_FILE
-from pipeline.touched_segments import SOME_SEGMENTS, segment_asked
 
 SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
 

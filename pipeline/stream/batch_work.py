@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
 
 
 class StoppedError(Exception):

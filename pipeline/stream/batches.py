@@ -16,16 +16,16 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import tables as t
-from pipeline.capture_tables import BAD_REQUEST
-from pipeline.delta_log import delta_version, run_of
-from pipeline.held_pulls import TIMEOUT_NEEDED, lacks_timeout
-from pipeline.lake import Lake, NotAloneError, StreamBatch
-from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
-from pipeline.replay import broker_store
-from pipeline.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
-from pipeline.replay_run import ReplayOptions
-from pipeline.session import WALKED_PLANS, set_meanwhile
+from pipeline.lake.delta_log import delta_version, run_of
+from pipeline.lake.lake import Lake, NotAloneError, StreamBatch
+from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
+from pipeline.lake.session import WALKED_PLANS, set_meanwhile
+from pipeline.replay.held_pulls import TIMEOUT_NEEDED, lacks_timeout
+from pipeline.replay.replay import broker_store
+from pipeline.replay.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
+from pipeline.replay.replay_run import ReplayOptions
+from pipeline.schema import tables as t
+from pipeline.schema.capture_tables import BAD_REQUEST
 from pipeline.stream.batch_contents import Contents, SettingsOf, contents_of, file_number
 from pipeline.stream.batch_work import BatchWork
 from pipeline.stream.frame_pulls import ANSWERED, answered_frames

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import tables as t
 from pipeline.capture.replay_captured import SOURCES_MAX, answered_captured, pulls_of
-from pipeline.capture_tables import PULL_REQUEST
-from pipeline.lake import Lake, StreamBatch
-from pipeline.lake_writer import COMPACTED_EVERY, LakeWriter
-from pipeline.replay_run import ReplayOptions
-from pipeline.settings import BrokerSettings
+from pipeline.lake.lake import Lake, StreamBatch
+from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
+from pipeline.replay.replay_run import ReplayOptions
+from pipeline.schema import tables as t
+from pipeline.schema.capture_tables import PULL_REQUEST
+from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.batch_work import BatchWork
 from pipeline.stream.batches import Streamed, until_alone
 from pipeline.stream.stream_run import StreamRun

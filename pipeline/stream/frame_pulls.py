@@ -13,15 +13,15 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import tables as t
 from pipeline.capture.exchanges import plain_text
 from pipeline.capture.replay_captured import answered_captured
-from pipeline.capture_tables import PULL_REQUEST
-from pipeline.frames import frame_of_line
-from pipeline.lake import Lake
-from pipeline.replay_run import ReplayOptions
-from pipeline.request_lines import RequestError
-from pipeline.settings import BrokerSettings
+from pipeline.lake.lake import Lake
+from pipeline.replay.replay_run import ReplayOptions
+from pipeline.requests.frames import frame_of_line
+from pipeline.requests.request_lines import RequestError
+from pipeline.schema import tables as t
+from pipeline.schema.capture_tables import PULL_REQUEST
+from pipeline.settings.settings import BrokerSettings
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_frame
 from store_format.remoting.headers import PullMessageRequestHeader, RequestCode

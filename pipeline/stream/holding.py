@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from pipeline.held_pulls import Polling, lacks_timeout, may_wait, with_wakes
-from pipeline.lake import Lake
-from pipeline.settings import BrokerSettings
-from udfs.pull_request_hold import NEVER
+from pipeline.lake.lake import Lake
+from pipeline.replay.held_pulls import Polling, lacks_timeout, may_wait, with_wakes
+from pipeline.settings.settings import BrokerSettings
+from udfs.pull.pull_request_hold import NEVER
 
 _QUEUE: Final = {"topic": "STRING", "queueId": "INT"}
 # what is kept of a pull

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline import tables as t
-from pipeline.lag_metrics import GROUPS_MAX, LAG_METRICS_READ, TOPICS_MAX, LagMetrics, lag_metrics
-from pipeline.lake import Lake, LakeError
-from pipeline.metrics_text import Family
-from pipeline.settings import BrokerSettings
+from pipeline.lag.lag_metrics import GROUPS_MAX, LAG_METRICS_READ, TOPICS_MAX, LagMetrics, lag_metrics
+from pipeline.lag.metrics_text import Family
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.views import create_views
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.stream_metrics import left_out_family
 from pipeline.stream.stream_run import StreamRun
-from pipeline.views import create_views
 
 
 class LagWatchError(Exception):

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from pipeline.metrics_target import Publish
-from pipeline.metrics_text import metrics_text
-from pipeline.output_file import OutputError
+from pipeline.files.output_file import OutputError
+from pipeline.lag.metrics_target import Publish
+from pipeline.lag.metrics_text import metrics_text
 from pipeline.stream.lag_watch import LagWatch, LagWatchError
 from pipeline.stream.query_listener import ENDED, Event, QueryListener
 from pipeline.stream.request_log import RequestLog, list_requests

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from pipeline.request_file import Chunk, RequestFile, first_line, header_if_any, scan_lines
-from pipeline.request_lines import RequestError
-from pipeline.store_files import filesystem_of
+from pipeline.files.store_files import filesystem_of
+from pipeline.requests.request_file import Chunk, RequestFile, first_line, header_if_any, scan_lines
+from pipeline.requests.request_lines import RequestError
 from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
 
 # the files of one batch have together, where there are several

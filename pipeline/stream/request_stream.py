@@ -15,10 +15,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pipeline.capture_tables import RAW_BYTES_MAX
-from pipeline.request_file import Chunk
-from pipeline.request_lines import REQUEST_ARROW, SCHEMA, BadLine, RequestError, read_good_lines
-from pipeline.request_source import lines_of_chunk
+from pipeline.requests.request_file import Chunk
+from pipeline.requests.request_lines import REQUEST_ARROW, SCHEMA, BadLine, RequestError, read_good_lines
+from pipeline.requests.request_source import lines_of_chunk
+from pipeline.schema.capture_tables import RAW_BYTES_MAX
 from pipeline.stream.frame_pulls import FRAME_TYPE, OF_FRAME, is_frame, pull_of_line
 from pipeline.stream.request_log import FoundFile, PlannedFile, RequestLog, found_file, list_requests
 

@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline import tables as t
-from pipeline.delta_sql import literal
-from pipeline.lake import Lake, LakeError
-from pipeline.lake_writer import LakeWriter
+from pipeline.lake.delta_sql import literal
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema import tables as t
 from pipeline.stream.batch_work import BatchWork, StoppedError
 from pipeline.stream.batches import Batches, Streamed, until_alone
 from pipeline.stream.captured_batches import CapturedBatches, committed_runs

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pipeline.metrics_text import Family, Sample
+from pipeline.lag.metrics_text import Family, Sample
 from pipeline.stream.stream_run import StreamRun
 
 # shorter phases of a batch are not told in its line

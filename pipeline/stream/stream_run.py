@@ -15,13 +15,13 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from pipeline.lake import Lake, LakeError
-from pipeline.replay import At
-from pipeline.replay_run import ReplayRun
-from pipeline.settings import BrokerSettings
-from pipeline.store_files import filesystem_of
+from pipeline.files.store_files import filesystem_of
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.replay.replay import At
+from pipeline.replay.replay_run import ReplayRun
+from pipeline.schema.tables import IMPORTED
+from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
-from pipeline.tables import IMPORTED
 
 _NAME = "pullsim.json"
 # Spark's own files, and the request log beside them

@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from store_format.commit_log import Bytes
+from store_format.big_endian import Bytes
 from store_format.compiled import compiled
-from store_format.message import decode_text
-from store_format.record_columns import Slices
+from store_format.record.message import decode_text
+from store_format.record.record_columns import Slices
 from store_format.remoting.command import LanguageCode, RemotingCommand
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, LENGTH_FIELD, decode_header, too_long

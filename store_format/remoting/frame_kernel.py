@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from store_format.commit_log import int32_at
+from store_format.big_endian import int32_at
 from store_format.compiled import compiled
 from store_format.remoting.command import LanguageCode
 from store_format.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from store_format.commit_log import Bytes, int32_at
+from store_format.big_endian import Bytes, int32_at
 from store_format.compiled import compiled
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, LENGTH_FIELD, decode_header

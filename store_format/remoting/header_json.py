@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from store_format.fastjson_scanner import NumberText
-from store_format.fastjson_writer import quoted
+from store_format.config.fastjson_scanner import NumberText
+from store_format.config.fastjson_writer import quoted
+from store_format.java.hash_maps import hash_map_order
 from store_format.remoting.command import LanguageCode, RemotingCommand, SerializeType
 from store_format.remoting.errors import NULL_POINTER, FrameError
-from store_format.remoting.hash_map import hash_map_order
 from store_format.remoting.header_text import HeaderText, Member, Undefined, Value, plain_name
 from store_format.remoting.text import java_bytes, java_text
 

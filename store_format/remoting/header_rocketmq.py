@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 
+from store_format.java.hash_maps import hash_map_order
 from store_format.remoting.command import LanguageCode, RemotingCommand, SerializeType
 from store_format.remoting.errors import (
     BUFFER_UNDERFLOW,
@@ -20,7 +21,6 @@ from store_format.remoting.errors import (
     REMOTING_COMMAND_EXCEPTION,
     FrameError,
 )
-from store_format.remoting.hash_map import hash_map_order
 from store_format.remoting.text import java_bytes, java_text
 
 _FIXED = struct.Struct(">hbhiii")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, NoReturn
 
-from store_format.fastjson_scanner import NumberText
+from store_format.config.fastjson_scanner import NumberText
 from store_format.remoting.errors import JSON_EXCEPTION, FrameError
 
 DEPTH_MAX: Final = 200  # fastjson takes 512 levels of lists; nobody writes them

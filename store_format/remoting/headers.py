@@ -18,7 +18,7 @@ _JAVA_NUMBER = re.compile(r"[+-]?\d{1,64}")
 
 
 class RequestCode(IntEnum):
-    """The requests that consumers send for pulling, and what must be known to answer them; the codes of answers are in udfs.codes."""
+    """The requests that consumers send for pulling, and what must be known to answer them; the codes of answers are in udfs.pull.codes."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11

@@ -12,10 +12,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from store_format.config.fastjson import parse_json, plain
+from store_format.config.fastjson_scanner import NumberText
 from store_format.errors import ConfigFileError
-from store_format.fastjson import parse_json, plain
-from store_format.fastjson_scanner import NumberText
-from store_format.message import decode_text
+from store_format.record.message import decode_text
 from store_format.remoting.errors import JSON_EXCEPTION, NULL_POINTER, FrameError
 from store_format.remoting.header_text import plain_name
 from store_format.remoting.headers import java_number

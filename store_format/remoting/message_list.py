@@ -15,7 +15,7 @@ import zlib
 from dataclasses import dataclass
 
 from store_format.layout import COMPRESSED_FLAG, RECORD_MIDDLE, RECORD_PREFIX
-from store_format.message import Host, Message, decode, decode_properties, decode_text
+from store_format.record.message import Host, Message, decode, decode_properties, decode_text
 from store_format.remoting.errors import BUFFER_UNDERFLOW, NEGATIVE_ARRAY_SIZE, FrameError
 
 UNCOMPRESSED_MAX = 64 << 20  # a body of a frame could claim sixteen gigabytes; no producer may send above four megabytes

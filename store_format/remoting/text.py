@@ -6,7 +6,7 @@ Surprise: neither ever fails; malformed bytes become U+FFFD, and half a surrogat
 
 from __future__ import annotations
 
-from store_format.message import decode_text
+from store_format.record.message import decode_text
 
 
 def java_text(raw: bytes) -> str:

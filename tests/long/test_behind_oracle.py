@@ -14,7 +14,7 @@ from oracle import ask, generate, needs_oracle, thought_up
 from replaying import all_lines, answers_of, differences, import_into, read_lines
 from slow_broker import SlowBroker
 
-from pipeline.behind import Behind
+from pipeline.settings.replica_lag import Behind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

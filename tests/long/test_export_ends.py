@@ -18,9 +18,9 @@ from lakes import import_as
 from small_disk import disk_of
 from test_export import differing, tree
 
-from pipeline.generate import run_generate
-from pipeline.settings import BrokerSettings
-from pipeline.workload import DEFAULT_WORKLOAD, workload_of
+from pipeline.generate.generate import run_generate
+from pipeline.generate.workload import DEFAULT_WORKLOAD, workload_of
+from pipeline.settings.settings import BrokerSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from oracle import generate, load, needs_oracle, oracle
 from replaying import all_lines, import_into
 from test_export_part import Files, assert_is_part, export_part
 
-from pipeline.part_plan import Bound, Part
-from store_format.message import Message
+from pipeline.export.part_plan import Bound, Part
+from store_format.record.message import Message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

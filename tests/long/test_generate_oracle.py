@@ -14,13 +14,13 @@ from golden import meta_of
 from oracle import generate, load, needs_oracle, oracle
 from replaying import all_lines
 
-from pipeline.generate import run_generate
-from pipeline.settings import BrokerSettings
+from pipeline.generate.generate import run_generate
+from pipeline.generate.workload import DEFAULT_WORKLOAD, workload_of
+from pipeline.settings.settings import BrokerSettings
 from pipeline.simulation.scenario import read_scenario
 from pipeline.simulation.written_run import write_run
-from pipeline.workload import DEFAULT_WORKLOAD, workload_of
-from store_format.message import Message
-from udfs.schedule import parse_delay_level
+from store_format.record.message import Message
+from udfs.broker.schedule import parse_delay_level
 
 pytestmark = needs_oracle()
 

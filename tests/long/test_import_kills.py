@@ -11,8 +11,8 @@ import pytest
 from dying_runs import FORMER, check_dying_runs, kill_import
 from lakes import contents, import_as, tiny_store
 
-from pipeline import tables as t
-from pipeline.lake import Lake, LakeError, LakeVersion
+from pipeline.lake.lake import Lake, LakeError, LakeVersion
+from pipeline.schema import tables as t
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,9 +15,9 @@ import pytest
 from golden import meta_of
 from oracle import generate, needs_oracle, oracle
 
-from pipeline.lookup import run_lookup
-from pipeline.settings import BrokerSettings
-from store_format.commit_log import walk
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.lookup import run_lookup
+from store_format.log.commit_log import walk
 
 pytestmark = needs_oracle()
 

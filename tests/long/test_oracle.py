@@ -21,7 +21,7 @@ from store_format.errors import CorruptStoreError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.lake import Lake
+    from pipeline.lake.lake import Lake
 
 pytestmark = needs_oracle()
 ROUNDS = int(os.environ.get("PULLSIM_ORACLE_ROUNDS", "1"))

@@ -22,8 +22,8 @@ from pyspark.sql import functions as F
 from replaying import import_into
 from sampling import slow_proof
 
-from pipeline.lake import Lake
-from pipeline.simulation.simulation_tables import CONSUMPTION, SIMULATED_LAG
+from pipeline.lake.lake import Lake
+from pipeline.schema.simulation_tables import CONSUMPTION, SIMULATED_LAG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from oracle import needs_oracle, oracle
 
-from pipeline.recover import run_recover
-from pipeline.settings import BrokerSettings
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.recover import run_recover
 
 pytestmark = needs_oracle()
 

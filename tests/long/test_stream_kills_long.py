@@ -24,7 +24,7 @@ from test_follow import rewrite_stamps
 from test_killed_streams import check_killed_streams
 from test_stream_holding import answered, told
 
-from pipeline.lake import Lake
+from pipeline.lake.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
-from store_format.lookup import ILLEGAL_ARGUMENT, NULL_POINTER, ThrownError
+from store_format.store.lookup import ILLEGAL_ARGUMENT, NULL_POINTER, ThrownError
+from udfs.broker.message_queue import MessageQueue, text_order
 from udfs.consumer.consistent_hash import ConsistentHashRouter
-from udfs.message_queue import MessageQueue, text_order
 
 VIRTUAL_NODES: Final = 10
 _ROOM_SEPARATOR: Final = "@"

@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 from typing import Final
 
-from store_format.lookup import ThrownError
+from store_format.store.lookup import ThrownError
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.push_consumer import MessageModel
-from udfs.java_texts import INTEGER_MAX
+from udfs.java.texts import INTEGER_MAX
 
 RETRY_MS: Final = 5000
 ACK_ALL: Final = INTEGER_MAX  # ackIndex unless the listener sets it

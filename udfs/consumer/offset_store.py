@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from udfs.message_queue import MessageQueue
+from udfs.broker.message_queue import MessageQueue
 
 NOT_FOUND: Final = -1  # nothing was committed
 FAILED: Final = -2  # the broker did not answer

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from store_format.lookup import ILLEGAL_ARGUMENT, ThrownError
+from store_format.store.lookup import ILLEGAL_ARGUMENT, ThrownError
 from udfs.consumer.offset_tree import MessageExt, OffsetTree
 
 REBALANCE_LOCK_MAX_LIVE_TIME: Final = 30_000  # ms; the broker's own is longer

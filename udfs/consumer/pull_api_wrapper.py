@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from udfs.codes import ResponseCode
+from udfs.broker.message_queue import MessageQueue
 from udfs.consumer.offset_tree import MessageExt
-from udfs.message_queue import MessageQueue
-from udfs.tags import split_tags
+from udfs.filters.tags import split_tags
+from udfs.pull.codes import ResponseCode
 
 MASTER_ID: Final = 0
 PROPERTY_MIN_OFFSET: Final = "MIN_OFFSET"

@@ -13,7 +13,7 @@ from enum import Enum
 
 from udfs.consumer.offset_store import NOT_FOUND
 from udfs.consumer.push_consumer import ConsumeFromWhere
-from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 
 
 class OffsetQuestion(Enum):

@@ -18,11 +18,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from store_format.remoting.headers import PullSysFlag
+from udfs.broker.message_queue import MessageQueue
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_api_wrapper import PullStatus
 from udfs.consumer.push_consumer import MessageModel, PushConsumer
-from udfs.message_queue import MessageQueue
 
 PULL_TIME_DELAY_MILLS_WHEN_FLOW_CONTROL: Final = 50
 PULL_TIME_DELAY_MILLS_WHEN_SUSPEND: Final = 1000

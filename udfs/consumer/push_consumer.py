@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from udfs.java_texts import INTEGER_MAX
+from udfs.java.texts import INTEGER_MAX
 
 UNSET: Final = -1
 DEFAULT_MAX_RECONSUME_TIMES: Final = 16

@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Final
 
-from store_format.lookup import ThrownError
+from store_format.store.lookup import ThrownError
+from udfs.broker.message_queue import MessageQueue, queue_order, text_order
 from udfs.consumer.allocate import AllocateMessageQueueStrategy
 from udfs.consumer.process_queue import ProcessQueue
-from udfs.message_queue import MessageQueue, queue_order, text_order
 
 UNLOCK_DELAY_TIME_MILLS: Final = 20_000
 CONSUME_LOCK_WAIT: Final = 1000  # ms that giving up waits for a batch to end

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from store_format.put_message import PROPERTY_DELAY
-from udfs.message_filter import PROPERTY_RETRY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
-from udfs.send_message import FIRST_DELAY_LEVEL
-from udfs.transactional_message import PROPERTY_TRANSACTION_PREPARED
+from store_format.log.put_message import PROPERTY_DELAY
+from udfs.broker.send_message import FIRST_DELAY_LEVEL
+from udfs.broker.transactional_message import PROPERTY_TRANSACTION_PREPARED
+from udfs.filters.message_filter import PROPERTY_RETRY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
 
 PROPERTY_RECONSUME_TIME: Final = "RECONSUME_TIME"
 PROPERTY_MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"

@@ -1,7 +1,7 @@
 """What a simulated run has its broker append to the commit log, message by message, in the order of time.
 
 Broker source (4.9.3): SendMessageProcessor, EndTransactionProcessor, TransactionalMessageBridge, ScheduleMessageService; the rules are
-those of `udfs.send_message`, `udfs.transactional_message` and `udfs.schedule_delivery`.
+those of `udfs.broker.send_message`, `udfs.broker.transactional_message` and `udfs.broker.schedule_delivery`.
 Rules: what producers send comes as the plan's rates have it, delayed or in transactions; what listeners failed at is sent back, waits in
 the queue of its level, and is delivered to the retry topic by the broker's look, or goes to the dead letters. Half messages, those that
 a check puts back, op messages and what is given up stand where the broker puts them.
@@ -21,12 +21,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from store_format.made_values import unit
-from store_format.message import Host, Message
-from store_format.put_message import PROPERTY_DELAY, SCHEDULE_TOPIC, InnerMessage
-from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
-from udfs.schedule_delivery import look_after
-from udfs.send_message import (
+from store_format.log.put_message import PROPERTY_DELAY, SCHEDULE_TOPIC, InnerMessage
+from store_format.made.made_values import unit
+from store_format.record.message import Host, Message
+from udfs.broker.schedule_delivery import look_after
+from udfs.broker.send_message import (
     PROPERTY_WAIT_STORE_MSG_OK,
     V3_4_9,
     SendBackRequest,
@@ -35,14 +34,8 @@ from udfs.send_message import (
     message_timeup,
     send_back,
 )
-from udfs.simulation.arrivals import ALL_MATCH
-from udfs.simulation.draws import TAG, draw, message_stream
-from udfs.simulation.group_plan import PRODUCER_GROUP, GroupPlan, Rates, Transactions
-from udfs.simulation.half_messages import BODY, FLAGS, IS_COMMITTED, OFFSET, QUEUE, STORED, half_messages
-from udfs.simulation.transactions import TransactionRun, transaction_runs
-from udfs.simulation.world import BEFORE, MS
-from udfs.topic_config import AUTO_CREATE_TOPIC_KEY_TOPIC
-from udfs.transactional_message import (
+from udfs.broker.topic_config import AUTO_CREATE_TOPIC_KEY_TOPIC
+from udfs.broker.transactional_message import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_TAGS,
     PROPERTY_TRANSACTION_PREPARED,
@@ -53,6 +46,13 @@ from udfs.transactional_message import (
     op_message,
     renewed_half_message,
 )
+from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from udfs.simulation.arrivals import ALL_MATCH
+from udfs.simulation.draws import TAG, draw, message_stream
+from udfs.simulation.group_plan import PRODUCER_GROUP, GroupPlan, Rates, Transactions
+from udfs.simulation.half_messages import BODY, FLAGS, IS_COMMITTED, OFFSET, QUEUE, STORED, half_messages
+from udfs.simulation.transactions import TransactionRun, transaction_runs
+from udfs.simulation.world import BEFORE, MS
 
 _KEYS: Final = "KEYS"
 

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from store_format.compiled import bare
-from store_format.made_values import between, unit
-from udfs.schedule_delivery import look_after
+from store_format.made.made_values import between, unit
+from udfs.broker.schedule_delivery import look_after
 from udfs.simulation.draws import ARRIVAL, BODY, MATCH, draw, message_stream
 from udfs.simulation.world import (
     BACKLOG_END,

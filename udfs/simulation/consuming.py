@@ -2,7 +2,7 @@
 
 Broker source (4.9.3): ConsumeMessageConcurrentlyService (ConsumeRequest.run, processConsumeResult, sendMessageBack),
 ProcessQueue.removeMessage, SendMessageProcessor.asyncConsumerSendMsgBack; the rules are those of `udfs.consumer.consume_concurrently`,
-`udfs.consumer.process_queue` and `udfs.send_message`, held here in the form that the loop needs; tests run both.
+`udfs.consumer.process_queue` and `udfs.broker.send_message`, held here in the form that the loop needs; tests run both.
 Rules: batches of all the client's queues wait in one line, and its threads are as many as consumeThreadMin, as the line has no end. A
 batch of a dropped queue is passed over when a thread comes to it; if the queue is dropped while the listener is at work, the result does
 not count.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from store_format.compiled import bare
-from udfs.schedule_delivery import look_after
+from udfs.broker.schedule_delivery import look_after
 from udfs.simulation.arrivals import origin
 from udfs.simulation.consuming_orderly import next_turn
 from udfs.simulation.draws import RETRY_QUEUE as RETRY_QUEUE_DRAW

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from store_format.compiled import bare
-from store_format.made_values import GAMMA, mixed
+from store_format.made.made_values import GAMMA, mixed
 
 ARRIVAL: Final = 0
 MATCH: Final = 1

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.broker.message_queue import MessageQueue
+from udfs.broker.schedule import DEFAULT_DELAYS
+from udfs.broker.transaction_check import CHECK_INTERVAL, CheckSettings
 from udfs.consumer.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from udfs.consumer.push_consumer import MessageModel, PushConsumer
-from udfs.message_queue import MessageQueue
-from udfs.schedule import DEFAULT_DELAYS
 from udfs.simulation.service_time import CONSTANT, Takes
-from udfs.transaction_check import CHECK_INTERVAL, CheckSettings
 
 SECOND = 1_000_000
 # the producers' group, which each message that is sent in a transaction has as a property

@@ -19,6 +19,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
+from udfs.broker.consumer_offset_manager import first_offset
+from udfs.broker.message_queue import MessageQueue
+from udfs.broker.rebalance_lock import RebalanceLockManager
 from udfs.consumer.offset_store import NOT_FOUND
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
@@ -26,10 +29,7 @@ from udfs.consumer.pull_from_where import OffsetQuestion, compute_pull_from_wher
 from udfs.consumer.pull_message import FIX_OFFSET_AFTER
 from udfs.consumer.push_consumer import LOCK_QUEUES, REBALANCE, default_consume_timestamp
 from udfs.consumer.rebalance import CONSUME_LOCK_WAIT, drop, give_up, locked_all, locked_one, share_of, to_take
-from udfs.consumer_offset_manager import first_offset
-from udfs.message_filter import RETRY_GROUP_TOPIC_PREFIX
-from udfs.message_queue import MessageQueue
-from udfs.rebalance_lock import RebalanceLockManager
+from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation.group_engine import Engine, Told
 from udfs.simulation.group_plan import ClientPlan, GroupPlan
 from udfs.simulation.world import MS

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.compiled import bare
-from store_format.made_values import unit
+from store_format.made.made_values import unit
 from udfs.simulation.arrivals import arrival_time, body_size, matches, record_size
 from udfs.simulation.draws import DECISION, DECISION_TIME, LOCAL_TRANSACTION, LOCAL_TRANSACTION_TIME, draw, message_stream
 from udfs.simulation.group_plan import GroupPlan, Transactions

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.broker.send_message import retry_level
 from udfs.consumer.consume_orderly import suspend_millis
 from udfs.consumer.pull_message import BROKER_SUSPEND_MAX_TIME_MILLIS, PULL_TIME_DELAY_MILLS_WHEN_FLOW_CONTROL
 from udfs.consumer.push_consumer import PERSIST_OFFSETS, UNSET
-from udfs.pull_request_hold import SWEEP_MS
-from udfs.send_message import retry_level
+from udfs.pull.pull_request_hold import SWEEP_MS
 from udfs.simulation import world as at
 from udfs.simulation.group_plan import SECOND, GroupPlan, Rates, Recorded
 from udfs.simulation.world import MS, NONE, World

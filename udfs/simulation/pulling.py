@@ -1,8 +1,8 @@
 """The pull loop of one queue, from the client's decision to the messages in its process queue.
 
 Broker source (4.9.3): DefaultMQPushConsumerImpl.pullMessage and its PullCallback, PullMessageProcessor, PullRequestHoldService,
-DefaultMessageStore.getMessage; the rules are those of `udfs.consumer.pull_message`, `udfs.pull_request_hold` and `udfs.get_message`, held
-here in the form that the loop needs; tests run both.
+DefaultMessageStore.getMessage; the rules are those of udfs.consumer.pull_message, udfs.pull.pull_request_hold and
+udfs.pull.get_message, held here in the form that the loop needs; tests run both.
 Rules: who waits for a message of the topic is known to be woken by the time it begins to wait, as arrivals are known. Who waits for one to
 be tried again is told when it is delivered. What the client says of its offset with a pull counts from the moment it pulls.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from store_format.compiled import bare
-from udfs.batch_caps import is_the_batch_full, scan_window_entries
+from udfs.pull.batch_caps import is_the_batch_full, scan_window_entries
 from udfs.simulation.arrivals import ALL_MATCH, MATCHES_AT_BROKER, arrival_time, body_size, matches, origin, record_size
 from udfs.simulation.event_heap import ANSWER, FIX_OFFSET, PULL, key_of, push
 from udfs.simulation.world import (

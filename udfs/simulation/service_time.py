@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from store_format.compiled import bare
-from store_format.made_values import unit
+from store_format.made.made_values import unit
 from udfs.simulation.draws import FAILURE, POISONED, SERVICE_TIME, draw
 from udfs.simulation.world import FAILING, POISON, SERVICE, SERVICE_A, SERVICE_B
 

@@ -1,7 +1,7 @@
 """Transactions in virtual time: producers that end their half messages, the broker that checks them, and what that brings to the topic.
 
 Broker source (4.9.3): EndTransactionProcessor.processRequest, TransactionalMessageCheckService, AbstractTransactionalMessageCheckListener
-(sendCheckMessage); client: DefaultMQProducerImpl (endTransaction, checkTransactionState). A check is `udfs.transaction_check`.
+(sendCheckMessage); client: DefaultMQProducerImpl (endTransaction, checkTransactionState). A check is `udfs.broker.transaction_check`.
 Rules: each broker has one half queue and one op queue. A message comes to its own queue when its half message is committed, behind what is
 there by then, and an op message after it. Every transactionCheckInterval the broker checks its half messages; a producer that is asked, and
 knows, ends the half message that the check put back.
@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from udfs.broker.transaction_check import OPS_AT_ONCE, HalfMessage, OpMessage, OpRead, check_queue
 from udfs.simulation.group_plan import GroupPlan, Recorded, Transactions
 from udfs.simulation.half_messages import BODY, FLAGS, IS_COMMITTED, IS_TOLD, KNOWN, OFFSET, QUEUE, RECORD, STORED, half_messages
 from udfs.simulation.world import BEFORE, MS, NEVER
-from udfs.transaction_check import OPS_AT_ONCE, HalfMessage, OpMessage, OpRead, check_queue
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 

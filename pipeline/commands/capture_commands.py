@@ -1,0 +1,31 @@
+"""The command that reads captured traffic."""
+
+from __future__ import annotations
+
+import click
+
+from pipeline.commands.cli import Engine, ExampleCommand, broker_option, cli, engine_options, lake_option, now, run_id
+from pipeline.terminal import progress_to_stderr, say
+
+
+@cli.command("capture", cls=ExampleCommand, example="pullsim capture traffic.pcap --lake lake && pullsim replay --lake lake --compare")
+@click.argument("file")
+@lake_option
+@broker_option
+@engine_options
+def capture_command(file: str, lake: str, broker: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+    """Read the traffic of a broker, captured as pcap or pcapng, into the lake.
+
+    A row a PULL_MESSAGE on the wire goes to pull_request, with the broker's answer; offsets that went over the wire to offset_history, what
+    heartbeats told to subscription, and what cannot be read to bad_request. Reading the same FILE again replaces its rows.
+    """
+    from pipeline.capture.capture_job import broker_of, run_capture
+    from pipeline.lake.lake import Lake
+
+    with Engine(master, conf, verbose).session("long", workers=True) as spark:
+        opened = Lake(spark, lake)
+        done = run_capture(opened, broker_of(opened, broker), file, run_id=run_id(), now=now, progress=progress_to_stderr)
+    say(
+        f"captured for broker {done.broker}: {done.pulls:,} pulls, {done.answered:,} of them answered, {done.offsets:,} offsets, "
+        f"{done.bad:,} bad requests, lake version {done.lake_version}"
+    )

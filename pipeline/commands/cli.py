@@ -1,0 +1,365 @@
+"""The command line: what each command takes, and how what it did is told."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+
+import click
+
+from pipeline.settings.quantities import milliseconds
+from pipeline.settings.replica_lag import NOT_BEHIND, Behind
+from pipeline.settings.settings import BrokerSettings, SettingsError, nearest
+from pipeline.terminal import progress_to_stderr, say, show_rows, tell_replayed
+
+if TYPE_CHECKING:
+    from pipeline.replay.replay_run import Replayed
+
+P = ParamSpec("P")
+R = TypeVar("R")
+FORMATS = ("table", "json", "csv")
+
+
+@dataclass
+class Engine:
+    """How Spark is started, from the options that every command takes."""
+
+    master: str | None = None
+    conf: dict[str, str] = field(default_factory=dict)
+    verbose: bool = False
+
+    @contextmanager
+    def session(
+        self,
+        jobs: Literal["short", "long", "endless"] = "short",
+        *,
+        reads: str | None = None,
+        workers: bool = False,
+        leave_classes: bool = False,
+    ) -> Iterator[Any]:
+        """A session, stopped at the end.
+
+        Args:
+            jobs: a long one is one whose time grows with the data that Spark itself works on.
+            reads: a lake that must be there.
+            workers: whether Python workers are needed in any case.
+            leave_classes: as of build_session.
+        """
+        from pipeline.lake.lake import require_there
+        from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, start_workers
+
+        if reads is not None:
+            require_there(reads)
+        progress_to_stderr("starting Spark")
+        conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | self.conf
+        spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes)
+        if workers:
+            start_workers(spark)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _conf(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    for (name, separator, _), value in zip(pairs, values, strict=True):
+        if not separator or not name:
+            raise click.BadParameter(f"expected name=value, found {value!r}")
+    return {name: value for name, _, value in pairs}
+
+
+def engine_options(command: Callable[P, R]) -> Callable[P, R]:
+    """The options that reach Spark."""
+    command = click.option("--verbose", is_flag=True, help="Let Spark's own log reach stderr.")(command)
+    command = click.option("--conf", multiple=True, callback=_conf, metavar="NAME=VALUE", help="A Spark setting; repeatable.")(command)
+    return click.option("--master", metavar="URL", help="Spark master; local[*] by default.")(command)
+
+
+def lake_option(command: Callable[P, R]) -> Callable[P, R]:
+    """The lake."""
+    return click.option("--lake", required=True, metavar="DIR", help="Directory of the Delta tables.")(command)
+
+
+def broker_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Which of the lake's brokers."""
+    return click.option("--broker", metavar="NAME", help="Broker in the lake; needed where it holds more than one.")(command)
+
+
+def settings_options(command: Callable[P, R]) -> Callable[P, R]:
+    """The broker's settings."""
+    command = click.option("--properties", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The broker's broker.conf.")(
+        command
+    )
+    return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A broker setting by its own name; repeatable.")(
+        command
+    )
+
+
+def format_option(command: Callable[P, R]) -> Callable[P, R]:
+    """How rows are printed."""
+    return click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of the rows.")(
+        command
+    )
+
+
+def at_option(command: Callable[P, R]) -> Callable[P, R]:
+    """What of the store a request sees."""
+    moments = click.Choice(["snapshot", "request-time", "recorded-max"])
+    return click.option("--at", type=moments, default="snapshot", show_default=True, help="What of the store a request sees.")(command)
+
+
+def hold_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Whether pulls wait."""
+    text = "Let pulls that may be held wait for messages, as long polling does; needs --at request-time."
+    return click.option("--hold", is_flag=True, help=text)(command)
+
+
+def check_hold(hold: bool, at: str, *, of_table: bool) -> None:
+    """Whether pulls that wait are answered as of a time, and come from files, not from the table of captured ones.
+
+    Raises:
+        click.UsageError: they are not.
+    """
+    if hold and at != "request-time":
+        raise click.UsageError(
+            f"--hold: expected --at request-time, so that pulls have a time at which they begin to wait, found --at {at}"
+        )
+    if hold and of_table:
+        raise click.UsageError("--hold: expected files in --requests; captured pulls are answered as of when they were woken without it")
+
+
+def _behind(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Behind:
+    try:
+        return NOT_BEHIND if value is None else Behind.of(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def behind_option(command: Callable[P, R]) -> Callable[P, R]:
+    """How far a slave is behind."""
+    text = "How much less of the store a slave has: bytes of the log, or a time with --at request-time."
+    return click.option("--behind", callback=_behind, metavar="SIZE|TIME", help=text)(command)
+
+
+def check_behind(behind: Behind, at: str, *, others: Mapping[str, bool]) -> None:
+    """Whether what a slave lacks can be told from what its master has.
+
+    Args:
+        behind: how far it is behind.
+        at: what of the store a request sees.
+        others: options that need the whole store, and whether they are given.
+
+    Raises:
+        click.UsageError: it cannot.
+    """
+    if behind == NOT_BEHIND:
+        return
+    if at == "recorded-max":
+        raise click.UsageError("--behind: expected --at snapshot or request-time, found recorded-max, which is the end of one queue")
+    if behind.millis and at != "request-time":
+        raise click.UsageError(f"--behind with a time: expected --at request-time, so that pulls have a time of their own, found --at {at}")
+    for name, given in others.items():
+        if given:
+            raise click.UsageError(f"--behind: expected no {name}, which takes the store for that of a master")
+
+
+def _filters(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    kinds = frozenset(value.split(","))
+    if unknown := kinds - {"null", "TAG", "SQL92"}:
+        raise click.BadParameter(f"expected null, TAG or SQL92 with commas between, found {', '.join(sorted(map(repr, unknown)))}")
+    return kinds
+
+
+def filters_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Which requests are answered."""
+    text = "Answer only requests with these filters: null,TAG,SQL92."
+    return click.option("--filters", callback=_filters, metavar="KINDS", help=text)(command)
+
+
+def moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """A callback for an option with a moment: ms since 1970, UTC."""
+    if value is None:
+        return None
+    try:
+        stamp = int(value) if value.lstrip("-").isdecimal() else milliseconds(dt.datetime.fromisoformat(value))
+        if -(2**63) <= stamp < 2**63:
+            return stamp
+    except (ValueError, OverflowError):
+        pass
+    raise click.BadParameter(f"expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {value!r}")
+
+
+class ExampleCommand(click.Command):
+    """A command whose help ends with an example."""
+
+    def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.epilog = f"\b\nExample:\n  {example}"
+
+
+class Commands(click.Group):
+    """The commands; one that there is not is answered with the nearest known ones."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names."""
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            known = ", ".join(nearest(args[0], self.list_commands(ctx)))
+            raise click.UsageError(f"there is no command {args[0]!r}; the nearest known: {known}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def run_id() -> str:
+    """A new run's id."""
+    return uuid.uuid4().hex
+
+
+def now() -> dt.datetime:
+    """The wall clock."""
+    return dt.datetime.now(dt.UTC)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="pullsim")
+def cli() -> None:
+    """Ask a RocketMQ 4.9.3 broker's store what the broker would have answered, and query lag in SQL."""
+
+
+@cli.command(
+    "replay",
+    cls=ExampleCommand,
+    example="pullsim replay --lake lake --requests trace.jsonl --out answers.jsonl --compare",
+)
+@lake_option
+@click.option("--requests", metavar="FILE", help="Pull requests, a JSON object a line; without it the captured pulls of pull_request.")
+@click.option("--out", metavar="FILE", help="File for the answers; without it they go to the table pull_response.")
+@at_option
+@filters_option
+@hold_option
+@behind_option
+@click.option("--no-messages", is_flag=True, help="Leave the messages out of the answers.")
+@click.option("--compare", is_flag=True, help="Hold the answers against the recorded ones; exit code 1 if any differs.")
+@broker_option
+@settings_options
+@engine_options
+def replay_command(
+    lake: str,
+    requests: str | None,
+    out: str | None,
+    at: Any,
+    filters: frozenset[str] | None,
+    hold: bool,
+    behind: Behind,
+    no_messages: bool,
+    compare: bool,
+    broker: str | None,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Answer pull requests as the broker would have.
+
+    The settings are those of the import, over them those of the file's header line, over them --properties and --set.
+
+    With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits for suspendTimeoutMillis, and is answered as of
+    the moment at which a message or the broker's sweep wakes it.
+
+    With --behind, it is a slave that answers (--set brokerRole=SLAVE --set brokerId=1), and lacks the end of its master's store.
+
+    Captured pulls (`pullsim capture`) are compared by code, offsets and the SHA-256 of the messages; one that was held is answered as of
+    when it was woken.
+    """
+    from pipeline.capture.replay_captured import run_captured_replay
+    from pipeline.lake.lake import Lake
+    from pipeline.replay.replay_job import run_replay
+    from pipeline.replay.replay_run import ReplayOptions
+
+    check_hold(hold, at, of_table=requests is None)
+    check_behind(behind, at, others={"--hold": hold})
+    options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, behind=behind)
+    with Engine(master, conf, verbose).session("long", reads=lake, workers=True) as spark:
+        opened = Lake(spark, lake).require()
+        name = opened.broker(broker)
+        stored = opened.properties(name)
+        done: Replayed[Any]
+        if requests is None:
+            own = BrokerSettings.from_sources(stored=stored, properties=properties, options=settings)
+            done = run_captured_replay(opened, name, options=options, settings=own, run_id=run_id(), now=now, progress=progress_to_stderr)
+        else:
+            done = run_replay(
+                opened,
+                name,
+                requests,
+                options=options,
+                settings_of=lambda file: file.settings(stored=stored, properties=properties, options=settings),
+                run_id=run_id(),
+                now=now,
+                progress=progress_to_stderr,
+            )
+    tell_replayed(done)
+    if done.comparison is not None and done.comparison.differ:
+        raise SystemExit(1)
+
+
+def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        from pipeline.lake.init_file import init_file
+
+        say(str(init_file()))
+        context.exit()
+
+
+@cli.command(
+    "sql",
+    cls=ExampleCommand,
+    example='pullsim sql --lake lake "SELECT * FROM consume_lag ORDER BY lag DESC" --format csv',
+)
+@click.argument("query")
+@lake_option
+@click.option(
+    "--init-file",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_init_file,
+    help="Tell where the init file of spark-sql is.",
+)
+@format_option
+@engine_options
+def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+    """Run SQL over the lake's tables, views and functions.
+
+    `DESCRIBE NAME` tells what the columns of a table or view mean. The same tables and views in spark-sql:
+    spark-sql -i $(pullsim sql --init-file) --hivevar lake=/data/lake
+    """
+    from pipeline.lake.lake import Lake
+    from pipeline.lake.views import ask
+
+    if not query.strip():
+        raise click.UsageError('expected a query in SQL, found none; "SHOW TABLES" lists what can be asked')
+    with Engine(master, conf, verbose).session("long", reads=lake) as spark:
+        show_rows(ask(Lake(spark, lake).require(), query), form)
+
+
+@cli.command("demo", cls=ExampleCommand, example="pullsim demo --lake demo-lake")
+@click.option("--lake", metavar="DIR", help="Directory for the lake; a temporary one, removed at the end, by default.")
+@engine_options
+def demo_command(lake: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+    """Import a real broker's store, replay recorded pulls against it, compare the answers, and show lag."""
+    from pipeline.commands.demo import run_demo
+
+    with Engine(master, conf, verbose).session(workers=True, leave_classes=True) as spark:
+        differ = run_demo(spark, lake, run_id=run_id, now=now)
+    if differ:
+        raise SystemExit(1)
+
+
+__all__ = ["SettingsError", "cli"]

@@ -1,0 +1,114 @@
+"""The commands that work on files alone, such as a store directory.
+
+They start no Spark, and take the options that reach it like all others.
+"""
+
+from __future__ import annotations
+
+import click
+
+from pipeline.commands.cli import ExampleCommand, cli, engine_options, settings_options
+from pipeline.settings.settings import BrokerSettings
+from pipeline.terminal import progress_to_stderr, say
+
+
+@cli.command("recover", cls=ExampleCommand, example="pullsim recover /data/rocketmq/store --out recovered.json")
+@click.argument("store")
+@click.option("--out", required=True, metavar="FILE.json", help="File for what was found.")
+@settings_options
+@engine_options
+def recover_command(store: str, out: str, settings: tuple[str, ...], properties: str | None, **_needs_no_spark: object) -> None:
+    """Tell what the broker's load, start and clean shutdown make of STORE, with the state after each and the files at the end.
+
+    STORE is only read, and needs no Spark.
+    """
+    from pipeline.store.recover import run_recover, summary, write_recovery
+
+    told = run_recover(store, settings=BrokerSettings.from_sources(properties=properties, options=settings))
+    write_recovery(told, out)
+    say(summary(told))
+
+
+@cli.command("lookup", cls=ExampleCommand, example="pullsim lookup /data/rocketmq/store --requests lookups.jsonl --out found.jsonl")
+@click.argument("store")
+@click.option("--requests", required=True, metavar="FILE", help="Look-ups, a JSON object a line.")
+@click.option("--out", required=True, metavar="FILE", help="File for the answers: the same lines in the same order.")
+@settings_options
+@engine_options
+def lookup_command(
+    store: str, requests: str, out: str, settings: tuple[str, ...], properties: str | None, **_needs_no_spark: object
+) -> None:
+    """Look up offsets by time, messages by offset or key, and times of messages in a broker's STORE directory.
+
+    A line of FILE is an object with op and what goes with it: getOffsetInQueueByTime (topic, queueId, timestamp), getMessageStoreTimeStamp
+    (topic, queueId, consumeQueueOffset), getEarliestMessageTime (topic, queueId), getEarliestMessageTimeOfStore, queryMessage (topic, key,
+    maxNum, begin, end), lookMessageByOffset (commitLogOffset).
+
+    STORE is only read. Settings and the times of queue files are those of FILE's header line where it has one, else those of the files;
+    --set and --properties win over the header.
+    """
+    from pipeline.store.lookup import run_lookup
+
+    done = run_lookup(
+        store,
+        requests,
+        out,
+        settings_of=lambda header: BrokerSettings.from_sources(
+            header=(header or {}).get("config"), header_where=f"{requests}, line 1", properties=properties, options=settings
+        ),
+        progress=progress_to_stderr,
+    )
+    for error, count in sorted(done.unanswered.items()):
+        progress_to_stderr(f"{count} of {done.requests} look-ups could not be answered: {error}")
+    progress_to_stderr(f"{done.requests} answers written to {out}")
+
+
+@cli.command("generate", cls=ExampleCommand, example="pullsim generate made-store --messages 100000 --workload workload.toml")
+@click.argument("store")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed, instead of the workload's; the same one gives the same bytes.")
+@click.option("--messages", type=click.IntRange(0), help="How many messages, instead of the workload's.")
+@click.option("--workload", metavar="FILE", help="What is sent, in TOML or JSON (docs/workload.md); a small mixed one by default.")
+@settings_options
+@engine_options
+def generate_command(
+    store: str,
+    seed: int | None,
+    messages: int | None,
+    workload: str | None,
+    settings: tuple[str, ...],
+    properties: str | None,
+    **_needs_no_spark: object,
+) -> None:
+    """Write a store that a broker loads as it is: made-up messages, put as the broker puts them, and a clean shutdown.
+
+    STORE is made and must be empty. Needs no Spark.
+    """
+    from pipeline.generate.generate import run_generate
+    from pipeline.generate.workload import DEFAULT_WORKLOAD, read_workload, workload_of
+
+    where = workload or "the default workload"
+    done = run_generate(
+        store,
+        read_workload(workload) if workload else workload_of(DEFAULT_WORKLOAD, where),
+        seed=seed,
+        messages=messages,
+        settings=BrokerSettings.from_sources(properties=properties, options=settings),
+        where=where,
+        progress=progress_to_stderr,
+    )
+    say(f"generated {done.store}: {done.messages:,} messages in {done.queues:,} queues, commit log 0 to {done.log_end}")
+
+
+@cli.command("frames", cls=ExampleCommand, example="pullsim frames frames.jsonl --out decoded.jsonl")
+@click.argument("file")
+@click.option("--out", required=True, metavar="FILE", help="File for the decoded frames.")
+@engine_options
+def frames_command(file: str, out: str, **_needs_no_spark: object) -> None:
+    """Decode the RemotingCommand frames of FILE, a JSON object with frameHex a line, as the broker does.
+
+    A frame that the broker refuses gets the exception that it throws, and the byte where. This needs no Spark.
+    """
+    from pipeline.requests.frames import run_frames
+
+    done = run_frames(file, out)
+    say(f"{done.frames} frames, {done.refused} of them refused")

@@ -1,0 +1,138 @@
+"""The command that reads a store, once or for as long as its broker runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import click
+
+from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_options, lake_option, now, run_id, settings_options
+from pipeline.files.stopping import told_to_stop
+from pipeline.settings.settings import BrokerSettings
+from pipeline.terminal import progress_to_stderr, say
+
+if TYPE_CHECKING:
+    from pipeline.importing.import_store import Imported
+    from pipeline.lake.lake import Lake
+
+
+@cli.command("import", cls=ExampleCommand, example="pullsim import /data/rocketmq/store --lake lake --broker-name broker-a")
+@click.argument("store")
+@lake_option
+@click.option("--broker-name", metavar="NAME", help="Name in the lake; that of --properties by default, else the folder's.")
+@click.option(
+    "--layout",
+    type=click.Choice(["auto", "partitioned", "clustered"]),
+    default="auto",
+    show_default=True,
+    help="Layout by queue.",
+)
+@click.option("--as-found", is_flag=True, help="Take the files as they are, to verify or export a sick store; replay refuses it then.")
+@click.option("--follow", is_flag=True, help="Go on with what the broker, which runs, appends to its store.")
+@click.option("--checkpoint", metavar="DIR", help="Folder that remembers how far --follow came; one below the lake by default.")
+@click.option(
+    "--trigger", type=click.FloatRange(min=0), metavar="SECONDS", help="With --follow, look for new messages so often; 1 by default."
+)
+@click.option("--once", is_flag=True, help="End when all was added that --follow finds.")
+@settings_options
+@engine_options
+def import_command(
+    store: str,
+    lake: str,
+    broker_name: str | None,
+    layout: str,
+    as_found: bool,
+    follow: bool,
+    checkpoint: str | None,
+    trigger: float | None,
+    once: bool,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it, or as it was found.
+
+    STORE is only read. Importing a broker that the lake holds replaces it; another one is added.
+
+    With --follow only what the lake does not have yet is added, batch by batch, until Ctrl-C or SIGTERM. Where the broker cut its log or
+    deleted files of it, the whole store is imported again, and the table follow_event says so. Index files, the checkpoint and bytes
+    that are no message stay as the last whole import found them: export and verify need such an import.
+    """
+    from pipeline.importing.import_store import import_store
+    from pipeline.lake.lake import Lake
+
+    if not follow and (checkpoint or once or trigger is not None):
+        raise click.UsageError("--checkpoint, --trigger and --once go with --follow")
+    if follow and as_found:
+        raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
+    broker_settings = BrokerSettings.from_sources(properties=properties, options=settings)
+    name = broker_name or broker_settings.broker_name or os.path.basename(os.path.abspath(store)) or "broker"
+    importing = partial(
+        import_store,
+        store_path=store,
+        broker=name,
+        layout=None if layout == "auto" else layout,  # type: ignore[arg-type]
+        settings=broker_settings,
+        as_found=as_found,
+        now=now,
+        progress=progress_to_stderr,
+    )
+    ends = once or not follow
+    with Engine(master, conf, verbose).session("long" if ends else "endless", workers=True, leave_classes=ends) as spark:
+        opened = Lake(spark, lake)
+        if follow:
+            again = lambda into: importing(into, run_id=run_id())  # noqa: E731
+            _follow(opened, store, name, broker_settings, again, checkpoint, once=once, trigger=1.0 if trigger is None else trigger)
+            return
+        done = importing(opened, run_id=run_id())
+    for note in done.notes:
+        say(f"note: {note}")
+    say(
+        f"imported broker {done.broker}: {done.messages:,} messages, {done.entries:,} entries in {done.queues:,} queues, "
+        f"commit log {done.min_phy_offset} to {done.max_phy_offset}, layout {done.layout}, lake version {done.lake_version}"
+    )
+
+
+def _follow(
+    lake: Lake,
+    store_path: str,
+    broker: str,
+    settings: BrokerSettings,
+    import_again: Callable[[Lake], Imported],
+    checkpoint: str | None,
+    *,
+    once: bool,
+    trigger: float,
+) -> None:
+    from pipeline.files.store_files import StoreFiles, absolute_path
+    from pipeline.follow.follow_batches import FollowBatches
+    from pipeline.follow.follow_job import follow
+    from pipeline.stream.stream_run import run_of_checkpoint
+
+    store = StoreFiles(store_path)
+    store.check_exists()
+    folder = absolute_path(checkpoint) if checkpoint else f"{lake.root}/_checkpoints/follow-{quote(broker, safe='')}"
+    texts = settings.as_texts()
+    run, removed = run_of_checkpoint(folder, run_id=None, lake=lake.root, broker=broker, source=store.root, at="snapshot", settings=texts)
+    for path in removed:
+        progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
+    with told_to_stop() as stop:
+        batches = FollowBatches(
+            root=lake.root,
+            store=store,
+            broker=broker,
+            run_id=run.run_id,
+            import_again=import_again,
+            progress=progress_to_stderr,
+            now=now,
+            stop=stop,
+        )
+        done = follow(lake, batches, folder, settings, once=once, trigger_seconds=trigger)
+    events = f", {done.events:,} times the whole store was imported again" if done.events else ""
+    say(f"run {run.run_id}: {done.messages:,} messages added in {done.batches:,} batches{events}")

@@ -1,0 +1,205 @@
+"""The commands that answer questions about pulls: how one came to its answer, and what other settings would change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.commands.cli import (
+    Engine,
+    ExampleCommand,
+    at_option,
+    behind_option,
+    broker_option,
+    check_behind,
+    cli,
+    engine_options,
+    filters_option,
+    format_option,
+    lake_option,
+    moment,
+    settings_options,
+)
+from pipeline.settings.replica_lag import Behind
+from pipeline.settings.settings import BrokerSettings, SettingsError
+from pipeline.terminal import progress_to_stderr, say
+
+if TYPE_CHECKING:
+    from pipeline.requests.request_file import RequestFile
+
+_INT, _LONG = (click.IntRange(-(2**bits), 2**bits - 1) for bits in (31, 63))
+
+
+def _text(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"expected UTF-8, found {value!a}") from None
+    return value
+
+
+@cli.command(
+    "explain",
+    cls=ExampleCommand,
+    example="pullsim explain --lake lake --group g --topic orders --queue 0 --offset 100 --filter-type TAG --expression 'paid || sent'",
+)
+@lake_option
+@click.option("--group", required=True, callback=_text, metavar="NAME", help="Consumer group that pulls.")
+@click.option("--topic", required=True, callback=_text, metavar="NAME", help="Topic; one that the store does not have is explained too.")
+@click.option("--queue", "queue_id", required=True, type=_INT, metavar="ID", help="Queue of the topic.")
+@click.option("--offset", required=True, type=_LONG, help="Queue offset to pull from.")
+@click.option("--max-msg-nums", type=_INT, default=32, show_default=True, help="Messages asked for.")
+@click.option("--filter-type", callback=_text, metavar="TYPE", help="TAG or SQL92; TAG where there is an --expression.")
+@click.option("--expression", callback=_text, metavar="TEXT", help="The filter.")
+@click.option("--registered", is_flag=True, help="Use the filter that the group registered for the topic.")
+@click.option("--at", callback=moment, metavar="TIME", help="See the store as of then: ms, or a time in UTC. All of it by default.")
+@click.option("--all", "every_entry", is_flag=True, help="Show every entry, also those of long runs with the same outcome.")
+@broker_option
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the explanation.")
+@settings_options
+@engine_options
+def explain_command(
+    lake: str,
+    group: str,
+    topic: str,
+    queue_id: int,
+    offset: int,
+    max_msg_nums: int,
+    filter_type: str | None,
+    expression: str | None,
+    registered: bool,
+    at: int | None,
+    every_entry: bool,
+    broker: str | None,
+    form: str,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Tell how a pull comes to its answer: the checks, the window, what became of each entry, and why the scan ended.
+
+    The settings are those of the import, over them --properties and --set. As json there is one object, with every entry.
+    """
+    from pipeline.lake.lake import Lake
+    from pipeline.questions.explain import Pull, explain
+    from pipeline.questions.explain_text import as_json, show
+
+    if registered and filter_type is None:
+        filter_type = "SQL92"
+    pull = Pull(
+        group=group,
+        topic=topic,
+        queue_id=queue_id,
+        offset=offset,
+        max_msg_nums=max_msg_nums,
+        filter_type=filter_type or (None if expression is None else "TAG"),
+        expression=expression,
+        registered=registered,
+        at=at,
+    )
+    BrokerSettings.from_sources(properties=properties, options=settings)  # what is wrong with them is told at once
+    with Engine(master, conf, verbose).session(reads=lake) as spark:
+        opened = Lake(spark, lake).require()
+        name = opened.broker(broker)
+        merged = BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings)
+        explanation = explain(opened, name, pull, merged.pull_settings())
+    if form == "json":
+        say(json.dumps(as_json(explanation), ensure_ascii=False))
+    else:
+        show(explanation, every_entry=every_entry)
+
+
+@contextmanager
+def _of_option(name: str) -> Iterator[None]:
+    """Errors of settings under the name of the option that brought them."""
+    try:
+        yield
+    except SettingsError as error:
+        where = error.where.replace("--set", name, 1)
+        raise SettingsError(where, error.name, error.expected, error.found, error.hint) from error
+
+
+def _names(settings: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(setting.partition("=")[0] for setting in settings)
+
+
+@cli.command(
+    "whatif",
+    cls=ExampleCommand,
+    example="pullsim whatif --lake lake --requests trace.jsonl --set maxTransferCountOnMessageInMemory=32 "
+    "--versus maxTransferCountOnMessageInMemory=128 --drain",
+)
+@lake_option
+@click.option("--requests", required=True, metavar="FILE", help="Pull requests, a JSON object a line.")
+@click.option("--versus", multiple=True, metavar="NAME=VALUE", help="A broker setting of the other side; repeatable.")
+@click.option("--drain", "with_drain", is_flag=True, help="Find out how many pulls it takes to read the same messages (slower).")
+@at_option
+@filters_option
+@behind_option
+@broker_option
+@format_option
+@settings_options
+@engine_options
+def whatif_command(
+    lake: str,
+    requests: str,
+    versus: tuple[str, ...],
+    with_drain: bool,
+    at: Any,
+    filters: frozenset[str] | None,
+    behind: Behind,
+    broker: str | None,
+    form: str,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Answer the same pulls under two sets of settings, --set and --versus, and tell how the answers differ.
+
+    Both lie over the settings of the import, those of the file's header line, and --properties; a side without options is these alone. As
+    json there is one object, as csv a row a number. With --behind, the side with brokerRole=SLAVE lacks the end of the store.
+    """
+    from pipeline.lake.lake import Lake
+    from pipeline.questions.what_if import what_if
+    from pipeline.questions.what_if_text import as_json, csv_text, show
+    from pipeline.replay.replay_run import ReplayOptions
+
+    if not settings and not versus:
+        raise click.UsageError("expected a setting to change with --set or --versus, found none")
+    check_behind(behind, at, others={"--drain": with_drain})
+    BrokerSettings.from_sources(properties=properties, options=settings)  # what is wrong with them is told at once
+    with _of_option("--versus"):
+        BrokerSettings.from_sources(options=versus)
+    with Engine(master, conf, verbose).session("long", reads=lake, workers=True) as spark:
+        opened = Lake(spark, lake).require()
+        name = opened.broker(broker)
+        stored = opened.properties(name)
+
+        def of(options: tuple[str, ...], file: RequestFile) -> BrokerSettings:
+            return file.settings(stored=stored, properties=properties, options=options)
+
+        result = what_if(
+            opened,
+            name,
+            requests,
+            options=ReplayOptions(at=at, filters=filters, behind=behind),
+            settings_of=(partial(of, settings), partial(of, versus)),
+            given=_names(settings) | _names(versus),
+            with_drain=with_drain,
+            progress=progress_to_stderr,
+        )
+    if form == "json":
+        say(json.dumps(as_json(result), ensure_ascii=False))
+    elif form == "csv":
+        say(csv_text(result).removesuffix("\n"))
+    else:
+        show(result)

@@ -1,0 +1,115 @@
+"""`pullsim retention`: what groups lose to the deletion of old files."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from pipeline.commands.cli import (
+    Engine,
+    ExampleCommand,
+    broker_option,
+    cli,
+    engine_options,
+    format_option,
+    lake_option,
+    moment,
+    settings_options,
+)
+from pipeline.settings.quantities import size_in_bytes
+from pipeline.settings.settings import BrokerSettings
+from pipeline.terminal import progress_to_stderr, show_rows
+
+
+def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else size_in_bytes(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise click.BadParameter(f"expected a time zone that this machine knows, such as UTC or Asia/Shanghai, found {value!r}") from None
+
+
+@cli.command(
+    "retention",
+    cls=ExampleCommand,
+    example="pullsim retention --lake lake --group orders-consumer --rate 0\n"
+    "  pullsim retention --lake lake --set fileReservedTime=48 --disk-size 500G --time-zone Asia/Shanghai",
+)
+@lake_option
+@click.option("--group", metavar="NAME", help="Only this consumer group.")
+@click.option(
+    "--at", callback=moment, metavar="TIME", help="Look ahead from then: ms, or a time in UTC. The store's last message by default."
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0),
+    metavar="MESSAGES",
+    help="Messages a second that a group consumes of each queue, 0 for none; as in lag_history by default.",
+)
+@click.option(
+    "--growth", callback=_size, metavar="BYTES", help="Bytes a second that come to the log; as in the last day of the store by default."
+)
+@click.option("--disk-size", callback=_size, metavar="BYTES", help="Size of the store's disk, as in 500G; without it only age counts.")
+@click.option("--disk-used", callback=_size, metavar="BYTES", help="Bytes of it that are used; those of the store by default.")
+@click.option(
+    "--time-zone", "zone", callback=_zone, default="UTC", show_default=True, metavar="NAME", help="Zone of the broker's clock: deleteWhen."
+)
+@broker_option
+@format_option
+@settings_options
+@engine_options
+def retention_command(
+    lake: str,
+    group: str | None,
+    at: int | None,
+    rate: float | None,
+    growth: int | None,
+    disk_size: int | None,
+    disk_used: int | None,
+    zone: ZoneInfo,
+    broker: str | None,
+    form: str,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Tell which group loses what to the deletion of old files, when, and with which fileReservedTime it would not.
+
+    Files go as the broker's cleaning has it: fileReservedTime, deleteWhen, diskMaxUsedSpaceRatio, cleanFileForciblyEnable. The settings are
+    those of the import, over them --properties and --set. As json and csv times are in ms.
+    """
+    from pipeline.lag.retention import Asked, for_people, retention
+    from pipeline.lake.lake import Lake
+
+    if disk_used is not None and disk_size is None:
+        raise click.UsageError("--disk-used goes with --disk-size")
+    BrokerSettings.from_sources(properties=properties, options=settings)  # what is wrong with them is told at once
+    with Engine(master, conf, verbose).session(reads=lake) as spark:
+        opened = Lake(spark, lake).require()
+        name = opened.broker(broker)
+        asked = Asked(
+            settings=BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings),
+            zone=zone,
+            group=group,
+            at=at,
+            rate=rate,
+            growth=None if growth is None else float(growth),
+            disk_size=disk_size,
+            disk_used=disk_used,
+        )
+        forecast, rows = retention(opened, name, asked)
+        show_rows(for_people(rows) if form == "table" else rows, form)
+    if forecast.times_are_late:
+        progress_to_stderr(
+            "files of the commit log were written to later than the store's last message: they were copied without their times, by which "
+            "the broker deletes (cp -p and rsync -t keep them)"
+        )

@@ -1,0 +1,91 @@
+"""The command that simulates consumer groups."""
+
+from __future__ import annotations
+
+import click
+
+from pipeline.commands.cli import FORMATS, Engine, ExampleCommand, cli, engine_options, lake_option, now, run_id, settings_options
+from pipeline.terminal import progress_to_stderr
+
+
+@cli.command(
+    "simulate",
+    cls=ExampleCommand,
+    example="pullsim simulate --lake lake --scenario slow.toml --vary clients.count=3,4,6 --seeds 5 --out lag.svg",
+)
+@lake_option
+@click.option("--scenario", required=True, metavar="FILE", help="What is asked, as TOML: docs/simulate.md.")
+@click.option(
+    "--seeds", type=click.IntRange(1, 100_000), default=1, show_default=True, help="Runs of each variant, each with a seed of its own."
+)
+@click.option(
+    "--vary", "varied", multiple=True, metavar="NAME=A,B,...", help="Values of a field of the scenario; repeatable: all combinations."
+)
+@click.option("--out", metavar="FILE.svg", help="File for a picture of lag over time.")
+@click.option("--write-store", metavar="DIR", help="Folder for a store with all that the run appended; for one variant and one seed.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of the rows.")
+@click.option("--broker", metavar="NAME", help="Broker whose messages are recorded; needed where the lake holds more than one.")
+@settings_options
+@engine_options
+def simulate_command(
+    lake: str,
+    scenario: str,
+    seeds: int,
+    varied: tuple[str, ...],
+    out: str | None,
+    write_store: str | None,
+    form: str,
+    broker: str | None,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Simulate a consumer group: its clients, listeners, retries and offsets, in virtual time.
+
+    A row a variant: when the group had caught up, how far it was behind, what came twice or was given up. What happened in each run goes to
+    the tables simulation_run, simulated_lag, rebalance_event and, where the scenario asks for it, consumption, dead_letter and
+    simulated_transactions. With --write-store the broker's store is written too, with the file sizes and other settings of --properties
+    and --set.
+    """
+    from pipeline.lake.lake import Lake
+    from pipeline.settings.settings import BrokerSettings
+    from pipeline.simulation.scenario import located, read_scenario, scenario_text
+    from pipeline.simulation.simulate_job import run_simulate
+    from pipeline.simulation.summary import check_picture, show_summary, write_picture
+    from pipeline.simulation.written_run import check_writable, write_run
+
+    text = scenario_text(scenario)
+    variants = read_scenario(text, scenario, varied)
+    if out:
+        check_picture(out)
+    store_settings = BrokerSettings.from_sources(properties=properties, options=settings)
+    if not write_store and store_settings.given:
+        raise click.UsageError(
+            "--set and --properties go with --write-store; settings that are simulated stand in the scenario, under [broker]"
+        )
+    if write_store:
+        if len(variants) * seeds > 1:
+            raise click.UsageError(f"--write-store goes with one variant and one seed, found {len(variants)} and {seeds}")
+        with located(scenario, text):
+            check_writable(variants[0].scenario, write_store, scenario, store_settings)
+    with Engine(master, conf, verbose).session("long", workers=True) as spark:
+        done = run_simulate(
+            Lake(spark, lake),
+            text,
+            scenario,
+            varied,
+            seeds=seeds,
+            broker=broker,
+            run_id=run_id(),
+            now=now,
+            progress=progress_to_stderr,
+        )
+    show_summary(variants, done, form)
+    if out:
+        write_picture(out, variants, done)
+        progress_to_stderr(f"lag over time is in {out}")
+    if write_store:
+        written = write_run(write_store, variants[0].scenario, scenario, store_settings)
+        progress_to_stderr(f"{written.messages:,} messages are in the store {written.store}, whose log ends at {written.log_end:,}")

@@ -1,0 +1,119 @@
+"""The commands that write a store back and that check one."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from functools import partial
+
+import click
+
+from pipeline.commands.cli import Engine, ExampleCommand, broker_option, cli, engine_options, lake_option, run_id, settings_options
+from pipeline.settings.quantities import milliseconds
+from pipeline.settings.settings import BrokerSettings
+from pipeline.terminal import progress_to_stderr, say
+
+
+def _bound(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, bool] | None:
+    """The number, and whether it is a time."""
+    if value is None:
+        return None
+    if re.fullmatch(r"@?[0-9]{1,18}", value, re.ASCII):
+        return int(value.removeprefix("@")), value.startswith("@")
+    try:
+        time = dt.datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"expected a queue's offset, @ms since 1970, or a time as 2024-05-01T12:00:00Z, found {value!r}") from None
+    return milliseconds(time), True
+
+
+@cli.command("export", cls=ExampleCommand, example="pullsim export --lake lake /data/exported/store --topic orders --from 2024-05-01")
+@click.argument("store")
+@lake_option
+@broker_option
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; repeatable.")
+@click.option("--from", "first", callback=_bound, metavar="OFFSET|TIME", help="Only messages from this offset or time on.")
+@click.option("--to", "after", callback=_bound, metavar="OFFSET|TIME", help="Only messages before this offset or time.")
+@engine_options
+def export_command(
+    store: str,
+    lake: str,
+    broker: str | None,
+    topics: tuple[str, ...],
+    first: tuple[int, bool] | None,
+    after: tuple[int, bool] | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Write the tables of a broker as a STORE directory, to the byte and with the files' times.
+
+    It is the store that was imported, or what the broker's start made of it. STORE is a local directory that is not there yet, or empty;
+    it appears when all is written.
+
+    With --topic, --from or --to it is a smaller store that a broker loads: messages keep their queue's offsets and get new places in the
+    commit log, with them new message ids. A time is ISO 8601, in UTC where it names no zone, or @ms since 1970.
+    """
+    from pipeline.export.export_part import export_part
+    from pipeline.export.export_store import export_store
+    from pipeline.export.part_plan import Bound, Part
+    from pipeline.files.store_files import is_uri
+    from pipeline.lake.lake import Lake
+    from pipeline.lake.session import WALKED_PLANS
+
+    part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
+    is_whole = part == Part()
+    # Spark itself reads what says where the rows are, and those only that its tasks cannot
+    plans = WALKED_PLANS if is_whole and not is_uri(lake) else {}
+    with Engine(master, plans | conf, verbose).session("short" if is_whole else "long", reads=lake, workers=True) as spark:
+        opened = Lake(spark, lake).require()
+        write = export_store if is_whole else partial(export_part, part=part)
+        done = write(opened, opened.broker(broker), store, run_id=run_id(), progress=progress_to_stderr)
+    say(f"{done.store}: {done.files:,} files of broker {done.broker!r}, with {done.messages:,} messages; {done.bytes:,} bytes written")
+
+
+@cli.command("verify", cls=ExampleCommand, example="pullsim verify /data/rocketmq/store --lake lake")
+@click.argument("store")
+@click.option("--lake", metavar="DIR", help="Hold the tables of a lake that the store was imported into against it, too.")
+@broker_option
+@settings_options
+@engine_options
+def verify_command(
+    store: str,
+    lake: str | None,
+    broker: str | None,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Read every file of a STORE directory, write it again, compare the bytes, and hold the files against each other.
+
+    A line a file: path, kind, bytes and result, with tabs between; then a line a finding: its code, the path, and what is wrong. The exit
+    code is 1 where there is a finding. STORE is only read.
+    """
+    from pipeline.lake.lake import Lake
+    from pipeline.verify.verify_lake import verify_lake
+    from pipeline.verify.verify_store import verify_store
+
+    broker_settings = BrokerSettings.from_sources(properties=properties, options=settings)
+    with Engine(master, conf, verbose).session("short" if lake is None else "long", reads=lake, workers=True) as spark:
+        opened = None if lake is None else Lake(spark, lake).require()
+        name = "" if opened is None else opened.broker(broker)
+        verified = verify_store(spark, store, broker_settings, progress_to_stderr)
+        files = 0
+        for row in verified.files.toLocalIterator():
+            files += 1
+            say("\t".join(map(str, row)))
+        frames = [verified.findings]
+        if opened is not None:
+            stored = BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings)
+            frames.append(verify_lake(opened, name, store, stored, progress_to_stderr))
+        findings = 0
+        for row in (row for frame in frames for row in frame.toLocalIterator()):
+            findings += 1
+            say(f"{row['code']} {row['path']}: {row['text']}")
+    say(f"{files:,} files, {findings:,} findings")
+    if findings:
+        raise SystemExit(1)

@@ -1,0 +1,217 @@
+"""The commands of a stream: one answers pull requests as they arrive, one lets them arrive at a pace."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.commands.cli import (
+    Engine,
+    ExampleCommand,
+    at_option,
+    broker_option,
+    check_hold,
+    cli,
+    engine_options,
+    hold_option,
+    lake_option,
+    now,
+    settings_options,
+)
+from pipeline.files.stopping import told_to_stop
+from pipeline.settings.settings import BrokerSettings
+from pipeline.terminal import progress_to_stderr, say
+
+if TYPE_CHECKING:
+    from pipeline.lag.metrics_target import Publish
+    from pipeline.pace.request_pace import Faults
+
+
+@cli.command(
+    "stream",
+    cls=ExampleCommand,
+    example="pullsim stream --lake lake --requests incoming/ --checkpoint checkpoints/incoming --trigger 5",
+)
+@lake_option
+@click.option(
+    "--requests",
+    required=True,
+    metavar="DIR|pull_request",
+    help="Folder of files of pull requests, a JSON object a line; or pull_request: the table of captured pulls. "
+    "A folder of that name is ./pull_request.",
+)
+@click.option("--checkpoint", required=True, metavar="DIR", help="Folder that remembers what was read; one for each stream.")
+@at_option
+@hold_option
+@click.option("--once", is_flag=True, help="Answer what is there and end.")
+@click.option(
+    "--trigger", type=click.FloatRange(min=0), default=1.0, show_default=True, metavar="SECONDS", help="Look for new files so often."
+)
+@click.option("--max-files", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N", help="Files of one batch.")
+@click.option("--metrics", metavar="FILE|PORT", help="Prometheus metrics: a file, written whole after each batch, or [HOST:]PORT.")
+@click.option("--run-id", metavar="ID", help="Go on with this run under a new checkpoint; what it has answered is left out.")
+@broker_option
+@settings_options
+@engine_options
+def stream_command(
+    lake: str,
+    requests: str,
+    checkpoint: str,
+    at: Any,
+    hold: bool,
+    once: bool,
+    trigger: float,
+    max_files: int,
+    metrics: str | None,
+    run_id: str | None,
+    broker: str | None,
+    settings: tuple[str, ...],
+    properties: str | None,
+    master: str | None,
+    conf: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Answer the pull requests in a folder, and those that come, into the table pull_response: each exactly once, whatever is killed when.
+
+    Put files there by renaming them: one that grows while it is read is read again, as another one. The same content is answered once,
+    whatever its name. A line may also be a frame of PULL_MESSAGE, {"frameHex": HEX}. Lines that are no requests go to bad_request. Ctrl-C
+    or SIGTERM end the stream behind the batch it is at.
+
+    With `--requests pull_request` they are the captured pulls of the lake, and those of each `pullsim capture` that ends, answered as
+    `pullsim replay` without --requests answers them.
+
+    A line a batch says what was done and what waits. --metrics gives it to Prometheus, with how far each group is behind: docs/streams.md.
+
+    With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits, and is answered once as of the moment at which a
+    message or the broker's sweep wakes it. Time is that of the requests: a pull is answered as soon as a later request comes than that
+    moment, or a line {"kind": "heartbeat", "timestamp": MS}. What still waits at the end is kept in the checkpoint, and goes on to wait
+    with the next start.
+    """
+    from pipeline.capture.replay_captured import SOURCE
+    from pipeline.files.store_files import absolute_path
+    from pipeline.lake.lake import Lake
+    from pipeline.stream.batches import Batches
+    from pipeline.stream.captured_batches import CapturedBatches
+    from pipeline.stream.report import report_of
+    from pipeline.stream.request_log import RequestLog
+    from pipeline.stream.stream_job import run_stream
+    from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint, store_versions
+
+    of_table = requests == SOURCE
+    check_hold(hold, at, of_table=of_table)
+    folder, source = absolute_path(checkpoint), SOURCE if of_table else absolute_path(requests)
+    with _metrics(metrics) as publish, Engine(master, conf, verbose).session("endless", reads=lake) as spark, told_to_stop() as stop:
+        opened = Lake(spark, lake).require()
+        name = opened.broker(broker)
+        stored = opened.properties(name)
+
+        def settings_of(header: dict[str, Any] | None, where: str) -> BrokerSettings:
+            return BrokerSettings.from_sources(stored=stored, header=header, header_where=where, properties=properties, options=settings)
+
+        given = settings_of(None, "")
+        asked = {"broker": name, "source": source, "at": at, "settings": given.as_texts(), "hold": hold}
+        run, removed = run_of_checkpoint(folder, run_id=run_id, lake=opened.root, store=store_versions(opened), **asked)
+        for path in removed:
+            progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
+        progress_to_stderr(f"run {run.run_id}: answering what is in {source}")
+        captured = CapturedBatches(root=opened.root, run=run, settings=given, captures_max=max_files, now=now, stop=stop)
+        batches = captured if of_table else Batches(root=opened.root, run=run, settings_of=settings_of, now=now, stop=stop)
+        log = None if of_table else RequestLog(f"{folder}/{REQUESTS}")
+        report = report_of(spark, run, log, batches.counts, progress=progress_to_stderr, now=now, publish=publish)
+        done = run_stream(opened, run, folder, batches, report, files_max=max_files, once=once, trigger_seconds=trigger)
+    say(f"run {run.run_id}: answered {done.answered:,} requests in {done.batches:,} batches, {done.bad:,} bad ones")
+
+
+@contextmanager
+def _metrics(target: str | None) -> Iterator[Publish | None]:
+    """What takes the metrics, if any are asked for."""
+    from pipeline.lag.metrics_target import metrics_target
+
+    if target is None:
+        yield None
+        return
+    with metrics_target(target, progress_to_stderr) as publish:
+        yield publish
+
+
+def _above_zero(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    if value is None or (math.isfinite(value) and value > 0):
+        return value
+    raise click.BadParameter(f"expected a number above 0, found {value}")
+
+
+def _faults(_context: click.Context, _parameter: click.Parameter, value: str) -> Faults:
+    from dataclasses import fields
+
+    from pipeline.pace.request_pace import Faults
+
+    known = [field.name for field in fields(Faults)]
+    shares: dict[str, float] = {}
+    for part in value.split(",") if value else []:
+        name, _, number = part.partition("=")
+        try:
+            share = float(number)
+        except ValueError:
+            share = math.nan
+        if name not in known or name in shares or not 0 <= share <= 1:
+            raise click.BadParameter(
+                f"expected some of {', '.join(known)}, each once, as NAME=SHARE with a share from 0 to 1, found {part!r}"
+            )
+        shares[name] = share
+    return Faults(**shares)
+
+
+@cli.command("pace", cls=ExampleCommand, example="pullsim pace trace.jsonl --into incoming/ --speed 10 --faults late=0.1,duplicated=0.05")
+@click.argument("file")
+@click.option("--into", "folder", required=True, metavar="DIR", help="Folder that a stream reads; made where there is none.")
+@click.option("--speed", type=float, callback=_above_zero, metavar="N", help="So many times the pace of the requests' timestamps.")
+@click.option("--rate", type=float, callback=_above_zero, metavar="R", help="So many requests a second.")
+@click.option("--loop", type=click.IntRange(min=1), default=1, show_default=True, metavar="K", help="Feed the requests so many times.")
+@click.option(
+    "--tick", type=float, default=1.0, show_default=True, callback=_above_zero, metavar="SECONDS", help="From one file to the next."
+)
+@click.option(
+    "--faults",
+    callback=_faults,
+    default="",
+    metavar="NAME=SHARE,...",
+    help="Shares that get lost, late, duplicated, reordered.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S", help="Of the faults.")
+@engine_options
+def pace_command(
+    file: str,
+    folder: str,
+    speed: float | None,
+    rate: float | None,
+    loop: int,
+    tick: float,
+    faults: Faults,
+    seed: int,
+    **_needs_no_spark: object,
+) -> None:
+    """Feed the pull requests of FILE into a folder for `pullsim stream`: as fast as possible, or at a pace.
+
+    At a pace each file has what falls into one tick, and appears whole at its end. The same FILE, options and seed give the same files, and
+    one that is there stays: after a kill, start the feed again. To ask all again, give another --seed. Ctrl-C or SIGTERM end the feed
+    behind the file it is at. This needs no Spark.
+    """
+    from pipeline.pace.feed import feed_folder, feed_of
+    from pipeline.pace.request_pace import Pace
+
+    if speed is not None and rate is not None:
+        raise click.UsageError("expected --speed or --rate, found both")
+    feed, requests = feed_of(file, pace=Pace(speed=speed, rate=rate, tick_seconds=tick), faults=faults, seed=seed, loop=loop)
+    progress_to_stderr(f"feeding the {requests:,} requests of {file}, {loop:,} times, as {feed.id}")
+    with told_to_stop() as stop:
+        done = feed_folder(feed, folder, clock=time.monotonic, wait=stop.wait)
+    if done.were_there:
+        progress_to_stderr(f"{done.were_there:,} files were there already")
+    if done.behind >= tick:
+        progress_to_stderr(f"the pace was not kept: a file came {done.behind:.1f} s after it was due")
+    say(f"fed {done.requests:,} requests in {done.files:,} files into {folder}{', ended before the rest' if stop.is_set() else ''}")

@@ -1,0 +1,36 @@
+"""docs/commands.md, made of the command line: what each command says of itself with --help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import pipeline.main  # noqa: F401 (it brings all commands)
+from pipeline.commands.cli import cli
+
+PAGE = Path("docs/commands.md")
+_WIDTH = 110
+
+_HEAD = """\
+# Commands
+
+What `pullsim COMMAND --help` says. `python -m pipeline.docpages.commands_page` makes this page of the commands themselves.
+
+Results go to stdout or to files, progress to stderr. Exit codes: 0 done, 1 the comparison found differences, 2 bad usage or bad
+input (the message names file, position, expected, found), 3 the engine failed.
+"""
+
+
+def commands_page() -> str:
+    """The text of the page."""
+    return "".join([_HEAD, *(_section(name, cli.commands[name]) for name in sorted(cli.commands))])
+
+
+def _section(name: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=f"pullsim {name}", terminal_width=_WIDTH, max_content_width=_WIDTH)
+    return f"\n## {name}\n\n```text\n{command.get_help(context).rstrip()}\n```\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(commands_page(), "utf-8")

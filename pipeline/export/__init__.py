@@ -1,0 +1,1 @@
+"""Delta tables -> store directory, whole or in part."""

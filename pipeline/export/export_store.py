@@ -1,0 +1,226 @@
+"""Delta tables -> store directory: for a store that start does not change the bytes that were imported, else those after the start.
+
+Files get their full length first; then records, entries and all other bytes are written where they belong, by many tasks side by side;
+then the files get their times. All that happens in a folder beside the store, which takes the store's name as the last step.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.export.store_folder import OpenFiles, StoreFolder
+from pipeline.files.output_file import OutputError
+from pipeline.files.store_files import is_uri, local_path
+from pipeline.lake.data_files import rows_for_tasks
+from pipeline.lake.lake import Lake
+from pipeline.lake.session import tasks_at_once
+from pipeline.rows.log_records import RECORD_COLUMNS, write_records
+from pipeline.rows.unmapped_files import FOLDER
+from pipeline.schema import tables as t
+from store_format.errors import StoreError
+from store_format.files.mapped_files import offset_to_file_name
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
+
+Progress = Callable[[str], None]
+Batches = Iterator[pa.RecordBatch]
+RowsOf = Callable[[Batches], Batches]
+# what a task does with the rows of a batch; gives how many they are, and the bytes written
+Write = Callable[[OpenFiles, pa.RecordBatch], tuple[int, int]]
+_COUNT = pa.schema({"count": pa.int64(), "bytes": pa.int64()})
+_COUNT_DDL = "count BIGINT, bytes BIGINT"
+_SEGMENT = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
+# a table, columns of it, and one of these: rows whose values of it lie near each other belong in one task
+WrittenTable = tuple[t.Table, tuple[str, ...], str]
+# those that give the bytes of files
+WRITTEN: tuple[WrittenTable, ...] = (
+    (t.COMMIT_LOG, RECORD_COLUMNS, "physicOffset"),
+    (t.CONSUME_QUEUE_SEGMENT, _SEGMENT, "firstQueueOffset"),
+    (t.STORE_FILE_RANGE, ("path", "position", "bytes"), "position"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What an export wrote."""
+
+    store: str
+    broker: str
+    files: int
+    messages: int
+    bytes: int
+
+
+def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: Progress) -> Exported:
+    """Write the store of one broker.
+
+    Args:
+        lake: where it is.
+        broker: name in the lake.
+        store: local directory to be made; an empty one may be there.
+        run_id: of this run, part of the name of the folder beside it.
+        progress: told of each step.
+
+    Raises:
+        OutputError: there cannot be such a directory.
+        LakeError: the lake was filled by an earlier pullsim that did not keep all files, or the store was followed.
+        StoreError: the tables do not give the bytes that were imported, or a file cannot be written.
+        Whatever is raised, there is no directory that looks like the store.
+    """
+    row = lake.require_files(broker)
+    files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length", "wrote", "mtimeMs")
+    with folder_beside(store, lake, run_id) as folder, _kept(files.repartition(tasks_at_once(lake.spark))) as files:
+        made, messages, size = _write_all(lake, broker, folder, files, row["mappedFileSizeCommitLog"], progress)
+        progress("setting the times of the files")
+        written(files.where(F.col("kind") != FOLDER), folder, close_files)
+    return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
+
+
+@contextmanager
+def _kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """Rows that are read once."""
+    kept = rows.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
+def of_broker(lake: Lake, table: t.Table, broker: str, *columns: str | Column) -> DataFrame:
+    """Columns of the rows of one broker."""
+    return lake.table(table).where(F.col("brokerName") == broker).select(*columns)
+
+
+@contextmanager
+def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
+    """A new folder that gets the name of the store if all goes well, and is removed else."""
+    if is_uri(store):
+        raise OutputError(f"{store}: expected a local directory, found a URI; a store is written to a local or a shared file system")
+    target = os.path.realpath(local_path(store))
+    root = lake.root if is_uri(lake.root) else os.path.realpath(lake.root)
+    if target == root or target.startswith(f"{root}/"):
+        raise OutputError(f"{store}: expected a directory outside the lake, found one in {lake.root}")
+    if os.path.lexists(target) and (not os.path.isdir(target) or os.listdir(target)):
+        what = "one that is not empty" if os.path.isdir(target) else "a file"
+        raise OutputError(f"{store}: expected a name for a new directory, or an empty one, found {what}")
+    folder = os.path.join(os.path.dirname(target), f".pullsim-{run_id}.part")
+    try:
+        os.makedirs(folder)
+    except OSError as error:
+        raise OutputError(f"{store}: expected a directory that can be made, found {error}") from error
+    try:
+        yield StoreFolder(folder)
+        try:
+            os.rename(folder, target)
+        except OSError as error:
+            raise OutputError(f"{store}: expected a name that is free, found {error}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_all(lake: Lake, broker: str, folder: StoreFolder, files: DataFrame, log_size: int, progress: Progress) -> tuple[int, int, int]:
+    """Number of files, of records, and bytes in all."""
+    writes: tuple[Write, ...] = (partial(_write_records, log_size), _write_entries, _write_ranges)
+    progress("making the files")
+    with ThreadPoolExecutor(len(writes) + 2) as pool:
+        created = pool.submit(written, files, folder, create_files)
+        jobs = [pool.submit(_write_rows, lake, broker, folder, *each, created) for each in zip(WRITTEN, writes, strict=True)]
+        expected = pool.submit(_records_of, lake, broker)
+        try:
+            made, _ = created.result()
+            progress(f"writing {made:,} files")
+            found = [job.result() for job in jobs]
+        finally:
+            pool.shutdown(cancel_futures=True)
+    messages = found[0][0]
+    if messages != expected.result():
+        told = f"{expected.result()} records, as commit_log_segment says"
+        raise StoreError("commit_log", told, str(messages), hint="import the store again")
+    return made, messages, sum(size for _, size in found)
+
+
+def _write_rows(
+    lake: Lake, broker: str, folder: StoreFolder, what: WrittenTable, write: Write, created: Future[tuple[int, int]]
+) -> tuple[int, int]:
+    """Plan while the files are made, write once they are."""
+    table, columns, near = what
+    frame, rows_of = rows_for_tasks(lake, table, broker, columns, column=near)
+    created.result()
+    return written(frame, folder, write, rows_of)
+
+
+def _records_of(lake: Lake, broker: str) -> int:
+    total = of_broker(lake, t.COMMIT_LOG_SEGMENT, broker, "recordCount").agg(F.sum("recordCount")).first()
+    return (total[0] or 0) if total else 0
+
+
+def written(frame: DataFrame, folder: StoreFolder, write: Write, rows_of: RowsOf = iter) -> tuple[int, int]:
+    """Have tasks write the rows of a frame, or those that `rows_of` makes of it; rows and bytes written.
+
+    A task keeps its files open from one batch to the next: each page of a mapped file costs more to find than to write to.
+    """
+
+    def run(batches: Batches) -> Batches:
+        with OpenFiles(folder) as files:
+            counts = [write(files, batch) for batch in rows_of(batches)]
+        rows, size = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+        yield pa.RecordBatch.from_pylist([{"count": rows, "bytes": size}], schema=_COUNT)
+
+    zero = F.lit(0)
+    total = frame.mapInArrow(run, _COUNT_DDL).agg(F.coalesce(F.sum("count"), zero), F.coalesce(F.sum("bytes"), zero)).first()
+    return (0, 0) if total is None else (total[0], total[1])
+
+
+# what tasks do ----------------------------------------------------------
+
+
+def create_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
+    """Make the files of rows of store_file, with all zeros."""
+    made = 0
+    for row in files.to_pylist():
+        if row["kind"] == FOLDER:
+            opened.folder.create_folder(row["path"])
+        else:
+            opened.folder.create(row["path"], row["length"], (row["wrote"] or 0) if row["kind"] == COMMIT_LOG else 0)
+            made += 1
+    return made, 0
+
+
+def close_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
+    """Give the files of rows of store_file their times, when all is written."""
+    for row in files.to_pylist():
+        opened.folder.close(row["path"], max(row["mtimeMs"] or 0, 0))
+    return len(files), 0
+
+
+def _write_records(log_size: int, files: OpenFiles, rows: pa.RecordBatch) -> tuple[int, int]:
+    return len(rows), write_records(rows, log_size, lambda start: (files.log_file(offset_to_file_name(start), log_size), start))
+
+
+def _write_entries(files: OpenFiles, segments: pa.RecordBatch) -> tuple[int, int]:
+    return len(segments), sum(files.write(*entries_of(row)) for row in segments.to_pylist())
+
+
+def entries_of(segment: Mapping[str, Any]) -> tuple[str, int, bytes]:
+    """Path, position and bytes of a row of consume_queue_segment."""
+    first, file_first, count, entries = (segment[name] for name in ("firstQueueOffset", "fileFirstOffset", "entryCount", "entries"))
+    topic, queue_id = segment["topic"], segment["queueId"]
+    path = f"{CONSUME_QUEUE}/{topic}/{queue_id}/{offset_to_file_name(file_first * CQ_STORE_UNIT_SIZE)}"
+    if len(entries) < count * CQ_STORE_UNIT_SIZE:
+        raise StoreError("consume_queue_segment", f"{count} entries at offset {first} of {path}", f"{len(entries)} bytes")
+    return path, (first - file_first) * CQ_STORE_UNIT_SIZE, entries[: count * CQ_STORE_UNIT_SIZE]
+
+
+def _write_ranges(files: OpenFiles, ranges: pa.RecordBatch) -> tuple[int, int]:
+    return len(ranges), sum(files.write(row["path"], row["position"], row["bytes"]) for row in ranges.to_pylist())

@@ -1,0 +1,128 @@
+"""The files beside commit log and queues of a store that is a part of another: index, checkpoint, lock and config.
+
+Broker source (4.9.3): IndexService.buildIndex, StoreCheckpoint, ConsumerOffsetManager, ScheduleMessageService.
+Rule: the index is built anew, from the messages in their order, as a broker would; of the config only offsets in queues that the part does
+not have are left out.
+Surprise: how far the delayed messages of a level were delivered counts in queues of SCHEDULE_TOPIC_XXXX, and without these would hold up
+the first messages of that level that a broker then gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from pipeline.export.export_store import of_broker
+from pipeline.export.part_plan import Plan
+from pipeline.export.store_folder import OpenFiles, StoreFolder
+from pipeline.generate.written_files import WrittenFiles
+from pipeline.generate.written_index import WrittenIndex
+from pipeline.lake.lake import Lake
+from pipeline.rows.log_batches import walks
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
+from store_format.config import config_files as cf
+from store_format.config.config_rows import ConsumerOffsets, split_topic_at_group
+from store_format.errors import StoreError
+from store_format.files.mapped_files import offset_to_file_name
+from store_format.index.index_dispatch import messages_to_index
+from store_format.index.index_file import DEFAULT_INDEX_SIZES, IndexSizes
+from store_format.log.commit_log import WalkEnd
+from store_format.log.dispatch_request import SCHEDULE_TOPIC, read_requests
+from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, encode_checkpoint
+from store_format.store_paths import CHECKPOINT_FILE, COMMIT_LOG, CONFIG, LOCK_FILE
+
+_OFFSETS = f"{CONFIG}/consumerOffset.json"
+_DELAYS = f"{CONFIG}/delayOffset.json"
+_INDEX_DDL, _INDEX_ARROW = "files INT, indexMsgTimestamp BIGINT", pa.schema({"files": pa.int32(), "indexMsgTimestamp": pa.int64()})
+
+
+def write_index(lake: Lake, broker: str, folder: StoreFolder, plan: Plan, sizes: Row) -> tuple[int, int]:
+    """Index files of the log that was written; their number, and the checkpoint's indexMsgTimestamp.
+
+    Raises:
+        StoreError: the log does not read back as it was planned.
+    """
+    if not BrokerSettings.from_sources(stored=lake.properties(broker)).value("messageIndexEnable"):
+        return 0, 0
+    known = sizes.asDict()
+    index_sizes = IndexSizes(
+        hash_slot_num=known.get("maxHashSlotNum") or DEFAULT_INDEX_SIZES.hash_slot_num,
+        index_num=known.get("maxIndexNum") or DEFAULT_INDEX_SIZES.index_num,
+    )
+    # one file after the other, each message knowing the one before it in its slot: one task
+    built = lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_build_index, folder, plan, index_sizes), _INDEX_DDL).head()
+    return (0, 0) if built is None else (built["files"], built["indexMsgTimestamp"])
+
+
+def _build_index(folder: StoreFolder, plan: Plan, sizes: IndexSizes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        files = WrittenFiles(folder.root)
+        index = WrittenIndex(files, sizes)
+        for offset in plan.files:
+            _index_file(files, index, offset, plan)
+        index.finish()
+        row = {"files": len(index.files), "indexMsgTimestamp": index.index_msg_timestamp}
+        yield pa.RecordBatch.from_pylist([row], schema=_INDEX_ARROW)
+
+
+def _index_file(files: WrittenFiles, index: WrittenIndex, offset: int, plan: Plan) -> None:
+    path = (COMMIT_LOG, offset_to_file_name(offset))
+    content = files.content(path)
+    end = min(plan.end - offset, plan.file_size)
+    for part in walks(content, end):
+        requests = read_requests(content, part.positions, None)
+        if len(requests) < len(part.positions):
+            bad = int(part.positions[len(requests)])
+            raise StoreError(files.path_of(path), "a message whose delay level is a number", "one that no broker reads", position=bad)
+        index.build(messages_to_index(requests))
+        if part.ended is not None and part.ended is not WalkEnd.BLANK and part.end != end:
+            raise StoreError(files.path_of(path), f"messages up to byte {end}", f"none at {part.end}", position=part.end)
+
+
+def write_checkpoint(folder: StoreFolder, newest: int, index_msg_timestamp: int) -> None:
+    """Checkpoint and lock file; `newest` is the storeTimestamp of the last message, ms."""
+    checkpoint = StoreCheckpoint(physic_msg_timestamp=newest, logics_msg_timestamp=newest, index_msg_timestamp=index_msg_timestamp)
+    _write(folder, CHECKPOINT_FILE, encode_checkpoint(checkpoint)[:CHECKPOINT_LENGTH])
+    _write(folder, LOCK_FILE, b"lock")
+
+
+def _write(folder: StoreFolder, path: str, content: bytes) -> None:
+    folder.create(path, len(content), 0)
+    with OpenFiles(folder) as files:
+        files.write(path, 0, content)
+
+
+def write_config(lake: Lake, broker: str, folder: StoreFolder, topics: tuple[str, ...]) -> int:
+    """The config files, without offsets in queues of other topics; their number."""
+    found = _config(lake, broker)
+    if topics:
+        offsets = cf.load(found.get(_OFFSETS), found.get(f"{_OFFSETS}.bak"), _OFFSETS, cf.decode_consumer_offsets).table
+        if offsets.offsetTable:
+            found[_OFFSETS] = cf.encode_consumer_offsets(_of_topics(offsets, topics))
+        left_out = {f"{_OFFSETS}.bak"} if SCHEDULE_TOPIC.decode() in topics else {f"{_OFFSETS}.bak", _DELAYS, f"{_DELAYS}.bak"}
+        found = {path: content for path, content in found.items() if path not in left_out}
+    for path, content in found.items():
+        _write(folder, path, content)
+    return len(found)
+
+
+def _of_topics(offsets: ConsumerOffsets, topics: tuple[str, ...]) -> ConsumerOffsets:
+    kept = {key: queues for key, queues in offsets.offsetTable.items() if (split_topic_at_group(key) or ("",))[0] in topics}
+    return replace(offsets, offsetTable=kept)
+
+
+def _config(lake: Lake, broker: str) -> dict[str, bytes]:
+    """The bytes of each file below config/."""
+    is_config = F.col("kind") == CONFIG
+    files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length").where(is_config).collect()
+    found = {row["path"]: np.zeros(row["length"], np.uint8) for row in files}
+    for row in of_broker(lake, t.STORE_FILE_RANGE, broker, "kind", "path", "position", "bytes").where(is_config).toLocalIterator():
+        found[row["path"]][row["position"] : row["position"] + len(row["bytes"])] = np.frombuffer(row["bytes"], np.uint8)
+    return {path: content.tobytes() for path, content in found.items()}

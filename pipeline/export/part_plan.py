@@ -1,0 +1,148 @@
+"""Which messages a part of a store has, and where each of them goes in the new commit log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.export.export_store import of_broker
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.schema import tables as t
+from pipeline.settings.settings import nearest
+from store_format.errors import StoreError
+from store_format.layout import BLANK_SIZE
+
+# the messages of so much of a file of the old log stay together, and leave at most so much of a new file unused
+_CHUNKS_A_FILE = 64
+_QUEUE = ("topic", "queueId")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An offset of a queue, or a storeTimestamp in ms."""
+
+    value: int
+    is_time: bool
+
+    @property
+    def of_entry(self) -> Column:
+        """What of an entry is held against it; NULL for the time of a message that the log no longer has."""
+        return F.col("storeTimestamp" if self.is_time else "queueOffset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Which messages: of some topics (of all where none is named), in each queue those from `first` on, before `after`.
+
+    With times these are the messages of that time and those that lie between them.
+    """
+
+    topics: tuple[str, ...] = ()
+    first: Bound | None = None
+    after: Bound | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Where the messages go.
+
+    Attributes:
+        chunks: (file, chunk) of the old log, and the offset of its first message in the new one.
+        blanks: (offset, length) of each BLANK.
+        end: where the new log ends.
+        file_size: of the files of both; the new log begins with its second one.
+    """
+
+    chunks: tuple[tuple[int, int, int], ...]
+    blanks: tuple[tuple[int, int], ...]
+    end: int
+    file_size: int
+
+    @property
+    def files(self) -> range:
+        """Offsets of the new log's files."""
+        return range(self.file_size, self.end, self.file_size)
+
+
+def plan_log(chunks: Sequence[tuple[int, int, int]], file_size: int) -> Plan:
+    """Put chunks (file, chunk, bytes) of the old log one after the other, none across the end of a file.
+
+    Raises:
+        StoreError: one is longer than a file.
+    """
+    end = file_size
+    placed, blanks = [], []
+    for file, chunk, length in chunks:
+        rest = file_size - end % file_size
+        if length + BLANK_SIZE > file_size:
+            expected = f"messages that leave {BLANK_SIZE} bytes of a file of {file_size}"
+            raise StoreError("commit_log", expected, f"{length} bytes of them in file {file}")
+        if length + BLANK_SIZE > rest:
+            blanks.append((end, rest))
+            end += rest
+        placed.append((file, chunk, end))
+        end += length
+    return Plan(chunks=tuple(placed), blanks=tuple(blanks), end=end, file_size=file_size)
+
+
+def entries_of_part(lake: Lake, broker: str, part: Part) -> DataFrame:
+    """The entries of a part: topic, queueId, queueOffset, physicOffset, size, tagsCode, storeTimestamp.
+
+    Raises:
+        LakeError: a topic that has no queue, or no entry at all.
+        StoreError: an entry whose message is not in the commit log.
+    """
+    _require_topics(lake, broker, part.topics)
+    # without an extension the entry itself has the tag's hash code
+    code = F.coalesce(F.col("extUnit.tagsCode"), F.col("tagsCode")).alias("tagsCode")
+    every = of_broker(lake, t.CONSUME_QUEUE, broker, *_QUEUE, "queueOffset", "physicOffset", "size", code, "storeTimestamp")
+    if part.topics:
+        every = every.where(F.col("topic").isin(list(part.topics)))
+    begins = F.lit(True) if part.first is None else part.first.of_entry >= part.first.value
+    ends = F.lit(True) if part.after is None else part.after.of_entry < part.after.value
+    # what a queue begins with and the log no longer has is no loss
+    first = F.min(F.when(begins & F.isnotnull("storeTimestamp"), F.col("queueOffset")))
+    spans = every.groupBy(*_QUEUE).agg(first.alias("begin"), F.max(F.when(ends, F.col("queueOffset"))).alias("stop"))
+    inside = F.col("queueOffset").between(F.col("begin"), F.col("stop"))
+    entries = every.join(spans.where("begin <= stop"), [*_QUEUE]).where(inside).drop("begin", "stop").localCheckpoint()
+    if entries.isEmpty():
+        raise LakeError(f"{lake.root}: expected messages of broker {broker!r} to export, found none in that part")
+    log = of_broker(lake, t.COMMIT_LOG, broker, "physicOffset", F.col("storeSize").alias("size"))
+    lost = entries.join(log, ["physicOffset", "size"], "left_anti").orderBy(*_QUEUE, "queueOffset").first()
+    if lost is not None:
+        found = f"none of {lost['size']} bytes at {lost['physicOffset']}"
+        where = f"{lost['topic']}/{lost['queueId']}, offset {lost['queueOffset']}"
+        raise StoreError("consume_queue", f"the message of {where}, in the commit log", found, hint="leave it out with --from or --to")
+    return entries
+
+
+def _require_topics(lake: Lake, broker: str, topics: Sequence[str]) -> None:
+    if not topics:
+        return
+    known = [row["topic"] for row in of_broker(lake, t.QUEUE, broker, "topic").distinct().toLocalIterator()]
+    for topic in topics:
+        if topic not in known:
+            near = nearest(topic, known, 1)
+            hint = f"; is it {near[0]!r}?" if near else ""
+            raise LakeError(f"{lake.root}: expected a topic of broker {broker!r} that has queues, found {topic!r}{hint}")
+
+
+def moved_messages(entries: DataFrame, file_size: int) -> tuple[Plan, DataFrame]:
+    """The plan, and physicOffset, newOffset, size and storeTimestamp of each message."""
+    position = F.col("physicOffset") % file_size
+    messages = (
+        entries.groupBy("physicOffset", "size")
+        .agg(F.max("storeTimestamp").alias("storeTimestamp"))
+        .withColumn("file", F.floor(F.col("physicOffset") / file_size))
+        .withColumn("chunk", F.floor(position * _CHUNKS_A_FILE / file_size))
+    )
+    sums = messages.groupBy("file", "chunk").agg(F.sum("size").alias("bytes")).orderBy("file", "chunk").collect()
+    plan = plan_log([(row["file"], row["chunk"], row["bytes"]) for row in sums], file_size)
+    starts = entries.sparkSession.createDataFrame(plan.chunks, "file BIGINT, chunk BIGINT, start BIGINT")
+    before = Window.partitionBy("file", "chunk").orderBy("physicOffset").rowsBetween(Window.unboundedPreceding, -1)
+    offset = F.col("start") + F.coalesce(F.sum("size").over(before), F.lit(0))
+    moved = messages.join(F.broadcast(starts), ["file", "chunk"]).withColumn("newOffset", offset)
+    return plan, moved.select("physicOffset", "newOffset", "size", "storeTimestamp").localCheckpoint()

@@ -1,0 +1,162 @@
+"""A store directory that is being written: files of full length, to which many tasks write at once, each byte by one of them.
+
+Records go through a mapping of their file, for there are many, and each stands somewhere else. The first task that opens such a file
+fills the part that records go to with zeros: so a full disk is an error and not the death of the process that finds out, and the pages
+are found in large pieces, not one fault each. Until then a marker beside the file says how much there is to fill.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.files.last_used import last_used
+from store_format.big_endian import Bytes
+from store_format.errors import StoreError
+from store_format.store_paths import COMMIT_LOG
+
+_OPEN_AT_ONCE = 64
+# more at once, and the system looks for memory that lies together, which takes ten times as long where there is none
+_ZEROS = bytes(256 << 10)
+
+
+class StoreFolder:
+    """The directory `root`, seen by driver and workers; can be sent to Spark's workers."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def path_of(self, path: str) -> str:
+        """Where a file is, by its path below the store; one that leads out of it is refused."""
+        if any(part in {"", ".", ".."} for part in path.split("/")) or "\0" in path:
+            raise StoreError("store_file", "a path below the store", repr(path))
+        return f"{self.root}/{path}"
+
+    def create_folder(self, path: str) -> None:
+        """Make a folder and those above it."""
+        with _told(self.path_of(path)):
+            self._check_root()
+            os.makedirs(self.path_of(path), exist_ok=True)
+
+    def create(self, path: str, length: int, used: int) -> None:
+        """Make a file of zeros, in which there is place for the first `used` bytes at least once it is opened."""
+        place = self.path_of(path)
+        with _told(place):
+            self._check_root()
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with suppress(FileExistsError):  # a task may run twice, and what the first one made may be written to already
+                Path(place).touch(exist_ok=False)
+                if used:
+                    Path(_marker(place)).write_text(str(used))
+            os.truncate(place, length)
+
+    def close(self, path: str, mtime_ms: int) -> None:
+        """Set a file's time of last modification, 0 for none, when all is written to it."""
+        place = self.path_of(path)
+        with _told(place):
+            with suppress(FileNotFoundError):
+                os.unlink(_marker(place))  # nobody had anything to write to it
+            if mtime_ms:
+                os.utime(place, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+
+    def _check_root(self) -> None:
+        if not os.path.isdir(self.root):
+            raise StoreError(self.root, "a directory that every executor sees", "none", hint="export to a local or a shared file system")
+
+
+@contextmanager
+def _told(place: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(place, "a file that can be written", str(error.strerror or error)) from error
+
+
+def _marker(place: str) -> str:
+    folder, name = os.path.split(place)
+    return f"{folder}/.pullsim-{name}.unfilled"
+
+
+def _fill(place: str) -> None:
+    """Write zeros to a file's part that is to be used, unless another task did; a task that dies meanwhile leaves it to the next."""
+    marker = _marker(place)
+    try:
+        opened = os.open(marker, os.O_RDWR)  # to lock it, some file systems want to be able to write it
+    except FileNotFoundError:
+        return
+    with os.fdopen(opened, "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _fill_next(place)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.path.exists(marker):  # not so if another task filled it while we waited
+            with open(place, "r+b", buffering=0) as filled:
+                left = int(file.read())
+                while left:
+                    left -= filled.write(_ZEROS[:left])
+            os.unlink(marker)
+
+
+def _fill_next(place: str) -> None:
+    """While another task fills a file, fill the one behind it, which will soon be asked for."""
+    folder, name = os.path.split(place)
+    behind = [other for other in os.listdir(folder) if other > name and os.path.exists(_marker(f"{folder}/{other}"))]
+    if behind:
+        _fill(f"{folder}/{min(behind)}")
+
+
+class OpenFiles:
+    """Files of a StoreFolder that one task writes to, those last used open."""
+
+    def __init__(self, folder: StoreFolder) -> None:
+        self.folder = folder
+        self._files: OrderedDict[str, int] = OrderedDict()
+        self._mapped: OrderedDict[str, Bytes] = OrderedDict()
+
+    def __enter__(self) -> OpenFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+        self._mapped.clear()
+
+    def write(self, path: str, position: int, data: bytes) -> int:
+        """Put bytes at a position of a file that was created, and is long enough; gives their number."""
+        place = self.folder.path_of(path)
+        file = last_used(self._files, path, lambda: self._open(place), most=_OPEN_AT_ONCE, close=os.close)
+        length = os.fstat(file).st_size
+        if position < 0 or position + len(data) > length:
+            raise StoreError(place, f"bytes inside the file's {length}", f"{len(data)} bytes", position=position)
+        left = memoryview(data)
+        with _told(place):
+            while left:
+                done = os.pwrite(file, left, position)
+                left, position = left[done:], position + done
+        return len(data)
+
+    def log_file(self, name: str, length: int) -> Bytes:
+        """A file of the commit log, mapped."""
+        return last_used(self._mapped, name, lambda: self._map(f"{COMMIT_LOG}/{name}", length), most=_OPEN_AT_ONCE)
+
+    def _open(self, place: str) -> int:
+        with _told(place):
+            _fill(place)
+            return os.open(place, os.O_RDWR)
+
+    def _map(self, path: str, length: int) -> Bytes:
+        place = self.folder.path_of(path)
+        with _told(place):
+            _fill(place)
+            found = os.path.getsize(place)
+            if found != length:
+                raise StoreError(place, f"a file of {length} bytes in store_file", f"{found} bytes")
+            return np.memmap(place, np.uint8, mode="r+").view(np.ndarray)

@@ -1,0 +1,118 @@
+"""A file of results: executors write its parts, the driver joins them as a stream, and the file appears whole or not at all.
+
+The parts lie in a new folder beside the file, on the same file system, which driver and executors must both see: each part is counted by
+who wrote it, so that one written elsewhere is missed.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from pipeline.files.store_files import filesystem_of, is_uri, local_path
+from store_format.errors import UnusableInputError
+
+_COPY_BYTES = 1 << 20
+_PART = pa.schema({"part": pa.int64(), "name": pa.string(), "size": pa.int64()})
+
+
+class OutputError(UnusableInputError, ValueError):
+    """A file of results that cannot be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file to be written; `parts` is the folder of its parts."""
+
+    path: str
+    parts: str
+
+
+@contextmanager
+def output_file(path: str) -> Iterator[OutputFile]:
+    """Make ready to write a file, before anything is computed for it.
+
+    Raises:
+        OutputError: there cannot be such a file.
+    """
+    target = path if is_uri(path) else os.path.realpath(local_path(path))
+    try:
+        filesystem, inside = filesystem_of(target)
+        found = filesystem.get_file_info(inside).type
+        if found not in {pafs.FileType.File, pafs.FileType.NotFound}:
+            raise OutputError(f"{path}: expected a file, or a name for a new one, found {_KINDS.get(found, 'something else')}")
+        above = posixpath.dirname(inside)
+        if filesystem.get_file_info(above).type != pafs.FileType.Directory:
+            raise OutputError(f"{path}: expected a folder that holds the file, found none at {above}")
+        folder = f".pullsim-{uuid.uuid4().hex}.parts"
+        filesystem.create_dir(f"{above}/{folder}")
+    except (OSError, pa.ArrowInvalid) as error:
+        raise OutputError(f"{path}: expected a file that can be written, found {error}") from error
+    try:
+        yield OutputFile(target, posixpath.join(posixpath.dirname(target), folder))
+    finally:
+        filesystem.delete_dir(f"{above}/{folder}")
+
+
+_KINDS = {pafs.FileType.Directory: "a folder", pafs.FileType.Unknown: "a device or something else that is no file"}
+
+
+def write_lines(lines: DataFrame, out: OutputFile) -> None:
+    """Write the one text column of `lines`, in the order of its partitions.
+
+    Raises:
+        OutputError: parts are missing where the driver looks: executors and driver do not see the same folder.
+    """
+    rows = lines.mapInArrow(partial(_write_part, out.parts), "part BIGINT, name STRING, size BIGINT").collect()
+    filesystem, inside = filesystem_of(out.path)
+    _, parts = filesystem_of(out.parts)
+    with filesystem.open_output_stream(f"{parts}/joined") as joined:
+        for row in sorted(rows, key=lambda row: row["part"]):
+            part = f"{parts}/{row['name']}"
+            info = filesystem.get_file_info(part)
+            if info.type != pafs.FileType.File or info.size != row["size"]:
+                raise OutputError(f"{part}: expected {row['size']} bytes of an executor, found none; all machines must see the same folder")
+            with filesystem.open_input_stream(part) as content:
+                while copied := content.read(_COPY_BYTES):
+                    joined.write(copied)
+    filesystem.move(f"{parts}/joined", inside)
+
+
+def write_text(path: str, make: Callable[[], str]) -> None:
+    """Write a small text that the driver makes, once it is known that there can be such a file.
+
+    Raises:
+        OutputError: there cannot.
+    """
+    with output_file(path) as out:
+        content = make().encode()
+        filesystem, inside = filesystem_of(out.path)
+        _, parts = filesystem_of(out.parts)
+        with filesystem.open_output_stream(f"{parts}/whole") as whole:
+            whole.write(content)
+        filesystem.move(f"{parts}/whole", inside)
+
+
+def _write_part(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write a partition; a task that is tried again writes another file."""
+    context = TaskContext.get()
+    number = 0 if context is None else context.partitionId()
+    name = f"{number:06d}-{uuid.uuid4().hex}"
+    filesystem, inside = filesystem_of(folder)
+    size = 0
+    with filesystem.open_output_stream(f"{inside}/{name}") as part:
+        for batch in batches:
+            text = "".join(f"{line}\n" for line in batch.column(0).to_pylist()).encode()
+            part.write(text)
+            size += len(text)
+    yield pa.RecordBatch.from_pylist([{"part": number, "name": name, "size": size}], schema=_PART)

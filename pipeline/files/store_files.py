@@ -1,0 +1,235 @@
+"""Opening the files of a store: a local path, or a URI that pyarrow.fs knows.
+
+Names inside a store are untrusted: a link that leads out of the store, or a name that is not a plain one, is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from store_format.big_endian import Bytes
+from store_format.errors import NotAStoreError, StoreError
+from store_format.files.changed_files import FileChange, FilePath
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a folder of the store; `length` in bytes, `mtime_ms` since 1970."""
+
+    name: str
+    is_folder: bool
+    length: int
+    mtime_ms: int
+
+
+def is_uri(path: str) -> bool:
+    """Whether a path names a file system of its own, file:// aside."""
+    return "://" in path and not path.startswith("file://")
+
+
+def local_path(path: str) -> str:
+    """Absolute local path of a path or file:// URI."""
+    if path.startswith("file://"):
+        path = unquote(urlsplit(path).path)
+    return os.path.abspath(path)
+
+
+def absolute_path(path: str) -> str:
+    """A path as every process finds it, whatever folder it works in; a URI stays as it is."""
+    return path if is_uri(path) else local_path(path)
+
+
+def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
+    """File system of a path or URI, and the path inside it; OSError or ArrowInvalid where there is none."""
+    filesystem: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path) if is_uri(path) else (pafs.LocalFileSystem(), local_path(path))
+    return filesystem
+
+
+def _by_folder(changes: Mapping[FilePath, FileChange]) -> dict[FilePath, dict[str, int | None]]:
+    """Names in each folder that changes reach: the changed file's length, None for a folder."""
+    folders: dict[FilePath, dict[str, int | None]] = {}
+    for path, change in changes.items():
+        folders.setdefault(path[:-1], {})[path[-1]] = change.length
+        for depth in range(1, len(path)):
+            folders.setdefault(path[: depth - 1], {}).setdefault(path[depth - 1], None)
+    return folders
+
+
+def _data_of(file: int, start: int, stop: int) -> list[tuple[int, int]]:
+    """The stretches of an open file that are no hole."""
+    found: list[tuple[int, int]] = []
+    at = start
+    while at < stop:
+        try:
+            first = os.lseek(file, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a hole up to the end
+                break
+            raise
+        at = os.lseek(file, first, os.SEEK_HOLE)
+        if first < stop:
+            found.append((first, min(at, stop)))
+    return found
+
+
+class StoreFiles:
+    """The files under one store directory; can be sent to Spark's workers."""
+
+    def __init__(self, root: str, changes: Mapping[FilePath, FileChange] | None = None, deleted: frozenset[FilePath] = frozenset()) -> None:
+        """`changes` lie over the files of the store, in which those `deleted` are no more; the store itself is only read."""
+        self.root = absolute_path(root)
+        self._changes = changes or {}
+        self._deleted = deleted
+        self._changed_folders = _by_folder(self._changes)
+
+    def changed(self, changes: Mapping[FilePath, FileChange], deleted: frozenset[FilePath]) -> StoreFiles:
+        """The same store with changes over it."""
+        return StoreFiles(self.root, changes, deleted)
+
+    def path_of(self, *parts: str) -> str:
+        """Path of a name below the store, for messages and for opening."""
+        for part in parts:
+            if part in {"", ".", ".."} or "/" in part or "\0" in part:
+                raise StoreError(
+                    self.root,
+                    "plain file names",
+                    repr(part),
+                    hint="a store never holds such a name; is this a copy of a broker's store?",
+                )
+        return "/".join((self.root.rstrip("/"), *parts))
+
+    def folder(self, *parts: str) -> list[Entry]:
+        """The names in a folder, sorted; empty where it does not exist."""
+        path = self.path_of(*parts)
+        listed = self._remote_folder(path) if is_uri(self.root) else self._local_folder(path)
+        found = {entry.name: entry for entry in listed if (*parts, entry.name) not in self._deleted}
+        for name, length in self._changed_folders.get(parts, {}).items():
+            known = found.get(name, Entry(name, length is None, 0, 0))
+            found[name] = known if length is None else replace(known, length=length)
+        return sorted(found.values(), key=lambda entry: entry.name)
+
+    def _local_folder(self, path: str) -> Iterator[Entry]:
+        try:
+            with os.scandir(path) as names:
+                for name in names:
+                    yield self._local_entry(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise StoreError(path, "a folder that can be read", str(error.strerror or error)) from error
+
+    def _local_entry(self, name: os.DirEntry[str]) -> Entry:
+        if name.is_symlink():
+            self._refuse_a_way_out(name.path)
+        try:
+            name.name.encode()
+            stat = name.stat()
+        except UnicodeEncodeError as error:
+            raise StoreError(os.path.dirname(name.path), "names in UTF-8", repr(os.fsencode(name.name))) from error
+        except OSError as error:
+            raise StoreError(name.path, "a file that can be read", str(error.strerror or error)) from error
+        return Entry(name.name, name.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
+
+    def _refuse_a_way_out(self, path: str) -> None:
+        target = os.path.realpath(path)
+        root = os.path.realpath(self.root)
+        if os.path.commonpath((target, root)) != root:
+            raise StoreError(path, "a file inside the store", f"a link to {target}", hint="copy the file into the store")
+
+    @staticmethod
+    def _remote_folder(path: str) -> Iterator[Entry]:
+        filesystem, inside = filesystem_of(path)
+        for info in filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True)):
+            mtime = int(info.mtime_ns // 1_000_000) if info.mtime_ns else 0
+            yield Entry(info.base_name, info.type == pafs.FileType.Directory, info.size or 0, mtime)
+
+    def content(self, *parts: str) -> Bytes:
+        """All bytes of a file, read-only: mapped where it is local, in memory where it is not, or was changed."""
+        change = self._changes.get(parts)
+        if change is None:
+            return self._stored(*parts)
+        return change.lay_over(np.empty(0, np.uint8) if change.is_new else self._stored(*parts), 0, change.length)
+
+    def is_mapped(self, *parts: str) -> bool:
+        """Whether `content` maps a file, so that it takes no memory of its own."""
+        return not is_uri(self.root) and parts not in self._changes
+
+    def _stored(self, *parts: str) -> Bytes:
+        path = self.path_of(*parts)
+        try:
+            if not is_uri(self.root):
+                if os.path.getsize(path) == 0:
+                    return np.frombuffer(b"", np.uint8)
+                return np.memmap(path, np.uint8, mode="r").view(np.ndarray)
+            filesystem, inside = filesystem_of(path)
+            with filesystem.open_input_file(inside) as file:
+                return np.frombuffer(file.read_buffer(), np.uint8)
+        except OSError as error:
+            hint = "driver and executors must both see the store"
+            raise StoreError(path, "a file that can be read", str(error.strerror or error), hint=hint) from error
+
+    def part(self, start: int, stop: int, *parts: str) -> Bytes:
+        """Bytes [start, stop) of a file, nothing else of which is read."""
+        change = self._changes.get(parts)
+        if change is not None:
+            return change.lay_over(np.empty(0, np.uint8) if change.is_new else self._stored(*parts), start, stop)
+        if not is_uri(self.root):
+            return self._stored(*parts)[start:stop]
+        path = self.path_of(*parts)
+        try:
+            filesystem, inside = filesystem_of(path)
+            with filesystem.open_input_file(inside) as file:
+                return np.frombuffer(file.read_at(stop - start, start), np.uint8)
+        except OSError as error:
+            raise StoreError(path, "a file that can be read", str(error.strerror or error)) from error
+
+    def stretch(self, start: int, stop: int, length: int, *parts: str) -> Bytes:
+        """A file of a known length of which only [start, stop) will be looked at: nothing else is fetched, or takes memory."""
+        if parts in self._changes or not is_uri(self.root):
+            return self.content(*parts)
+        content = np.zeros(length, np.uint8)
+        content[start:stop] = self.part(start, stop, *parts)
+        return content
+
+    def written(self, start: int, stop: int, *parts: str) -> list[tuple[int, int]]:
+        """The stretches of [start, stop) of a file that ever were written, by what the file system knows; the rest is zeros."""
+        change = self._changes.get(parts)
+        if is_uri(self.root) or not hasattr(os, "SEEK_DATA") or (change is not None and not change.is_new):
+            return [(start, stop)]
+        if change is not None:
+            cut = ((max(at, start), min(at + len(data), stop)) for at, data in change.ranges)
+            return [(first, last) for first, last in cut if first < last]
+        path = self.path_of(*parts)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                return _data_of(file.fileno(), start, stop)
+        except OSError as error:
+            raise StoreError(path, "a file that can be read", str(error.strerror or error)) from error
+
+    def read(self, *parts: str) -> bytes | None:
+        """A small file's bytes, None where there is none."""
+        folder, name = parts[:-1], parts[-1]
+        if not any(entry.name == name and not entry.is_folder for entry in self.folder(*folder)):
+            return None
+        return self.content(*parts).tobytes()
+
+    def check_exists(self) -> None:
+        """Refuse a root that is no folder."""
+        if is_uri(self.root):
+            try:
+                filesystem, inside = filesystem_of(self.root)
+                exists = filesystem.get_file_info(inside).type == pafs.FileType.Directory
+            except (OSError, pa.ArrowInvalid) as error:
+                raise NotAStoreError(self.root, "a URI that can be opened", str(error)) from error
+        else:
+            exists = os.path.isdir(self.root)
+        if not exists:
+            raise NotAStoreError(self.root, "the store directory of a broker", "no such directory")

@@ -1,0 +1,1 @@
+"""`pullsim generate`: a workload -> the store directory that a broker would have written."""

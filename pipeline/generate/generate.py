@@ -1,0 +1,178 @@
+"""Generating a store: a workload, put message by message as a broker would, and shut down.
+
+Broker source (4.9.3): BrokerController's start and shutdown, as far as they touch files; TopicConfigManager, SubscriptionGroupManager,
+ConsumerOffsetManager, ScheduleMessageService for those under config/.
+Rule: the same workload and seed give the same bytes, names and times of files; no clock is read. Memory does not grow with the messages.
+Surprises: delayed messages stay in the queues of their levels, none is delivered. Where the broker names a file by its wall clock, the time
+of the message counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from pipeline.generate.store_writer import StoreWriter
+from pipeline.generate.workload import GroupLoad, Workload
+from pipeline.generate.workload_fields import WorkloadError
+from pipeline.generate.workload_tables import WorkloadTables, tables_of
+from pipeline.generate.written_config import config_files
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.store_settings import StoreSettings
+from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
+from store_format.errors import StoreError
+from store_format.index.index_file import IndexSizes
+from store_format.log.append import MessageColumns
+from store_format.log.put_message import SCHEDULE_TOPIC, PutSettings
+from store_format.made.made_messages import MessageMaker
+from udfs.broker.schedule import DelayLevelError, parse_delay_level
+from udfs.broker.subscription_group import SYSTEM_GROUPS
+
+STRETCH = 32_768  # messages that are made and written at once
+STRETCH_BYTES = 16 << 20
+_PROGRESS_EVERY = 1_000_000
+_PERM_READ_WRITE, _PERM_INHERIT = 6, 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """What was written."""
+
+    store: str
+    messages: int
+    queues: int
+    log_end: int
+
+
+def run_generate(
+    store: str,
+    workload: Workload,
+    *,
+    seed: int | None = None,
+    messages: int | None = None,
+    settings: BrokerSettings | None = None,
+    where: str = "the workload",
+    progress: Callable[[str], None] = lambda _: None,
+) -> Generated:
+    """Write a store.
+
+    Args:
+        store: its folder, which is made; one that is there must be empty.
+        workload: what is sent.
+        seed: instead of the workload's.
+        messages: how many, instead of the workload's messages or duration.
+        settings: the broker's, over those of the workload.
+        where: the workload's file, for errors.
+        progress: is told of the work.
+
+    Raises:
+        StoreError: a folder that is not empty, a workload or sizes that no broker could write, a disk that is full.
+        SettingsError: settings of the workload that the broker does not know.
+    """
+    if messages is not None:
+        workload = replace(workload, messages=messages, duration=None)
+    if workload.messages is None and workload.duration is None:
+        raise WorkloadError(where, "messages or duration", "neither", hint="--messages says it too")
+    if seed is not None:
+        workload = replace(workload, seed=seed)
+    broker = BrokerSettings.from_sources(header=dict(workload.settings), header_where=f"{where}, settings")
+    broker = BrokerSettings({**broker.given, **(settings.given if settings else {})})
+    sizes, put = written_settings(broker)
+    made = tables_of(workload, put, sizes.commit_log_size, broker.value("brokerClusterName"), where)
+    writer = StoreWriter(store, sizes, put)
+    for topic, queue_id in made.queues:
+        writer.queue_number(topic, queue_id)
+    total, told = 0, 0
+    for stretch in _ahead(made, workload.count):
+        writer.append(stretch)
+        total += len(stretch)
+        if total - told >= _PROGRESS_EVERY:
+            progress(f"{total:,} of {workload.count:,} messages written")
+            told = total
+    writer.shutdown(_config(workload, writer, broker))
+    return Generated(store=store, messages=total, queues=len(writer.dispatcher.queues), log_end=writer.log_end)
+
+
+def written_settings(broker: BrokerSettings) -> tuple[StoreSettings, PutSettings]:
+    """The settings of a store that is written, and what its broker refuses.
+
+    Raises:
+        StoreError: delay levels that the broker cannot read, or a broker that writes otherwise.
+    """
+    value = broker.value
+    try:
+        delays = parse_delay_level(value("messageDelayLevel"))
+    except DelayLevelError as error:
+        raise StoreError("messageDelayLevel", "levels that the broker reads", str(error)) from error
+    if value("brokerRole") == "SLAVE" or value("enableMultiDispatch"):
+        raise StoreError("the settings", "a master without enableMultiDispatch", "another broker", hint="leave these settings out")
+    sizes = StoreSettings(
+        commit_log_size=value("mappedFileSizeCommitLog"),
+        consume_queue_size=value("mappedFileSizeConsumeQueue"),
+        ext_size=value("mappedFileSizeConsumeQueueExt"),
+        index_sizes=IndexSizes(hash_slot_num=value("maxHashSlotNum"), index_num=value("maxIndexNum")),
+        delays=delays,
+        message_index_enable=value("messageIndexEnable"),
+        enable_consume_queue_ext=value("enableConsumeQueueExt"),
+    )
+    return sizes, PutSettings(max_message_size=value("maxMessageSize"), max_delay_level=len(delays))
+
+
+def _ahead(made: WorkloadTables, count: int) -> Iterator[MessageColumns]:
+    """The messages, of which one stretch is made while the one before is written."""
+    rows, room = max(STRETCH, made.max_rows), max(STRETCH_BYTES, made.max_bytes)
+    maker = MessageMaker(made.tables, messages=count, rows=rows, buffer_bytes=room)
+    with ThreadPoolExecutor(1) as beside:
+        coming = beside.submit(maker.next_stretch)
+        while (stretch := coming.result()) is not None:
+            coming = beside.submit(maker.next_stretch)
+            yield stretch
+
+
+# config/ ----------------------------------------------------------------------------------------------------------------------------
+
+
+def _config(workload: Workload, writer: StoreWriter, broker: BrokerSettings) -> dict[str, bytes]:
+    """The files under config/, as the broker writes them when it shuts down."""
+    ends = {key: queue.max_offset for key, queue in writer.dispatcher.queues.items()}
+    levels = sorted(queue_id + 1 for topic, queue_id in ends if topic == SCHEDULE_TOPIC)
+    return config_files(
+        topics=_topics(workload, broker),
+        groups=[SubscriptionGroupConfig(groupName=name) for name in (*SYSTEM_GROUPS, *(group.name for group in workload.groups))],
+        offsets=_offsets(workload, ends),
+        delay_offsets=dict.fromkeys(levels, 0),
+        versions=(len(workload.topics) + len(workload.groups), len(workload.groups)),
+        timestamp=workload.start,
+    )
+
+
+def _topics(workload: Workload, broker: BrokerSettings) -> Sequence[TopicConfig]:
+    """Those that the broker makes when it starts, those of the workload, and one for each group's retries."""
+
+    def topic(name: str, queues: int, perm: int = _PERM_READ_WRITE) -> TopicConfig:
+        return TopicConfig(topicName=name, readQueueNums=queues, writeQueueNums=queues, perm=perm)
+
+    cluster, name = broker.value("brokerClusterName"), broker.broker_name or "broker-a"
+    return [
+        topic("SELF_TEST_TOPIC", 1),
+        topic("TBW102", broker.value("defaultTopicQueueNums"), _PERM_INHERIT),
+        topic("BenchmarkTest", 1024),
+        topic(cluster, 16, _PERM_INHERIT),
+        topic(name, 1, _PERM_INHERIT),
+        topic("OFFSET_MOVED_EVENT", 1),
+        topic(SCHEDULE_TOPIC, 18),
+        topic(f"{cluster}_REPLY_TOPIC", 1),
+        *(topic(load.name, load.queues) for load in workload.topics),
+        *(topic(f"%RETRY%{group.name}", 1) for group in workload.groups),
+    ]
+
+
+def _offsets(workload: Workload, ends: dict[tuple[str, int], int]) -> dict[str, dict[int, int]]:
+    queues = {load.name: load.queues for load in workload.topics}
+
+    def committed(group: GroupLoad, topic: str) -> dict[int, int]:
+        return {queue_id: max(ends.get((topic, queue_id), 0) - group.lag, 0) for queue_id in range(queues[topic])}
+
+    table = {f"{topic}@{group.name}": committed(group, topic) for group in workload.groups for topic in group.topics}
+    return table | {f"%RETRY%{group.name}@{group.name}": {0: 0} for group in workload.groups}

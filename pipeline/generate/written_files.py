@@ -1,0 +1,103 @@
+"""The files of a store that is being written: on disk at once, in windows that are mapped while they are written.
+
+Broker source (4.9.3): MappedFile.init, AllocateMappedFileService, MappedFileQueue.tryCreateMappedFile.
+Rule: a file has its whole length from the beginning; what nobody has written to is zeros, which take no room where the file system knows
+holes.
+Surprise: the broker makes the commit log's next file before it is needed, and deletes it when it shuts down; no trace of that is left.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import numpy as np
+
+from store_format.big_endian import Bytes
+from store_format.errors import StoreError
+from store_format.files.changed_files import ChangedFiles, FilePath
+
+
+class WrittenFiles(ChangedFiles):
+    """A new store's files, which take changes as ChangedFiles do but keep none of them in memory."""
+
+    def __init__(self, root: str) -> None:
+        """Begin a store below `root`, a folder that is empty or not there yet."""
+        super().__init__(self._mapped, lambda path: os.path.exists(self.path_of(path)))
+        self.root = root
+
+    def path_of(self, path: FilePath) -> str:
+        """Where a file lies."""
+        return os.path.join(self.root, *path)
+
+    def create(self, path: FilePath, length: int) -> None:
+        """Make a file of zeros, and its folder."""
+        name = self.path_of(path)
+        try:
+            os.makedirs(os.path.dirname(name), exist_ok=True)
+            with open(name, "xb") as file:
+                file.truncate(length)
+        except OSError as error:
+            raise cannot_write(name, error) from error
+
+    def write(self, path: FilePath, at: int, data: Bytes) -> None:
+        """Write bytes into a file that is there."""
+        name = self.path_of(path)
+        try:
+            with open(name, "r+b") as file:
+                file.seek(at)
+                file.write(np.ascontiguousarray(data).data)
+        except OSError as error:
+            raise cannot_write(name, error) from error
+
+    def window(self, path: FilePath, at: int, length: int) -> Bytes:
+        """Bytes [at, at + length) of a file, mapped; they are written when they are assigned to.
+
+        The disk gives the room for them here: one that is full would end the process at the assignment. All pages are mapped at once, which
+        takes half the time of one after the other.
+        """
+        name = self.path_of(path)
+        before = at % mmap.ALLOCATIONGRANULARITY
+        try:
+            with open(name, "r+b") as file:
+                os.posix_fallocate(file.fileno(), at, length)
+                flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+                mapped = mmap.mmap(file.fileno(), before + length, flags=flags, offset=at - before)
+        except OSError as error:
+            raise cannot_write(name, error) from error
+        return np.frombuffer(mapped, np.uint8, length, before)
+
+    def map_whole(self, path: FilePath) -> mmap.mmap:
+        """A whole file, to be written to at random; its madvise takes it out of memory again."""
+        name = self.path_of(path)
+        try:
+            with open(name, "r+b") as file:
+                return mmap.mmap(file.fileno(), 0)
+        except OSError as error:
+            raise cannot_write(name, error) from error
+
+    def require_room(self, length: int) -> None:
+        """Refuse to go on where the disk has no `length` bytes left.
+
+        Raises:
+            StoreError: it has not.
+        """
+        disk = os.statvfs(self.root)
+        if disk.f_bavail * disk.f_frsize < length:
+            raise StoreError(self.root, f"a disk with {length} bytes left", f"{disk.f_bavail * disk.f_frsize}")
+
+    def content(self, path: FilePath) -> Bytes:
+        """All bytes of a file, mapped and read-only."""
+        return self._mapped(path)
+
+    def _mapped(self, path: FilePath) -> Bytes:
+        return np.memmap(self.path_of(path), np.uint8, mode="r").view(np.ndarray)
+
+    def set_time(self, path: FilePath, time_ms: int) -> None:
+        """Give a file its modification time, ms."""
+        os.utime(self.path_of(path), ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
+
+def cannot_write(path: str, error: OSError) -> StoreError:
+    """The error for a file that the system does not let us write."""
+    return StoreError(path, "a file that can be written", error.strerror or repr(error), hint="is there room on the disk?")

@@ -1,0 +1,73 @@
+"""The index of a store that is being written, built beside the log.
+
+Broker source (4.9.3): IndexService, IndexFile; CommitLogDispatcherBuildIndex.
+Rule: messages in the order of the log, one stretch after the other.
+Surprise: hash slots lie all over a file of 420 MB, so that mapped it would soon fill memory; after each stretch its pages are left to the
+system, which has what was written.
+"""
+
+from __future__ import annotations
+
+import mmap
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from pipeline.generate.written_files import WrittenFiles
+from store_format.big_endian import Bytes
+from store_format.files.changed_files import PAGE
+from store_format.index.index_file import INDEX_ENTRY, IndexedMessages, IndexFile, IndexSizes
+from store_format.index.index_service import IndexService
+from store_format.store_paths import INDEX
+
+
+class WrittenIndex:
+    """The index files of a store; they are complete after `finish`."""
+
+    def __init__(self, files: WrittenFiles, sizes: IndexSizes) -> None:
+        self._files = files
+        self._sizes = sizes
+        self._service = IndexService(sizes=sizes, new_content=self._new_content)
+        self._map: mmap.mmap | None = None
+        self._beside = ThreadPoolExecutor(1)
+        self._building: Future[None] | None = None
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """All of them."""
+        return self._service.files
+
+    @property
+    def index_msg_timestamp(self) -> int:
+        """What the checkpoint has of it: end of the last file that is full, 0 where there is none."""
+        return self._service.index_msg_timestamp or 0
+
+    def build(self, messages: IndexedMessages) -> None:
+        """IndexService.buildIndex for each message, while the caller goes on.
+
+        Raises:
+            StoreError: what went wrong with the messages before, as a disk that is full.
+        """
+        self.finish()
+        self._building = self._beside.submit(self._build, messages)
+
+    def finish(self) -> None:
+        """Wait for what is under way."""
+        if self._building is not None:
+            self._building.result()
+
+    def _build(self, messages: IndexedMessages) -> None:
+        # each key may need a page for its slot; a mapped file that finds none would end the process
+        self._files.require_room(min(len(messages.hashes) * (PAGE + INDEX_ENTRY.itemsize), self._sizes.file_length))
+        self._service.build_index(messages)
+        self._let_go()
+
+    def _new_content(self, name: str, length: int) -> Bytes:
+        self._let_go()
+        self._files.create((INDEX, name), length)
+        self._map = self._files.map_whole((INDEX, name))
+        return np.frombuffer(self._map, np.uint8)
+
+    def _let_go(self) -> None:
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)

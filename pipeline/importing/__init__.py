@@ -1,0 +1,1 @@
+"""Store directory -> Delta tables."""

@@ -1,0 +1,180 @@
+"""A store as its files lie there, without what a broker's load and start make of them: to look into one that is sick, or to keep it.
+
+What can be told apart becomes rows: records up to the first place of a log file that is none, entries up to the last one of a queue file
+that is not zero. Everything else is kept as bytes: what lies behind the records of a log file, and files that no broker takes, which are of
+another length than their kind has, or named otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.files.store_files import Entry, StoreFiles
+from pipeline.importing.load_store import LoadedStore
+from pipeline.importing.log_survey import FileSurvey, survey_log
+from pipeline.importing.store_source import LOADED_QUEUE
+from pipeline.rows.unmapped_files import FOLDER, walk_tree
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import STORE_FILE
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store import loaded_store as ls
+from store_format.big_endian import Bytes
+from store_format.errors import NotAStoreError
+from store_format.files.changed_files import FilePath
+from store_format.files.mapped_files import FILE_NAME_DIGITS, MappedFile
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.store.recovery import RecoveredLog
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
+
+_TOPICS_A_TASK = 64
+_LONG_END = 2**63
+OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundStore:
+    """A store as it was found.
+
+    Attributes:
+        loaded: its mapped files, as import takes them; its `store` shows no others in the folders of log and queues.
+        odd: rows of store_file for these others.
+    """
+
+    loaded: LoadedStore
+    odd: DataFrame
+
+
+def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> FoundStore:
+    """Take the files of a store as they are.
+
+    Args:
+        spark: the session.
+        store: the files.
+        broker: name that the rows bear.
+        settings: file sizes where they are given.
+
+    Raises:
+        StoreError: no store, or one that cannot be read.
+    """
+    store.check_exists()
+    if {entry.name for entry in store.folder()}.isdisjoint(STORE_FOLDERS):
+        raise NotAStoreError(store.root, "a store with a folder commitlog", "none", hint="give the directory that storePathRootDir names")
+    topics = ls.topics(store)
+    odd = odd_queues(store, topics)
+    visible = store.changed({}, frozenset(odd))
+    sizes = ls.file_sizes(visible, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    queues = [(topic, queue_id) for topic in topics for queue_id in ls.queue_ids(visible, topic)]
+    odd += _odd_files(store, (COMMIT_LOG,), sizes.commit_log)
+    for topic, queue_id in queues:
+        odd += _odd_files(store, (CONSUME_QUEUE, topic, str(queue_id)), sizes.consume_queue)
+    visible = store.changed({}, frozenset(odd))
+    log, surveys = _log(spark, visible)
+    rows = _queue_rows(spark, visible, broker, topics).localCheckpoint()
+    wrote = rows.agg(F.coalesce(F.sum("wrote"), F.lit(0)).alias("bytes")).first()
+    return FoundStore(
+        loaded=LoadedStore(
+            store=visible,
+            sizes=sizes,
+            log=log,
+            surveys=surveys,
+            queues=rows,
+            queue_count=len(queues),
+            entry_count=0 if wrote is None else wrote["bytes"] // CQ_STORE_UNIT_SIZE,
+            notes=tuple(f"{store.path_of(*path)}: nothing that a broker takes, kept as it is" for path in odd),
+        ),
+        odd=spark.createDataFrame([row for path in odd for row in _rows_of_odd(store, broker, path)], STORE_FILE.schema),
+    )
+
+
+def odd_queues(store: StoreFiles, topics: Sequence[str]) -> list[FilePath]:
+    """Folders that the broker takes for queues under a number that it never writes so, as 01."""
+    found: list[FilePath] = []
+    for topic in topics:
+        names = [entry.name for entry in store.folder(CONSUME_QUEUE, topic) if entry.is_folder]
+        digits = [name for name in names if name.removeprefix("+").removeprefix("-").isdecimal()]
+        found += [(CONSUME_QUEUE, topic, name) for name in digits if str(int(name)) != name]
+    return found
+
+
+def _odd_files(store: StoreFiles, folder: FilePath, size: int) -> list[FilePath]:
+    """What lies in a folder of mapped files and is none of theirs."""
+    return [(*folder, entry.name) for entry in store.folder(*folder) if not _is_mapped(entry, size)]
+
+
+def _is_mapped(entry: Entry, size: int) -> bool:
+    is_named = len(entry.name) == FILE_NAME_DIGITS and entry.name.isascii() and entry.name.isdigit()
+    if entry.is_folder or not is_named or not size or entry.length != size:
+        return False
+    return int(entry.name) % size == 0 and int(entry.name) + size < _LONG_END
+
+
+def _mapped(store: StoreFiles, *folder: str) -> tuple[MappedFile, ...]:
+    return tuple(
+        MappedFile(name=entry.name, from_offset=int(entry.name), length=entry.length, wrote=entry.length, mtime_ms=entry.mtime_ms)
+        for entry in store.folder(*folder)
+    )
+
+
+def _log(spark: SparkSession, store: StoreFiles) -> tuple[RecoveredLog, tuple[FileSurvey, ...]]:
+    """The commit log up to the end of the last record that is found; a broker makes files before it needs them."""
+    files = _mapped(store, COMMIT_LOG)
+    surveys = survey_log(spark, store, files, check_crc=None)
+    last = max((found.index for found in surveys if found.walked), default=-1)
+    wrote = [file.length if index < last else surveys[index].walked for index, file in enumerate(files)]
+    return RecoveredLog(files=tuple(replace(file, wrote=end) for file, end in zip(files, wrote, strict=True)), ended=None), tuple(surveys)
+
+
+def _rows_of_odd(store: StoreFiles, broker: str, path: FilePath) -> Iterator[tuple[Any, ...]]:
+    entry = next(entry for entry in store.folder(*path[:-1]) if entry.name == path[-1])
+    for where, file in walk_tree(store, *path) if entry.is_folder else [(path, entry)]:
+        length, mtime_ms = (0, None) if file is None else (file.length, file.mtime_ms)
+        row = {"kind": FOLDER if file is None else OTHER, "name": where[-1], "length": length, "mtimeMs": mtime_ms, "path": "/".join(where)}
+        yield tuple((row | {"brokerName": broker}).get(name) for name in STORE_FILE.names)
+
+
+# queues: what tasks do ----------------------------------------------------------------------------------------------------------------
+
+
+def _queue_rows(spark: SparkSession, store: StoreFiles, broker: str, topics: Sequence[str]) -> DataFrame:
+    groups = [topics[start : start + _TOPICS_A_TASK] for start in range(0, len(topics), _TOPICS_A_TASK)]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column("id").to_pylist():
+                for topic in groups[index]:
+                    for queue_id in ls.queue_ids(store, topic):
+                        yield _queue(store, broker, topic, queue_id)
+
+    return spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(read, LOADED_QUEUE.schema)
+
+
+def _queue(store: StoreFiles, broker: str, topic: str, queue_id: int) -> pa.RecordBatch:
+    folder = (CONSUME_QUEUE, topic, str(queue_id))
+    files = _mapped(store, *folder)
+    wrote = [_used_entries(store.content(*folder, file.name)) * CQ_STORE_UNIT_SIZE for file in files]
+    shared = {
+        "brokerName": broker,
+        "topic": topic,
+        "queueId": queue_id,
+        "minOffset": files[0].from_offset // CQ_STORE_UNIT_SIZE if files else 0,
+        "maxOffset": (files[-1].from_offset + wrote[-1]) // CQ_STORE_UNIT_SIZE if files else 0,
+        "hasFolder": True,
+    }
+    found = [
+        {"name": file.name, "fromOffset": file.from_offset, "length": file.length, "wrote": end, "mtimeMs": file.mtime_ms}
+        for file, end in zip(files, wrote, strict=True)
+    ]
+    return pa.RecordBatch.from_pylist([shared | file for file in found or [{}]], schema=arrow_schema(LOADED_QUEUE))
+
+
+def _used_entries(content: Bytes) -> int:
+    """Entries up to the last one that is not zero."""
+    used = np.flatnonzero(content[: len(content) // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE])
+    return int(used[-1]) // CQ_STORE_UNIT_SIZE + 1 if len(used) else 0

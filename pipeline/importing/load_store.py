@@ -1,0 +1,195 @@
+"""A store as the broker's load and start leave it, found out by jobs over its files; nothing is written.
+
+Broker source (4.9.3): DefaultMessageStore.load, recover and start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.files.store_files import StoreFiles
+from pipeline.importing.log_survey import FileSurvey, survey_log
+from pipeline.importing.start_store import bounds, start_store
+from pipeline.importing.store_source import LOADED_QUEUE, StoreReader, ext_file_row, read_table
+from pipeline.importing.unfinished_dispatch import undispatched_records
+from pipeline.rows.queue_batches import LogIndex
+from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store import loaded_store as ls
+from pipeline.store.loaded_extension import has_extension
+from pipeline.store.store_settings import ext_size
+from store_format.files.changed_files import FileChange
+from store_format.files.mapped_files import MappedFile
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.log.commit_log import WalkEnd
+from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
+from store_format.store_paths import ABORT_FILE, COMMIT_LOG
+
+ENABLE_EXTENSION = "enableConsumeQueueExt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedStore:
+    """A store after load and start.
+
+    Attributes:
+        store: its files.
+        sizes: lengths of the mapped files.
+        log: the commit log.
+        surveys: what each file of it holds.
+        queues: rows of LOADED_QUEUE.
+        queue_count: queues that there are.
+        entry_count: entries in all of them.
+        notes: what load changed, for people.
+    """
+
+    store: StoreFiles
+    sizes: ls.FileSizes
+    log: RecoveredLog
+    surveys: tuple[FileSurvey, ...]
+    queues: DataFrame
+    queue_count: int
+    entry_count: int
+    notes: tuple[str, ...]
+
+    @property
+    def cuts(self) -> dict[str, tuple[int, ...]]:
+        """Where tasks that share a file may start, by its name."""
+        return {file.name: tuple(found.cuts) for file, found in zip(self.log.files, self.surveys, strict=True)}
+
+    @property
+    def messages(self) -> int:
+        """Rows that commit_log gets."""
+        return sum(found.messages for found in self.surveys)
+
+    @property
+    def max_store_timestamp(self) -> int | None:
+        """The greatest of these rows, ms."""
+        return max((found.max_store_timestamp for found in self.surveys if found.max_store_timestamp is not None), default=None)
+
+    @property
+    def log_index(self) -> LogIndex:
+        """The commit log as the entries' look-up needs it."""
+        return LogIndex(files=self.log.files, walked=tuple(found.walked for found in self.surveys))
+
+    @property
+    def names_folders(self) -> bool:
+        """Whether each topic can name the folder of a partition."""
+        return all(found.names_folders for found in self.surveys) and all(map(can_name_a_folder, ls.topics(self.store)))
+
+    @property
+    def has_null_partition(self) -> bool:
+        """Whether a topic would make a partition that reads back as NULL."""
+        return any(found.has_null_partition for found in self.surveys) or NULL_PARTITION in ls.topics(self.store)
+
+
+def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> LoadedStore:
+    """Load a store and start it as the broker does.
+
+    A store that was shut down cleanly and that start has nothing to add to is read by tasks; any other by the driver, as the broker does.
+
+    Args:
+        spark: the session.
+        store: the files.
+        broker: name that the rows bear.
+        settings: file sizes where they are given, and what recovery depends on.
+
+    Raises:
+        StoreError: the broker would not load it, or never end to start it.
+    """
+    store.check_exists()
+    sizes = ls.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    if settings.value(ENABLE_EXTENSION):
+        sizes = replace(sizes, extension=ext_size(store, settings))
+    files = ls.load_log(store, sizes)
+    if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
+        return _started(spark, store, broker, settings, sizes)
+    surveys = survey_log(spark, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
+    walks = [FileWalk(name=files[one.index].name, end=one.end, ended=WalkEnd(one.ended)) for one in surveys]
+    log = recover_normally(files, walks[-len(files_to_walk(files)) :])
+    queues, totals = _load_queues(spark, store, broker, sizes, log)
+    reput_from = max(totals["maxPhysicOffset"], log.min_offset, 0)
+    if totals["deletedExtFiles"]:
+        return _started(spark, store, broker, settings, sizes)
+    if reput_from < log.max_offset and undispatched_records(spark, store, log.files, reput_from):
+        return _started(spark, store, broker, settings, sizes)
+    kept = {file.name for file in log.files}
+    notes = _notes(store, files, log, totals["cutEntries"])
+    return LoadedStore(
+        # load cut something off, so that this is no store any more that was shut down cleanly: it is left as start leaves it
+        store=store.changed({(ABORT_FILE,): FileChange(length=0, is_new=True)}, frozenset()) if notes else store,
+        sizes=sizes,
+        log=log,
+        surveys=tuple(found for found in surveys if files[found.index].name in kept),
+        queues=queues,
+        queue_count=totals["queues"],
+        entry_count=totals["wrote"] // CQ_STORE_UNIT_SIZE,
+        notes=notes,
+    )
+
+
+def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: ls.FileSizes) -> LoadedStore:
+    started = start_store(store, settings)
+    log = RecoveredLog(files=started.log_files, ended=None)
+    rows: list[tuple[Any, ...]] = []
+    for queue in started.queues:
+        least, most = bounds(queue)
+        shared = (broker, queue.topic, queue.queue_id, least, most, None, queue.max_physic_offset, None, queue.has_folder)
+        extension = () if queue.extension is None else queue.extension.files
+        ext = [ext_file_row(file) for file in extension]
+        rows += [(*shared, file.name, file.from_offset, file.length, file.wrote, file.mtime_ms, ext, None) for file in queue.files]
+        if not queue.files:
+            rows.append((*shared, None, None, None, None, None, ext, None))
+    return LoadedStore(
+        store=started.store,
+        sizes=sizes,
+        log=log,
+        surveys=tuple(survey_log(spark, started.store, log.files, check_crc=None)),
+        queues=spark.createDataFrame(rows, LOADED_QUEUE.schema),
+        queue_count=len(started.queues),
+        entry_count=sum(queue.max_offset - queue.files[0].from_offset // CQ_STORE_UNIT_SIZE for queue in started.queues if queue.files),
+        notes=started.notes,
+    )
+
+
+def _load_queues(spark: SparkSession, store: StoreFiles, broker: str, sizes: ls.FileSizes, log: RecoveredLog) -> tuple[DataFrame, Row]:
+    """The queues and their totals: read as cut at the log's end, and once more if no queue reaches it, for then load cuts none."""
+    for cut in (True, False):
+        log_bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut)
+        queues = read_table(spark, StoreReader(LOADED_QUEUE, store, broker, sizes, log_bounds)).localCheckpoint(eager=False)
+        (totals,) = queues.agg(
+            F.coalesce(F.max("recoveredPhysicOffset"), F.lit(-1)).alias("recoveredPhysicOffset"),
+            F.coalesce(F.max("maxPhysicOffset"), F.lit(-1)).alias("maxPhysicOffset"),
+            F.count_distinct("topic", "queueId").alias("queues"),
+            F.coalesce(F.sum("wrote"), F.lit(0)).alias("wrote"),
+            F.coalesce(F.sum("cutEntries"), F.lit(0)).alias("cutEntries"),
+            F.coalesce(F.sum("deletedExtFiles"), F.lit(0)).alias("deletedExtFiles"),
+        ).collect()
+        if totals["recoveredPhysicOffset"] >= log.max_offset:
+            break
+    return queues, totals
+
+
+def with_extension(settings: BrokerSettings, store: StoreFiles) -> BrokerSettings:
+    """The settings; enableConsumeQueueExt, where nothing says it, is that of the broker that wrote the files."""
+    if settings.explicit(ENABLE_EXTENSION) is not None or not has_extension(store):
+        return settings
+    return BrokerSettings({**settings.given, ENABLE_EXTENSION: True})
+
+
+def _notes(store: StoreFiles, files: Sequence[MappedFile], log: RecoveredLog, cut_entries: int) -> tuple[str, ...]:
+    kept = {file.name for file in log.files}
+    notes = [
+        f"{store.path_of(COMMIT_LOG, file.name)}: deleted by load, it lies past the log's end" for file in files if file.name not in kept
+    ]
+    ended = log.ended
+    if ended is not None and (ended.ended in {WalkEnd.BAD_RECORD, WalkEnd.BAD_CRC} or notes or cut_entries):
+        notes.append(f"{store.path_of(COMMIT_LOG, ended.name)}, byte {ended.end}: {ended.ended.name}, load cuts the log there")
+    if cut_entries:
+        notes.append(f"load cuts {cut_entries:,} entries off the consume queues, they lie past the log's end")
+    return tuple(notes)

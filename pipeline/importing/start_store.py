@@ -1,0 +1,73 @@
+"""A store that the broker's load or start changes: what it is afterwards, as changes laid over its files.
+
+Broker source (4.9.3): DefaultMessageStore.load and start, which read and dispatch one record after the other; so does this, on the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.files.store_files import StoreFiles
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.filter_bit_maps import bit_map_of
+from pipeline.store.message_store import MessageStore
+from pipeline.store.store_settings import store_settings
+from store_format.errors import CorruptStoreError
+from store_format.files.changed_files import FilePath
+from store_format.files.mapped_files import MappedFile
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.queue.running_queue import Queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedStore:
+    """A store after load and start.
+
+    Attributes:
+        store: its files, with what was changed over them.
+        log_files: of the commit log.
+        queues: of all topics.
+        notes: what was changed, for people.
+    """
+
+    store: StoreFiles
+    log_files: tuple[MappedFile, ...]
+    queues: tuple[Queue, ...]
+    notes: tuple[str, ...]
+
+
+def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
+    """Load and start a store.
+
+    Raises:
+        CorruptStoreError: load fails, or start never ends.
+    """
+    store = MessageStore(files=files, settings=store_settings(files, settings), bit_map_of=bit_map_of(files, settings))
+    if not store.load():
+        raise CorruptStoreError(files.root, "a store that the broker loads", store.failure)
+    in_load = _dispatched("load", store)
+    if store.start() != "ok":
+        raise CorruptStoreError(files.root, "a store that the broker starts", f"a start that never ends: {store.failure}")
+    deleted = frozenset(store.changed.deleted)
+    # ConsumeQueue.destroy takes the folder as well
+    gone = frozenset(queue.folder for queue in store.queues.values() if not queue.has_folder and not queue.files)
+    return StartedStore(
+        store=files.changed(store.changed.joined(), deleted | gone),
+        log_files=store.log_files,
+        queues=tuple(store.queues.values()),
+        notes=(*_deletions(files, deleted), *in_load, *_dispatched("start", store)),
+    )
+
+
+def _dispatched(when: str, store: MessageStore) -> tuple[str, ...]:
+    count, first = store.dispatcher.count, store.dispatcher.first_offset
+    return (f"{when} dispatches {count:,} messages again, from commit log offset {first} on",) if count else ()
+
+
+def _deletions(files: StoreFiles, deleted: frozenset[FilePath]) -> list[str]:
+    return [f"{files.path_of(*path)}: deleted by load" for path in sorted(deleted)]
+
+
+def bounds(queue: Queue) -> tuple[int, int]:
+    """(min, max) offset of a queue, in entries."""
+    return queue.min_logic_offset // CQ_STORE_UNIT_SIZE, queue.max_offset

@@ -1,0 +1,240 @@
+"""`spark.read.format("rocketmq-store")`: a store directory as DataFrames, one partition a mapped file, a part of one, or a group of topics.
+
+Options: `path` the store, `table` one of TABLES, `brokerName`, and the file sizes. While it plans, the reader recovers the log and the
+queues by itself, which is meant for a look at a store, not for a large import: that knows the log's bounds and calls `read_table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.files.store_files import StoreFiles
+from pipeline.rows.log_batches import commit_log_batches, log_segment_batches, range_batches
+from pipeline.rows.queue_batches import LogIndex, QueueFile, QueueReader, unpack_segments
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, EXT_FILES_TYPE, STORE_FILE_RANGE, Column, Table
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.loaded_extension import LoadedExtension, has_extension, recover_extension
+from pipeline.store.loaded_store import FileSizes, LogBounds, file_sizes, load_log, queue_ids, recover_log, recover_queue, topics
+from pipeline.store.store_settings import ext_size
+from store_format.files.mapped_files import MappedFile, truncate_dirty_files
+
+NAME = "rocketmq-store"
+
+LOADED_QUEUE = Table(
+    "loaded_queue",
+    "Queues as the broker's load leaves them, and their files: one row a file, one without file for a queue that has none left.",
+    (
+        Column("brokerName", "STRING", "broker"),
+        Column("topic", "STRING", "topic"),
+        Column("queueId", "INT", "queue"),
+        Column("minOffset", "BIGINT", "of the queue"),
+        Column("maxOffset", "BIGINT", "of the queue"),
+        Column("recoveredPhysicOffset", "BIGINT", "end in the commit log of the last message that recover found"),
+        Column("maxPhysicOffset", "BIGINT", "the same after the log's end cut the queues"),
+        Column("cutEntries", "BIGINT", "how many it cut off; in the queue's first row"),
+        Column("hasFolder", "BOOLEAN", "whether the queue has a folder"),
+        Column("name", "STRING", "of the file"),
+        Column("fromOffset", "BIGINT", "of the file"),
+        Column("length", "BIGINT", "of the file"),
+        Column("wrote", "BIGINT", "bytes in use"),
+        Column("mtimeMs", "BIGINT", "of the file"),
+        Column("extFiles", EXT_FILES_TYPE, "of the queue's extension"),
+        Column("deletedExtFiles", "INT", "files that load takes from its extension; in the queue's first row"),
+    ),
+)
+
+_WHOLE_FILE_TABLES = {
+    COMMIT_LOG_SEGMENT.name: log_segment_batches,
+    STORE_FILE_RANGE.name: range_batches,
+}
+TABLES = {table.name: table for table in (COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE, CONSUME_QUEUE, LOADED_QUEUE)}
+# partitions of loaded_queue: at most so many, with at least so many topics each
+_TOPIC_GROUPS = 64
+_TOPICS_A_GROUP = 8
+
+
+class StoreDataSource(DataSource):
+    """The data source; register it with `spark.dataSource.register(StoreDataSource)`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name of the format."""
+        return NAME
+
+    def schema(self) -> str:
+        """Columns of the table that option `table` names."""
+        return self._table().schema
+
+    def _table(self) -> Table:
+        name = self.options.get("table", COMMIT_LOG.name)
+        if name not in TABLES:
+            raise ValueError(f"option table: expected one of {', '.join(TABLES)}, found {name!r}")
+        return TABLES[name]
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of the table."""
+        options, store = self.options, StoreFiles(self.options["path"])
+        store.check_exists()
+        explicit = {name: int(options[name]) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue") if name in options}
+        sizes = file_sizes(store, explicit)
+        if has_extension(store):
+            sizes = replace(sizes, extension=ext_size(store, BrokerSettings({})))
+        return StoreReader(self._table(), store, options.get("brokerName", ""), sizes)
+
+
+@dataclass
+class LogFilePartition(InputPartition):
+    """One file of the commit log, or records of one that lie together."""
+
+    file: MappedFile
+    start: int
+    end: int
+
+
+@dataclass
+class TopicsPartition(InputPartition):
+    """All queues of some topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass
+class QueueFilePartition(InputPartition):
+    """One file of a consume queue, with the commit log it points into."""
+
+    file: QueueFile
+    log: LogIndex
+
+
+class StoreReader(DataSourceReader):
+    """Plans and reads one table of a store.
+
+    `cuts` are positions of records in a file of the commit log at which a task of its own may start to read commit_log.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        store: StoreFiles,
+        broker: str,
+        sizes: FileSizes,
+        log: LogBounds | None = None,
+        cuts: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        self.table, self.store, self.broker, self.sizes, self.log, self.cuts = table, store, broker, sizes, log, cuts or {}
+
+    def partitions(self) -> list[InputPartition]:
+        """One partition a mapped file or finer, or a group of topics where queues are asked for."""
+        if self.table.name == LOADED_QUEUE.name:
+            return self._topic_partitions()
+        files = self._log_files()
+        if self.table.name in _WHOLE_FILE_TABLES:
+            return [LogFilePartition(file, 0, file.wrote) for file in files]
+        if self.table.name == COMMIT_LOG.name:
+            return [LogFilePartition(file, *piece) for file in files for piece in self._pieces(file)]
+        return self._queue_file_partitions(files)
+
+    def _pieces(self, file: MappedFile) -> Iterator[tuple[int, int]]:
+        return pairwise((0, *(cut for cut in self.cuts.get(file.name, ()) if cut < file.wrote), file.wrote))
+
+    def _topic_partitions(self) -> list[InputPartition]:
+        names = topics(self.store)
+        count = min(_TOPIC_GROUPS, -(-len(names) // _TOPICS_A_GROUP))
+        return [TopicsPartition(tuple(names[start::count])) for start in range(count)]
+
+    def _log_files(self) -> tuple[MappedFile, ...]:
+        files = load_log(self.store, self.sizes)
+        if self.log is None:
+            return recover_log(self.store, files, check_crc=True).files
+        return truncate_dirty_files(files, self.log.max_offset)
+
+    def _queue_file_partitions(self, log_files: tuple[MappedFile, ...]) -> list[InputPartition]:
+        queues = [(topic, queue_id) for topic in topics(self.store) for queue_id in queue_ids(self.store, topic)]
+        bounds = self.log or self._bounds(log_files, queues)
+        index = LogIndex(files=log_files, walked=tuple(file.wrote for file in log_files))
+        return [
+            QueueFilePartition(QueueFile(topic=topic, queue_id=queue_id, file=file, extension=extension), index)
+            for topic, queue_id in queues
+            for extension in [recover_extension(self.store, topic, queue_id, self.sizes, bounds).files]
+            for file in recover_queue(self.store, topic, queue_id, self.sizes, bounds).files
+            if file.wrote
+        ]
+
+    def _bounds(self, log_files: tuple[MappedFile, ...], queues: list[tuple[str, int]]) -> LogBounds:
+        ends = [recover_queue(self.store, topic, queue_id, self.sizes, None).max_physic_offset for topic, queue_id in queues]
+        end = log_files[-1].from_offset + log_files[-1].wrote
+        return LogBounds(min_offset=log_files[0].from_offset, max_offset=end, truncates_queues=max(ends, default=-1) >= end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of one partition."""
+        if isinstance(partition, LogFilePartition):
+            if self.table.name == COMMIT_LOG.name:
+                content = self.store.stretch(partition.start, partition.end, partition.file.length, "commitlog", partition.file.name)
+                yield from commit_log_batches(self.broker, partition.file, content, partition.start, partition.end)
+            else:
+                content = self.store.content("commitlog", partition.file.name)
+                yield from _WHOLE_FILE_TABLES[self.table.name](self.broker, partition.file, content)
+        elif isinstance(partition, QueueFilePartition):
+            for segments in QueueReader(self.store, self.broker, partition.log).segments(partition.file):
+                yield from unpack_segments(segments)
+        elif isinstance(partition, TopicsPartition):
+            for topic in partition.topics:
+                for queue_id in queue_ids(self.store, topic):
+                    yield self._loaded_queue(topic, queue_id)
+
+    def _loaded_queue(self, topic: str, queue_id: int) -> pa.RecordBatch:
+        queue = recover_queue(self.store, topic, queue_id, self.sizes, self.log)
+        extension = LoadedExtension() if self.log is None else recover_extension(self.store, topic, queue_id, self.sizes, self.log)
+        shared = {
+            "brokerName": self.broker,
+            "topic": topic,
+            "queueId": queue_id,
+            "minOffset": queue.min_offset,
+            "maxOffset": queue.max_offset,
+            "recoveredPhysicOffset": queue.recovered_physic_offset,
+            "maxPhysicOffset": queue.max_physic_offset,
+            "hasFolder": True,
+            "extFiles": [ext_file_row(file) for file in extension.files],
+        }
+        files = [
+            {
+                "name": file.name,
+                "fromOffset": file.from_offset,
+                "length": file.length,
+                "wrote": file.wrote,
+                "mtimeMs": file.mtime_ms,
+            }
+            for file in queue.files
+        ]
+        rows = [shared | file for file in files or [{}]]
+        rows[0]["cutEntries"], rows[0]["deletedExtFiles"] = queue.cut_entries, extension.deleted
+        return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(LOADED_QUEUE))
+
+
+def ext_file_row(file: MappedFile) -> dict[str, object]:
+    """A file of a queue's extension as a value of loaded_queue.extFiles."""
+    return {"name": file.name, "fromOffset": file.from_offset, "length": file.length, "wrote": file.wrote}
+
+
+def read_table(spark: SparkSession, reader: StoreReader, tasks_max: int | None = None) -> DataFrame:
+    """What a reader reads, planned here: Spark plans a Python data source in two processes that import everything anew.
+
+    A task reads one partition, or several where there are more than `tasks_max`.
+    """
+    partitions = reader.partitions()
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column("id").to_pylist():
+                yield from reader.read(partitions[index])
+
+    tasks = max(min(len(partitions), tasks_max or len(partitions)), 1)
+    return spark.range(0, len(partitions), 1, tasks).mapInArrow(read, reader.table.schema)

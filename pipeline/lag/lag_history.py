@@ -1,0 +1,147 @@
+"""lag_history: observations of consume_lag, appended one after the other, so that rules can look at how lag moves.
+
+Rule: an observation is new where the lake has learned something of the broker since the last one. A lake that nobody imported into says
+nothing of a group, and must not look like a group that stands still.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.lake.delta_sql import literal
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.views import CONSUME_LAG_TABLES, consume_lag
+from pipeline.schema.lag_tables import LAG_HISTORY
+from pipeline.settings.quantities import LAST_OF_YEAR_9999
+
+_DAY = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An observation that was recorded.
+
+    Attributes:
+        queues: its rows.
+        lake_version: the version of the lake that made it visible.
+    """
+
+    queues: int
+    lake_version: int
+
+
+def observation(lake: Lake, broker: str, observed_at: int) -> DataFrame:
+    """The rows of lag_history that say how far every group of a broker is now.
+
+    Args:
+        lake: at the version to be observed.
+        broker: whose queues.
+        observed_at: when that is, ms since 1970.
+
+    Raises:
+        LakeError: the time lies before 1970 or after the year 9999.
+    """
+    _require_time(observed_at)
+    observed = consume_lag(lake).where(F.col("brokerName") == broker)
+    added = {"observedAt": F.lit(observed_at).cast("BIGINT"), "lakeVersion": F.lit(lake.at.version).cast("BIGINT")}
+    return observed.withColumns(added).select(*LAG_HISTORY.names)
+
+
+def append_observation(writer: LakeWriter, observed_at: int) -> bool:
+    """Append an observation of the writer's broker, with what the run has written so far; the caller commits.
+
+    Call it once a trigger of a stream, after its other tables are written.
+
+    Args:
+        writer: a run that goes on.
+        observed_at: ms since 1970.
+
+    Returns:
+        Whether it was appended; not where the broker has an observation of that time already.
+
+    Raises:
+        LakeError: another run is writing to the table.
+    """
+    writer.prepare(LAG_HISTORY)
+    if not _observed_at(writer.written(LAG_HISTORY), writer.broker, observed_at).isEmpty():
+        return False
+    writer.append(LAG_HISTORY, observation(writer.as_written(), writer.broker, observed_at))
+    return True
+
+
+def forget_before(writer: LakeWriter, before: int) -> None:
+    """Drop a broker's observations from before a time, and write those that are kept anew, in few files; the caller commits.
+
+    Args:
+        writer: a run that has not written to the table yet.
+        before: ms since 1970; observations of this very time are kept.
+
+    Raises:
+        LakeError: another run is writing to the table.
+    """
+    mine = f"brokerName = {literal(writer.broker)}"
+    kept = writer.lake.table(LAG_HISTORY).where(mine).where(F.col("observedAt") >= before)
+    writer.replace_rows(LAG_HISTORY, kept.coalesce(1), mine)
+
+
+def is_new(lake: Lake, broker: str, observed_at: int) -> bool:
+    """Whether the lake has changed what consume_lag says of a broker since its last observation, and has none of this time."""
+    history = lake.table(LAG_HISTORY)
+    last = history.where(F.col("brokerName") == broker).agg(F.max("lakeVersion").alias("version")).first()
+    if last is None or last["version"] is None:
+        return True
+    changed = _last_change(lake, broker)
+    return changed is not None and changed > last["version"] and _observed_at(history, broker, observed_at).isEmpty()
+
+
+def record(lake: Lake, broker: str, *, observed_at: int, keep_days: int | None, run_id: str, committed_at: dt.datetime) -> Recorded | None:
+    """Record an observation in a commit of its own.
+
+    Args:
+        lake: the lake.
+        broker: whose queues.
+        observed_at: ms since 1970.
+        keep_days: drop the broker's observations that are older than so many days before this one; None keeps all.
+        run_id: of this run.
+        committed_at: wall clock for lake_version.
+
+    Returns:
+        What was recorded; None where the observation is not new, and nothing is written.
+
+    Raises:
+        LakeError: another run is writing to the table, or the time lies before 1970 or after the year 9999.
+    """
+    _require_time(observed_at)
+    if not is_new(lake, broker, observed_at):
+        return None
+    writer = LakeWriter(lake, run_id=run_id, what="lag", broker=broker)
+    if keep_days is not None:
+        forget_before(writer, observed_at - keep_days * _DAY)
+    append_observation(writer, observed_at)
+    queues = _observed_at(writer.written(LAG_HISTORY), broker, observed_at).count()
+    return Recorded(queues, writer.commit(committed_at))
+
+
+def _require_time(observed_at: int) -> None:
+    if not 0 <= observed_at <= LAST_OF_YEAR_9999:
+        raise LakeError(f"expected a time of observation from 1970 to the year 9999, in ms, found {observed_at}")
+
+
+def _observed_at(history: DataFrame, broker: str, observed_at: int) -> DataFrame:
+    return history.where((F.col("brokerName") == broker) & (F.col("observedAt") == observed_at))
+
+
+def _last_change(lake: Lake, broker: str) -> int | None:
+    """The last version of the lake in which a run of the broker changed a table that consume_lag reads."""
+    read = F.struct(*(F.col("tables")[table.name].alias(table.name) for table in CONSUME_LAG_TABLES))
+    versions = lake.versions().where(F.col("version") <= lake.at.version).withColumn("read", read)
+    # lake_version has a row a commit: little enough for one task
+    compared = versions.withColumn("before", F.lag("read").over(Window.orderBy("version")))
+    of_broker = compared.where((F.col("brokerName") == broker) & ~F.col("read").eqNullSafe(F.col("before")))
+    row = of_broker.agg(F.max("version").alias("version")).first()
+    return None if row is None else row["version"]

@@ -1,0 +1,1 @@
+"""The lake: its session, its Delta tables, its one commit point, its views and functions in SQL."""

@@ -1,0 +1,141 @@
+"""Rows of a large table read by the tasks themselves, straight from its Parquet files.
+
+Delta says which files a version of the table has, and Spark which task reads which. Spark's own reader would make rows of the columns,
+and columns of the rows for a task to take, which costs more than all that an export does with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.files.store_files import is_uri
+from pipeline.lake.lake import Lake
+from pipeline.lake.session import tasks_at_once
+from pipeline.schema.table import Table
+from store_format.errors import StoreError
+
+Batches = Iterator[pa.RecordBatch]
+# so many at most: what a task writes to lies near each other, and each page of it costs the first time that a task touches it
+_FILES_A_TASK = 64
+FOOTERS_AT_ONCE = 8
+# values of a column that lie as near as this are as good as in order
+_STRETCH = 1 << 30
+_ROWS_A_BATCH, _LEAST_ROWS = 8192, 32
+_BYTES_A_BATCH = 32 << 20
+# columns that are read as a dictionary's, which is how the files have them
+_FEW_VALUES = ("bornHost", "storeHost")
+# a table with one of these has rows or names that its Parquet files alone do not tell
+_NOT_PLAIN = {"deletionVectors", "columnMapping"}
+
+
+def rows_for_tasks(
+    lake: Lake, table: Table, broker: str, columns: tuple[str, ...], *, column: str
+) -> tuple[DataFrame, Callable[[Batches], Batches]]:
+    """The rows of one broker: a frame, and what a task makes of the frame's batches to have batches with `columns`.
+
+    Tasks that follow each other have rows with values of `column` that lie near each other, so that they write to the same places.
+
+    A table that is not on a local or shared file system, or that has features beyond Parquet, is read by Spark.
+    """
+    rows = lake.table(table).where(F.col("brokerName") == broker)
+    paths = plain_files(lake, table, rows)
+    if paths is None:
+        return rows.select(*columns), iter
+    tasks = max(-(-len(paths) // _FILES_A_TASK), tasks_at_once(lake.spark))
+    return lake.spark.range(0, tasks, 1, tasks), partial(_rows_of_tasks, split_among(_places(paths, column), tasks), broker, columns)
+
+
+def plain_files(lake: Lake, table: Table, rows: DataFrame) -> list[str] | None:
+    """The Parquet files that have some rows of a table; None where tasks cannot read these by themselves."""
+    if is_uri(lake.root) or _NOT_PLAIN & lake.reader_features(table):
+        return None
+    return [path.removeprefix("file:") for path in rows.inputFiles()]
+
+
+def _places(paths: list[str], column: str) -> dict[str, tuple[int, int]]:
+    """Least value of the column, and size, of each file."""
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+        return dict(zip(paths, pool.map(partial(_first_value_and_size, column), paths), strict=True))
+
+
+def split_among(files: dict[str, tuple[int, int]], tasks: int) -> list[list[str]]:
+    """The files of each task: neighbours by their first value (of first value and size), about as many bytes for one as for the other."""
+    ordered = sorted((first // _STRETCH, path, size) for path, (first, size) in files.items())
+    total, before = sum(size for _, _, size in ordered), 0
+    split: list[list[str]] = [[] for _ in range(tasks)]
+    for _, path, size in ordered:
+        split[min((before + size // 2) * tasks // max(total, 1), tasks - 1)].append(path)
+        before += size
+    return split
+
+
+def _first_value_and_size(column: str, path: str) -> tuple[int, int]:
+    """The size is what the file's bytes are when they are not compressed."""
+    with named_in_errors(path):
+        file = pq.read_metadata(path)
+        size = sum(file.row_group(group).total_byte_size for group in range(file.num_row_groups))
+        return min((one.min for one in _statistics(file, column)), default=0), size
+
+
+def _statistics(file: pq.FileMetaData, column: str) -> list[pq.Statistics]:
+    """Of each row group that has them."""
+    if column not in file.schema.names:
+        return []
+    place = file.schema.names.index(column)
+    found = [file.row_group(group).column(place).statistics for group in range(file.num_row_groups)]
+    return [one for one in found if one is not None and one.has_min_max]
+
+
+@contextmanager
+def named_in_errors(path: str) -> Iterator[None]:
+    """Around the reading of a Parquet file: it cannot be read, and the error says which it is.
+
+    Raises:
+        StoreError: it cannot.
+    """
+    try:
+        yield
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(path, "a Parquet file of the table", str(error), hint="import the store again") from error
+
+
+def _rows_of_tasks(paths: list[list[str]], broker: str, columns: tuple[str, ...], tasks: Batches) -> Batches:
+    for batch in tasks:
+        for task in batch.column(0).to_pylist():
+            for path in paths[task]:
+                yield from _rows_of_file(path, broker, columns)
+
+
+def _rows_of_file(path: str, broker: str, columns: tuple[str, ...]) -> Batches:
+    with named_in_errors(path):
+        found = pq.read_metadata(path)
+        missing = {"brokerName", *columns} - set(found.schema.names)
+        if missing:
+            raise StoreError(path, "all columns of the table", f"none called {', '.join(sorted(missing))}", hint="import the store again")
+        few = [name for name in _FEW_VALUES if name in columns]
+        with pq.ParquetFile(path, metadata=found, read_dictionary=few, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(_rows_a_batch(found), columns=["brokerName", *columns], use_threads=False):
+                yield _of_broker(batch, broker)
+
+
+def _of_broker(batch: pa.RecordBatch, broker: str) -> pa.RecordBatch:
+    is_ours = pc.equal(batch.column("brokerName"), broker)
+    ours = batch if pc.all(is_ours).as_py() else batch.filter(is_ours)
+    return ours.drop_columns(["brokerName"])
+
+
+def _rows_a_batch(file: pq.FileMetaData) -> int:
+    """So many that the largest records of the file, one after the other, stay within a batch."""
+    largest = max((one.max for one in _statistics(file, "storeSize")), default=_BYTES_A_BATCH)
+    return max(min(_ROWS_A_BATCH, _BYTES_A_BATCH // max(largest, 1)), _LEAST_ROWS)

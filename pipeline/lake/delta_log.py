@@ -1,0 +1,86 @@
+"""What the log of a Delta table says without Spark: a listing of its folder and one line of a commit.
+
+Asking Spark (DESCRIBE HISTORY) reads every commit and takes a job for each table.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from pipeline.files.store_files import filesystem_of
+
+# a table's property that names the run which created or altered it; a write names its run in the commit's userMetadata
+RUN_PROPERTY = "pullsim.runId"
+
+
+def _log_folder(path: str) -> tuple[pafs.FileSystem, str]:
+    filesystem, inside = filesystem_of(path)
+    return filesystem, f"{inside}/_delta_log"
+
+
+def is_empty(path: str) -> bool:
+    """Whether there is nothing at `path`, not even what a dead run left."""
+    filesystem, inside = filesystem_of(path)
+    return not filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
+
+
+def delta_version(path: str) -> int | None:
+    """Newest version of the Delta table at `path`, None where there is none."""
+    filesystem, folder = _log_folder(path)
+    found = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+    versions = [int(name[:20]) for name in (info.base_name for info in found) if name.endswith(".json") and name[:20].isdigit()]
+    return max(versions, default=None)
+
+
+def _commit_info(path: str, version: int) -> dict[str, Any]:
+    filesystem, folder = _log_folder(path)
+    try:
+        with filesystem.open_input_file(f"{folder}/{version:020d}.json") as commit:
+            for line in io.BufferedReader(commit):
+                action = json.loads(line)
+                if "commitInfo" in action:
+                    return dict(action["commitInfo"])
+    except FileNotFoundError:
+        pass
+    return {}
+
+
+def run_of(path: str, version: int) -> str | None:
+    """The run that committed a version; None where the commit names none."""
+    info = _commit_info(path, version)
+    written = _object(info.get("userMetadata"))
+    created = _object(info.get("operationParameters", {}).get("properties"))
+    run: str | None = written.get("runId", created.get(RUN_PROPERTY))
+    return run
+
+
+def reader_features(path: str, version: int) -> set[str] | None:
+    """What a reader of a version has to know of beside Parquet, as the version's checksum file says; None where there is no such file."""
+    filesystem, folder = _log_folder(path)
+    try:
+        with filesystem.open_input_file(f"{folder}/{version:020d}.crc") as checksum:
+            protocol = json.loads(checksum.read())["protocol"]
+            known = {1: set[str](), 2: {"columnMapping"}}.get(protocol["minReaderVersion"])
+            named = known is None and protocol["readerFeatures"]
+            return set(named) if isinstance(named, list) else known
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # no reader is told to rely on it
+        return None
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    """An object of JSON; empty for the text of somebody else."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def restored_version(path: str, version: int) -> int | None:
+    """The former version that a commit put back; None for any other commit."""
+    info = _commit_info(path, version)
+    return int(info["operationParameters"]["version"]) if info.get("operation") == "RESTORE" else None

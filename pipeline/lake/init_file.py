@@ -1,0 +1,74 @@
+"""The init file of spark-sql: tables, views and functions of a lake in a session that has no Python.
+
+    spark-sql -i FILE --hivevar lake=/data/lake
+
+Rule: tables are read as of the lake's newest commit, as everywhere. A version in SQL must be a literal, so that the file builds each
+statement from the last row of `lake_version` and has it executed.
+Surprise: a session keeps the versions that it began with; what is committed later is seen by the next one.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from pipeline.lake.delta_sql import literal
+from pipeline.lake.views import FUNCTIONS, VIEWS, view_sql
+from pipeline.schema.tables import LAKE_VERSION, TABLES, TABLES_VERSION, Table
+from udfs.sql_functions import sql_statements
+
+INIT_FILE = "init.sql"
+_LAKE = "${lake}"
+
+_HEAD = f"""\
+-- Tables, views and functions of a lake for spark-sql, as of the lake's newest commit:
+--   spark-sql -i FILE --hivevar lake=/data/lake
+-- The lake is an absolute path or a URI. Made of the files beside this one by `python -m pipeline.lake.init_file`: change those.
+DECLARE OR REPLACE VARIABLE pullsim_tables MAP<STRING, BIGINT>;
+DECLARE OR REPLACE VARIABLE pullsim_view STRING;
+SET VAR pullsim_tables = (
+  SELECT CASE
+    WHEN coalesce(tablesVersion, 1) = {TABLES_VERSION} THEN tables
+    ELSE raise_error('the tables of this lake are of version ' || tablesVersion || ', this file is for version {TABLES_VERSION}')
+  END
+  FROM (
+    -- the column may not be there yet
+    SELECT max_by(tables, version) AS tables, get_json_object(max_by(to_json(struct(*)), version), '$.tablesVersion') AS tablesVersion
+    FROM delta.`{_LAKE}/lake_version`
+  )
+);
+"""
+
+# a function in Python, and what a view has in its place: the view's reason for NULL is NEEDS_PYTHON
+_IN_PYTHON = "coalesce(sql92_matches(w.expression, m.properties), false)"
+_NOT_KNOWN = "CAST(NULL AS BOOLEAN)"
+
+
+def init_sql() -> str:
+    """The text of the file."""
+    parts = [
+        _HEAD,
+        *(_table(table) for table in TABLES.values()),
+        f"CREATE OR REPLACE TEMPORARY VIEW {LAKE_VERSION.name} AS SELECT * FROM delta.`{_LAKE}/{LAKE_VERSION.name}`;\n",
+        *(f"{statement};\n" for statement in sql_statements()),
+        *(f"{view_sql(name).rstrip()};\n".replace(_IN_PYTHON, _NOT_KNOWN) for name in (*FUNCTIONS, *VIEWS)),
+    ]
+    return "\n".join(parts)
+
+
+def init_file() -> Path:
+    """Where the file of this package is."""
+    return Path(str(files("pipeline").joinpath("sql", INIT_FILE)))
+
+
+def _table(table: Table) -> str:
+    """The view of a table at its committed version; of one that was never written, without rows."""
+    create = f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS SELECT"
+    read = f"{create} * FROM delta.`{_LAKE}/{table.name}` VERSION AS OF "
+    none = f"{create} {', '.join(f'CAST(NULL AS {column.type}) AS {column.name}' for column in table.columns)} WHERE false"
+    either = f"coalesce({literal(read)} || pullsim_tables['{table.name}'], {literal(none)})"
+    return f"SET VAR pullsim_view = {either};\nEXECUTE IMMEDIATE pullsim_view;\n"
+
+
+if __name__ == "__main__":
+    init_file().write_text(init_sql(), "utf-8")

@@ -1,0 +1,221 @@
+"""A lake: the Delta tables under one directory, and the one commit point over all of them.
+
+Delta commits table by table. A run writes its tables and then appends one row to `lake_version`, which says at which Delta version each
+table is to be read. Readers resolve every table through the last such row, so a run that died is invisible.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.files.store_files import absolute_path, is_uri
+from pipeline.lake.delta_log import delta_version, reader_features
+from pipeline.lake.delta_sql import delta
+from pipeline.schema.tables import BROKER, LAKE_VERSION, STORE_FILE, TABLES_VERSION, Table
+from store_format.errors import UnusableInputError
+
+T = TypeVar("T")
+
+_LOOK_SECONDS = 1.0
+
+
+class LakeError(UnusableInputError, ValueError):
+    """The directory is no lake, the lake does not hold what was asked for, or another run is writing to it."""
+
+
+class NotAloneError(LakeError):
+    """Another run is writing to the same tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeVersion:
+    """One commit of the lake; version 0 is the empty lake."""
+
+    version: int = 0
+    tables: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """A batch of a stream: its checkpoint and its number there."""
+
+    checkpoint: str
+    number: int
+
+
+class Lake:
+    """The tables under `root`, read at one version of the lake."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.spark = spark
+        self.root = absolute_path(root).rstrip("/")
+        self._made: dict[str, tuple[tuple[int | None, ...], Any]] = {}
+        self._newest: tuple[int, LakeVersion] | None = None
+        if not is_uri(self.root) and (file := _file_on_the_way(self.root)):
+            raise LakeError(f"{self.root}: expected a directory for the tables, found a file {file}; give another --lake")
+        try:
+            self.at = self.newest()
+        except (OSError, pa.ArrowInvalid) as error:
+            raise LakeError(f"{self.root}: expected a path or a URI that can be opened, found {error}") from error
+
+    def path(self, name: str) -> str:
+        """Where the table is."""
+        return f"{self.root}/{name}"
+
+    def newest(self) -> LakeVersion:
+        """The last committed version; read again only where there is a commit that was not seen."""
+        path = self.path(LAKE_VERSION.name)
+        seen = delta_version(path)
+        if seen is None:
+            return LakeVersion()
+        if self._newest is None or self._newest[0] != seen:
+            rows = self.spark.read.format("delta").option("versionAsOf", seen).load(path)
+            row = rows.orderBy(F.col("version").desc()).first()
+            if row is not None:
+                self._require_tables_version(row.asDict().get("tablesVersion") or 1)
+            self._newest = (seen, LakeVersion() if row is None else LakeVersion(row["version"], row["tables"]))
+        return self._newest[1]
+
+    def _require_tables_version(self, found: int) -> None:
+        """Refuse tables that follow another contract than `pipeline.schema.tables`."""
+        if found > TABLES_VERSION:
+            hint = "a newer pullsim wrote them: read them with that, or with one that is newer still"
+        elif found < TABLES_VERSION:
+            hint = "an older pullsim wrote them: import the stores into a new --lake, and capture and replay again what is to be kept"
+        else:
+            return
+        raise LakeError(f"{self.root}: expected tables of version {TABLES_VERSION}, found {found}; {hint}")
+
+    def committed(self, version: LakeVersion, by: int) -> None:
+        """Read at `version`, which the Delta version `by` of lake_version put there."""
+        self.at = version
+        self._newest = (by, version)
+
+    def require(self) -> Lake:
+        """This lake, if anything was ever committed to it."""
+        if self.at.version == 0:
+            raise _no_lake(self.root)
+        return self
+
+    def table(self, table: Table) -> DataFrame:
+        """The table as of this version; empty where it was never written."""
+        version = self.at.tables.get(table.name)
+        if version is None:
+            return self.spark.createDataFrame([], table.schema)
+        read = self.spark.read.format("delta").option("versionAsOf", version)
+        return self.remembered(table.name, [table], lambda: read.load(self.path(table.name)))
+
+    def remembered(self, what: str, tables: Sequence[Table], make: Callable[[], T]) -> T:
+        """What `make` makes of the tables; made anew where one of them has another version, for a stream asks the same with each batch."""
+        versions = tuple(self.at.tables.get(table.name) for table in tables)
+        known = self._made.get(what)
+        if known is None or known[0] != versions:
+            known = self._made[what] = (versions, make())
+        made: T = known[1]
+        return made
+
+    def features(self, table: Table) -> set[str]:
+        """The features of Delta that the table uses."""
+        detail = self.spark.sql(f"DESCRIBE DETAIL {delta(self.path(table.name))}").first()
+        return set() if detail is None else set(detail["tableFeatures"])
+
+    def reader_features(self, table: Table) -> set[str]:
+        """Those that readers of the table have to know of; of all its features where the log alone does not tell these."""
+        version = self.at.tables.get(table.name)
+        told = None if version is None else reader_features(self.path(table.name), version)
+        return self.features(table) if told is None else told
+
+    def versions(self) -> DataFrame:
+        """The rows of lake_version, all that there are now."""
+        none = self.spark.createDataFrame([], LAKE_VERSION.schema)
+        if delta_version(self.path(LAKE_VERSION.name)) is None:
+            return none
+        rows = self.spark.read.format("delta").load(self.path(LAKE_VERSION.name))
+        return none.unionByName(rows, allowMissingColumns=True)  # a lake of an earlier release has fewer columns
+
+    def brokers(self, *others: Table) -> list[str]:
+        """Names of the brokers in the lake, sorted: those that were imported, and those that other tables have rows of."""
+        names = [self.table(table).select("brokerName") for table in (BROKER, *others)]
+        rows = reduce(DataFrame.union, names).distinct().orderBy("brokerName").collect()
+        return [row["brokerName"] for row in rows]
+
+    def broker(self, name: str | None, *others: Table) -> str:
+        """The broker meant by --broker, or the only one; of those that were imported, and those that other tables have rows of."""
+        names = self.brokers(*others)
+        if name is None and len(names) == 1:
+            return names[0]
+        listed = ", ".join(map(repr, names)) or "none"
+        if name is None:
+            raise LakeError(f"{self.root} holds {len(names)} brokers ({listed}); say which one with --broker")
+        if name not in names:
+            raise LakeError(f"{self.root}: expected broker {name!r}, found {listed}")
+        return name
+
+    def properties(self, broker: str) -> dict[str, str]:
+        """The settings that the broker was imported with, as texts; those of file lengths and names are of the store only."""
+        row = self.table(BROKER).where(F.col("brokerName") == broker).select("properties").first()
+        return {} if row is None else dict(row["properties"] or {})
+
+    def is_as_found(self, broker: str) -> bool:
+        """Whether the broker's files were taken as they were found, so that no broker may have them so."""
+        brokers = self.table(BROKER)
+        return "asFound" in brokers.columns and not brokers.where((F.col("brokerName") == broker) & F.col("asFound")).isEmpty()
+
+    def require_started(self, broker: str) -> None:
+        """Refuse a broker whose files were taken as they were found."""
+        if self.is_as_found(broker):
+            raise self.not_started(broker)
+
+    def require_files(self, broker: str) -> Row:
+        """The row of a broker all of whose files are in the tables: it was imported as a whole, and not followed since."""
+        row = self.table(BROKER).where(F.col("brokerName") == broker).first()
+        if row is None or "path" not in self.table(STORE_FILE).columns:
+            raise LakeError(f"{self.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
+        if row.asDict().get("followedFrom") is not None:
+            raise LakeError(f"{self.root}: expected a store that was imported as a whole, found {broker!r} followed; import it again")
+        return row
+
+    def not_started(self, broker: str) -> LakeError:
+        """The error about a broker whose files were taken as they were found."""
+        return LakeError(f"{self.root}: expected a store as its start leaves it, found {broker!r} as found; import it without --as-found")
+
+    def create_view(self, table: Table) -> None:
+        """The table as a temporary view of its own name."""
+        self.table(table).createOrReplaceTempView(table.name)
+
+
+def changes(lake: Lake, stop: threading.Event) -> Iterator[LakeVersion]:
+    """Each new version of the lake that is found until `stop` is set, the lake being read at it."""
+    while not stop.wait(_LOOK_SECONDS):
+        newest = lake.newest()
+        if newest != lake.at:
+            lake.at = newest
+            yield newest
+
+
+def require_there(root: str) -> None:
+    """Raise LakeError where a look at the directory is enough to see that there is no lake, before Spark is started for it."""
+    path = absolute_path(root).rstrip("/")
+    if not is_uri(path) and not os.path.isdir(f"{path}/{LAKE_VERSION.name}"):
+        raise _no_lake(path)
+
+
+def _no_lake(root: str) -> LakeError:
+    hint = f"fill it with `pullsim import STORE --lake {root}`"
+    return LakeError(f"{root}: expected a lake, found no table {LAKE_VERSION.name}; {hint}")
+
+
+def _file_on_the_way(path: str) -> str | None:
+    """The path, or what it is under, if that is no directory."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return None if os.path.isdir(path) else path

@@ -1,0 +1,1 @@
+"""`pullsim pace`: a file of requests -> files that appear in a folder over time."""

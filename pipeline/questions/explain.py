@@ -1,0 +1,251 @@
+"""`pullsim explain`: the way of one pull through the checks and the scan of DefaultMessageStore.getMessage.
+
+The pull goes the way of a replay up to the kernel, which answers it; udfs.pull.pull_trace tells how. Facts about the messages come
+from the log's tables: a tag that was not asked for, beneath a hash code that was, is a collision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import functions as F
+
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.replay.answer_lines import delivered
+from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answered, Answering, Part, answer_rows, met, parts_of
+from pipeline.replay.lmq import beyond_lmq_limit
+from pipeline.replay.replay import Kinds, meet
+from pipeline.requests.request_lines import SCHEMA
+from pipeline.schema import tables as t
+from pipeline.settings.settings import PullSettings
+from udfs.filters.consumer_filter_manager import TAG
+from udfs.filters.tags import SubscriptionParseError, split_tags, tags_code
+from udfs.pull import get_message as gm
+from udfs.pull.pull_trace import Fate, PullTrace, trace_pull
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pull:
+    """The pull that is to be explained, in the words of a request file; `at` is its time in ms, None for all of the store."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    max_msg_nums: int
+    filter_type: str | None = None
+    expression: str | None = None
+    registered: bool = False
+    at: int | None = None
+
+    @property
+    def tags(self) -> frozenset[str] | None:
+        """The tags that it asks for; None where tags do not matter, or do not parse."""
+        try:
+            tags = split_tags(self.expression) if self.filter_type == TAG else None
+        except SubscriptionParseError:
+            tags = None
+        return None if tags is None else frozenset(tags)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the log's tables say of the message of an entry."""
+
+    tags: str | None
+    keys: str | None
+    msg_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """One answered pull.
+
+    Attributes:
+        answer: its row of ANSWER_SCHEMA.
+        request: its row of REQUEST_COLUMNS of the kernel.
+        block: the entries.
+        trace: None where the store is not asked, or answers null.
+    """
+
+    answer: Mapping[str, Any]
+    request: NDArray[np.int64]
+    block: gm.Block
+    trace: PullTrace | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """All that there is to tell of one pull."""
+
+    broker: str
+    pull: Pull
+    settings: PullSettings
+    caps: NDArray[np.int64]
+    traced: Traced
+    messages: Mapping[tuple[int, int], Told]
+    notes: tuple[str, ...]
+
+
+def traced_pulls(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Traced]:
+    """Answer the requests of packed rows, as `answer_batches` does, and tell how."""
+    for part in (part for packed in met(answering, batches) for part in parts_of(answering, packed)):
+        for number in range(len(part.refused)):
+            one = slice(number, number + 1)
+            alone = replace(part, packed=replace(part.packed, matrix=part.packed.matrix[one]), refused=part.refused[one])
+            yield _traced(answering, alone)
+
+
+def _traced(answering: Answering, part: Part) -> Traced:
+    requests = np.ascontiguousarray(part.packed.matrix[:, KERNEL_COLUMNS])
+    found = gm.get_message(requests, answering.caps, part.block, part.codes, answering.log)
+    (answer,) = answer_rows(answering, [Answered.of(answering, part, slice(None), found)]).to_pylist()
+    trace = None
+    if answering.readable and not part.refused[0]:
+        trace = trace_pull(requests[0], answering.caps, part.block, part.codes, answering.log)
+    return Traced(answer=answer, request=requests[0], block=part.block, trace=trace)
+
+
+def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Explanation:
+    """Answer one pull and tell how.
+
+    Args:
+        lake: with the broker's tables.
+        broker: whose store answers.
+        pull: what is asked.
+        settings: the broker's.
+
+    Raises:
+        LakeError: the store was imported as it was found; or the filter that the group registered is asked for, but it registered none.
+    """
+    if pull.registered and pull.expression is None:
+        pull = _with_registered_filter(lake, broker, pull)
+    row = (
+        *(1, pull.group, pull.topic, pull.queue_id, pull.offset, pull.max_msg_nums),
+        *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None, None, None),
+    )
+    requests = lake.spark.createDataFrame([row], SCHEMA)
+    null_answers = beyond_lmq_limit(lake, broker, requests, settings)
+    into_messages = pull.filter_type is not None and (pull.filter_type != TAG or settings.filter_support_retry)
+    parts = meet(
+        lake,
+        broker,
+        requests,
+        at="snapshot" if pull.at is None else "request-time",
+        settings=settings,
+        with_entries=True,
+        kinds=Kinds(into_messages=into_messages, about=1),
+    )
+    # the pull is in one of the parts; with a filter that looks into messages in the last one
+    traced = next(one for answering, frame in reversed(parts) for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))
+    if null_answers is not None:
+        (asked,) = null_answers(requests.select("seq", "topic", F.lit(True).alias("asked"))).collect()
+        if not asked["asked"]:
+            traced = replace(traced, trace=None, answer=dict.fromkeys(traced.answer))
+    return Explanation(
+        broker=broker,
+        pull=pull,
+        settings=settings,
+        caps=parts[0][0].caps,
+        traced=traced,
+        messages=_messages(lake, broker, traced),
+        notes=_notes(lake, broker, pull),
+    )
+
+
+def _with_registered_filter(lake: Lake, broker: str, pull: Pull) -> Pull:
+    of_group = (F.col("brokerName") == broker) & (F.col("topic") == pull.topic) & (F.col("consumerGroup") == pull.group)
+    row = lake.table(t.CONSUMER_FILTER).where(of_group).first()
+    if row is None:
+        raise LakeError(
+            f"consumerFilter.json: expected a filter of group {pull.group!r} for topic {pull.topic!r}, found none; give --expression"
+        )
+    return replace(pull, filter_type=row["expressionType"], expression=row["expression"])
+
+
+def _messages(lake: Lake, broker: str, traced: Traced) -> dict[tuple[int, int], Told]:
+    """What the scanned entries' messages say of themselves, by the physical offset and size of the entry."""
+    if traced.trace is None or not traced.trace.steps:
+        return {}
+    at = np.array([step.position for step in traced.trace.steps if step.in_disk is not None], np.int64)
+    offsets, sizes = traced.block.physic_offsets[at], traced.block.sizes[at]
+    if not len(at):
+        return {}
+    entries = lake.spark.createDataFrame(pa.table({"physicOffset": offsets, "size": sizes})).distinct()
+    log = delivered(lake, broker).where(F.col("physicOffset").between(int(offsets.min()), int(offsets.max())))
+    found = log.join(F.broadcast(entries), ["physicOffset", "size"]).select("physicOffset", "size", "tags", "keys", "msgId").collect()
+    return {(row["physicOffset"], row["size"]): Told(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in found}
+
+
+def _notes(lake: Lake, broker: str, pull: Pull) -> tuple[str, ...]:
+    """What the broker would say before, or instead of, asking the store."""
+    of_broker = F.col("brokerName") == broker
+    queues = lake.table(t.QUEUE).where(of_broker & (F.col("topic") == pull.topic)).select("queueId").collect()
+    topic = lake.table(t.TOPIC_CONFIG).where(of_broker & (F.col("topic") == pull.topic)).first()
+    notes = []
+    if not queues:
+        notes.append(f"the store has no queue of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
+    elif pull.queue_id not in {row["queueId"] for row in queues}:
+        notes.append(f"the store has no queue {pull.queue_id} of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
+    if topic is None:
+        notes.append("topics.json does not have the topic: PullMessageProcessor answers TOPIC_NOT_EXIST before it asks the store")
+    elif not 0 <= pull.queue_id < topic["readQueueNums"]:
+        notes.append(
+            f"topics.json gives the topic {topic['readQueueNums']} queues to read: PullMessageProcessor answers SYSTEM_ERROR before it "
+            "asks the store"
+        )
+    return tuple(notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An entry that the scan came to; `told` is None where the log has no such message, or where nobody looked.
+
+    `client_drops` is why the client does not hand on what the broker gave it; an empty text where it does.
+    """
+
+    queue_offset: int
+    physic_offset: int
+    size: int
+    tags_code: int
+    in_disk: bool | None
+    fate: Fate
+    told: Told | None
+    client_drops: str
+
+
+HASH_COLLISION = "hash collision"
+OTHER_TAGS_CODE = "its tagsCode is not its tag's"
+
+
+def entries_of(explanation: Explanation) -> list[Entry]:
+    """The entries that the scan came to, in order."""
+    traced, wanted = explanation.traced, explanation.pull.tags
+    codes = None if wanted is None else frozenset(map(tags_code, wanted))
+    if traced.trace is None:
+        return []
+    block, found = traced.block, []
+    for step in traced.trace.steps:
+        physic_offset, size = int(block.physic_offsets[step.position]), int(block.sizes[step.position])
+        told = explanation.messages.get((physic_offset, size)) if step.in_disk is not None else None
+        drops = ""
+        if wanted and codes and step.fate is Fate.TAKEN and told is not None and told.tags not in wanted:
+            drops = HASH_COLLISION if tags_code(told.tags) in codes else OTHER_TAGS_CODE
+        found.append(
+            Entry(
+                queue_offset=block.first_offset + step.position,
+                physic_offset=physic_offset,
+                size=size,
+                tags_code=int(block.tags_codes[step.position]),
+                in_disk=step.in_disk,
+                fate=step.fate,
+                told=told,
+                client_drops=drops,
+            )
+        )
+    return found

@@ -1,0 +1,245 @@
+"""An explained pull as people read it, and as JSON.
+
+Broker source (4.9.3): the order of the checks is that of DefaultMessageStore.getMessage.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any, Final
+
+from pipeline.questions.explain import Entry, Explanation, Pull, entries_of
+from pipeline.replay.answer_lines import ANSWER_FIELDS
+from pipeline.settings.settings import PullSettings, camel_case
+from pipeline.terminal import say, show_table
+from udfs.filters.tags import tags_code
+from udfs.pull import get_message as gm
+from udfs.pull.batch_caps import scan_window_entries
+from udfs.pull.codes import BrokerRole, GetMessageStatus
+from udfs.pull.offset_correction import slave_keeps_offset
+from udfs.pull.pull_trace import End, Fate
+
+# the checks before the scan, in their order: the status that each gives, what it asks, where the next pull is sent
+_CHECKS: Final = (
+    ("NO_MESSAGE_IN_QUEUE", "maxOffset = 0: nothing was ever written to the queue", "0"),
+    ("OFFSET_TOO_SMALL", "offset < minOffset: what was asked for is deleted", "minOffset"),
+    ("OFFSET_OVERFLOW_ONE", "offset = maxOffset: the consumer has all there is", "the same"),
+    ("OFFSET_OVERFLOW_BADLY", "offset > maxOffset: no such message was written yet", "minOffset where that is 0, else maxOffset"),
+)
+_ERRORS: Final = {
+    "SUBSCRIPTION_PARSE_FAILED": "the filter's expression does not parse; the store is not asked",
+    "FILTER_DATA_NOT_EXIST": "the group has registered no filter for the topic; the store is not asked",
+}
+# runs of equal outcomes longer than this are folded
+_SHOWN_RUN: Final = 3
+_COLUMNS: Final = ("queueOffset", "physicOffset", "size", "tagsCode", "tags", "where", "what")
+
+
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """All of it, every entry too, with the broker's names."""
+    pull, traced = explanation.pull, explanation.traced
+    entries = entries_of(explanation)
+    scan = None
+    if traced.trace is not None:
+        scan = {
+            "end": traced.trace.end.name,
+            "reason": traced.trace.end.value,
+            "fromOffset": pull.offset,
+            "windowEnd": traced.trace.window_end,
+            "logEnd": int(traced.request[gm.LOG_END]),
+            "memory": int(explanation.caps[gm.MEMORY]),
+        }
+    return {
+        "broker": explanation.broker,
+        "request": _request(pull),
+        "settings": {camel_case(name): value for name, value in asdict(explanation.settings).items()},
+        "notes": list(explanation.notes),
+        "minOffset": int(traced.request[gm.MIN_OFFSET]),
+        "maxOffset": int(traced.request[gm.MAX_OFFSET]),
+        "wantedTags": None if pull.tags is None else {tag: tags_code(tag) for tag in sorted(pull.tags)},
+        "scan": scan,
+        "entries": [_entry(entry) for entry in entries],
+        "outcomes": {fate.name: count for fate, count in Counter(entry.fate for entry in entries).items()},
+        "droppedByClient": [entry.queue_offset for entry in entries if entry.client_drops],
+        "answer": _answer(explanation),
+    }
+
+
+def _request(pull: Pull) -> dict[str, Any]:
+    asked = None
+    if pull.filter_type is not None:
+        asked = {"type": pull.filter_type, "expression": pull.expression} | ({"registered": True} if pull.registered else {})
+    told = {"group": pull.group, "topic": pull.topic, "queueId": pull.queue_id, "offset": pull.offset, "maxMsgNums": pull.max_msg_nums}
+    return told | {"filter": asked} | ({} if pull.at is None else {"timestamp": pull.at})
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    told = None if entry.told is None else {"tags": entry.told.tags, "keys": entry.told.keys, "msgId": entry.told.msg_id}
+    return {
+        "queueOffset": entry.queue_offset,
+        "physicOffset": entry.physic_offset,
+        "size": entry.size,
+        "tagsCode": entry.tags_code,
+        "inDisk": entry.in_disk,
+        "outcome": entry.fate.name,
+        "message": told,
+        "clientDrops": entry.client_drops or None,
+    }
+
+
+def _answer(explanation: Explanation) -> dict[str, Any] | None:
+    answer = explanation.traced.answer
+    for name in ("error", "exception"):
+        if answer[name] is not None:
+            return {name: answer[name]}
+    return None if answer["status"] is None else {name: answer[name] for name in ANSWER_FIELDS}
+
+
+# as people read it --------------------------------------------------------------------------------------------------------------------
+
+
+def show(explanation: Explanation, *, every_entry: bool) -> None:
+    """Print it; runs of entries with the same outcome are folded, but for `every_entry`."""
+    entries = entries_of(explanation)
+    for line in _head(explanation):
+        say(line)
+    trace = explanation.traced.trace
+    if trace is not None:
+        for line in _checks(explanation):
+            say(line)
+        if entries:
+            say("")
+            folded = [_row(run) for run in (([entry] for entry in entries) if every_entry else _runs(entries))]
+            show_table(_COLUMNS, folded)
+        if trace.end is not End.NO_SCAN:
+            say(f"\nended: {_end(explanation, entries)}")
+    for line in _tail(explanation, entries):
+        say(line)
+
+
+def _head(explanation: Explanation) -> Iterator[str]:
+    pull = explanation.pull
+    asked = "no filter"
+    if pull.filter_type is not None:
+        asked = f"filter {pull.filter_type} {pull.expression!r}" + (", the one that the group registered" if pull.registered else "")
+    yield f"pull of group {pull.group!r}: topic {pull.topic!r}, queue {pull.queue_id}, offset {pull.offset}, {asked}"
+    seen = "all of the store" if pull.at is None else f"the store as of {_time(pull.at)} ({pull.at})"
+    yield f"broker {explanation.broker!r}, which sees {seen}"
+    for note in explanation.notes:
+        yield f"note: {note}"
+
+
+def _time(stamp: int) -> str:
+    try:
+        return (dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=stamp)).isoformat(" ", "milliseconds") + " UTC"  # noqa: DTZ001
+    except OverflowError:
+        return "a time beyond the year 9999"
+
+
+def _checks(explanation: Explanation) -> Iterator[str]:
+    traced, pull = explanation.traced, explanation.pull
+    assert traced.trace is not None
+    yield f"\nchecks: minOffset {int(traced.request[gm.MIN_OFFSET])}, maxOffset {int(traced.request[gm.MAX_OFFSET])}"
+    status = traced.answer["status"] if traced.trace.end is End.NO_SCAN else None
+    for name, asks, sent_to in _CHECKS:
+        yield f"  {asks.partition(':')[0]:<22} {'yes' if name == status else 'no'}"
+        if name == status:
+            yield f"  {name}: {asks.partition(': ')[2]}; next offset: {_corrected(explanation.settings, sent_to)}"
+            return
+    if traced.trace.end is End.NOT_STARTED:
+        yield f"  maxMsgNums {pull.max_msg_nums}: the list of messages cannot be made"
+    elif traced.trace.end is End.NO_FILE:
+        yield f"  OFFSET_FOUND_NULL: no file of the queue has the offset; next offset: {_corrected(explanation.settings, 'the next file')}"
+    else:
+        yield from _window(explanation)
+
+
+def _corrected(settings: PullSettings, sent_to: str) -> str:
+    if slave_keeps_offset(BrokerRole[settings.broker_role], settings.offset_check_in_slave):
+        return "as asked for (a slave with offsetCheckInSlave=false corrects none)"
+    return sent_to
+
+
+def _window(explanation: Explanation) -> Iterator[str]:
+    traced, pull, caps = explanation.traced, explanation.pull, explanation.caps
+    assert traced.trace is not None
+    log_end, memory, entries = int(traced.request[gm.LOG_END]), int(caps[gm.MEMORY]), int(caps[gm.ENTRIES_A_FILE])
+    end, window = traced.trace.window_end, int(scan_window_entries(pull.max_msg_nums))
+    file_end = pull.offset - pull.offset % entries + entries
+    yield f"\nwindow: entries {pull.offset} to {end - 1}, {end - pull.offset:,} of them at most"
+    yield f"  the queue ends at      {int(traced.request[gm.MAX_OFFSET])}, its file at {file_end} at the latest"
+    yield f"  the window ends at     {pull.offset + window}: {window:,} entries, as maxMsgNums is {pull.max_msg_nums}"
+    if pull.tags is not None:
+        yield f"  tagsCode wanted        {', '.join(f'{tag!r} = {tags_code(tag)}' for tag in sorted(pull.tags)) or 'none'}"
+    yield f"  batch in memory        {caps[gm.COUNT_MEMORY]} messages, {caps[gm.BYTES_MEMORY]:,} bytes at most"
+    yield f"  batch on disk          {caps[gm.COUNT_DISK]} messages, {caps[gm.BYTES_DISK]:,} bytes at most"
+    beyond = f"what starts before {log_end - memory}" if log_end > memory else "nothing"
+    yield f"  lies on disk           {beyond}: memory is {memory:,} bytes back from the log's end {log_end}"
+
+
+def _runs(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Entries with the same outcome, one after the other; short runs one by one."""
+    for _, group in groupby(entries, key=lambda entry: (entry.fate, entry.in_disk, entry.client_drops)):
+        run = list(group)
+        if len(run) <= _SHOWN_RUN:
+            yield from ([entry] for entry in run)
+        else:
+            yield run
+
+
+def _row(run: Sequence[Entry]) -> list[str | int]:
+    first, last = run[0], run[-1]
+    tags = {entry.told.tags if entry.told else None for entry in run}
+    codes = {entry.tags_code for entry in run}
+    where = "" if first.in_disk is None else "disk" if first.in_disk else "memory"
+    what = f"{len(run)} x {first.fate.value}" if len(run) > 1 else first.fate.value
+    drops = f"; the client drops it: {first.client_drops}" if first.client_drops else ""
+    shown_tags = [tag or "" for tag in tags]
+    return [
+        str(first.queue_offset) if len(run) == 1 else f"{first.queue_offset}..{last.queue_offset}",
+        str(first.physic_offset) if len(run) == 1 else f"{first.physic_offset}..{last.physic_offset}",
+        sum(entry.size for entry in run),
+        str(first.tags_code) if len(codes) == 1 else f"{len(codes)} different",
+        shown_tags[0] if len(tags) == 1 else f"{len(tags)} different",
+        where,
+        what + drops,
+    ]
+
+
+def _end(explanation: Explanation, entries: Sequence[Entry]) -> str:
+    trace, answer = explanation.traced.trace, explanation.traced.answer
+    assert trace is not None
+    if trace.end is End.BATCH_FULL:
+        last = entries[-1]
+        return f"{last.fate.value}, before entry {last.queue_offset} was matched; it counts for the disk figures only"
+    if trace.end in {End.THROWN, End.NOT_STARTED}:
+        return f"{trace.end.value}: {answer['exception']}"
+    if trace.end is End.NO_FILE:
+        return str(trace.end.value)
+    return f"{trace.end.value}, at {trace.window_end}"
+
+
+def _tail(explanation: Explanation, entries: Sequence[Entry]) -> Iterator[str]:
+    counted = Counter(entry.fate for entry in entries)
+    passed = {fate: count for fate, count in counted.items() if fate.value.startswith(("not", "removed", "passed"))}
+    if passed:
+        yield "passed over: " + "; ".join(f"{count:,} {fate.value}" for fate, count in passed.items())
+    if dropped := [entry for entry in entries if entry.client_drops]:
+        yield f"dropped by the client: {len(dropped):,} of {counted[Fate.TAKEN]:,} messages given"
+    yield ""
+    answer = _answer(explanation)
+    if answer is None:
+        yield "answer: null; the store is not readable, or past its limit of light queues"
+    elif "error" in answer:
+        yield f"answer: {answer['error']}, as {_ERRORS[answer['error']]}"
+    elif "exception" in answer:
+        yield f"answer: the store throws {answer['exception']}"
+    else:
+        yield f"answer: {GetMessageStatus[answer['status']].name}, next offset {answer['nextBeginOffset']}"
+        yield f"  {answer['messageCount']} messages, {answer['bufferTotalSize']:,} bytes"
+        behind = "not recorded" if answer["diskFallBehind"] is None else f"{answer['diskFallBehind']:,} bytes"
+        yield f"  suggestPullingFromSlave {str(answer['suggestPullingFromSlave']).lower()}, diskFallBehind {behind}"

@@ -1,0 +1,207 @@
+"""`pullsim whatif`: two replays of the same requests under two sets of settings, and how their answers differ.
+
+The two meet by the number of the request; what comes back is counts, and the first few pulls that differ. The requests are those that were
+made: a consumer that gets more out of a pull would have made fewer. How many, `drain` tells; beside it stand messages and bytes per pull
+that found any.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.lake.lake import Lake
+from pipeline.questions.drain import Drained, drain
+from pipeline.replay.answer_lines import ANSWER_FIELDS
+from pipeline.replay.replay import Kinds
+from pipeline.replay.replay_job import answer, check_timestamps, read_requests
+from pipeline.replay.replay_run import ReplayOptions
+from pipeline.requests.request_file import RequestFile, scan_file
+from pipeline.settings.settings import BrokerSettings, PullSettings, camel_case
+
+SIDES: Final = ("set", "versus")
+# settings of MessageStoreConfig that the files of the store have fixed
+FIXED_BY_STORE: Final = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt")
+# of those that PullSettings has, what only PullMessageProcessor looks at, when the store has answered
+_OF_PROCESSOR: Final = frozenset({"brokerId", "slaveReadEnable"})
+_SHOWN: Final = 3
+# compared where both sides have a status
+_FIELDS: Final = (*(name for name in ANSWER_FIELDS if name != "status"), "messages")
+# measures of one side, over the rows of both
+MEASURES: Final = {
+    "pulls that found messages": "count_if({side}.outcome = 'FOUND')",
+    "messages": "coalesce(sum({side}.messageCount), 0)",
+    "bytes": "coalesce(sum({side}.bufferTotalSize), 0)",
+    "messages a found pull": "round(sum({side}.messageCount) / nullif(count_if({side}.outcome = 'FOUND'), 0), 3)",
+    "bytes a found pull": "round(sum({side}.bufferTotalSize) / nullif(count_if({side}.outcome = 'FOUND'), 0), 1)",
+    "messages that lie on disk": "coalesce(sum({side}.messagesOnDisk), 0)",
+    "pulls whose last entry read lies on disk": "count_if({side}.suggestPullingFromSlave)",
+    "exceptions": "count_if({side}.exception IS NOT NULL)",
+    "filters refused": "count_if({side}.error IS NOT NULL)",
+    "answered null": "count_if({side}.outcome = 'null')",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """How two sets of settings differ over the same requests; `set` is the first of each pair, `versus` the second.
+
+    Attributes:
+        settings: name -> both values in force, for each name that was given for either.
+        notes: what of them changes no answer.
+        pulls: how many there are.
+        changed: how many are answered differently.
+        measures: name -> both values; None where there is nothing to divide by.
+        outcomes: (from, to, pulls, how many of them changed): status, exception, error code or null.
+        fields: field -> pulls in which it differs; those below `status` only where both have a status.
+        first: the first differing pulls: line, request, both answers, names of the fields.
+        drained: what draining takes; None where it was not asked for.
+    """
+
+    settings: dict[str, tuple[Any, Any]]
+    notes: tuple[str, ...]
+    pulls: int
+    changed: int
+    measures: dict[str, tuple[Any, Any]]
+    outcomes: list[tuple[str, str, int, int]]
+    fields: dict[str, int]
+    first: list[dict[str, Any]]
+    drained: tuple[Drained, Drained] | None
+
+
+def what_if(
+    lake: Lake,
+    broker: str,
+    requests_path: str,
+    *,
+    options: ReplayOptions,
+    settings_of: Sequence[Callable[[RequestFile], BrokerSettings]],
+    given: frozenset[str],
+    with_drain: bool,
+    progress: Callable[[str], None],
+) -> WhatIf:
+    """Answer the requests of a file under two sets of settings.
+
+    Args:
+        lake: with the broker's tables.
+        broker: whose store answers.
+        requests_path: the file.
+        options: `at`, `filters` and `behind` of a replay; the side that is a slave is behind.
+        settings_of: both sets, given the file (whose header may carry a configuration).
+        given: names of the settings that were given for either.
+        with_drain: find out how many pulls it takes to read the same messages.
+        progress: told of each step.
+
+    Raises:
+        RequestError: a line that is no request.
+        LakeError: the store was imported as it was found.
+        SettingsError: a slave is to be behind, and neither side is one.
+    """
+    progress(f"reading {requests_path}")
+    file = scan_file(requests_path)
+    both = [of(file) for of in settings_of]
+    requests = read_requests(lake.spark, file)
+    check_timestamps(requests, file, options)
+    progress("answering twice")
+    pull = [settings.pull_settings() for settings in both]
+    options.check_roles(*(one.broker_role for one in pull))
+    kinds = Kinds(into_messages=file.has_other_filters, about=file.lines)
+    answers = [
+        answer(lake, broker, requests, options=options, settings=one, kinds=kinds).select("seq", _side(name))
+        for one, name in zip(pull, SIDES, strict=True)
+    ]
+    joined = answers[0].join(answers[1], "seq").withColumn("fields", _differing()).persist()
+    try:
+        told = joined.agg(F.count("*").alias("pulls"), F.count_if(_changed()).alias("changed"), *_measures()).collect()[0]
+        outcomes = (
+            joined.groupBy(F.col("set.outcome").alias("before"), F.col("versus.outcome").alias("after"))
+            .agg(F.count("*"), F.count_if(_changed()))
+            .collect()
+        )
+        by_field = joined.select(F.explode("fields").alias("field")).groupBy("field").count().collect()
+        first = _first(requests, joined)
+        drained = None
+        if with_drain:
+            progress("draining twice")
+            drained = drain(lake, broker, requests, joined, pull, into_messages=file.has_other_filters)
+    finally:
+        joined.unpersist()
+    order = ("status", *_FIELDS)
+    return WhatIf(
+        settings={name: (both[0].value(name), both[1].value(name)) for name in sorted(given)},
+        notes=notes_on(given),
+        pulls=told["pulls"],
+        changed=told["changed"],
+        measures={name: (told[f"set {name}"], told[f"versus {name}"]) for name in MEASURES},
+        outcomes=sorted((tuple(row) for row in outcomes), key=lambda row: (row[0] == row[1], -row[2], row)),
+        fields={row["field"]: row["count"] for row in sorted(by_field, key=lambda row: order.index(row["field"]))},
+        first=first,
+        drained=drained,
+    )
+
+
+def notes_on(given: frozenset[str]) -> tuple[str, ...]:
+    """Which of the settings change no answer of the store, and why."""
+    touching = {camel_case(field.name) for field in fields(PullSettings)} - _OF_PROCESSOR
+    notes = []
+    for name in sorted(given - touching):
+        if name in FIXED_BY_STORE:
+            notes.append(f"{name} is fixed by the files of the store that was imported, and taken from these")
+        else:
+            notes.append(f"{name} is not looked at by DefaultMessageStore.getMessage: it changes none of these answers")
+    return tuple(notes)
+
+
+def _side(name: str) -> Column:
+    """An answer as far as it is compared and shown."""
+    outcome = F.coalesce("status", "exception", "error", F.lit("null")).alias("outcome")
+    numbers = [field for field in _FIELDS if field != "messages"]
+    return F.struct(outcome, "exception", "error", *numbers, "messagesOnDisk", F.col("entries.queueOffset").alias("messages")).alias(name)
+
+
+def _differing() -> Column:
+    """Names of the fields in which the two sides differ."""
+
+    def differs(field: str) -> Column:
+        return ~F.col(f"set.{field}").eqNullSafe(F.col(f"versus.{field}"))
+
+    both_answer = F.col("set.nextBeginOffset").isNotNull() & F.col("versus.nextBeginOffset").isNotNull()
+    outcome = F.when(differs("outcome"), F.lit("status"))
+    return F.array_compact(F.array(outcome, *[F.when(both_answer & differs(field), F.lit(field)) for field in _FIELDS]))
+
+
+def _changed() -> Column:
+    return F.size("fields") > 0
+
+
+def _measures() -> list[Column]:
+    """The measures of both sides as aggregates, each named by its side and itself."""
+    return [F.expr(sql.format(side=f"`{side}`")).alias(f"{side} {name}") for side in SIDES for name, sql in MEASURES.items()]
+
+
+def _first(requests: DataFrame, joined: DataFrame) -> list[dict[str, Any]]:
+    few = joined.where(_changed()).orderBy("seq").limit(_SHOWN).collect()
+    lines = requests.where(F.col("seq").isin([row["seq"] for row in few])).select("seq", "line").collect() if few else []
+    requested = {row["seq"]: json.loads(row["line"])["request"] for row in lines}
+    return [
+        {
+            "line": row["seq"],
+            "request": requested[row["seq"]],
+            **{side: _shown(row[side].asDict()) for side in SIDES},
+            "fields": list(row["fields"]),
+        }
+        for row in few
+    ]
+
+
+def _shown(side: dict[str, Any]) -> Any:
+    """An answer in the form of those of a replay, its messages by their queue offsets."""
+    for name in ("error", "exception"):
+        if side[name] is not None:
+            return {name: side[name]}
+    return None if side["outcome"] == "null" else {"status": side["outcome"], **{field: side[field] for field in _FIELDS}}

@@ -1,0 +1,113 @@
+"""How two sets of settings differ, as people read it, and as rows for json and csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from pipeline.questions.drain import Drained
+from pipeline.questions.what_if import SIDES, WhatIf
+from pipeline.terminal import say, show_table
+
+# a row of csv: which part of the result it is of, what it tells of, and two numbers or texts
+CSV_COLUMNS = ("part", "name", *SIDES, "pulls")
+
+
+def as_json(result: WhatIf) -> dict[str, Any]:
+    """All of it as one object."""
+    return {
+        "settings": {name: _pair(values) for name, values in result.settings.items()},
+        "notes": list(result.notes),
+        "pulls": result.pulls,
+        "changed": result.changed,
+        "measures": {name: _pair(values) for name, values in result.measures.items()},
+        "outcomes": [dict(zip((*SIDES, "pulls", "changed"), row, strict=True)) for row in result.outcomes],
+        "fields": result.fields,
+        "drained": None if result.drained is None else {name: _pair(values) for name, values in _drained(result.drained)},
+        "first": result.first,
+    }
+
+
+def _pair(values: tuple[Any, Any]) -> dict[str, Any]:
+    return dict(zip(SIDES, values, strict=True))
+
+
+def csv_text(result: WhatIf) -> str:
+    """All but the first differing pulls, a row a number."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    writer.writerow(("pulls", "answered", "", "", result.pulls))
+    writer.writerow(("pulls", "changed", "", "", result.changed))
+    writer.writerows(("setting", name, *map(_text, values), "") for name, values in result.settings.items())
+    writer.writerows(("measure", name, *map(_text, values), "") for name, values in result.measures.items())
+    writer.writerows(("outcome", "", before, after, pulls) for before, after, pulls, _ in result.outcomes)
+    writer.writerows(("field", name, "", "", pulls) for name, pulls in result.fields.items())
+    writer.writerows(("drained", name, *values, "") for name, values in _drained(result.drained))
+    return out.getvalue()
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _drained(drained: tuple[Drained, Drained] | None) -> Iterator[tuple[str, tuple[int, int]]]:
+    if drained is None:
+        return
+    first, second = drained
+    yield "chains of pulls", (first.chains, second.chains)
+    yield "that get stuck", (first.stuck, second.stuck)
+    yield "pulls", (first.pulls, second.pulls)
+    yield "pulls that find messages", (first.found, second.found)
+    yield "messages", (first.messages, second.messages)
+    yield "bytes", (first.bytes, second.bytes)
+    yield "pulls whose last entry read lies on disk", (first.from_disk, second.from_disk)
+
+
+def show(result: WhatIf) -> None:
+    """Print it."""
+    for note in result.notes:
+        say(f"note: {note}")
+    if result.notes:
+        say("")
+    show_table(("setting", *SIDES), [(name, *map(_text, values)) for name, values in result.settings.items()])
+    share = f" ({100 * result.changed / result.pulls:.1f} %)" if result.pulls else ""
+    say(f"\n{result.pulls:,} pulls, {result.changed:,} answered differently{share}\n")
+    show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in result.measures.items()])
+    if result.changed:
+        say("")
+        changed = [(before, after, f"{count:,}") for before, after, _, count in result.outcomes if count]
+        show_table(("status with set", "with versus", "pulls that differ"), changed)
+        say("")
+        show_table(("differs in", "pulls"), [(name, f"{pulls:,}") for name, pulls in result.fields.items()])
+    if result.drained is not None:
+        say("\nto read from the first offset asked for to the last message given, each pull starting where the one before says:")
+        show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in _drained(result.drained)])
+    for one in result.first:
+        say(f"\nline {one['line']} differs in {', '.join(one['fields'])}")
+        say(f"  request: {json.dumps(one['request'], ensure_ascii=False)}")
+        for side in SIDES:
+            say(f"  {side + ':':<8} {json.dumps(_folded(one[side]), ensure_ascii=False)}")
+
+
+def _folded(answer: Any) -> Any:
+    """An answer with the offsets of its messages as runs."""
+    if not isinstance(answer, dict) or "messages" not in answer:
+        return answer
+    runs = [[offset for _, offset in run] for _, run in groupby(enumerate(answer["messages"]), key=lambda pair: pair[1] - pair[0])]
+    return answer | {"messages": ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)}
+
+
+def _compared(name: str, before: Any, after: Any) -> tuple[str, str, str, str]:
+    change = ""
+    if before is not None and after is not None and before != after:
+        change = f"{round(after - before, 3):+,}" + (f" ({100 * (after - before) / before:+.1f} %)" if before else "")
+    return name, _number(before), _number(after), change
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:,}"

@@ -1,0 +1,1 @@
+"""Pull requests x tables -> answers, as a batch."""

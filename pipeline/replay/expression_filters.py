@@ -1,0 +1,188 @@
+"""Pulls whose filter looks into messages: which of them there are, what they ask of the messages, and the verdicts on these.
+
+A verdict on an entry depends on the condition and on the entry's bytes, not on the pull. So each condition is judged once on each segment
+that pulls with it start in, out of the packed properties of consume_queue_properties, and the verdicts, a byte an entry, meet the pulls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.replay.touched_segments import asked_ranges
+from pipeline.requests.packing import ARROW_SCHEMA, SCHEMA, Col, Packed, Repacker
+from pipeline.schema import tables as t
+from pipeline.settings.settings import PullSettings, SettingsError
+from store_format.config.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
+from udfs.filters.bloom_filter import BloomFilter, BloomFilterError
+from udfs.filters.consumer_filter_manager import TAG, ConsumerFilterManager
+from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX, Condition
+from udfs.pull.pull_filter import FilterRules, PullFilter, PullFilterError, Verdicts
+
+SPLIT_SCHEMA = f"{SCHEMA}, condition STRING"
+_SPLIT_ARROW = ARROW_SCHEMA.append(pa.field("condition", pa.string()))
+_KEY = ("topic", "queueId", "wide", "key", "condition")
+_JUDGED = "topic STRING, queueId INT, wide BOOLEAN, key BIGINT, condition STRING, firstQueueOffset BIGINT, verdicts BINARY"
+_JUDGED_ARROW = pa.schema(
+    {
+        "topic": pa.string(),
+        "queueId": pa.int32(),
+        "wide": pa.bool_(),
+        "key": pa.int64(),
+        "condition": pa.string(),
+        "firstQueueOffset": pa.int64(),
+        "verdicts": pa.binary(),
+    }
+)
+# up to so many segments are asked for by name, so that no other's properties are moved
+_FEW_SEGMENTS = 10_000
+_OF_RETRY_TOPIC = ""  # no expression that compiles is empty
+_NOT_JUDGED = 255
+
+
+# which pulls, and what they ask -------------------------------------------------------------------------------------------------------
+
+
+def looks_into_messages(settings: PullSettings) -> Column:
+    """Which requests have a filter that needs more than the tag's hash code, or may need it."""
+    other = F.col("filterType").isNotNull() & (F.col("filterType") != TAG)
+    retry = F.col("topic").startswith(RETRY_GROUP_TOPIC_PREFIX) & F.col("filterType").isNotNull()
+    return (other | retry) if settings.filter_support_retry else other
+
+
+def with_filter_text(requests: DataFrame) -> DataFrame:
+    """Such requests with the whole filter as a text in the place of the expression."""
+    by_group = F.when(F.col("registered"), F.col("consumerGroup"))
+    return requests.withColumn("expression", F.to_json(F.struct("filterType", "expression", by_group.alias("registeredBy"))))
+
+
+def filter_of(text: str) -> PullFilter:
+    """The filter of `with_filter_text`."""
+    fields = json.loads(text)
+    return PullFilter(expression_type=fields["filterType"], expression=fields.get("expression"), registered_by=fields.get("registeredBy"))
+
+
+def filter_rules(lake: Lake, broker: str, settings: PullSettings) -> FilterRules:
+    """The rules of a broker, with what groups registered with it.
+
+    Raises:
+        SettingsError: there is no such bloom filter, so that no broker starts.
+    """
+    registered = lake.table(t.CONSUMER_FILTER).where(F.col("brokerName") == broker).orderBy("topic", "consumerGroup")
+    rows = lake.remembered(f"filters of {broker}", [t.CONSUMER_FILTER], registered.collect)
+    topics = [
+        FilterDataMapByTopic(topic, tuple(_filter_data(row.asDict()) for row in of_topic))
+        for topic, of_topic in groupby(rows, key=lambda row: str(row["topic"]))
+    ]
+    rate, consumers = settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
+    try:
+        manager = ConsumerFilterManager(BloomFilter.create_by_fn(rate, consumers))
+    except BloomFilterError as error:
+        names = "maxErrorRateOfBloomFilter and expectConsumerNumUseFilter"
+        raise SettingsError("the broker's settings", names, "1 to 99 and at least 1", f"{rate} and {consumers}") from error
+    manager.load(ConsumerFilters(tuple(topics)), 0)
+    return FilterRules(manager=manager, support_retry=settings.filter_support_retry)
+
+
+def _filter_data(row: dict[str, Any]) -> ConsumerFilterData:
+    positions, bits = row["bloomBitPositions"], row["bloomBitNum"]
+    bloom = None if bits is None else BloomFilterData(bitPos=None if positions is None else tuple(positions), bitNum=bits)
+    names = ("topic", "consumerGroup", "expression", "expressionType", "bornTime", "deadTime", "clientVersion")
+    return ConsumerFilterData(**{name: row[name] for name in names}, bloomFilterData=bloom)
+
+
+def _condition_text(rules: FilterRules, topic: str, text: str) -> str | None:
+    try:
+        condition = rules.message_filter(topic, filter_of(text)).commit_log_condition()
+    except PullFilterError:
+        return None
+    return None if condition is None else condition.expression or _OF_RETRY_TOPIC
+
+
+def split_by_condition(rules: FilterRules, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Packed rows of one condition each (NULL where nothing is asked of messages), out of rows whose filters are texts."""
+    for batch in batches:
+        rows = [part for row in batch.to_pylist() for part in _split(rules, row)]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=_SPLIT_ARROW)
+
+
+def _split(rules: FilterRules, row: dict[str, Any]) -> list[dict[str, Any]]:
+    texts = [_condition_text(rules, row["topic"], text) for text in row["filters"]]
+    different = list(dict.fromkeys(texts))
+    packed, repacker = Packed.of(row), Repacker()
+    if len(different) == 1:
+        return [row | {"requests": packed.matrix.tobytes(), "condition": different[0]}]
+    repacker.add(packed, np.array([different.index(text) for text in texts], np.int64)[packed.matrix[:, Col.FILTER]])
+    parts = [part for batch in repacker.take() for part in batch.to_pylist()]
+    return [part | {"key": row["key"], "wide": row["wide"], "condition": different[part["key"]]} for part in parts]
+
+
+# verdicts -----------------------------------------------------------------------------------------------------------------------------
+
+
+def with_verdicts(lake: Lake, broker: str, placed: DataFrame, rules: FilterRules, segments: Column) -> DataFrame:
+    """Rows of `split_by_condition` with a column `verdicts`: those on the entries that their requests may scan.
+
+    `segments` says of a row which runs of entries these are.
+    """
+    conditions = placed.where("condition IS NOT NULL AND key >= 0").select(*_KEY).distinct()
+    by_segment = conditions.withColumn("segment", F.explode(segments)).groupBy("topic", "queueId", "segment", "wide", "key")
+    wanted = by_segment.agg(F.collect_list("condition").alias("conditions")).localCheckpoint()
+    properties = lake.table(t.CONSUME_QUEUE_PROPERTIES).where(F.col("brokerName") == broker).drop("brokerName")
+    properties = properties.where(asked_ranges(wanted, "segment"))
+    if wanted.limit(_FEW_SEGMENTS + 1).count() <= _FEW_SEGMENTS:
+        wanted = F.broadcast(wanted)
+    judged = properties.join(wanted, ["topic", "queueId", "segment"]).mapInArrow(partial(judge, rules), _JUDGED)
+    verdicts = judged.groupBy(*_KEY).agg(F.collect_list(F.struct("firstQueueOffset", "verdicts")).alias("verdicts"))
+    return placed.join(verdicts, list(_KEY), "left")
+
+
+def judge(rules: FilterRules, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Verdicts of the conditions of each row of consume_queue_properties on its entries; a batch a condition."""
+    for batch in batches:
+        asked: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+        for row in batch.to_pylist():
+            for text in row["conditions"]:
+                asked[row["topic"] if text == _OF_RETRY_TOPIC else "", text].append(row)
+        for (topic, text), rows in asked.items():
+            condition = Condition(expression=None if text == _OF_RETRY_TOPIC else text)
+            lengths = [np.frombuffer(row["lengths"], "<i4") for row in rows]
+            properties = np.concatenate([np.frombuffer(row["properties"], np.uint8) for row in rows])
+            verdicts = rules.verdicts(topic, condition, np.concatenate(lengths), properties)
+            parts = np.split(verdicts, np.cumsum([len(one) for one in lengths])[:-1])
+            judged = [row | {"condition": text, "verdicts": part.tobytes()} for row, part in zip(rows, parts, strict=True)]
+            yield pa.RecordBatch.from_pylist(judged, schema=_JUDGED_ARROW)
+
+
+def verdicts_of(row: dict[str, Any], first_offset: int, count: int) -> Verdicts | None:
+    """The verdicts on `count` entries from an offset on, out of a row of `with_verdicts`; None where it has no condition.
+
+    Raises:
+        LakeError: the tables do not hold the properties of some entries.
+    """
+    if row["condition"] is None:
+        return None
+    out = np.full(count, _NOT_JUDGED, np.uint8)
+    for part in row["verdicts"] or ():
+        verdicts = np.frombuffer(part["verdicts"], np.uint8)
+        skipped, at = max(first_offset - part["firstQueueOffset"], 0), max(part["firstQueueOffset"] - first_offset, 0)
+        found = verdicts[skipped : skipped + max(count - at, 0)]
+        out[at : at + len(found)] = found
+    if (out == _NOT_JUDGED).any():
+        at = first_offset + int((out == _NOT_JUDGED).argmax())
+        raise LakeError(
+            f"consume_queue_properties: expected the properties of entry {at} of queue {row['queueId']} of {row['topic']!r}, found none; "
+            "import the store again"
+        )
+    return out

@@ -1,0 +1,46 @@
+"""The limit on light message queues: past it, the store answers null.
+
+Broker source (4.9.3): DefaultMessageStore.getMessage, isLmqConsumeQueueNumExceeded, findConsumeQueue and putConsumeQueue.
+Surprise: load counts the topics that begin with %LMQ%, and each pull of a queue that does not exist adds one to the count, so that pulls
+change the answers to those after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
+from pipeline.settings.settings import PullSettings
+
+LMQ_PREFIX = "%LMQ%"
+_REQUEST_COLUMNS = frozenset({"seq", "topic", "queueId", "consumerGroup", "queueOffset", "maxMsgNums"})
+
+
+def beyond_lmq_limit(lake: Lake, broker: str, requests: DataFrame, settings: PullSettings) -> Callable[[DataFrame], DataFrame] | None:
+    """What turns answers beyond the limit into null ones; None where the settings know no limit."""
+    if not (settings.enable_lmq and settings.enable_multi_dispatch):
+        return None
+    of_lmq = F.col("topic").startswith(LMQ_PREFIX)
+    known = lake.table(t.QUEUE).where((F.col("brokerName") == broker) & of_lmq).select("topic", "queueId")
+    loaded = known.select("topic").distinct().count()
+    room = settings.max_lmq_consume_queue_num - loaded
+    last_seq = -1
+    if room >= 0:
+        unknown = requests.where(of_lmq).join(known, ["topic", "queueId"], "left_anti")
+        created = unknown.groupBy("topic", "queueId").agg(F.min("seq").alias("seq"))
+        row = created.orderBy("seq").limit(room + 1).agg(F.count("*"), F.max("seq")).first()
+        if row is None or row[0] <= room:
+            return None
+        last_seq = row[1]
+
+    def to_null(answers: DataFrame) -> DataFrame:
+        beyond = of_lmq & (F.col("seq") > last_seq)
+        return answers.select(
+            *[F.col(name) if name in _REQUEST_COLUMNS else F.when(~beyond, F.col(name)).alias(name) for name in answers.columns]
+        )
+
+    return to_null

@@ -1,0 +1,196 @@
+"""`pullsim replay`: requests of a file or a table -> answers in a file or in `pull_response`, compared with recorded ones if asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.files.output_file import OutputFile, output_file, write_lines
+from pipeline.lake.lake import Lake
+from pipeline.replay.answer_lines import Comparison, answered_lines, compare, output_lines, with_messages
+from pipeline.replay.held_pulls import TIMEOUT_NEEDED, Polling, lacks_timeout, may_wait, not_found, with_wakes, without_never_woken
+from pipeline.replay.lmq import beyond_lmq_limit
+from pipeline.replay.replay import Kinds, replay
+from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
+from pipeline.requests.request_file import RequestFile, scan_file
+from pipeline.requests.request_lines import RequestError
+from pipeline.requests.request_source import NAME, RequestSource
+from pipeline.settings.settings import BrokerSettings, PullSettings
+
+
+def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
+    """The requests of a file: SCHEMA of request_lines."""
+    spark.dataSource.register(RequestSource)
+    chunks = json.dumps([asdict(chunk) for chunk in file.chunks])
+    return spark.read.format(NAME).option("path", file.path).option("chunks", chunks).load()
+
+
+def answer(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, kinds: Kinds) -> DataFrame:
+    """Answers of ANSWER_SCHEMA for requests of SCHEMA, one for each that the options choose.
+
+    The others were pulls too: what they did to the store, the chosen ones see.
+    """
+    null_answers = beyond_lmq_limit(lake, broker, requests, settings)
+    chosen = options.chosen(requests)
+    by_tags_only = options.filters is not None and "SQL92" not in options.filters
+    answered = replay(
+        lake,
+        broker,
+        chosen,
+        at=options.at,
+        settings=settings,
+        with_entries=options.messages,
+        kinds=replace(kinds, into_messages=(kinds.into_messages and not by_tags_only) or settings.filter_support_retry),
+        lacks=options.behind_of(settings.broker_role),
+    )
+    return answered if null_answers is None else null_answers(answered)
+
+
+def held_requests(
+    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, kinds: Kinds
+) -> DataFrame:
+    """The requests that the broker would hold: those with the suspend bit that find nothing as of their time."""
+    asking = requests.where(may_wait())
+    first = answer(lake, broker, asking, options=replace(options, messages=False), settings=settings, kinds=kinds)
+    return asking.join(not_found(first, settings).select("seq"), "seq")
+
+
+def when_woken(lake: Lake, broker: str, held: DataFrame, *, settings: BrokerSettings, into_messages: bool) -> DataFrame:
+    """(seq, wokenMillis): when each held request is asked again, NEVER where it never is."""
+    runs = with_wakes(lake, broker, held, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=into_messages)
+    return runs.groupBy("seq").agg(F.min("wakes").alias("wokenMillis")).localCheckpoint()
+
+
+def answer_woken(
+    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, kinds: Kinds
+) -> DataFrame:
+    """Answers as `answer` gives them, with heldMillis and wokenMillis; requests have the latter where they were held.
+
+    Those are answered as of when they were woken. The others have NULL for both.
+    """
+    asked = requests.withColumn("timestamp", F.coalesce("wokenMillis", "timestamp"))
+    answers = answer(lake, broker, asked, options=options, settings=settings, kinds=kinds)
+    held_at = F.when(F.col("wokenMillis").isNotNull(), F.col("timestamp")).alias("heldMillis")
+    return without_never_woken(answers.join(requests.select("seq", held_at, "wokenMillis"), "seq"))
+
+
+def run_replay(
+    lake: Lake,
+    broker: str,
+    requests_path: str,
+    *,
+    options: ReplayOptions,
+    settings_of: Callable[[RequestFile], BrokerSettings],
+    run_id: str,
+    now: Callable[[], dt.datetime],
+    progress: Callable[[str], None],
+) -> Replayed[Comparison]:
+    """Answer the requests of a file.
+
+    Args:
+        lake: with the broker's tables.
+        broker: whose store answers.
+        requests_path: the file.
+        options: see there.
+        settings_of: the settings, given the file (whose header may carry a configuration).
+        run_id: of this run.
+        now: the wall clock.
+        progress: told of each step.
+
+    Raises:
+        RequestError: a line that is no request; nothing was written.
+        OutputError: the file for the answers cannot be written.
+        LakeError: the store was imported as it was found.
+        SettingsError: a slave is to be behind, and the broker is none.
+    """
+    started = now()
+    progress(f"reading {requests_path}")
+    file = scan_file(requests_path)
+    settings = settings_of(file)
+    options.check_roles(settings.pull_settings().broker_role)
+    with output_file(options.out) if options.out else nullcontext() as out:
+        requests = read_requests(lake.spark, file)
+        check_timestamps(requests, file, options)
+        progress("answering")
+        pull = settings.pull_settings()
+        kinds = Kinds(into_messages=file.has_other_filters, about=file.lines)
+        answers = _answers(lake, broker, requests, options=options, settings=settings, kinds=kinds)
+        told = options.compare or out is not None
+        uses = told * (2 if options.messages else 1) + (out is None)
+        answers = answers.persist() if uses > 1 else answers
+        try:
+            comparison = None
+            if told:
+                errors, comparison = _tell(lake, broker, requests, answers, options, out)
+            if out is None:
+                run = ReplayRun(
+                    lake=lake,
+                    broker=broker,
+                    run_id=run_id,
+                    source=file.path,
+                    source_digest=file.sha256,
+                    settings=settings,
+                    at=options.at,
+                    started=started,
+                    behind=options.behind,
+                )
+                request_id = F.concat_ws("-", F.lit(file.sha256[:16]), F.col("seq").cast("STRING"))
+                written = run.write(response_rows(answers.withColumn("requestId", request_id), pull), now)
+                errors = count_by_error(written.where(F.col("runId") == run_id))
+        finally:
+            answers.unpersist()
+    return replayed(run_id, errors, comparison, options)
+
+
+def _answers(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: BrokerSettings, kinds: Kinds) -> DataFrame:
+    pull = settings.pull_settings()
+    if not options.hold:
+        return answer(lake, broker, requests, options=options, settings=pull, kinds=kinds)
+    held = held_requests(lake, broker, requests, options=options, settings=pull, kinds=kinds)
+    woken = when_woken(lake, broker, held, settings=settings, into_messages=kinds.into_messages)
+    return answer_woken(lake, broker, requests.join(woken, "seq", "left"), options=options, settings=pull, kinds=kinds)
+
+
+def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> None:
+    """Whether each request has the times that the options need.
+
+    Raises:
+        RequestError: the first that has none.
+    """
+    chosen = options.chosen(requests)
+    needed = []
+    if options.at == "request-time":
+        needed.append((F.col("timestamp").isNull(), 'a "timestamp" in ms in the request, for --at request-time'))
+    if options.hold:
+        needed.append((lacks_timeout(), TIMEOUT_NEEDED))
+    for lacks, expected in needed:
+        first = chosen.where(lacks).select(F.min("seq")).first()
+        if first is not None and first[0] is not None:
+            raise RequestError(file.path, first[0], expected, "none")
+
+
+def _tell(
+    lake: Lake, broker: str, requests: DataFrame, answers: DataFrame, options: ReplayOptions, out: OutputFile | None
+) -> tuple[dict[str | None, int], Comparison | None]:
+    """Write and compare the answers as lines; gives the number of answers by error too."""
+    full = with_messages(lake, broker, answers) if options.messages else answers
+    lines = answered_lines(requests, full, with_messages=options.messages).persist()
+    try:
+        if out is not None:
+            write_lines(output_lines(lines), out)
+        return count_by_error(lines), compare(lines) if options.compare else None
+    finally:
+        lines.unpersist()
+
+
+def response_rows(answers: DataFrame, settings: PullSettings) -> DataFrame:
+    """Rows of pull_response, but for the columns that name the run, of answers that have their `requestId`."""
+    times = [F.lit(None).cast("BIGINT").alias(name) for name in ("heldMillis", "wokenMillis") if name not in answers.columns]
+    code = code_of_status(settings).cast("INT").alias("code")
+    return answers.select("*", code, F.lit(None).cast("STRING").alias("bodySha256"), *times)

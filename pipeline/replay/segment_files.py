@@ -1,0 +1,169 @@
+"""Entries read by the tasks that answer, straight from the Parquet files of consume_queue_segment.
+
+Rule: where requests ask for much of what the files hold, a task gets those of a stretch of segments, in the order of the files, and reads
+the segments as it comes to them. Nothing but requests is shuffled then, and the stretches are about as much work each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.lake.data_files import FOOTERS_AT_ONCE, named_in_errors, plain_files
+from pipeline.lake.lake import Lake
+from pipeline.lake.session import tasks_at_once
+from pipeline.replay.touched_segments import Asked
+from pipeline.schema import tables as t
+
+Rows = Iterator[dict[str, Any]]
+
+# it pays to read the files whole where so much of their segments is asked for
+_LEAST_PART = 1 / 4
+# so much is known on the driver of where segments are
+_MOST_FILES, _MOST_SEGMENTS = 1_000, 100_000
+# to read a segment takes as long as to answer so many requests
+_REQUESTS_A_SEGMENT = 8
+# where requests are many, so that a task is not at work for long
+_REQUESTS_A_TASK = 1 << 17
+_SEGMENT = ["topic", "queueId", "segment"]
+_BLOCK = ["firstQueueOffset", "entryCount", "entries", "extUnits"]
+_ROWS_AT_ONCE = 16
+# a place is the number of a file, and of a row in it
+_ROW_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTasks:
+    """Which task reads which segments.
+
+    Attributes:
+        paths: of the files.
+        segments: topic, queueId, key, place and task of each segment that is asked for.
+        count: of tasks.
+    """
+
+    paths: tuple[str, ...]
+    segments: pa.Table
+    count: int
+
+    def before(self, placed: DataFrame, key: Sequence[str], *then_by: str) -> DataFrame:
+        """Packed rows for the tasks that read their segments, in the order of the files, then of more columns.
+
+        Those that meet no segment may go to any task.
+        """
+        segments = F.broadcast(placed.sparkSession.createDataFrame(self.segments))
+        found = placed.join(segments, ["topic", "queueId", "key"], "left")
+        task = F.coalesce("task", F.pmod(F.hash("topic", "queueId"), F.lit(self.count)))
+        return found.repartitionById(self.count, task).sortWithinPartitions("place", *key, *then_by)
+
+
+def segment_tasks(lake: Lake, broker: str, asked: Asked) -> SegmentTasks | None:
+    """The tasks for what is asked for; None where Spark had better read it: because it is little, or not in files that tasks can read."""
+    if asked.some is None or asked.few or asked.name != "segment":
+        return None
+    files = lake.remembered(f"segment files of {broker}", [t.CONSUME_QUEUE_SEGMENT], lambda: _SegmentFiles.of(lake, broker))
+    return files.tasks(asked.some, tasks_at_once(lake.spark)) if files else None
+
+
+@dataclass(frozen=True, slots=True)
+class _SegmentFiles:
+    """Where the segments of a broker are.
+
+    Attributes:
+        paths: of the files.
+        index: topic, queueId, segment and place of each.
+    """
+
+    paths: tuple[str, ...]
+    index: pa.Table
+
+    @classmethod
+    def of(cls, lake: Lake, broker: str) -> _SegmentFiles | None:
+        table = t.CONSUME_QUEUE_SEGMENT
+        paths = plain_files(lake, table, lake.table(table).where(F.col("brokerName") == broker))
+        if not paths or len(paths) > _MOST_FILES:
+            return None
+        with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+            index = pa.concat_tables(pool.map(partial(_places, broker), range(len(paths)), paths))
+        return cls(tuple(paths), index) if len(index) <= _MOST_SEGMENTS else None
+
+    def tasks(self, some: pa.Table, least: int) -> SegmentTasks | None:
+        """So many tasks at least for some segments, each of which was asked for by `count` requests; None if these are too few."""
+        found = self.index.join(some.select([*_SEGMENT, "count"]), _SEGMENT, join_type="inner").sort_by("place")
+        in_files = np.isin(self.index["place"].to_numpy() >> _ROW_BITS, found["place"].to_numpy() >> _ROW_BITS)
+        if len(found) < max(_LEAST_PART * in_files.sum(), 1):
+            return None
+        work = found["count"].to_numpy() + _REQUESTS_A_SEGMENT
+        done = np.cumsum(work)
+        count = max(least, int(done[-1]) // _REQUESTS_A_TASK)
+        task = pa.array(((done - work // 2 - 1) * count // done[-1]).astype(np.int32))
+        segments = found.select([*_SEGMENT, "place"]).rename_columns(["topic", "queueId", "key", "place"]).append_column("task", task)
+        return SegmentTasks(self.paths, segments, count)
+
+
+def _places(broker: str, number: int, path: str) -> pa.Table:
+    """Rows of the index, of one file."""
+    with named_in_errors(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        rows = file.read(["brokerName", *_SEGMENT], use_threads=False)
+    places = pa.array((number << _ROW_BITS) + np.arange(len(rows)), pa.int64())
+    return rows.append_column("place", places).filter(pc.equal(rows["brokerName"], broker)).drop_columns(["brokerName"])
+
+
+def with_segments(paths: Sequence[str], rows: Rows) -> Rows:
+    """Packed rows in the order of `SegmentTasks.before`, those of a segment behind a row that has its `blocks`."""
+    place: int | None = None
+    file: _OpenFile | None = None
+    for row in rows:
+        if row["place"] is not None and row["place"] != place:
+            place = int(row["place"])
+            path = paths[place >> _ROW_BITS]
+            if file is None or file.path != path:
+                file = _OpenFile(path)
+            yield row | {"requests": None, "condition": None, "blocks": [file.block(place % (1 << _ROW_BITS))]}
+        yield row
+
+
+class _OpenFile:
+    """A file of segments of which rows are read, one behind the other."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with named_in_errors(path):
+            self._file = pq.ParquetFile(path, page_checksum_verification=True)
+            groups = (self._file.metadata.row_group(number).num_rows for number in range(self._file.num_row_groups))
+        self._starts = list(accumulate(groups, initial=0))
+        self._group = -1
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._batch = pa.RecordBatch.from_arrays([], [])
+        self._end = 0  # of the batch, in rows of the file
+
+    def block(self, row: int) -> dict[str, Any]:
+        """What a request meets of a row of the file."""
+        with named_in_errors(self.path):
+            while not self._end - len(self._batch) <= row < self._end:
+                self._read_on(row)
+        place = row - (self._end - len(self._batch))
+        found = {name: self._batch.column(name)[place] for name in _BLOCK}
+        entries = found.pop("entries").as_buffer()  # nothing is copied
+        return {name: value.as_py() for name, value in found.items()} | {"entries": entries}
+
+    def _read_on(self, row: int) -> None:
+        """The next batch, in the group of rows that has this one."""
+        group = bisect_right(self._starts, row) - 1
+        if group != self._group:
+            self._group, self._end = group, self._starts[group]
+            self._batches = self._file.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=_BLOCK, use_threads=False)
+        self._batch = next(self._batches)
+        self._end += len(self._batch)

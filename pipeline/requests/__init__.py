@@ -1,0 +1,1 @@
+"""Files of pull requests and of frames: read, checked, packed."""

@@ -1,0 +1,112 @@
+"""A file of RemotingCommand frames -> the same file with every frame decoded.
+
+A line is a JSON object with `frameHex`, the frame with its length field; what else it holds stays as it is. `decoded` is the command under
+the broker's names; where the broker's decoder throws, `decoded` is `{"error": the exception}` and `error` says what was wrong, and at
+which byte.
+The file is read line by line, and the new one appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from pipeline.files.store_files import local_path
+from pipeline.files.whole_file import whole_file
+from pipeline.requests.request_lines import RequestError
+from store_format.remoting.errors import FrameError
+from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_frame
+
+# the longest frame in hexadecimal, and its body once more as a line decoded before has it
+LINE_BYTES_MAX = 64 << 20
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FramesDone:
+    """How many frames a file had, and how many of them the broker's decoder would have refused."""
+
+    frames: int
+    refused: int
+
+
+def run_frames(path: str, out: str) -> FramesDone:
+    """Decode the frames of a file into another.
+
+    Raises:
+        RequestError: no file, an empty one, or a line that is no JSON object with `frameHex`; nothing is written then.
+    """
+    target = local_path(out)
+    if os.path.isdir(target):
+        raise RequestError(out, 1, "a file", "a folder")
+    try:
+        with whole_file(target) as written:
+            return _write(path, written)
+    except OSError as error:
+        raise RequestError(out, 1, "a file in a folder that can be written", error.strerror or str(error)) from error
+
+
+def _write(path: str, out: BinaryIO) -> FramesDone:
+    frames = refused = 0
+    for line in _decoded_lines(path):
+        frames += 1
+        refused += "error" in line
+        out.write(json.dumps(line).encode() + b"\n")
+    if not frames:
+        raise RequestError(path, 1, "at least one frame", "an empty file")
+    return FramesDone(frames, refused)
+
+
+def _decoded_lines(path: str) -> Iterator[dict[str, Any]]:
+    try:
+        with open(local_path(path), "rb") as file:
+            for number, raw in _lines(path, file):
+                yield _decoded(path, number, raw)
+    except OSError as error:
+        raise RequestError(path, 1, "a file of frames", error.strerror or str(error)) from error
+
+
+def _lines(path: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers; no more than the longest line is held."""
+    number = 0
+    while raw := file.readline(LINE_BYTES_MAX + 1):
+        number += 1
+        if len(raw) > LINE_BYTES_MAX:
+            raise RequestError(path, number, f"a line of at most {LINE_BYTES_MAX} bytes", "a longer one")
+        if raw.strip():
+            yield number, raw
+
+
+def frame_of_line(path: str, number: int, raw: bytes) -> tuple[dict[str, Any], bytes]:
+    """A line and the bytes of its frame.
+
+    Raises:
+        RequestError: it is no JSON object with `frameHex`.
+    """
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(path, number, "a JSON object", f"{_shown(raw)} ({error})") from None
+    if not isinstance(line, dict) or not isinstance(line.get("frameHex"), str):
+        raise RequestError(path, number, 'a JSON object with a text "frameHex"', _shown(raw))
+    try:
+        return line, bytes.fromhex(line["frameHex"])
+    except ValueError as error:
+        raise RequestError(path, number, 'hexadecimal digits in "frameHex"', str(error)) from None
+
+
+def _decoded(path: str, number: int, raw: bytes) -> dict[str, Any]:
+    line, frame = frame_of_line(path, number, raw)
+    line.pop("error", None)
+    try:
+        command = decode_frame(frame[: FRAME_MAX_LENGTH + 1])
+    except FrameError as error:
+        return line | {"decoded": {"error": error.exception}, "error": str(error)}
+    return line | {"decoded": command.decoded_form()}
+
+
+def _shown(raw: bytes) -> str:
+    return repr(raw[:_SHOWN].decode("utf-8", "backslashreplace"))

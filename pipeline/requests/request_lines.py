@@ -1,0 +1,285 @@
+"""Lines of a request file: each a request as an object of JSON, or a bad line that is named."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import repeat
+from operator import contains
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pj
+
+from store_format.errors import UnusableInputError
+
+SCHEMA = (
+    "seq BIGINT, consumerGroup STRING, topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT, filterType STRING, "
+    "expression STRING, registered BOOLEAN, timestamp BIGINT, sysFlag INT, suspendTimeoutMillis BIGINT, recordedMaxOffset BIGINT, "
+    "line STRING"
+)
+REQUEST_ARROW = pa.schema(
+    {
+        "seq": pa.int64(),
+        "consumerGroup": pa.string(),
+        "topic": pa.string(),
+        "queueId": pa.int32(),
+        "queueOffset": pa.int64(),
+        "maxMsgNums": pa.int32(),
+        "filterType": pa.string(),
+        "expression": pa.string(),
+        "registered": pa.bool_(),
+        "timestamp": pa.int64(),
+        "sysFlag": pa.int32(),
+        "suspendTimeoutMillis": pa.int64(),
+        "recordedMaxOffset": pa.int64(),
+        "line": pa.string(),
+    }
+)
+_SHOWN = 200
+# a line with more objects and lists than this may nest deeper than it should
+_OPENINGS_MAX = 500
+_KEYS = tuple(b'"%s"' % name for name in (b"request", b"filter", b"group", b"topic", b"queueId", b"offset", b"maxMsgNums"))
+_MAY_BE_NULL = b'"filter"'
+# Spark writes the request back, and its parser takes no longer ones
+_DIGITS_MAX = 400
+_TOO_MANY_DIGITS = re.compile(rb"[0-9]{%d}" % _DIGITS_MAX)
+_NO_NUMBERS = (b"NaN", b"Infinity")
+# lines up to this length have neither too many digits nor too many openings
+_SHORT_LINE = min(_DIGITS_MAX - 1, _OPENINGS_MAX)
+
+_FILTER = pa.struct({"type": pa.string(), "expression": pa.string(), "registered": pa.bool_()})
+_REQUEST = pa.struct(
+    {
+        "group": pa.string(),
+        "topic": pa.string(),
+        "queueId": pa.int32(),
+        "offset": pa.int64(),
+        "maxMsgNums": pa.int32(),
+        "filter": _FILTER,
+        "timestamp": pa.int64(),
+        "sysFlag": pa.int32(),
+        "suspendTimeoutMillis": pa.int64(),
+    }
+)
+_LINE = pa.schema({"request": _REQUEST, "response": pa.struct({"maxOffset": pa.int64()})})
+# field of the request, column, limit of a number: it is at least -limit and less than limit
+_FIELDS = (
+    ("group", "consumerGroup", None),
+    ("topic", "topic", None),
+    ("queueId", "queueId", 2**31),
+    ("offset", "queueOffset", 2**63),
+    ("maxMsgNums", "maxMsgNums", 2**31),
+)
+# those that may be missing or null, with the limit of each; they are columns of the same name
+_OPTIONAL = (("timestamp", 2**63), ("sysFlag", 2**31), ("suspendTimeoutMillis", 2**63))
+
+
+class RequestError(UnusableInputError, ValueError):
+    """A line of a request file that is no request."""
+
+    def __init__(self, path: str, line: int, expected: str, found: str) -> None:
+        super().__init__(path, line, expected, found)
+        self.path, self.line, self.expected, self.found = path, line, expected, found
+
+    def __str__(self) -> str:
+        return f"{self.path}, line {self.line}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that is no request: its first byte among those read, what is wrong with it, its bytes."""
+
+    position: int
+    error: RequestError
+    raw: bytes
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _int(digits: str) -> int:
+    if len(digits) > _DIGITS_MAX:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; readers differ in which of two equal keys they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return found
+
+
+def parsed_line(path: str, number: int, raw: bytes) -> dict[str, Any]:
+    """The object that a line is.
+
+    Raises:
+        RequestError: it is none.
+    """
+    try:
+        line = json.loads(raw.decode("utf-8"), parse_constant=_no_number, parse_int=_int, object_pairs_hook=_no_double)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(path, number, "a JSON object", f"{_shown(raw)} ({error})") from None
+    if not isinstance(line, dict):
+        raise RequestError(path, number, "a JSON object", _shown(raw))
+    return line
+
+
+def _shown(raw: bytes) -> str:
+    text = raw[:_SHOWN].decode("utf-8", "backslashreplace")
+    return repr(text + "..." if len(raw) > _SHOWN else text)
+
+
+def read_lines(path: str, first_line: int, raw: bytes) -> pa.RecordBatch:
+    """The requests in some whole lines, the first of which has the number `first_line`.
+
+    Raises:
+        RequestError: the first line that is no request.
+    """
+    found, bad = read_good_lines(path, first_line, raw)
+    if bad:
+        raise bad[0].error
+    return found
+
+
+def read_good_lines(path: str, first_line: int, raw: bytes) -> tuple[pa.RecordBatch, list[BadLine]]:
+    """The requests in some whole lines, and the lines that are none."""
+    lines = raw.split(b"\n")
+    if not lines[-1].strip():
+        lines.pop()
+    fast = _read_fast(first_line, lines, raw)
+    return (fast, []) if fast is not None else _read_strictly(path, first_line, lines)
+
+
+def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatch | None:
+    """All lines at once, or None where one of them needs a closer look."""
+    if not _are_plain(lines, raw):
+        return None
+    try:
+        texts = pa.array(lines, pa.binary()).cast(pa.string())
+        table = pj.read_json(
+            pa.BufferReader(raw),
+            read_options=pj.ReadOptions(block_size=len(raw) + 1, use_threads=False),
+            parse_options=pj.ParseOptions(explicit_schema=_LINE, unexpected_field_behavior="ignore"),
+        ).combine_chunks()
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != len(lines):
+        return None
+    request = table["request"].combine_chunks()
+    values = {name: request.field(name) for name in request.type.names}
+    if request.null_count or any(values[field].null_count for field, _, _ in _FIELDS):
+        return None
+    chosen = values["filter"]
+    kind, expression, registered = (chosen.field(name) for name in ("type", "expression", "registered"))
+    if kind.null_count != chosen.null_count:
+        return None
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.arange(first_line, first_line + len(lines))),
+            *(values[field] for field, _, _ in _FIELDS),
+            kind,
+            expression,
+            registered,
+            *(values[field] for field, _ in _OPTIONAL),
+            table["response"].combine_chunks().field("maxOffset"),
+            texts,
+        ],
+        schema=REQUEST_ARROW,
+    )
+
+
+def _are_plain(lines: list[bytes], raw: bytes) -> bool:
+    """Whether each line is one object from its first byte to its last, of no great depth, with each key once and no odd number.
+
+    That a line lacks one of the keys may be left to be found when it is read, if this cannot be null.
+    """
+    if any(name in raw for name in _NO_NUMBERS) or not all(map(_is_plain, lines)):
+        return False
+    escapes = b"\\" in raw
+    return all(_is_once(key, lines, raw, needed=escapes or key == _MAY_BE_NULL) for key in _KEYS)
+
+
+def _is_once(key: bytes, lines: list[bytes], raw: bytes, *, needed: bool) -> bool:
+    """Whether no line has the key twice, and each that needs it has it once."""
+    as_key = key + b":"  # in a text the quotation mark that ends it would be escaped: this is a key
+    if raw.count(as_key) != len(lines):
+        return False
+    # as often as there are lines, in no other form, and none lacks it: then none has it twice
+    return (not needed and raw.count(key) == len(lines)) or all(map(contains, lines, repeat(as_key)))
+
+
+def _is_plain(line: bytes) -> bool:
+    if not line.startswith(b"{") or not line.endswith((b"}", b"}\r")):
+        return False
+    return len(line) <= _SHORT_LINE or (line.count(b"{") + line.count(b"[") <= _OPENINGS_MAX and not _TOO_MANY_DIGITS.search(line))
+
+
+def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> tuple[pa.RecordBatch, list[BadLine]]:
+    """Line by line, so that bad ones can be named."""
+    rows: list[dict[str, Any]] = []
+    bad: list[BadLine] = []
+    position = 0
+    for number, raw in enumerate(lines, first_line):
+        if raw.strip():
+            try:
+                rows.append(_row(path, number, raw))
+            except RequestError as error:
+                bad.append(BadLine(position, error, raw))
+        position += len(raw) + 1
+    return pa.RecordBatch.from_pylist(rows, schema=REQUEST_ARROW), bad
+
+
+def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
+    line = parsed_line(path, number, raw)
+    request = line.get("request")
+    if not isinstance(request, dict):
+        raise RequestError(path, number, 'a field "request" that is an object', _shown(raw))
+    row: dict[str, Any] = {"seq": number}
+    for field, column, limit in _FIELDS:
+        row[column] = _value(path, number, request, field, limit)
+    row |= {field: _value(path, number, request, field, limit) for field, limit in _OPTIONAL if request.get(field) is not None}
+    if "filter" not in request:
+        raise RequestError(path, number, 'a field "filter" (null where there is none)', _shown(raw))
+    row |= _filter(path, number, request["filter"])
+    response = line.get("response")
+    if isinstance(response, dict) and response.get("maxOffset") is not None:
+        row["recordedMaxOffset"] = _value(path, number, response, "maxOffset", 2**63)
+    return row | {"line": raw.decode("utf-8")}
+
+
+def _value(path: str, number: int, request: dict[str, Any], field: str, limit: int | None) -> Any:
+    value = request.get(field)
+    if limit is None:
+        if not isinstance(value, str):
+            raise RequestError(path, number, f'a text in "{field}"', repr(value))
+        return _text(path, number, value)
+    if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
+        raise RequestError(path, number, f'a whole number of {limit.bit_length()} bits in "{field}"', repr(value))
+    return value
+
+
+def _text(path: str, number: int, value: str) -> str:
+    """A text as it is, which may be none: JSON can escape half of a surrogate pair."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise RequestError(path, number, "text without lone surrogates", ascii(value[:_SHOWN])) from None
+    return value
+
+
+def _filter(path: str, number: int, value: Any) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        raise RequestError(path, number, 'a filter that is null or {"type", "expression"}', repr(value))
+    if not isinstance(value.get("expression"), str | None) or not isinstance(value.get("registered"), bool | None):
+        raise RequestError(path, number, "a text as the filter's expression", repr(value))
+    expression = None if value.get("expression") is None else _text(path, number, value["expression"])
+    return {"filterType": value["type"], "expression": expression, "registered": value.get("registered")}

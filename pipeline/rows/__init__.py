@@ -1,0 +1,1 @@
+"""Bytes of store files -> Arrow batches of the tables, and back."""

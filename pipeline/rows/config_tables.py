@@ -1,0 +1,134 @@
+"""The files under config/ as rows of their tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.files.store_files import StoreFiles
+from pipeline.schema import tables as t
+from store_format.config import config_files as cf
+from store_format.config.config_rows import ConsumerFilters, SubscriptionGroups, TopicConfigs, members_of
+from store_format.errors import ConfigFileError
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+# the file that each table is made of
+FILE_OF = {
+    t.CONSUMER_OFFSET: "consumerOffset.json",
+    t.DELAY_OFFSET: "delayOffset.json",
+    t.TOPIC_CONFIG: "topics.json",
+    t.SUBSCRIPTION_GROUP: "subscriptionGroup.json",
+    t.CONSUMER_FILTER: "consumerFilter.json",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRows:
+    """Rows for each config table, and what is worth telling about the files."""
+
+    tables: dict[t.Table, DataFrame]
+    notes: tuple[str, ...]
+
+
+def config_rows(spark: SparkSession, store: StoreFiles, broker: str, *, as_found: bool = False) -> ConfigRows:
+    """Read the config files as the broker does (`.bak` where the file itself cannot be used).
+
+    As they are found, what cannot be read gives no rows and a note instead of an error.
+
+    Raises:
+        ConfigFileError: a file that the broker would not start with, or would lose.
+    """
+    notes: list[str] = []
+
+    def loaded(table: t.Table, decode: Callable[[bytes, str], T]) -> T:
+        name = FILE_OF[table]
+        path = store.path_of("config", name)
+        try:
+            found = cf.load(store.read("config", name), store.read("config", f"{name}.bak"), path, decode)
+        except ConfigFileError as error:
+            if not as_found:
+                raise
+            notes.append(str(error))
+            return decode(b"{}", path)
+        if found.source == "bak":
+            notes.append(f"{path}: read from its .bak, {found.reason}")
+        return found.table
+
+    offsets = loaded(t.CONSUMER_OFFSET, cf.decode_consumer_offsets)
+    lost = [row.topicAtGroup for row in offsets.rows() if row.topic is None]
+    if lost:
+        notes.append(f"{store.path_of('config', FILE_OF[t.CONSUMER_OFFSET])}: {len(lost)} keys name no topic and group, {lost[0]!r} first")
+    rows: dict[t.Table, list[Row]] = {
+        t.CONSUMER_OFFSET: [(broker, group, topic, queue_id, offset) for (group, topic, queue_id), offset in offsets.by_queue().items()],
+        t.DELAY_OFFSET: [(broker, level, offset) for level, offset in loaded(t.DELAY_OFFSET, cf.decode_delay_offsets).offsetTable.items()],
+        t.TOPIC_CONFIG: _topics(broker, loaded(t.TOPIC_CONFIG, cf.decode_topic_configs)),
+        t.SUBSCRIPTION_GROUP: _groups(broker, loaded(t.SUBSCRIPTION_GROUP, cf.decode_subscription_groups)),
+        t.CONSUMER_FILTER: _filters(broker, loaded(t.CONSUMER_FILTER, cf.decode_consumer_filters)),
+    }
+    frames = {table: spark.createDataFrame(found, table.schema).coalesce(1) for table, found in rows.items()}
+    return ConfigRows(tables=frames, notes=tuple(notes))
+
+
+def _json(row: Any) -> str:
+    return json.dumps(members_of(row), ensure_ascii=False, default=members_of)
+
+
+def _topics(broker: str, topics: TopicConfigs) -> list[Row]:
+    return [
+        (
+            broker,
+            row.topicName,
+            row.readQueueNums,
+            row.writeQueueNums,
+            row.perm,
+            row.topicFilterType,
+            row.topicSysFlag,
+            row.order,
+            _json(row),
+        )
+        for row in topics.topicConfigTable
+    ]
+
+
+def _groups(broker: str, groups: SubscriptionGroups) -> list[Row]:
+    return [
+        (
+            broker,
+            row.groupName,
+            row.consumeEnable,
+            row.consumeFromMinEnable,
+            row.consumeBroadcastEnable,
+            row.retryQueueNums,
+            row.retryMaxTimes,
+            row.brokerId,
+            row.whichBrokerWhenConsumeSlowly,
+            row.notifyConsumerIdsChangedEnable,
+            _json(row),
+        )
+        for row in groups.subscriptionGroupTable
+    ]
+
+
+def _filters(broker: str, filters: ConsumerFilters) -> list[Row]:
+    return [
+        (
+            broker,
+            row.topic,
+            row.consumerGroup,
+            row.expression,
+            row.expressionType,
+            row.bornTime,
+            row.deadTime,
+            row.clientVersion,
+            None if row.bloomFilterData is None or row.bloomFilterData.bitPos is None else list(row.bloomFilterData.bitPos),
+            None if row.bloomFilterData is None else row.bloomFilterData.bitNum,
+            _json(row),
+        )
+        for topic in filters.filterDataByTopic
+        for row in topic.groupFilterData
+    ]

@@ -1,0 +1,220 @@
+"""Records of a commit log file as Arrow batches of the tables commit_log, store_file_range and commit_log_segment."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE
+from store_format.big_endian import Bytes, Positions
+from store_format.files.changed_files import FilePath
+from store_format.files.mapped_files import MappedFile
+from store_format.files.used_stretches import used_stretches
+from store_format.log.commit_log import Walk, walk
+from store_format.record import record_columns as rc
+from store_format.record.crc32 import crc32_of_ranges
+from store_format.record.message import MAX_PORT, decode_text
+from store_format.store_paths import COMMIT_LOG as COMMIT_LOG_FOLDER
+from store_format.store_paths import kind_of
+
+BATCH_RECORDS = 16_384
+BATCH_BYTES = 16 << 20
+RANGE_BYTES = 1 << 20
+
+
+def walks(content: Bytes, limit: int, at: int = 0) -> Iterator[Walk]:
+    """Stretches of records of a file from the one at `at` on, each small enough for one Arrow batch; the last one says why it ended."""
+    while True:
+        part = walk(content, at, limit, BATCH_RECORDS)
+        if not len(part.positions):
+            yield part
+            return
+        cut = int(np.searchsorted(part.positions, part.positions[0] + BATCH_BYTES))
+        if cut < len(part.positions):
+            yield Walk(part.positions[:cut], int(part.positions[cut]), None)
+            at = int(part.positions[cut])
+            continue
+        yield part
+        if part.ended is not None:
+            return
+        at = part.end
+
+
+def commit_log_batches(broker: str, file: MappedFile, content: Bytes, start: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The file's records from the one at `start` on, up to position `end`, as rows of commit_log."""
+    for part in walks(content, file.wrote if end is None else end, start):
+        if len(part.positions):
+            yield commit_log_batch(broker, file.from_offset, content, part.positions)
+
+
+def commit_log_batch(broker: str, from_offset: int, content: Bytes, positions: Positions) -> pa.RecordBatch:
+    """One batch of commit_log: the records at `positions` that a row can give back."""
+    positions = positions[rc.representable(content, positions, from_offset)]
+    parts = rc.locate(content, positions)
+    prefix, middle = rc.prefixes(content, positions), rc.middles(content, parts)
+    sizes = prefix["storeSize"].astype(np.int64)
+    properties = rc.parse_properties(content, parts.properties)
+    born_host, born_port = _hosts(content, parts.born_host)
+    store_host, store_port = _hosts(content, parts.store_host)
+    decodes = _is_port(born_port) & _is_port(store_port)
+    columns: dict[str, pa.Array] = {
+        "brokerName": constant(broker, len(positions)),
+        "topic": _text(content, parts.topic),
+        "bornHost": born_host,
+        "bornPort": pa.array(born_port),
+        "storeTimestamp": pa.array(rc.store_timestamps(content, parts)),
+        "storeHost": store_host,
+        "storePort": pa.array(store_port),
+        "body": _binary(content, parts.body),
+        "propertiesRaw": _binary(content, parts.properties),
+        "properties": _map(content, properties),
+        "tags": _text(content, _where(rc.pick_property(content, properties, rc.PROPERTY_TAGS), decodes)),
+        "keys": _text(content, _where(rc.pick_property(content, properties, rc.PROPERTY_KEYS), decodes)),
+        "msgId": _message_ids(content, parts.store_host, prefix["physicOffset"], decodes),
+        "recordCrc32": pa.array(crc32_of_ranges(content, positions, sizes).astype(np.int64)),
+    }
+    for rows, names in ((prefix, prefix.dtype.names), (middle, middle.dtype.names)):
+        for name in names or ():
+            columns[name] = pa.array(rows[name].astype(rows[name].dtype.newbyteorder("=")))
+    schema = arrow_schema(COMMIT_LOG)
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def topic_column(content: Bytes, parts: rc.RecordParts) -> pa.Array:
+    """The topic of each record."""
+    return _text(content, parts.topic)
+
+
+def topics_of(content: Bytes, parts: rc.RecordParts) -> set[str]:
+    """The different topics of records."""
+    return set(topic_column(content, parts).unique().to_pylist())
+
+
+def constant(value: str, count: int) -> pa.Array:
+    """A column of one value."""
+    return pa.repeat(pa.scalar(value, pa.string()), count)
+
+
+def _binary(content: Bytes, slices: rc.Slices, kind: pa.DataType | None = None) -> pa.Array:
+    offsets, data = rc.gather(content, slices)
+    missing = slices.lengths < 0
+    buffers = [_validity(missing), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind or pa.binary(), len(slices.starts), buffers)
+
+
+def _validity(missing: NDArray[np.bool_]) -> pa.Buffer | None:
+    return pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+
+
+def _text(content: Bytes, slices: rc.Slices) -> pa.Array:
+    """Texts; bytes that are no UTF-8 are decoded as Java does, with U+FFFD."""
+    if rc.are_utf8(content, slices).all():
+        return _binary(content, slices, pa.string())
+    return pa.array(
+        [None if raw is None else decode_text(raw) for raw in _binary(content, slices).to_pylist()],
+        pa.string(),
+    )
+
+
+def _where(slices: rc.Slices, kept: NDArray[np.bool_]) -> rc.Slices:
+    return rc.Slices(slices.starts, np.where(kept, slices.lengths, -1))
+
+
+def _map(content: Bytes, properties: rc.Properties) -> pa.Array:
+    offsets = np.zeros(len(properties.counts) + 1, np.int32)
+    np.cumsum(properties.counts, out=offsets[1:])
+    names, values = _text(content, properties.names), _text(content, properties.values)
+    if not rc.are_utf8(content, properties.names).all():  # different bytes may have become the same name: the last one counts
+        pairs = list(zip(names.to_pylist(), values.to_pylist(), strict=True))
+        rows = [list(dict(pairs[start:end]).items()) for start, end in pairwise(offsets.tolist())]
+        return pa.array(rows, pa.map_(pa.string(), pa.string()))
+    return pa.MapArray.from_arrays(pa.array(offsets), names, values)
+
+
+def _is_port(ports: NDArray[np.int32]) -> NDArray[np.bool_]:
+    return (ports >= 0) & (ports <= MAX_PORT)
+
+
+def _hosts(content: Bytes, hosts: rc.Slices) -> tuple[pa.Array, NDArray[np.int32]]:
+    """Address as text (few different ones are expected) and port of each host."""
+    at = hosts.starts + hosts.lengths - 4
+    ports = rc.fixed(content, at, np.dtype([("port", ">i4")]))["port"].astype(np.int32)
+    addresses = _binary(content, rc.Slices(hosts.starts, hosts.lengths - 4)).dictionary_encode()
+    texts = pa.array([str(ipaddress.ip_address(raw)) for raw in addresses.dictionary.to_pylist()], pa.string())
+    return texts.take(addresses.indices), ports
+
+
+def _message_ids(content: Bytes, hosts: rc.Slices, physic_offsets: NDArray[np.int64], decodes: NDArray[np.bool_]) -> pa.Array:
+    """MessageDecoder.createMessageId: upper case hex of host and offset; missing where the message does not decode."""
+    count = len(hosts.starts)
+    host_offsets, host_bytes = rc.gather(content, hosts)
+    offsets = host_offsets + np.arange(count + 1, dtype=np.int32) * np.int32(8)
+    data = np.empty(int(offsets[-1]), np.uint8)
+    tail = (offsets[1:, None] - 8) + np.arange(8)
+    is_tail = np.zeros(len(data), np.bool_)
+    is_tail[tail.ravel()] = True
+    data[tail.ravel()] = physic_offsets.astype(">i8").view(np.uint8).ravel() if count else 0
+    data[~is_tail] = host_bytes
+    text_offsets, text = rc.hex_text(offsets, data)
+    buffers = [_validity(~decodes), pa.py_buffer(text_offsets), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.string(), count, buffers)
+
+
+def range_batches(broker: str, file: MappedFile, content: Bytes) -> Iterator[pa.RecordBatch]:
+    """The bytes of the file that are no row of commit_log, but for zeros, as rows of store_file_range."""
+    end = 0
+    for part in walks(content, file.wrote):
+        if len(part.positions):
+            yield from _unrepresentable(broker, file, content, part.positions)
+        end = part.end
+    yield from _ranges(broker, file.name, content, end, len(content))
+
+
+def _unrepresentable(broker: str, file: MappedFile, content: Bytes, positions: Positions) -> Iterator[pa.RecordBatch]:
+    odd = positions[~rc.representable(content, positions, file.from_offset)]
+    for position, size in zip(odd.tolist(), rc.prefixes(content, odd)["storeSize"].tolist(), strict=True):
+        yield from _ranges(broker, file.name, content, position, position + size)
+
+
+def _ranges(broker: str, name: str, content: Bytes, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    yield from used_ranges(broker, (COMMIT_LOG_FOLDER, name), content[start:end], start)
+
+
+def used_ranges(broker: str, path: FilePath, content: Bytes, position: int) -> Iterator[pa.RecordBatch]:
+    """The bytes `content` that lie at `position` of a file as rows of store_file_range, but for zeros; a row a batch."""
+    for start, end in used_stretches(content, RANGE_BYTES):
+        row = {
+            "brokerName": broker,
+            "kind": kind_of(path),
+            "name": path[-1],
+            "position": position + start,
+            "bytes": content[start:end].tobytes(),
+            "path": "/".join(path),
+        }
+        yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(STORE_FILE_RANGE))
+
+
+def log_segment_batches(broker: str, file: MappedFile, content: Bytes) -> Iterator[pa.RecordBatch]:
+    """Ends and stamps of the file's records as rows of commit_log_segment."""
+    schema = arrow_schema(COMMIT_LOG_SEGMENT)
+    for part in walks(content, file.wrote):
+        if not len(part.positions):
+            continue
+        stamps = rc.store_timestamps(content, rc.locate(content, part.positions))
+        ends = np.append(part.positions[1:], part.end) + file.from_offset
+        row = {
+            "brokerName": broker,
+            "firstPhysicOffset": int(part.positions[0]) + file.from_offset,
+            "endPhysicOffset": int(ends[-1]),
+            "recordCount": len(ends),
+            "ends": ends.astype("<i8").tobytes(),
+            "storeTimestamps": stamps.astype("<i8").tobytes(),
+            "minStoreTimestamp": int(stamps.min()),
+        }
+        yield pa.RecordBatch.from_pylist([row], schema=schema)

@@ -1,0 +1,286 @@
+"""Consume queue files as Arrow batches of consume_queue_segment, and those unpacked into rows of consume_queue."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pipeline.files.store_files import StoreFiles
+from pipeline.rows.log_batches import constant
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, ODD_ENTRY
+from pipeline.store.open_log import OpenLog
+from store_format import store_paths as paths
+from store_format.big_endian import Bytes
+from store_format.files.mapped_files import MappedFile
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.queue.consume_queue import Units, units_of
+from store_format.queue.entry_lookup import NO_TIMESTAMP, LookedUp, look_up
+from store_format.queue.packed_ext_units import UNIT, pack_units, unpack_units
+from store_format.record.message import Message, decode
+from udfs.pull.batch_caps import scan_window_entries
+
+SEGMENT_ENTRIES = 8192
+# the window of every pull that asks for no more entries than it has
+SCAN_ENTRIES: int = scan_window_entries(0)
+
+
+Offsets = TypeVar("Offsets", int, NDArray[np.int64])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogIndex:
+    """The commit log as the entries' look-up needs it: files, and how far each was walked."""
+
+    files: tuple[MappedFile, ...]
+    walked: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFile:
+    """One file of a consume queue, or some segments of it; `extension` are the files of the queue's extension."""
+
+    topic: str
+    queue_id: int
+    file: MappedFile
+    extension: tuple[MappedFile, ...] = ()
+    # the file's first segment is 0 here; None where all are meant
+    segments: range | None = None
+
+    @property
+    def starts(self) -> range:
+        """Where its segments start, in entries of the file."""
+        entries = self.file.wrote // CQ_STORE_UNIT_SIZE
+        all_starts = range(0, entries, SEGMENT_ENTRIES)
+        return all_starts if self.segments is None else all_starts[self.segments.start : self.segments.stop]
+
+
+def segment_at(file: MappedFile, start: int) -> int:
+    """Number of the segment that starts at this entry of a queue file."""
+    entries = file.length // CQ_STORE_UNIT_SIZE
+    return segment_of(file.from_offset // CQ_STORE_UNIT_SIZE + start, entries)
+
+
+def segment_of(offset: Offsets, entries_a_file: int) -> Offsets:
+    """Number of the segment that holds an offset of a queue, or each of many."""
+    file, inside = divmod(offset, entries_a_file)
+    return file * -(-entries_a_file // SEGMENT_ENTRIES) + inside // SEGMENT_ENTRIES
+
+
+def segment_row(
+    queue: tuple[str, str, int],
+    *,
+    segment: int,
+    file_first: int,
+    first: int,
+    window: Units,
+    stamps: NDArray[np.int64],
+    bytes_before: int,
+    odd: list[int],
+    ext_units: bytes | None,
+) -> dict[str, object]:
+    """A row of consume_queue_segment.
+
+    Args:
+        queue: broker, topic and number.
+        segment: number of the run.
+        file_first: offset of the first entry of its file.
+        first: offset of its own first entry.
+        window: its entries, as many as `stamps`, and those behind it that a scan from its last one may reach.
+        stamps: storeTimestamp of each of its entries, ms.
+        bytes_before: sizes of the entries of the file before it.
+        odd: positions of entries whose bytes are no record.
+        ext_units: those of the window, packed.
+    """
+    return {
+        **dict(zip(("brokerName", "topic", "queueId"), queue, strict=True)),
+        "segment": segment,
+        "firstQueueOffset": first,
+        "entryCount": len(stamps),
+        "entries": window.tobytes(),
+        "storeTimestamps": stamps.astype("<i8").tobytes(),
+        "minStoreTimestamp": int(stamps.min()),
+        "fileFirstOffset": file_first,
+        "entryBytes": int(window["size"][: len(stamps)].astype(np.int64).sum()),
+        "bytesBefore": bytes_before,
+        "oddEntries": odd,
+        "extUnits": ext_units,
+    }
+
+
+class QueueReader:
+    """Reads queue files of one store, looking their messages up in its commit log."""
+
+    def __init__(self, store: StoreFiles, broker: str, log: LogIndex) -> None:
+        self.store, self.broker, self.log = store, broker, log
+        self._opened = OpenLog(store)
+
+    def log_content(self, file: MappedFile) -> Bytes:
+        """The bytes of a file of the commit log."""
+        return self._opened.content(file)
+
+    def units(self, queue_file: QueueFile) -> Units:
+        """The entries of a queue file that are in use."""
+        content = self.store.content(paths.CONSUME_QUEUE, queue_file.topic, str(queue_file.queue_id), queue_file.file.name)
+        return units_of(content[: queue_file.file.wrote])
+
+    def look_up(self, units: Units) -> LookedUp:
+        """What the commit log holds for the entries."""
+        offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int32)
+        return look_up(self.log.files, self.log.walked, self.log_content, offsets, sizes)
+
+    def segments(self, queue_file: QueueFile) -> Iterator[pa.RecordBatch]:
+        """The file's entries, SEGMENT_ENTRIES a row, each row with the entries behind it that a scan from its last one may reach."""
+        starts = queue_file.starts
+        if not starts:
+            return
+        units = self.units(queue_file)
+        sizes = units["size"].astype(np.int64)
+        first = queue_file.file.from_offset // CQ_STORE_UNIT_SIZE
+        read_unit_file = self._extension_reader(queue_file)
+        rows = []
+        for start in starts:
+            own = units[start : start + SEGMENT_ENTRIES]
+            window = units[start : start + len(own) + SCAN_ENTRIES - 1]
+            found = self.look_up(own)
+            rows.append(
+                segment_row(
+                    (self.broker, queue_file.topic, queue_file.queue_id),
+                    segment=segment_at(queue_file.file, start),
+                    file_first=first,
+                    first=first + start,
+                    window=window,
+                    stamps=found.store_timestamps,
+                    bytes_before=int(sizes[:start].sum()),
+                    odd=np.flatnonzero((found.file >= 0) & ~found.is_record).tolist(),
+                    ext_units=pack_units(queue_file.extension, read_unit_file, window["tagsCode"].astype(np.int64)),
+                )
+            )
+        yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(CONSUME_QUEUE_SEGMENT))
+
+    def _extension_reader(self, queue_file: QueueFile) -> Callable[[MappedFile], Bytes]:
+        folder = (paths.CONSUME_QUEUE_EXT, queue_file.topic, str(queue_file.queue_id))
+        return lambda file: self.store.content(*folder, file.name)
+
+    def odd_entries(self, units: Units) -> Iterator[dict[str, object]]:
+        """Rows of odd_entry for entries whose bytes are no record."""
+        found = self.look_up(units)
+        for unit, index, position in zip(units, found.file.tolist(), found.positions.tolist(), strict=True):
+            file = self.log.files[index]
+            raw = self.log_content(file)[position : position + int(unit["size"])]
+            yield self._odd_entry(unit, file.from_offset + position, raw.tobytes())
+
+    def _odd_entry(self, unit: np.void, start_offset: int, raw: bytes) -> dict[str, object]:
+        message = decode(raw, uncompress_body=False)
+        return {
+            "brokerName": self.broker,
+            "physicOffset": int(unit["physicOffset"]),
+            "size": int(unit["size"]),
+            "startOffset": start_offset,
+            "recordCrc32": zlib.crc32(raw),
+            **_decoded(message),
+        }
+
+
+def _decoded(message: Message | None) -> dict[str, object]:
+    if message is None:
+        return {}
+    properties = message.properties_map()
+    return {
+        "queueOffset": message.queue_offset,
+        "messagePhysicOffset": message.physic_offset,
+        "msgId": message.msg_id,
+        "tags": properties.get("TAGS"),
+        "keys": properties.get("KEYS"),
+        "bodyCrc": message.body_crc,
+        "storeTimestamp": message.store_timestamp,
+    }
+
+
+def odd_entry_batches(reader: QueueReader, segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of odd_entry for a batch of segments."""
+    for segment in segments.select(["entries", "oddEntries"]).to_pylist():
+        units = units_of(np.frombuffer(segment["entries"], np.uint8))
+        rows = list(reader.odd_entries(units[segment["oddEntries"]]))
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(ODD_ENTRY))
+
+
+def unpack_segments(segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of consume_queue from a batch of segments, in their order."""
+    schema = arrow_schema(CONSUME_QUEUE)
+    for row in segments.to_pylist():
+        units = units_of(np.frombuffer(row["entries"], np.uint8))[: row["entryCount"]]
+        stamps: NDArray[np.int64] = np.frombuffer(row["storeTimestamps"], "<i8")
+        sizes = units["size"].astype(np.int32)
+        columns = [
+            constant(row["brokerName"], len(units)),
+            constant(row["topic"], len(units)),
+            pa.array(np.full(len(units), row["queueId"], np.int32)),
+            pa.array(np.arange(len(units)) + row["firstQueueOffset"]),
+            pa.array(units["physicOffset"].astype(np.int64)),
+            pa.array(sizes),
+            pa.array(units["tagsCode"].astype(np.int64)),
+            _ext_units(row["extUnits"], len(row["entries"]) // CQ_STORE_UNIT_SIZE, len(units)),
+            pa.array(stamps, mask=stamps == NO_TIMESTAMP),
+            pa.array(sizes.astype(np.int64).cumsum() - sizes + row["bytesBefore"]),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _ext_units(packed: bytes | None, packed_count: int, count: int) -> pa.Array:
+    """The first `count` of packed units as the column extUnit."""
+    kind = arrow_schema(CONSUME_QUEUE).field("extUnit").type
+    if packed is None:
+        return pa.nulls(count, kind)
+    units = unpack_units(packed, packed_count)
+    offsets = np.append(units.bit_maps.starts, units.bit_maps.starts[-1:] + units.bit_maps.lengths[-1:])[: count + 1].astype(np.int32)
+    maps = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(units.buffer)])
+    no_map = pa.array(units.bit_maps.lengths[:count] == 0)
+    columns = [pa.array(units.tags_codes[:count]), pa.array(units.msg_store_times[:count]), pc.if_else(no_map, None, maps)]
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(units.states[:count] != UNIT))
+
+
+def read_segments(reader: QueueReader, files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of consume_queue_segment for rows of loaded_queue, each with a segment: what mapInArrow calls."""
+    for queue_file in queue_files(files):
+        yield from reader.segments(queue_file)
+
+
+def queue_files(files: Iterator[pa.RecordBatch]) -> Iterator[QueueFile]:
+    """The parts of files that rows of loaded_queue name, each with a `segment` of its file; those that follow each other in one."""
+    rows = (row for batch in files for row in batch.to_pylist())
+    numbered = ((row["segment"] - place, row) for place, row in enumerate(rows))
+    for _, run in groupby(numbered, lambda one: (one[0], one[1]["topic"], one[1]["queueId"], one[1]["name"])):
+        one, *others = (row for _, row in run)
+        yield QueueFile(
+            topic=one["topic"],
+            queue_id=one["queueId"],
+            file=_mapped(one),
+            extension=tuple(_mapped(file) for file in one["extFiles"] or ()),
+            segments=range(one["segment"], one["segment"] + 1 + len(others)),
+        )
+
+
+def _mapped(row: Mapping[str, Any]) -> MappedFile:
+    return MappedFile(name=row["name"], from_offset=row["fromOffset"], length=row["length"], wrote=row["wrote"])
+
+
+def read_odd_entries(reader: QueueReader, segments: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of odd_entry for rows of consume_queue_segment."""
+    for batch in segments:
+        yield from odd_entry_batches(reader, batch)
+
+
+def unpack(segments: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of consume_queue for rows of consume_queue_segment."""
+    for batch in segments:
+        yield from unpack_segments(batch)

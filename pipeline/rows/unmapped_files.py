@@ -1,0 +1,132 @@
+"""What makes the tables the whole store: the files beside the mapped ones, empty folders, and the bytes that no other table gives back.
+
+Broker source (4.9.3): MappedFileQueue.load takes every name in the folder of a mapped file queue, so that what lies in there is a mapped
+file or no broker starts; elsewhere anything may lie, and is kept as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.files.store_files import Entry, StoreFiles
+from pipeline.rows.log_batches import used_ranges
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import STORE_FILE, STORE_FILE_RANGE
+from pipeline.store import loaded_store as ls
+from store_format.errors import StoreError
+from store_format.files.changed_files import FilePath
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, kind_of
+
+FOLDER = "folder"
+# folders in folders: a link that leads to a folder above it never ends
+_DEEPEST = 64
+_TOPICS_A_TASK = 256
+# a task reads so much of a file at once, and so much of it is mapped
+_PIECE_BYTES = 64 << 20
+
+
+def walk_tree(store: StoreFiles, *folder: str) -> Iterator[tuple[FilePath, Entry | None]]:
+    """Every file in a folder and below, and every empty folder, for which there is None."""
+    if len(folder) > _DEEPEST:
+        raise StoreError(store.path_of(*folder), f"folders at most {_DEEPEST} deep", "deeper ones", hint="does a link lead upwards?")
+    entries = store.folder(*folder)
+    if not entries and folder:
+        yield folder, None
+    for entry in entries:
+        path = (*folder, entry.name)
+        if entry.is_folder:
+            yield from walk_tree(store, *path)
+        else:
+            yield path, entry
+
+
+def beside_mapped_files(store: StoreFiles, *, has_log: bool) -> Iterator[tuple[FilePath, Entry | None]]:
+    """What lies outside of the folders of commit log and topics; `has_log` says whether the commit log has files left."""
+    for entry in store.folder():
+        if not entry.is_folder:
+            yield (entry.name,), entry
+        elif entry.name == COMMIT_LOG:
+            if not has_log:
+                yield (entry.name,), None
+        elif entry.name == CONSUME_QUEUE:
+            below = store.folder(CONSUME_QUEUE)
+            if not below:
+                yield (entry.name,), None
+            yield from (((entry.name, one.name), one) for one in below if not one.is_folder)
+        else:
+            yield from walk_tree(store, entry.name)
+
+
+def beside_queues(store: StoreFiles, topic: str) -> Iterator[tuple[FilePath, Entry | None]]:
+    """What lies in the folder of a topic and is no queue."""
+    folder = (CONSUME_QUEUE, topic)
+    queues = set(map(str, ls.queue_ids(store, topic)))
+    entries = store.folder(*folder)
+    if not entries:
+        yield folder, None
+    for entry in entries:
+        path = (*folder, entry.name)
+        if not entry.is_folder:
+            yield path, entry
+        elif entry.name not in queues:
+            yield from walk_tree(store, *path)
+
+
+def _rows(broker: str, found: Iterator[tuple[FilePath, Entry | None]]) -> pa.RecordBatch:
+    rows = [
+        {
+            "brokerName": broker,
+            "kind": FOLDER if entry is None else kind_of(path),
+            "name": path[-1],
+            "length": 0 if entry is None else entry.length,
+            "mtimeMs": None if entry is None else entry.mtime_ms,
+            "path": "/".join(path),
+        }
+        for path, entry in found
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(STORE_FILE))
+
+
+def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log: bool) -> DataFrame:
+    """Rows of store_file for what is no mapped file, nor the folder of a queue."""
+    topics = ls.topics(store)
+    groups = [topics[start : start + _TOPICS_A_TASK] for start in range(0, len(topics), _TOPICS_A_TASK)]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column("id").to_pylist():
+                if index == len(groups):
+                    yield _rows(broker, beside_mapped_files(store, has_log=has_log))
+                else:
+                    yield from (_rows(broker, beside_queues(store, topic)) for topic in groups[index])
+
+    count = len(groups) + 1
+    return spark.range(0, count, 1, count).mapInArrow(read, STORE_FILE.schema)
+
+
+def pieces_of(files: DataFrame, first: Column) -> DataFrame:
+    """Stretches (path, start, end) of files of store_file from position `first` on, each of a size for one reading."""
+    stretches = files.select("path", "length", first.alias("first")).where("first < length")
+    pieces = stretches.withColumn("start", F.explode(F.sequence("first", F.col("length") - 1, F.lit(_PIECE_BYTES))))
+    return pieces.select("path", "start", F.least(F.col("start") + _PIECE_BYTES, "length").alias("end"))
+
+
+def file_ranges(files: DataFrame, store: StoreFiles, broker: str, parallelism: int) -> DataFrame:
+    """Rows of store_file_range for rows of store_file: the bytes of queue files behind their entries, all bytes of other files."""
+    behind = F.floor(F.coalesce("wrote", F.lit(0)) / CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
+    pieces = pieces_of(files.where(~F.col("kind").isin(COMMIT_LOG, FOLDER)), behind.cast("BIGINT"))
+    return pieces.repartition(parallelism).mapInArrow(partial(_read, store, broker), STORE_FILE_RANGE.schema)
+
+
+def _read(store: StoreFiles, broker: str, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in pieces:
+        for row in batch.to_pylist():
+            path = tuple(row["path"].split("/"))
+            for start, end in store.written(row["start"], row["end"], *path):
+                yield from used_ranges(broker, path, store.part(start, end, *path), start)

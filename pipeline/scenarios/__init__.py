@@ -1,0 +1,1 @@
+"""`pullsim answer`: scenarios of requests and sleeps, answered by a broker on a virtual clock."""

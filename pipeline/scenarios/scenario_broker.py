@@ -1,0 +1,331 @@
+"""The broker of one scenario on a virtual clock: its settings, tables, store, and the pulls that it holds.
+
+What it does is said by the rules; here they are put together and given time. An operation takes none; what waits is woken in the order of
+time: sweeps of held pulls, and delayed messages that are due. Every change of what a pull depends on is noted with its time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from pipeline.scenarios.scenario_store import EMPTY_LOG, HEAD_DELETED, Found, LogBounds, ScenarioStore
+from pipeline.settings.rule_settings import pull_broker_config, send_broker_config, system_topics
+from pipeline.settings.settings import BrokerSettings, PullSettings, Value
+from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
+from store_format.layout import BLANK_SIZE, CQ_STORE_UNIT_SIZE
+from store_format.log.append import NOT_APPENDED
+from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
+from store_format.record.message import Host, Message
+from store_format.remoting.headers import PullMessageRequestHeader
+from store_format.store.lookup import ThrownError
+from udfs.broker.consumer_manager import ConsumerManager
+from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
+from udfs.broker.offset_moved_event import OffsetMovedEvent
+from udfs.broker.pull_message_processor import PullMessageProcessor, PullResponse
+from udfs.broker.rebalance_lock import RebalanceLockManager
+from udfs.broker.schedule import parse_delay_level
+from udfs.broker.send_message import SendMessageProcessor, message_timeup
+from udfs.broker.subscription_group import SubscriptionGroupManager
+from udfs.broker.topic_config import TopicConfigManager
+from udfs.filters.bloom_filter import BitsArray, BloomFilter
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager
+from udfs.filters.message_filter import ExpressionMessageFilter, is_true
+from udfs.pull.codes import BrokerRole
+from udfs.pull.pull_request_hold import Arrival, Notified, PullRequest, is_swept, notify_message_arriving, sweep_interval
+
+# when a scenario begins, ms: far from the ends of what people ask for as times
+EPOCH_MS = 1_600_000_000_000
+BROKER_HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
+CLIENT_HOST = Host(address=bytes([127, 0, 0, 1]), port=40000)
+CLIENT = "/127.0.0.1:<clientPort>"
+# how the recording broker differs from a fresh one
+_BASE: Mapping[str, Value] = {
+    "brokerName": "broker-a",
+    "brokerClusterName": "DefaultCluster",
+    "brokerIP1": "127.0.0.1",
+    "mappedFileSizeCommitLog": 64 * 1024 * 1024,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class PullCall:
+    """A pull on its way.
+
+    Attributes:
+        client: the connection it came on.
+        sent_at: when, ms; likewise `answered_at`.
+        oneway: the client waits for no answer.
+        thrown: class of the Java exception that the answer tells of.
+    """
+
+    header: PullMessageRequestHeader
+    client: str
+    sent_at: int
+    oneway: bool = False
+    response: PullResponse | None = None
+    thrown: str | None = None
+    answered_at: int | None = None
+
+    def answer(self, response: PullResponse | None, thrown: str | None, now: int) -> None:
+        """Take an answer; a second one finds nobody."""
+        if self.answered_at is None:
+            self.response, self.thrown, self.answered_at = response, thrown, now
+
+
+Note = Callable[[int, str, dict[str, Any]], None]
+HeldPull = PullRequest[PullCall]
+
+
+@dataclass(slots=True, kw_only=True)
+class ScenarioBroker:
+    """The broker.
+
+    Attributes:
+        base: settings at its start.
+        note: told of each change: time in ms, kind, fields.
+        log: the commit log it goes on with.
+        now: ms of the virtual clock.
+
+    Raises:
+        ValueError: settings with which no broker starts.
+    """
+
+    base: Mapping[str, Value]
+    note: Note
+    log: LogBounds = EMPTY_LOG
+    now: int = EPOCH_MS
+    settings: BrokerSettings = field(init=False)
+    store: ScenarioStore = field(init=False)
+    groups: SubscriptionGroupManager = field(init=False)
+    topics: TopicConfigManager = field(init=False)
+    consumers: ConsumerManager = field(init=False)
+    filters: ConsumerFilterManager = field(init=False)
+    offsets: ConsumerOffsetManager = field(default_factory=ConsumerOffsetManager)
+    locks: RebalanceLockManager = field(default_factory=RebalanceLockManager)
+    held: dict[tuple[str, int], tuple[HeldPull, ...]] = field(default_factory=dict)
+    pushed: dict[str, list[str]] = field(default_factory=dict)
+    _delayed: list[tuple[int, int, Message]] = field(default_factory=list)
+    _next_sweep: int = 0
+
+    def __post_init__(self) -> None:
+        self.settings = BrokerSettings({**_BASE, **self.base})
+        value = self.settings.value
+        if value("mappedFileSizeCommitLog") <= BLANK_SIZE or value("mappedFileSizeConsumeQueue") < CQ_STORE_UNIT_SIZE:
+            message = "files of the commit log with room for a BLANK, of a queue with room for an entry"
+            raise ValueError(message)
+        self.store = ScenarioStore(
+            commit_log_file_size=value("mappedFileSizeCommitLog"),
+            consume_queue_file_size=value("mappedFileSizeConsumeQueue"),
+            delays=parse_delay_level(value("messageDelayLevel")),
+            log=self.log,
+        )
+        bloom = BloomFilter.create_by_fn(value("maxErrorRateOfBloomFilter"), value("expectConsumerNumUseFilter"))
+        self.filters = ConsumerFilterManager(bloom)
+        self.groups = SubscriptionGroupManager(updated=self._note_group)
+        self.topics = TopicConfigManager(updated=self._note_topic)
+        self.topics.start(system_topics(self.settings))
+        self.consumers = ConsumerManager(
+            filters=self.filters,
+            notify=lambda client, group: self.pushed.setdefault(client, []).append(group),
+            notify_consumer_ids_changed_enable=lambda: bool(self.settings.value("notifyConsumerIdsChangedEnable")),
+        )
+        self._next_sweep = self.now + self._interval()
+
+    # what changes -------------------------------------------------------------------------------------------------------------------
+
+    def _note_group(self, config: SubscriptionGroupConfig) -> None:
+        self.note(self.now, "subscription_group", {"consumerGroup": config.groupName, **asdict(config)})
+
+    def _note_topic(self, config: TopicConfig) -> None:
+        self.note(self.now, "topic_config", {"topic": config.topicName, **asdict(config)})
+
+    def set(self, changed: Mapping[str, Value]) -> None:
+        """Change settings of a broker that runs."""
+        self.settings = BrokerSettings({**self.settings.given, **changed})
+        for name, value in changed.items():
+            self.note(self.now, "setting", {"name": name, "value": str(value)})
+
+    @property
+    def role(self) -> BrokerRole:
+        """The setting brokerRole."""
+        return BrokerRole[self.settings.value("brokerRole")]
+
+    def pull_settings(self) -> PullSettings:
+        """The settings of the scan."""
+        return self.settings.pull_settings()
+
+    def sending(self) -> SendMessageProcessor:
+        """The processor of messages, with the settings as they are."""
+        return SendMessageProcessor(config=send_broker_config(self.settings), topics=self.topics, groups=self.groups)
+
+    # time ---------------------------------------------------------------------------------------------------------------------------
+
+    def _interval(self) -> int:
+        value = self.settings.value
+        short = value("shortPollingTimeMills")
+        return max(sweep_interval(long_polling_enable=value("longPollingEnable"), short_polling_time_mills=short), 1)
+
+    def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """Let time go on to `until`, or to the moment at which `stop` holds, whichever comes first."""
+        while not stop():
+            self._pass_idle_sweeps(until)
+            moment = min(self._next_sweep, self._delayed[0][0] if self._delayed else self._next_sweep)
+            if moment > until:
+                self.now = max(self.now, until)
+                return
+            self.now = max(self.now, moment)
+            if self._delayed and self._delayed[0][0] <= moment:
+                self._deliver(heapq.heappop(self._delayed)[2])
+            else:
+                self.sweep()
+
+    def _pass_idle_sweeps(self, until: int) -> None:
+        """Pass over sweeps that find nobody, up to the last one before `until` or before a delayed message is due."""
+        if not self.held:
+            interval, end = self._interval(), min(until, self._delayed[0][0] if self._delayed else until)
+            self._next_sweep += max((end - self._next_sweep) // interval, 0) * interval
+
+    def sweep(self) -> None:
+        """PullRequestHoldService.checkHoldRequest, and wait for the next one from now on."""
+        self._next_sweep = self.now + self._interval()
+        for topic, queue_id in list(self.held):
+            if is_swept(topic):
+                max_offset = self.store.queue(topic, queue_id).max_offset
+                self._notify(topic, queue_id, partial(notify_message_arriving, max_offset=max_offset, now=self.now))
+
+    # messages -----------------------------------------------------------------------------------------------------------------------
+
+    def put(self, inner: InnerMessage) -> Message | PutMessageStatus:
+        """Store a message and dispatch it; gives it as it is stored, or the status with which it is turned down."""
+        settings = PutSettings(
+            max_message_size=self.settings.value("maxMessageSize"),
+            max_delay_level=len(self.store.delays),
+            is_slave=self.role == BrokerRole.SLAVE,
+        )
+        stored = self.store.put(inner, self.now, settings)
+        if isinstance(stored, Message):
+            self.dispatch(stored)
+        return stored
+
+    def dispatch(self, message: Message) -> None:
+        """ReputMessageService: queue entry, bit map, and whoever waits for the message."""
+        topic, properties = message.topic.decode(), message.properties_map()
+        self._note_message(message, properties)
+        if message.physic_offset == NOT_APPENDED:
+            return
+        code = self.store.dispatch(message, self.now)
+        if topic == SCHEDULE_TOPIC:
+            heapq.heappush(self._delayed, (max(code, self.now), message.physic_offset, message))
+        if self.role == BrokerRole.SLAVE or not self.settings.value("longPollingEnable"):
+            return
+        arrival = Arrival(
+            tags_code=code,
+            msg_store_time=message.store_timestamp,
+            bit_map=self._bit_map(topic, properties),
+            properties=properties,
+        )
+        queue_id = message.queue_id
+        rule = partial(
+            notify_message_arriving,
+            max_offset=message.queue_offset + 1,
+            now=self.now,
+            arrival=arrival,
+            newest_offset=lambda: self.store.queue(topic, queue_id).max_offset,
+        )
+        self._notify(topic, queue_id, rule)
+
+    def delete_log_head(self) -> int:
+        """Lose the first files of the commit log; gives how many."""
+        self.note(self.now, "commit_log_head", {"storeSize": HEAD_DELETED})
+        return self.store.delete_log_head()
+
+    def _note_message(self, message: Message, properties: Mapping[str, str]) -> None:
+        row = {
+            "topic": message.topic.decode(),
+            "queueId": message.queue_id,
+            "queueOffset": message.queue_offset,
+            "physicOffset": message.physic_offset,
+            "storeSize": message.store_size,
+            "tags": properties.get("TAGS"),
+        }
+        self.note(self.now, "message", row)
+
+    def _bit_map(self, topic: str, properties: Mapping[str, str]) -> bytes | None:
+        """CommitLogDispatcherCalcBitMap: the bits of the consumers whose expression is true of a message."""
+        consumers = self.filters.of_topic(topic)
+        if not consumers or not self.settings.value("enableCalcFilterBitMap"):
+            return None
+        bits = BitsArray(self.filters.bloom_filter.m)
+        for consumer in consumers.values():
+            if consumer.bloomFilterData is not None and is_true(consumer, properties):
+                self.filters.bloom_filter.hash_to(consumer.bloomFilterData.bitPos or (), bits)
+        return bytes(bits)
+
+    def _deliver(self, delayed: Message) -> None:
+        self.put(message_timeup(delayed))
+
+    # pulls --------------------------------------------------------------------------------------------------------------------------
+
+    def pull(self, call: PullCall) -> None:
+        """A pull comes in: it is answered, or held."""
+        try:
+            self._process(call, first_pass=True)
+        except ThrownError as error:
+            if not call.oneway:
+                call.answer(None, error.java_class, self.now)
+
+    def _process(self, call: PullCall, *, first_pass: bool) -> None:
+        processor = PullMessageProcessor(
+            config=pull_broker_config(self.settings),
+            now=self.now,
+            groups=self.groups,
+            topics=self.topics,
+            consumers=self.consumers,
+            filters=self.filters,
+            offsets=self.offsets,
+            get_message=self._get_message,
+            suspend=lambda topic, queue_id, held: self._hold(topic, queue_id, replace(held, request=call)),  # type: ignore[arg-type]
+            offset_moved=self._offset_moved,
+            committed=lambda: self._note_offset(call.header),
+            write=lambda response: call.answer(response, None, self.now),
+        )
+
+        def answer(response: PullResponse) -> None:
+            if not (call.oneway and first_pass):
+                call.answer(response, None, self.now)
+
+        processor.process_request(call.header, CLIENT, broker_allow_suspend=first_pass, answer=answer)
+
+    def _get_message(
+        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter
+    ) -> Found | None:
+        return self.store.get_message(topic, queue_id, offset, max_msg_nums, message_filter, self.pull_settings())
+
+    def _note_offset(self, header: PullMessageRequestHeader) -> None:
+        self.note_offset(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
+
+    def note_offset(self, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> None:
+        """Note a commit."""
+        self.note(self.now, "consumer_offset", {"consumerGroup": group, "topic": topic, "queueId": queue_id, "consumerOffset": offset})
+
+    def _hold(self, topic: str, queue_id: int, held: HeldPull) -> None:
+        self.held[topic, queue_id] = (*self.held.get((topic, queue_id), ()), held)
+
+    def _notify(self, topic: str, queue_id: int, rule: Callable[[tuple[HeldPull, ...]], Notified[PullCall]]) -> None:
+        """Apply the rule to the pulls of one queue, and ask those again that it wakes."""
+        told = rule(self.held.pop((topic, queue_id), ()))
+        if told.held:
+            self.held[topic, queue_id] = told.held
+        for one in told.woken:
+            try:
+                self._process(one.request, first_pass=False)
+            except ThrownError:
+                continue  # nobody catches it there, and nobody is answered
+
+    def _offset_moved(self, event: OffsetMovedEvent) -> None:
+        self.note(self.now, "offset_moved_event", asdict(event))
+        self.put(event.message(BROKER_HOST, self.now))

@@ -1,0 +1,303 @@
+"""Files of scenarios: a JSON object a line, with the steps that are to be taken against a broker.
+
+A line that is no scenario, or a step that lacks what it needs, is named before anything is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pipeline.requests.request_file import Chunk, open_file
+from pipeline.requests.request_lines import RequestError
+from pipeline.scenarios.scenario_broker import ScenarioBroker
+from pipeline.settings.settings import Setting, SettingsError, Value, load_catalogue
+from store_format.config.config_rows import SubscriptionGroupConfig
+from store_format.remoting.frame import FRAME_MAX_LENGTH
+from udfs.filters.consumer_filter_manager import SQL92
+from udfs.filters.message_filter import SubscriptionData, SubscriptionError
+from udfs.filters.tags import SubscriptionParseError
+
+Step = dict[str, Any]
+_SHOWN = 200
+_TEXT, _INT, _BOOL, _OBJECT, _LIST = str, int, bool, dict, list
+_QUEUE = {"topic": _TEXT, "queueId": _INT}
+# what each step must have; other fields may be there
+FIELDS: Mapping[str, Mapping[str, type]] = {
+    "brokerConfig": {"set": _OBJECT},
+    "storeConfig": {"set": _OBJECT},
+    "topic": {"topic": _TEXT, "readQueueNums": _INT, "writeQueueNums": _INT, "perm": _INT},
+    "group": {"group": _TEXT},
+    "groupConfig": {"group": _TEXT},
+    "topicConfig": {"topic": _TEXT},
+    "send": _QUEUE,
+    "heartbeat": {"clientId": _TEXT, "group": _TEXT, "subscriptions": _LIST},
+    "unregister": {"clientId": _TEXT, "group": _TEXT},
+    "disconnect": {"client": _TEXT},
+    "pull": {},
+    "request": {"code": _INT},
+    "drain": {"ext": _OBJECT},
+    "await": {"id": _TEXT},
+    "expectNoResponse": {"id": _TEXT, "ms": _INT},
+    "sleep": {"ms": _INT},
+    "syncHoldTick": {},
+    "holdCount": _QUEUE,
+    "minOffset": {**_QUEUE, "offset": _INT},
+    "storeReadable": {"value": _BOOL},
+    "consumerOffset": {"group": _TEXT, **_QUEUE},
+    "queueRange": _QUEUE,
+    "readStored": _QUEUE,
+    "filterState": {"group": _TEXT, "topic": _TEXT},
+    "groupState": {"group": _TEXT},
+    "pushedRequests": {},
+    "deleteCommitLogHead": {},
+    "deleteConsumeQueueHead": _QUEUE,
+    "replicate": _QUEUE,
+    "sendBack": {"group": _TEXT, "originTopic": _TEXT, "queueId": _INT, "delayLevel": _INT},
+    "findLast": {"topics": _LIST, "body": _TEXT},
+}
+# what any step may have
+_OPTIONAL: Mapping[str, type] = {
+    "client": _TEXT,
+    "id": _TEXT,
+    "oneway": _BOOL,
+    "noResponseMs": _INT,
+    "body": _TEXT,
+    "last": _INT,
+    "version": _INT,
+    "maxReconsumeTimes": _INT,
+    "physicalOffset": _INT,
+    "queueOffset": _INT,
+    "consumeType": _TEXT,
+    "messageModel": _TEXT,
+    "consumeFromWhere": _TEXT,
+}
+_NAMES = {_TEXT: "a text", _INT: "a whole number", _BOOL: "true or false", _OBJECT: "an object", _LIST: "a list"}
+_MESSAGE = {
+    "tags": _TEXT,
+    "keys": _TEXT,
+    "body": _TEXT,
+    "bodySize": _INT,
+    "props": _OBJECT,
+    "flag": _INT,
+    "reconsumeTimes": _INT,
+    "maxReconsumeTimes": _INT,
+}
+# numbers that are longs to the broker; the others are ints
+_LONGS = {"offset", "queueOffset", "physicalOffset", "ms", "noResponseMs", "brokerId", "whichBrokerWhenConsumeSlowly"}
+# what would take for ever
+_MOST = {"ms": 7 * 86_400_000, "noResponseMs": 86_400_000, "count": 10_000_000, "readQueueNums": 2**31 - 1, "writeQueueNums": 2**31 - 1}
+_GROUP_FIELDS = frozenset(SubscriptionGroupConfig.__dataclass_fields__) - {"groupName", "extra"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A scenario: its line in the file, the whole object, and the settings its broker starts with."""
+
+    line: int
+    content: dict[str, Any]
+    base: Mapping[str, Value]
+
+    @property
+    def name(self) -> str:
+        """Its name, the number of its line where it has none."""
+        return str(self.content.get("name", self.line))
+
+    @property
+    def steps(self) -> list[Step]:
+        """Its steps."""
+        steps: list[Step] = self.content["steps"]
+        return steps
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    path: str
+    number: int
+
+    def refuse(self, expected: str, found: object) -> NoReturn:
+        shown = found if isinstance(found, str) else json.dumps(found)
+        raise RequestError(self.path, self.number, expected, shown[:_SHOWN])
+
+
+def read_chunk(path: str, chunk: Chunk) -> Iterator[tuple[int, str]]:
+    """The lines of a chunk that are not blank, with their numbers.
+
+    Raises:
+        RequestError: the file cannot be opened, or a line is no text.
+    """
+    try:
+        with open_file(path) as file:
+            raw = file.read_at(chunk.end - chunk.start, chunk.start)
+    except (OSError, ValueError) as error:
+        raise RequestError(path, chunk.first_line, "a file that every executor can open", str(error)) from error
+    for number, line in enumerate(raw.split(b"\n"), chunk.first_line):
+        if line.strip():
+            try:
+                yield number, line.decode()
+            except UnicodeDecodeError as error:
+                raise RequestError(path, number, "text in UTF-8", str(error)) from None
+
+
+def scenario_of(path: str, number: int, text: str) -> Scenario:
+    """The scenario of a line.
+
+    Raises:
+        RequestError: it is none.
+    """
+    line = _Line(path, number)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line.refuse("a JSON object", f"{text[:_SHOWN]!r} ({error})")
+    if not isinstance(content, dict):
+        line.refuse("a JSON object", text)
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        line.refuse("text without lone surrogates", ascii(error.object[error.start]))
+    if not isinstance(content.get("steps"), list):
+        line.refuse('a list in "steps"', content.get("steps"))
+    base = content.get("brokerBase") or {}
+    if not isinstance(base, dict):
+        line.refuse('an object in "brokerBase"', base)
+    ids: set[str] = set()
+    for at, step in enumerate(content["steps"], 1):
+        _check_step(line, at, step, ids)
+    scenario = Scenario(line=number, content=content, base=values_of(line, "brokerBase", base))
+    try:
+        ScenarioBroker(base=scenario.base, note=lambda *_: None)
+    except ValueError as error:
+        line.refuse('settings in "brokerBase" with which a broker starts', str(error))
+    return scenario
+
+
+def _check_step(line: _Line, at: int, step: Any, ids: set[str]) -> None:
+    if not isinstance(step, dict) or not isinstance(step.get("op"), str) or step["op"] not in FIELDS:
+        line.refuse(f'step {at} to be an object with a known "op"', step)
+    op = step["op"]
+    for name, kind in FIELDS[op].items():
+        if not _is(step.get(name), kind, _bits(name)):
+            line.refuse(f'{_NAMES[kind]} in "{name}" of step {at}, {op}', step.get(name))
+    for name, kind in _OPTIONAL.items():
+        if step.get(name) is not None and not _is(step[name], kind, _bits(name)):
+            line.refuse(f'{_NAMES[kind]} in "{name}" of step {at}, {op}', step[name])
+    for name, most in _MOST.items():
+        if _is(step.get(name), int) and not 0 <= step[name] <= most:
+            line.refuse(f'0 to {most} in "{name}" of step {at}, {op}', step[name])
+    if "id" in step and op in {"pull", "request"}:
+        ids.add(str(step["id"]))
+    if op in {"await", "expectNoResponse"} and step["id"] not in ids:
+        line.refuse(f'"id" of step {at}, {op}, to be that of a pull before it', step["id"])
+    if not isinstance(step.get("ext"), dict | None):
+        line.refuse(f'an object or null in "ext" of step {at}, {op}', step["ext"])
+    if op in _CHECKS:
+        _CHECKS[op](line, at, step)
+
+
+def _check_drain(line: _Line, at: int, step: Step) -> None:
+    if not _is(step["ext"].get("queueOffset"), int):
+        line.refuse(f'a whole number in "queueOffset" of the ext of step {at}, drain', step["ext"].get("queueOffset"))
+
+
+def _check_send_back(line: _Line, at: int, step: Step) -> None:
+    if not (_is(step.get("queueOffset"), int) or _is(step.get("physicalOffset"), int)):
+        line.refuse(f'a whole number in "queueOffset" of step {at}, sendBack', step.get("queueOffset"))
+
+
+def _check_settings(line: _Line, at: int, step: Step) -> None:
+    values_of(line, f"step {at}, {step['op']}", step["set"])
+
+
+def _is(value: object, kind: type, bits: int = 64) -> bool:
+    if kind is not int:
+        return isinstance(value, kind)
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits - 1) <= value < 1 << bits - 1
+
+
+def _bits(name: str) -> int:
+    return 64 if name in _LONGS else 32
+
+
+def _check_group(line: _Line, at: int, step: Step) -> None:
+    config = step.get("config") or {}
+    if not isinstance(config, dict) or not config.keys() <= _GROUP_FIELDS:
+        line.refuse(f'an object in "config" of step {at}, group, with fields of {sorted(_GROUP_FIELDS)}', config)
+    for name, value in config.items():
+        kind = type(SubscriptionGroupConfig.__dataclass_fields__[name].default)
+        if not _is(value, kind, _bits(name)):
+            line.refuse(f'{_NAMES[kind]} in "{name}" of step {at}, group', value)
+
+
+def _check_messages(line: _Line, at: int, step: Step) -> None:
+    messages = step.get("messages")
+    if messages is None:
+        if not _is(step.get("count"), int) or not isinstance(step.get("template"), dict):
+            line.refuse(f'"messages", or "count" and "template", in step {at}, send', step)
+        messages = [step["template"]]
+    if not isinstance(messages, list):
+        line.refuse(f'a list in "messages" of step {at}, send', messages)
+    for message in messages:
+        if isinstance(message, dict) and _is(message.get("bodySize"), int) and not 0 <= message["bodySize"] <= FRAME_MAX_LENGTH:
+            line.refuse(f'0 to {FRAME_MAX_LENGTH} in "bodySize" of a message of step {at}, send', message["bodySize"])
+        if not isinstance(message, dict):
+            line.refuse(f"objects as the messages of step {at}, send", message)
+        for name, kind in _MESSAGE.items():
+            if message.get(name) is not None and not _is(message[name], kind, 32):
+                line.refuse(f'{_NAMES[kind]} in "{name}" of a message of step {at}, send', message[name])
+        if not all(isinstance(value, str) for value in (message.get("props") or {}).values()):
+            line.refuse(f'texts in "props" of a message of step {at}, send', message["props"])
+
+
+def _check_subscriptions(line: _Line, at: int, step: Step) -> None:
+    for one in step["subscriptions"]:
+        if not isinstance(one, dict) or not _is(one.get("topic"), str) or not _is(one.get("subVersion"), int):
+            line.refuse(f'a "topic" and a "subVersion" in each subscription of step {at}, heartbeat', one)
+        text, kind, codes = one.get("subString"), one.get("expressionType"), one.get("codeSetOverride")
+        if not isinstance(text, str | None) or not isinstance(kind, str | None):
+            line.refuse(f'texts in "subString" and "expressionType" of a subscription of step {at}, heartbeat', one)
+        if codes is not None and not (isinstance(codes, list) and all(_is(code, int, 32) for code in codes)):
+            line.refuse(f'whole numbers in "codeSetOverride" of a subscription of step {at}, heartbeat', codes)
+        try:
+            if (text, kind) != ("", SQL92):  # no client sends that, but the recording harness does
+                SubscriptionData.build(one["topic"], text, kind)
+        except (SubscriptionError, SubscriptionParseError) as error:
+            line.refuse(f"a subscription that a client can make in step {at}, heartbeat", str(error))
+
+
+def typed_settings(given: Mapping[str, Any]) -> dict[str, Value]:
+    """The settings of a step that was checked."""
+    return values_of(_Line("", 0), "", given)
+
+
+def values_of(line: _Line, where: str, given: Mapping[str, Any]) -> dict[str, Value]:
+    """Settings by the broker's names, typed."""
+    catalogue = load_catalogue()
+    found: dict[str, Value] = {}
+    for name, value in given.items():
+        if name not in catalogue:
+            line.refuse(f"{where}: settings that broker 4.9.3 knows", name)
+        found[name] = _value(line, catalogue[name], where, value)
+    return found
+
+
+def _value(line: _Line, setting: Setting, where: str, value: Any) -> Value:
+    try:
+        if isinstance(value, str):
+            return setting.from_text(value, where)
+        return setting.checked(value, where)
+    except SettingsError as error:
+        line.refuse(f"{where}, {setting.name}: {error.expected}", value)
+
+
+_CHECKS: Mapping[str, Callable[[_Line, int, Step], None]] = {
+    "brokerConfig": _check_settings,
+    "storeConfig": _check_settings,
+    "group": _check_group,
+    "send": _check_messages,
+    "heartbeat": _check_subscriptions,
+    "drain": _check_drain,
+    "sendBack": _check_send_back,
+}

@@ -1,0 +1,218 @@
+"""`pullsim answer`: scenarios of a file -> the same lines with results, and the tables of what happened when.
+
+A scenario is a line, and has a broker of its own; a task takes some lines and holds one of them at a time. One job answers them all,
+however many steps they have. Only a scenario that looks at places in the commit log needs to know where that stood before: scenarios that
+begin with the same settings share a log, in the order of the file. It is found from what the others wrote, and such scenarios are answered
+anew.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.files.output_file import OutputFile, output_file, write_lines
+from pipeline.importing.import_store import spark_parallelism
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.requests.request_file import Chunk, RequestFile, scan_file
+from pipeline.scenarios.scenario_broker import EPOCH_MS, ScenarioBroker
+from pipeline.scenarios.scenario_file import Scenario, read_chunk, scenario_of
+from pipeline.scenarios.scenario_steps import take_steps
+from pipeline.scenarios.scenario_store import LogBounds
+from pipeline.schema.scenario_tables import ANSWERED_SCENARIOS, BROKER_HISTORY, OFFSET_MOVED_EVENT, SCENARIO_STEP
+from pipeline.settings.settings import Value
+
+_LINES = "line BIGINT, text STRING, logStart BIGINT, logEnd BIGINT"
+_LINES_ARROW = pa.schema({"line": pa.int64(), "text": pa.string(), "logStart": pa.int64(), "logEnd": pa.int64()})
+# a row of kind "line" is the scenario with its results, one of kind "step" a step, each other one what changed in a step
+_EVENTS = (
+    "line BIGINT, scenario STRING, brokerName STRING, step INT, at BIGINT, kind STRING, row STRING, base STRING, looksAtLog BOOLEAN, "
+    "appended ARRAY<INT>"
+)
+_EVENTS_ARROW = pa.schema(
+    {
+        "line": pa.int64(),
+        "scenario": pa.string(),
+        "brokerName": pa.string(),
+        "step": pa.int32(),
+        "at": pa.int64(),
+        "kind": pa.string(),
+        "row": pa.string(),
+        "base": pa.string(),
+        "looksAtLog": pa.bool_(),
+        "appended": pa.list_(pa.int32()),
+    }
+)
+_BATCH_ROWS = 4096
+_LOOK_AT_LOG = {"deleteCommitLogHead"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What was answered: scenarios and steps."""
+
+    scenarios: int
+    steps: int
+    out: str
+
+
+def run_answer(
+    lake: Lake, cases: str, out: str, *, run_id: str, now: Callable[[], dt.datetime], progress: Callable[[str], None]
+) -> Answered:
+    """Answer the scenarios of a file.
+
+    Raises:
+        RequestError: a line that is no scenario; nothing was written.
+        OutputError: the file for the results cannot be written.
+    """
+    progress(f"reading {cases}")
+    file = scan_file(cases)
+    with output_file(out) as written:
+        lines = _lines(lake, file)
+        events = _answered(lines, file.path).persist()
+        try:
+            told = _anew(events, lines, file.path)
+            counted = {row["kind"]: row["count"] for row in told.groupBy("kind").count().collect()}
+            progress("writing")
+            _to_tables(lake, told, run_id, now)
+            _write(told, written)
+        finally:
+            events.unpersist()
+    return Answered(scenarios=counted.get("line", 0), steps=counted.get("step", 0), out=out)
+
+
+def _lines(lake: Lake, file: RequestFile) -> DataFrame:
+    """The lines, spread over the cluster."""
+    chunks = [(one.start, one.end, one.first_line) for one in file.chunks]
+    frame = lake.spark.createDataFrame(chunks, "start BIGINT, end BIGINT, firstLine BIGINT")
+    read = frame.mapInArrow(partial(_read, file.path), _LINES)
+    return read.repartition(spark_parallelism(lake.spark), "line")
+
+
+def _read(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            chunk = Chunk(start=row["start"], end=row["end"], first_line=row["firstLine"])
+            lines = [{"line": number, "text": text, "logStart": 0, "logEnd": 0} for number, text in read_chunk(path, chunk)]
+            yield pa.RecordBatch.from_pylist(lines, schema=_LINES_ARROW)
+
+
+def _answered(lines: DataFrame, path: str) -> DataFrame:
+    return lines.mapInArrow(partial(_answer_lines, path), _EVENTS)
+
+
+def _answer_lines(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            events = _events_of(scenario_of(path, row["line"], row["text"]), LogBounds(row["logStart"], row["logEnd"]))
+            for first in range(0, len(events), _BATCH_ROWS):
+                yield pa.RecordBatch.from_pylist(events[first : first + _BATCH_ROWS], schema=_EVENTS_ARROW)
+
+
+def _events_of(scenario: Scenario, log: LogBounds) -> list[dict[str, Any]]:
+    """All that happened in a scenario, in order, and at last its line with the results."""
+    base = json.dumps(scenario.base, sort_keys=True)
+    whose = {"line": scenario.line, "scenario": scenario.name, "brokerName": str(scenario.base.get("brokerName", "broker-a"))}
+    events: list[dict[str, Any]] = []
+    appended: list[int] = []
+    number = 0
+
+    def note(at: int, kind: str, row: dict[str, Any]) -> None:
+        if kind in {"message", "commit_log_head"}:
+            appended.append(row["storeSize"])
+        events.append({**whose, "step": number, "at": at, "kind": kind, "row": json.dumps(row)})
+
+    steps = take_steps(scenario, note, log)
+    at, number = EPOCH_MS, 1
+    for at, step in steps:
+        asked = {name: value for name, value in step.items() if name != "result"}
+        result = json.dumps(step["result"]) if "result" in step else None
+        row = {"op": step["op"], "asked": json.dumps(asked), "result": result}
+        events.append({**whose, "step": number, "at": at, "kind": "step", "row": json.dumps(row)})
+        number += 1
+    looks = any(step["op"] in _LOOK_AT_LOG for step in scenario.steps)
+    line = {"kind": "line", "row": json.dumps(scenario.content), "base": base, "looksAtLog": looks, "appended": appended}
+    return [*events, {**whose, "step": number, "at": at, **line}]
+
+
+# where a scenario's log begins --------------------------------------------------------------------------------------------------------
+
+
+def _anew(events: DataFrame, lines: DataFrame, path: str) -> DataFrame:
+    """The events, those of scenarios that look at the log answered again from where it stood."""
+    looking = events.where("looksAtLog").select("base").distinct()
+    if looking.isEmpty():
+        return events
+    written = events.where("kind = 'line'").select("base", "line", "looksAtLog", "appended").join(F.broadcast(looking), "base")
+    in_order = written.repartition("base").sortWithinPartitions("base", "line")
+    logs = in_order.mapInArrow(_logs, "line BIGINT, logStart BIGINT, logEnd BIGINT")
+    anew = lines.select("line", "text").join(F.broadcast(logs), "line").select("line", "text", "logStart", "logEnd")
+    others = events.join(F.broadcast(logs.select("line")), "line", "left_anti")
+    return others.unionByName(_answered(anew, path))
+
+
+def _logs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The log before each scenario that looks at it, of scenarios in the order of their brokers."""
+    base, log = None, LogBounds()
+    for batch in batches:
+        found = []
+        for row in batch.to_pylist():
+            if row["base"] != base:
+                base, log = row["base"], LogBounds()
+            if row["looksAtLog"]:
+                found.append({"line": row["line"], "logStart": log.start, "logEnd": log.end})
+            log = log_behind(json.loads(row["base"]), row["appended"], log)
+        yield pa.RecordBatch.from_pylist(found, schema=pa.schema({"line": pa.int64(), "logStart": pa.int64(), "logEnd": pa.int64()}))
+
+
+def log_behind(base: Mapping[str, Value], appended: Sequence[int], log: LogBounds) -> LogBounds:
+    """What a scenario leaves of the log of a broker with these settings: see LogBounds.behind."""
+    return log.behind(appended, ScenarioBroker(base=base, note=_note_nothing).store.commit_log_file_size)
+
+
+def _note_nothing(_at: int, _kind: str, _row: dict[str, Any]) -> None:
+    pass
+
+
+# results ------------------------------------------------------------------------------------------------------------------------------
+
+
+def _write(events: DataFrame, out: OutputFile) -> None:
+    lines = events.where("kind = 'line'").select("line", "row").repartitionByRange("line").sortWithinPartitions("line")
+    write_lines(lines.select("row"), out)
+
+
+def _to_tables(lake: Lake, events: DataFrame, run_id: str, now: Callable[[], dt.datetime]) -> None:
+    """Append what happened to the tables of scenarios."""
+    writer = LakeWriter(lake, run_id=run_id, what="answer", broker="")
+    for table in ANSWERED_SCENARIOS:
+        writer.prepare(table, "clustered")
+    rows = events.withColumn("runId", F.lit(run_id))
+    steps = rows.where("kind = 'step'").withColumn("told", F.from_json("row", "op STRING, asked STRING, result STRING"))
+    writer.append(SCENARIO_STEP, steps.select("*", "told.*"))
+    moved = rows.where("kind = 'offset_moved_event'")
+    fields = "consumerGroup STRING, topic STRING, queueId INT, offsetRequest BIGINT, offsetNew BIGINT"
+    writer.append(OFFSET_MOVED_EVENT, moved.withColumn("event", F.from_json("row", fields)).select("*", "event.*"))
+    changed = rows.where("kind NOT IN ('step', 'line', 'offset_moved_event')")
+    writer.append(BROKER_HISTORY, changed.withColumns(_history_columns()))
+    writer.commit(now())
+
+
+def _history_columns() -> dict[str, Column]:
+    fields = "name STRING, topic STRING, consumerGroup STRING, queueId INT, queueOffset BIGINT, consumerOffset BIGINT"
+    row = F.from_json("row", fields)
+    return {
+        "name": F.coalesce(row["name"], row["consumerGroup"], row["topic"]),
+        "topic": row["topic"],
+        "queueId": row["queueId"],
+        "queueOffset": F.coalesce(row["consumerOffset"], row["queueOffset"]),
+    }

@@ -1,0 +1,97 @@
+"""One consume queue of a scenario's store, in memory.
+
+Broker source (4.9.3): ConsumeQueue.putMessagePositionInfo, fillPreBlank, getIndexBuffer; MappedFileQueue.getLastMappedFile.
+Rule: an entry goes to the end of the last file; the first file of a queue begins where its first entry belongs, and what comes before that
+in it are pre-blanks.
+Surprise: an entry with an offset that is there already is ignored without a word, and so is one whose message the queue has passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from store_format.files.mapped_files import MappedFile, offset_to_file_name
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.queue.consume_queue import encode_units
+from store_format.store.lookup import MappedFiles, QueueLookup
+from udfs.pull.get_message import Block
+
+PRE_BLANK = (0, 2**31 - 1, 0)
+
+
+@dataclass(slots=True)
+class _File:
+    """A queue file: entries (physicOffset, size, tagsCode) from `first` on, and when the last one was written, ms."""
+
+    first: int
+    entries: list[tuple[int, int, int]] = field(default_factory=list)
+    written: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class ScenarioQueue:
+    """A queue; `min_offset` is its least offset, which an operator can set."""
+
+    entries_a_file: int
+    min_offset: int = 0
+    _files: list[_File] = field(default_factory=list)
+    _max_physic_offset: int = -1
+
+    @property
+    def max_offset(self) -> int:
+        """ConsumeQueue.getMaxOffsetInQueue."""
+        return self._files[-1].first + len(self._files[-1].entries) if self._files else 0
+
+    def put(self, queue_offset: int, physic_offset: int, size: int, tags_code: int, now: int) -> None:
+        """Dispatch a message to the queue."""
+        if physic_offset + size <= self._max_physic_offset:
+            return
+        if not self._files:
+            first = queue_offset // self.entries_a_file * self.entries_a_file
+            self._files.append(_File(first, [PRE_BLANK] * (queue_offset - first)))
+            self.min_offset = queue_offset or self.min_offset
+        elif len(self._files[-1].entries) == self.entries_a_file:
+            self._files.append(_File(self._files[-1].first + self.entries_a_file))
+        if queue_offset and queue_offset < self.max_offset:
+            return
+        self._files[-1].entries.append((physic_offset, size, tags_code))
+        self._files[-1].written = now
+        self._max_physic_offset = physic_offset + size
+
+    def delete_first_file(self) -> None:
+        """Lose the first file."""
+        del self._files[:1]
+
+    def block(self, offset: int) -> Block:
+        """The entries of the file that holds an offset; none where there is no such file."""
+        file = next((file for file in self._files if file.first <= offset < file.first + self.entries_a_file), _File(0))
+        columns = np.array(file.entries or np.empty((0, 3)), np.int64)
+        physic, sizes, codes = (np.ascontiguousarray(columns[:, i]) for i in range(3))
+        return Block(file.first, physic, sizes.astype(np.int32), codes)
+
+    def entry(self, offset: int) -> tuple[int, int, int] | None:
+        """ConsumeQueue.getIndexBuffer: the entry at an offset, None where there is none."""
+        for file in self._files:
+            if self.min_offset <= offset and file.first <= offset < file.first + len(file.entries):
+                return file.entries[offset - file.first]
+        return None
+
+    def lookup(self) -> QueueLookup:
+        """The queue for look-ups by time."""
+        contents = {offset_to_file_name(file.first * CQ_STORE_UNIT_SIZE): file for file in self._files}
+        length = self.entries_a_file * CQ_STORE_UNIT_SIZE
+        files = [
+            MappedFile(
+                name=name,
+                from_offset=file.first * CQ_STORE_UNIT_SIZE,
+                length=length,
+                wrote=len(file.entries) * CQ_STORE_UNIT_SIZE,
+                mtime_ms=file.written,
+            )
+            for name, file in contents.items()
+        ]
+        bytes_of = {name: encode_units(*zip(*file.entries, strict=True)) if file.entries else b"" for name, file in contents.items()}
+        mapped = MappedFiles(files, lambda file: np.frombuffer(bytes_of[file.name], np.uint8))
+        return QueueLookup(mapped=mapped, min_logic_offset=self.min_offset * CQ_STORE_UNIT_SIZE)

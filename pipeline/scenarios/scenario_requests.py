@@ -1,0 +1,260 @@
+"""What a scenario's broker answers to requests other than pulls and messages, in the form of the recorded answers.
+
+Broker source (4.9.3): ConsumerManageProcessor, ClientManageProcessor, AdminBrokerProcessor; NettyRemotingAbstract.processRequestCommand for
+a processor that throws; ResponseCode.
+Rule: header fields are read as leniently as those of a pull, and hurt where they are used. What a processor throws is answered with
+SYSTEM_ERROR and no header.
+Surprise: an unknown code is answered, by the processor of the administration.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pipeline.scenarios.scenario_broker import PullCall, ScenarioBroker
+from pipeline.scenarios.scenario_store import Found
+from store_format.remoting.errors import FrameError
+from store_format.remoting.headers import RequestCode, java_number
+from store_format.remoting.heartbeat import ConsumerData, decode_heartbeat
+from store_format.store.lookup import NULL_POINTER, ThrownError
+from udfs.broker.client_config import check_subscription
+from udfs.broker.consumer_offset_manager import first_offset
+from udfs.broker.message_queue import MessageQueue
+from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from udfs.pull.codes import ResponseCode
+
+Answer = dict[str, Any]
+Ext = Mapping[str, str | None]
+CHECK_CLIENT_CONFIG = 46
+GET_EARLIEST_MSG_STORETIME = 32
+# what the broker answers and this module does not
+_UNANSWERED = frozenset(
+    {10, 12, 17, 21, 25, 26, 28, 33, 36, 37, 43, 45, *range(50, 55), *range(200, 205), 207, 208, 215, 222, 223, 300, 301, 303}
+    | {305, 306, 307, 308, 309, 310, 314, 315, 316, 317, 320, 321, 323, 324, 325}
+)
+_JSON_EXCEPTION = "com.alibaba.fastjson.JSONException"
+MESSAGES_SHOWN_MAX = 40
+
+
+def answer(
+    code: int, remark: str | None = None, ext: Mapping[str, object] | None = None, body: str | None = None, body_length: int | None = None
+) -> Answer:
+    """An answer; `ext` is None where the command has no header."""
+    told: Answer = {
+        "code": int(code),
+        "codeName": ResponseCode(code).name,
+        "flag": 1,
+        "serializeType": "JSON",
+        "language": "JAVA",
+        "version": 399,
+        "remark": remark,
+        "ext": None if ext is None else {name: str(ext[name]) for name in sorted(ext)},
+        "bodyLength": len((body or "").encode()) if body_length is None else body_length,
+    }
+    if body is not None and ext is None:
+        told["bodyText"] = body
+    return told
+
+
+def thrown(java_class: str) -> Answer:
+    """The answer where a processor throws."""
+    return answer(ResponseCode.SYSTEM_ERROR, java_class)
+
+
+def pull_answer(call: PullCall) -> Answer:
+    """The answer to a pull that was answered."""
+    response = call.response
+    if response is None:
+        return thrown(call.thrown or NULL_POINTER)
+    result = response.result
+    if result is None:
+        return answer(response.code, response.remark, {})
+    ext = {
+        "maxOffset": result.max_offset,
+        "minOffset": result.min_offset,
+        "nextBeginOffset": result.next_begin_offset,
+        "suggestWhichBrokerId": response.suggest_which_broker_id,
+    }
+    if response.code != ResponseCode.SUCCESS:
+        return answer(response.code, response.remark, ext)
+    assert isinstance(result, Found)  # what a scenario's store gives
+    messages = [
+        {
+            "queueOffset": one.queue_offset,
+            "tags": one.properties_map().get("TAGS"),
+            "storeSize": size,
+            "reconsumeTimes": one.reconsume_times,
+        }
+        for _, size, one in result.messages
+    ]
+    told = answer(response.code, response.remark, ext, body_length=sum(size for _, size, _ in result.messages))
+    told["messageOffsets"] = [message["queueOffset"] for message in messages]
+    if len(messages) <= MESSAGES_SHOWN_MAX:
+        told["messages"] = messages
+    return told
+
+
+def request(broker: ScenarioBroker, client: str, code: int, ext: Ext | None, body: str | None) -> Answer | None:
+    """The answer to any request but a pull, None where the broker has one and we do not know it."""
+    if code in _UNANSWERED:
+        return None
+    handler = _HANDLERS.get(code)
+    if handler is None:
+        return answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
+    try:
+        return handler(broker, client, ext or {}, body)
+    except ThrownError as error:
+        return thrown(error.java_class)
+
+
+def heartbeat(broker: ScenarioBroker, client: str, client_id: str | None, consumers: tuple[ConsumerData, ...]) -> Answer:
+    """HEART_BEAT of a client."""
+    auto_create = broker.settings.value("autoCreateSubscriptionGroup")
+    for data in consumers:
+        group = broker.groups.find_subscription_group_config(data.groupName, auto_create=auto_create)
+        name = data.groupName or ""
+        if group is not None:
+            broker.topics.create_topic_in_send_message_back(RETRY_GROUP_TOPIC_PREFIX + name, group.retryQueueNums)
+        tell = group is None or group.notifyConsumerIdsChangedEnable
+        broker.consumers.register_consumer(name, client, client_id, data, broker.now, tell=tell)
+        for one in data.subscriptionDataSet:
+            row = {"topic": one.topic, "subString": one.subString, "expressionType": one.expressionType, "subVersion": one.subVersion}
+            broker.note(broker.now, "registration", {"consumerGroup": name, "clientId": client_id, **row})
+    return answer(ResponseCode.SUCCESS)
+
+
+def _heartbeat(broker: ScenarioBroker, client: str, _ext: Ext, body: str | None) -> Answer:
+    try:
+        data = decode_heartbeat(None if body is None else body.encode())
+    except FrameError as error:
+        raise ThrownError(error.exception) from error
+    return heartbeat(broker, client, data.clientID, data.consumerDataSet)
+
+
+def unregister(broker: ScenarioBroker, client: str, ext: Ext, _body: str | None = None) -> Answer:
+    """UNREGISTER_CLIENT."""
+    group = ext.get("consumerGroup")
+    if group is not None:
+        auto_create = broker.settings.value("autoCreateSubscriptionGroup")
+        config = broker.groups.find_subscription_group_config(group, auto_create=auto_create)
+        tell = config is None or config.notifyConsumerIdsChangedEnable
+        broker.consumers.unregister_consumer(group, client, broker.now, tell=tell)
+        broker.note(broker.now, "unregistration", {"consumerGroup": group, "clientId": ext.get("clientID")})
+    return answer(ResponseCode.SUCCESS, ext={})
+
+
+def _queue_of(ext: Ext) -> tuple[str | None, int | None]:
+    return ext.get("topic"), java_number(ext.get("queueId"), 32)
+
+
+def _query_consumer_offset(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+    topic, queue_id = _queue_of(ext)
+    committed = broker.offsets.query_offset(ext.get("consumerGroup"), topic, queue_id)
+    min_offset = 0 if committed >= 0 else broker.store.queue(topic, queue_id).min_offset
+    settings = broker.pull_settings()
+    offset = first_offset(committed, min_offset, lambda: broker.store.is_in_disk(topic or "", queue_id or 0, 0, settings))
+    if offset is None:
+        return answer(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first", {})
+    return answer(ResponseCode.SUCCESS, ext={"offset": offset})
+
+
+def _update_consumer_offset(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+    topic, queue_id = _queue_of(ext)
+    group, offset = ext.get("consumerGroup"), java_number(ext.get("commitOffset"), 64)
+    broker.offsets.commit_offset(group, topic, queue_id, offset)
+    broker.note_offset(group, topic, queue_id, offset)
+    return answer(ResponseCode.SUCCESS, ext={})
+
+
+def _max_offset(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+    return answer(ResponseCode.SUCCESS, ext={"offset": broker.store.queue(*_queue_of(ext)).max_offset})
+
+
+def _min_offset(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+    return answer(ResponseCode.SUCCESS, ext={"offset": broker.store.queue(*_queue_of(ext)).min_offset})
+
+
+def _search_offset(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+    queue, timestamp = broker.store.queue(*_queue_of(ext)), java_number(ext.get("timestamp"), 64)
+    if timestamp is None:
+        raise ThrownError(NULL_POINTER)
+    return answer(ResponseCode.SUCCESS, ext={"offset": queue.lookup().offset_by_time(timestamp, broker.store.commit_log())})
+
+
+def _earliest_time(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+    queue = broker.store.queue(*_queue_of(ext))
+    return answer(ResponseCode.SUCCESS, ext={"timestamp": queue.lookup().earliest_message_time(broker.store.commit_log())})
+
+
+def _consumer_list(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+    group = ext.get("consumerGroup")
+    if group is None:
+        raise ThrownError(NULL_POINTER)
+    info = broker.consumers.get_consumer_group_info(group)
+    if info is None:
+        return answer(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}", {})
+    body = _json({"consumerIdList": list(info.channel_info_table.values())})
+    return answer(ResponseCode.SUCCESS, ext={}, body=body)
+
+
+def _check_client_config(broker: ScenarioBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
+    subscription = _object(body).get("subscriptionData")
+    if not isinstance(subscription, dict):
+        return answer(ResponseCode.SUCCESS)
+    code, remark = check_subscription(
+        subscription.get("expressionType", "TAG"),
+        subscription.get("subString"),
+        enable_property_filter=broker.settings.value("enablePropertyFilter"),
+    )
+    return answer(code, remark)
+
+
+def _lock_batch(broker: ScenarioBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
+    asked = _object(body)
+    locked = broker.locks.try_lock_batch(asked.get("consumerGroup"), _queues(asked), asked.get("clientId"), broker.now)
+    queues = [{"brokerName": one.brokerName, "queueId": one.queueId, "topic": one.topic} for one in locked]
+    return answer(ResponseCode.SUCCESS, body=_json({"lockOKMQSet": queues}))
+
+
+def _unlock_batch(broker: ScenarioBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
+    asked = _object(body)
+    broker.locks.unlock_batch(asked.get("consumerGroup"), _queues(asked), asked.get("clientId"))
+    return answer(ResponseCode.SUCCESS)
+
+
+def _queues(asked: dict[str, Any]) -> list[MessageQueue]:
+    return [MessageQueue(one.get("topic"), one.get("brokerName"), int(one.get("queueId", 0))) for one in asked.get("mqSet") or []]
+
+
+def _object(body: str | None) -> dict[str, Any]:
+    if body is None:
+        raise ThrownError(NULL_POINTER)
+    try:
+        found = json.loads(body)
+    except ValueError as error:
+        raise ThrownError(_JSON_EXCEPTION) from error
+    if not isinstance(found, dict):
+        raise ThrownError(_JSON_EXCEPTION)
+    return found
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+_HANDLERS: Mapping[int, Callable[[ScenarioBroker, str, Ext, str | None], Answer]] = {
+    RequestCode.QUERY_CONSUMER_OFFSET: _query_consumer_offset,
+    RequestCode.UPDATE_CONSUMER_OFFSET: _update_consumer_offset,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _search_offset,
+    RequestCode.GET_MAX_OFFSET: _max_offset,
+    RequestCode.GET_MIN_OFFSET: _min_offset,
+    GET_EARLIEST_MSG_STORETIME: _earliest_time,
+    RequestCode.HEART_BEAT: _heartbeat,
+    RequestCode.UNREGISTER_CLIENT: unregister,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _consumer_list,
+    RequestCode.LOCK_BATCH_MQ: _lock_batch,
+    RequestCode.UNLOCK_BATCH_MQ: _unlock_batch,
+    CHECK_CLIENT_CONFIG: _check_client_config,
+}

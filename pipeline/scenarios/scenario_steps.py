@@ -1,0 +1,126 @@
+"""The steps of a scenario, taken one after the other against its broker; each notes its result in the form of the recorded ones.
+
+A step takes the time that the recording harness waits in it: `sleep`, a sweep that is forced (100 ms), the wait for an answer. What the
+broker does takes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from pipeline.scenarios import scenario_clients, scenario_messages, scenario_pulls
+from pipeline.scenarios.scenario_broker import Note, ScenarioBroker
+from pipeline.scenarios.scenario_file import Scenario, Step, typed_settings
+from pipeline.scenarios.scenario_run import Run
+from pipeline.scenarios.scenario_store import EMPTY_LOG, LogBounds
+from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
+
+_CONFIG_TICK_MS = 50
+_GROUP_SHOWN = (
+    "consumeEnable",
+    "consumeFromMinEnable",
+    "consumeBroadcastEnable",
+    "retryQueueNums",
+    "retryMaxTimes",
+    "brokerId",
+    "whichBrokerWhenConsumeSlowly",
+    "notifyConsumerIdsChangedEnable",
+)
+_TOPIC_SHOWN = ("perm", "readQueueNums", "writeQueueNums", "topicSysFlag", "order")
+
+
+def take_steps(scenario: Scenario, note: Note, log: LogBounds = EMPTY_LOG) -> Iterator[tuple[int, Step]]:
+    """The steps of a scenario with their results, each with the time (ms) at which it ended.
+
+    Args:
+        scenario: whose steps are changed in place.
+        note: told of each change of what a pull depends on.
+        log: the commit log that the broker goes on with; scenarios of one broker share it.
+    """
+    return _taken(Run(ScenarioBroker(base=scenario.base, note=note, log=log)), scenario.steps)
+
+
+def _taken(run: Run, steps: Sequence[Step]) -> Iterator[tuple[int, Step]]:
+    for step in steps:
+        step.pop("result", None)
+        _OPS[step["op"]](run, step)
+        yield run.broker.now, step
+
+
+def configure(run: Run, step: Step) -> None:
+    """The step `brokerConfig` and `storeConfig`."""
+    run.broker.set(typed_settings(step["set"]))
+    if step["op"] == "brokerConfig" and "longPollingEnable" in step["set"]:
+        run.broker.sweep()
+        run.broker.advance(run.broker.now + _CONFIG_TICK_MS)
+
+
+def set_topic(run: Run, step: Step) -> None:
+    """The step `topic`."""
+    config = TopicConfig(
+        topicName=step["topic"], readQueueNums=step["readQueueNums"], writeQueueNums=step["writeQueueNums"], perm=step["perm"]
+    )
+    run.broker.topics.update_topic_config(config)
+
+
+def set_group(run: Run, step: Step) -> None:
+    """The step `group`."""
+    config = SubscriptionGroupConfig(groupName=step["group"], **(step.get("config") or {}))
+    run.broker.groups.update_subscription_group_config(config)
+
+
+def group_config(run: Run, step: Step) -> None:
+    """The step `groupConfig`."""
+    found = run.broker.groups.subscription_group_table.get(step["group"])
+    step["result"] = None if found is None else {name: getattr(found, name) for name in _GROUP_SHOWN}
+
+
+def topic_config(run: Run, step: Step) -> None:
+    """The step `topicConfig`."""
+    found = run.broker.topics.topic_config_table.get(step["topic"])
+    step["result"] = None if found is None else {name: getattr(found, name) for name in _TOPIC_SHOWN}
+
+
+def store_readable(run: Run, step: Step) -> None:
+    """The step `storeReadable`."""
+    run.broker.set({"readable": step["value"]})
+
+
+def consumer_offset(run: Run, step: Step) -> None:
+    """The step `consumerOffset`."""
+    step["result"] = {"offsetTable": run.broker.offsets.query_offset(step["group"], step["topic"], step["queueId"])}
+
+
+_OPS: Mapping[str, Callable[[Run, Step], None]] = {
+    "brokerConfig": configure,
+    "storeConfig": configure,
+    "topic": set_topic,
+    "group": set_group,
+    "groupConfig": group_config,
+    "topicConfig": topic_config,
+    "send": scenario_messages.send_messages,
+    "heartbeat": scenario_clients.send_heartbeat,
+    "unregister": scenario_clients.send_unregister,
+    "disconnect": scenario_clients.disconnect,
+    "pull": scenario_pulls.send_request,
+    "request": scenario_pulls.send_request,
+    "drain": scenario_pulls.drain,
+    "await": scenario_pulls.await_answer,
+    "expectNoResponse": scenario_pulls.expect_no_response,
+    "sleep": scenario_pulls.sleep,
+    "syncHoldTick": scenario_pulls.sync_hold_tick,
+    "holdCount": scenario_pulls.hold_count,
+    "minOffset": scenario_messages.min_offset,
+    "storeReadable": store_readable,
+    "consumerOffset": consumer_offset,
+    "queueRange": scenario_messages.queue_range,
+    "readStored": scenario_messages.read_stored,
+    "filterState": scenario_clients.filter_state,
+    "groupState": scenario_clients.group_state,
+    "pushedRequests": scenario_clients.pushed_requests,
+    "deleteCommitLogHead": scenario_messages.delete_log_head,
+    "deleteConsumeQueueHead": scenario_messages.delete_queue_head,
+    "replicate": scenario_messages.replicate,
+    "sendBack": scenario_messages.send_message_back,
+    "findLast": scenario_messages.find_last,
+}

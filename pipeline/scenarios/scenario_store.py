@@ -1,0 +1,248 @@
+"""The store of one scenario, in memory: a commit log of messages, its consume queues, and getMessage over them.
+
+Messages are kept as objects, not as bytes: what a pull is told of them is their place, their size and a few fields. Where a message goes,
+which entry it gets and what a pull finds are decided by the same functions as for stores on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.replay.kernel_batches import Answering
+from pipeline.scenarios.scenario_queue import ScenarioQueue
+from pipeline.settings.settings import PullSettings
+from store_format.files.mapped_files import MappedFile, offset_to_file_name
+from store_format.layout import CQ_STORE_UNIT_SIZE, TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
+from store_format.log.append import NO_BATCH, NOT_APPENDED, place
+from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings, delay_level, prepare
+from store_format.record.message import Message, encode
+from store_format.store.lookup import NULL_POINTER, CommitLogLookup, MappedFiles, ThrownError
+from udfs.broker.schedule import deliver_timestamp
+from udfs.filters.message_filter import ExpressionMessageFilter, RetryTopicMissingError
+from udfs.filters.tags import tags_code
+from udfs.pull import get_message as gm
+from udfs.pull.batch_caps import check_in_disk, scan_window_entries
+from udfs.pull.codes import GetMessageStatus
+from udfs.pull.pull_filter import tag_codes
+
+DELETE_FILES_BATCH_MAX = 10  # MappedFileQueue
+HEAD_DELETED = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """GetMessageResult: the messages are (queueOffset, size in bytes, message)."""
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    suggest_pulling_from_slave: bool
+    messages: tuple[tuple[int, int, Message], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """A commit log: first byte of its first file, and its end."""
+
+    start: int = 0
+    end: int = 0
+
+    def starts(self, file_size: int) -> NDArray[np.int64]:
+        """First byte of each file."""
+        return np.arange(self.start, self.end, file_size, dtype=np.int64)
+
+    def without_head(self, file_size: int) -> LogBounds:
+        """CommitLog.deleteExpiredFile of all files but the last one, as many as go at once."""
+        deleted = min(max(len(self.starts(file_size)) - 1, 0), DELETE_FILES_BATCH_MAX)
+        return LogBounds(self.start + deleted * file_size, self.end)
+
+    def behind(self, written: Sequence[int], file_size: int) -> LogBounds:
+        """What the log becomes by records of so many bytes each; HEAD_DELETED among them stands for `without_head`."""
+        bounds, rest = self, list(written)
+        while rest:
+            count = rest.index(HEAD_DELETED) if HEAD_DELETED in rest else len(rest)
+            sizes = np.array(rest[:count], np.int64)
+            end = place(sizes, np.full(count, NO_BATCH, np.int64), file_size, bounds.end).log_end
+            bounds = LogBounds(bounds.start, end)
+            if count < len(rest):
+                bounds = bounds.without_head(file_size)
+            del rest[: count + 1]
+        return bounds
+
+
+EMPTY_LOG: Final = LogBounds()
+
+
+@dataclass(slots=True, kw_only=True)
+class ScenarioStore:
+    """The store.
+
+    Attributes:
+        commit_log_file_size: bytes of a file.
+        consume_queue_file_size: likewise, whole entries.
+        delays: of the delay levels, ms, level 1 first.
+        log: the commit log; a scenario may begin behind those of others.
+    """
+
+    commit_log_file_size: int
+    consume_queue_file_size: int
+    delays: Sequence[int]
+    log: LogBounds = EMPTY_LOG
+    queues: dict[tuple[str, int], ScenarioQueue] = field(default_factory=dict)
+    topic_queue_table: dict[tuple[str, int], int] = field(default_factory=dict)
+    messages: dict[int, Message] = field(default_factory=dict)
+
+    def queue(self, topic: str | None, queue_id: int | None) -> ScenarioQueue:
+        """DefaultMessageStore.findConsumeQueue, which makes what it does not find.
+
+        Raises:
+            ThrownError: no topic, or no queue.
+        """
+        if topic is None or queue_id is None:
+            raise ThrownError(NULL_POINTER)
+        entries = self.consume_queue_file_size // CQ_STORE_UNIT_SIZE
+        return self.queues.setdefault((topic, queue_id), ScenarioQueue(entries_a_file=entries))
+
+    # putting ------------------------------------------------------------------------------------------------------------------------
+
+    def put(self, inner: InnerMessage, now: int, settings: PutSettings) -> Message | PutMessageStatus:
+        """Append a message; gives it as it is stored, or the status with which it is turned down.
+
+        Raises:
+            PutMessageError: the broker throws.
+        """
+        prepared = prepare(inner, now, settings)
+        if isinstance(prepared, PutMessageStatus):
+            return prepared
+        key = (prepared.topic.decode(), prepared.queue_id)
+        is_queued = prepared.sys_flag & TRANSACTION_ROLLBACK_TYPE in {0, TRANSACTION_COMMIT_TYPE}
+        queue_offset = self.topic_queue_table.setdefault(key, 0) if is_queued else 0
+        stored = self.append(prepared, queue_offset)
+        self.topic_queue_table[key] += is_queued and stored.physic_offset != NOT_APPENDED
+        return stored
+
+    def append(self, message: Message, queue_offset: int) -> Message:
+        """Write a record to the log as it comes, as for one of a master's; NOT_APPENDED is the place of one that no file has room for."""
+        size = len(encode(message))
+        placed = place(np.array([size]), np.array([NO_BATCH]), self.commit_log_file_size, self.log.end)
+        self.log = LogBounds(self.log.start, placed.log_end)
+        stored = replace(message, queue_offset=queue_offset, physic_offset=int(placed.offsets[0]), store_size=size)
+        if stored.physic_offset != NOT_APPENDED:
+            self.messages[stored.physic_offset] = stored
+        return stored
+
+    def dispatch(self, message: Message, now: int) -> int:
+        """Give a stored message its entry; returns its tagsCode."""
+        properties = message.properties_map()
+        topic, code = message.topic.decode(), tags_code(properties.get("TAGS"))
+        level = delay_level(properties) if topic == SCHEDULE_TOPIC else 0
+        if level > 0:
+            code = deliver_timestamp(min(level, len(self.delays)), message.store_timestamp, self.delays)
+        place_in_queue = (message.queue_offset, message.physic_offset, message.store_size)
+        self.queue(topic, message.queue_id).put(*place_in_queue, code, now)
+        return code
+
+    def delete_log_head(self) -> int:
+        """Lose the first files of the log, as LogBounds says; gives how many."""
+        before, self.log = self.log, self.log.without_head(self.commit_log_file_size)
+        return (self.log.start - before.start) // self.commit_log_file_size
+
+    # reading ------------------------------------------------------------------------------------------------------------------------
+
+    def message_at(self, offset: int) -> Message | None:
+        """The message at an offset of the log, None where its file is gone; offset 0 falls back to the first file."""
+        if offset >= self.log.start:
+            return self.messages.get(offset)
+        return self.messages.get(self.log.start) if offset == 0 else None
+
+    def last_messages(self, topic: str, queue_id: int, count: int | None) -> Iterator[Message | None]:
+        """The last messages of a queue, all where no count is given."""
+        queue = self.queue(topic, queue_id)
+        first = 0 if count is None else max(0, queue.max_offset - count)
+        for offset in range(first, queue.max_offset):
+            entry = queue.entry(offset)
+            yield self.message_at(entry[0] if entry else 0)
+
+    def is_in_disk(self, topic: str, queue_id: int, offset: int, settings: PullSettings) -> bool:
+        """DefaultMessageStore.checkInDiskByConsumeOffset."""
+        entry = self.queue(topic, queue_id).entry(offset)
+        memory = int(self._answering(settings).caps[gm.MEMORY])
+        return entry is not None and bool(check_in_disk(entry[0], self.log.end, memory))
+
+    def commit_log(self) -> CommitLogLookup:
+        """The log for look-ups, its records written out."""
+        size = self.commit_log_file_size
+        contents = {start: bytearray(min(size, self.log.end - start)) for start in self.log.starts(self.commit_log_file_size).tolist()}
+        for offset, message in self.messages.items():
+            if offset >= self.log.start:
+                start = offset // size * size
+                contents[start][offset - start : offset - start + message.store_size] = encode(message)
+        files = [
+            MappedFile(name=offset_to_file_name(start), from_offset=start, length=size, wrote=len(content))
+            for start, content in contents.items()
+        ]
+        return CommitLogLookup(MappedFiles(files, lambda file: np.frombuffer(contents[file.from_offset], np.uint8)))
+
+    def _answering(self, settings: PullSettings) -> Answering:
+        starts = self.log.starts(self.commit_log_file_size)
+        log = gm.LogFiles(starts, np.minimum(self.log.end - starts, self.commit_log_file_size), self.commit_log_file_size)
+        return Answering.of(settings, self.consume_queue_file_size // CQ_STORE_UNIT_SIZE, log, with_entries=True)
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter, settings: PullSettings
+    ) -> Found | None:
+        """DefaultMessageStore.getMessage; None where the store is not readable.
+
+        Raises:
+            ThrownError: the store throws.
+        """
+        if not settings.readable:
+            return None
+        queue, answering = self.queue(topic, queue_id), self._answering(settings)
+        bounds = queue.min_offset, queue.max_offset
+        block = queue.block(offset)
+        block = self._judged(message_filter, block, offset, max_msg_nums)
+        filters = tag_codes(message_filter)
+        number = gm.NO_FILTER if filters is None else 0
+        request = np.array([[offset, max_msg_nums, *bounds, self.log.end, number]], np.int64)
+        codes = np.empty(0, np.int32) if filters is None else filters
+        answers = gm.get_message(request, answering.caps, block, gm.TagCodes(np.array([0, len(codes)]), codes), answering.log)
+        row, taken = answers.columns[0], answers.taken.tolist()
+        if int(row[gm.STATUS]) in gm.EXCEPTIONS:
+            raise ThrownError(gm.EXCEPTIONS[int(row[gm.STATUS])])
+        behind = self.log.end - int(row[gm.LAST_PHYSIC])
+        return Found(
+            status=GetMessageStatus(int(row[gm.STATUS])),
+            next_begin_offset=int(row[gm.NEXT]),
+            min_offset=bounds[0],
+            max_offset=bounds[1],
+            suggest_pulling_from_slave=bool(row[gm.ENTRIES_READ] > 0 and behind > answering.caps[gm.MEMORY]),
+            messages=tuple(self._given(block, i) for i in taken),
+        )
+
+    def _given(self, block: gm.Block, i: int) -> tuple[int, int, Message]:
+        message = self.message_at(int(block.physic_offsets[i]))
+        assert message is not None  # the scan took it
+        return block.first_offset + i, int(block.sizes[i]), message
+
+    def _judged(self, wanted: ExpressionMessageFilter, block: gm.Block, offset: int, max_msg_nums: int) -> gm.Block:
+        """The block with verdicts by the messages' properties, where the filter asks for them, on the entries that a scan may come to."""
+        if wanted.commit_log_condition() is None:
+            return block
+        verdicts = np.full(len(block.sizes), gm.MATCHES, np.uint8)
+        begin = max(offset - block.first_offset, 0)
+        end = min(begin + int(scan_window_entries(max(max_msg_nums, 0))), len(verdicts))
+        for i in range(begin, end):
+            message = self.message_at(int(block.physic_offsets[i]))
+            try:
+                if message is not None and not wanted.is_matched_by_commit_log(message.properties_map()):
+                    verdicts[i] = gm.NOT_BY_COMMIT_LOG
+            except RetryTopicMissingError:
+                verdicts[i] = -gm.NULL_POINTER
+        return replace(block, verdicts=verdicts)

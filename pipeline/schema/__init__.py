@@ -1,0 +1,1 @@
+"""The tables of a lake: columns, types, comments, keys and constraints."""

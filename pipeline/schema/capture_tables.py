@@ -1,0 +1,130 @@
+"""The tables of captured traffic: pulls with the broker's answers, offsets, what groups subscribed to, and what could not be read."""
+
+from __future__ import annotations
+
+from pipeline.schema.table import Column, Table
+
+# of what is bad so many bytes are kept
+RAW_BYTES_MAX = 4096
+_BROKER = Column("brokerName", "STRING", "broker that was asked")
+_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)", nullable=True)
+_QUEUE = Column("queueId", "INT", "queue of the topic", nullable=True)
+_GROUP = Column("consumerGroup", "STRING", "consumer group", nullable=True)
+_SOURCE = (
+    Column("source", "STRING", "file that was captured"),
+    Column("sourceDigest", "STRING", "SHA-256 of the file"),
+)
+_FROM = (
+    Column("requestId", "STRING", "digest of the file, connection, place in its stream, and opaque: the same whenever the file is read"),
+    *_SOURCE,
+    Column("sequence", "BIGINT", "place of the request in the capture: packet that completed it * 1048576 + number in that packet"),
+    Column("connection", "STRING", "the two ends, and a number where the same ends connected again"),
+    Column("client", "STRING", "address of who sent the request"),
+)
+
+PULL_REQUEST = Table(
+    "pull_request",
+    "One row a PULL_MESSAGE on the wire, with the broker's answer. What the request lacks is NULL, as it is null to the broker.",
+    (
+        _BROKER,
+        _TOPIC,
+        _QUEUE,
+        *_FROM,
+        Column("opaque", "INT", "number of the request in its client", nullable=True),
+        Column("arrivalMicros", "BIGINT", "when the packet that completes the request was captured, microseconds since 1970"),
+        _GROUP,
+        Column("queueOffset", "BIGINT", "offset asked for", nullable=True),
+        Column("maxMsgNums", "INT", "messages asked for", nullable=True),
+        Column("sysFlag", "INT", "1 commit, 2 suspend, 4 subscription, 8 class filter, 16 lite", nullable=True),
+        Column("commitOffset", "BIGINT", "offset to commit, with bit 1", nullable=True),
+        Column("suspendTimeoutMillis", "BIGINT", "how long to wait for messages, with bit 2", nullable=True),
+        Column("subscription", "STRING", "filter expression, with bit 4", nullable=True),
+        Column("subVersion", "BIGINT", "version of the subscription, ms of the client's clock", nullable=True),
+        Column("expressionType", "STRING", "TAG or SQL92; NULL means TAG", nullable=True),
+        Column(
+            "registration", "STRING", "SUBSCRIBED, NO_TOPIC or NO_GROUP by the heartbeats before the answer; NULL with bit 4", nullable=True
+        ),
+        Column("registeredSubString", "STRING", "the group's expression for the topic, from its heartbeats", nullable=True),
+        Column("registeredExpressionType", "STRING", "its type", nullable=True),
+        Column("registeredSubVersion", "BIGINT", "its version, ms of the client's clock", nullable=True),
+        Column("registeredClassFilterMode", "BOOLEAN", "its class filter mode", nullable=True),
+        Column("registeredCodeSet", "ARRAY<INT>", "hash codes of its tags, as the client sent them", nullable=True),
+        Column(
+            "registeredFilterVersion", "BIGINT", "version of the group's filter data for the topic; NULL where there is none", nullable=True
+        ),
+        Column("registeredMessageModel", "STRING", "BROADCASTING or CLUSTERING, of the group", nullable=True),
+        Column("recordedCode", "INT", "code of the broker's answer; NULL where the capture has none", nullable=True),
+        Column("recordedRemark", "STRING", "remark of the answer", nullable=True),
+        Column("recordedNextBeginOffset", "BIGINT", "offset to ask for next", nullable=True),
+        Column("recordedMinOffset", "BIGINT", "of the queue", nullable=True),
+        Column("recordedMaxOffset", "BIGINT", "of the queue", nullable=True),
+        Column("recordedSuggestWhichBrokerId", "BIGINT", "broker to pull from next", nullable=True),
+        Column("recordedBodyLength", "INT", "bytes of the messages; 0 for none", nullable=True),
+        Column("recordedBodySha256", "STRING", "SHA-256 of the messages' records as sent; NULL for none", nullable=True),
+        Column("answerMicros", "BIGINT", "when the packet that completes the answer was captured", nullable=True),
+        Column("held", "BOOLEAN", "whether the broker held the pull (long polling), as far as the wire shows it"),
+    ),
+    key=("brokerName", "requestId"),
+    checks=("registration IN ('SUBSCRIBED', 'NO_TOPIC', 'NO_GROUP')", "recordedBodyLength >= 0", "length(recordedBodySha256) = 64"),
+)
+
+OFFSET_HISTORY = Table(
+    "offset_history",
+    "Offsets of groups as they went over the wire: committed by UPDATE_CONSUMER_OFFSET and with pulls, told by QUERY_CONSUMER_OFFSET.",
+    (
+        _BROKER,
+        _GROUP,
+        _TOPIC,
+        _QUEUE,
+        *_FROM,
+        Column("origin", "STRING", "UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET"),
+        Column("micros", "BIGINT", "when the request was captured, of a query when its answer was; microseconds since 1970"),
+        Column("consumerOffset", "BIGINT", "the offset; NULL for a query that found none", nullable=True),
+        Column("code", "INT", "code of the answer; NULL where none was captured", nullable=True),
+    ),
+    checks=("origin IN ('UPDATE_CONSUMER_OFFSET', 'PULL_MESSAGE', 'QUERY_CONSUMER_OFFSET')",),
+)
+
+SUBSCRIPTION = Table(
+    "subscription",
+    "What heartbeats told of groups, a row a topic, and who left: a row a group of a client that unregistered or whose connection ended.",
+    (
+        _BROKER,
+        _GROUP,
+        _TOPIC,
+        *_FROM,
+        Column("event", "STRING", "HEART_BEAT, UNREGISTER_CLIENT or CLOSED"),
+        Column("micros", "BIGINT", "when it was captured, microseconds since 1970"),
+        Column("answerMicros", "BIGINT", "when its answer was; NULL where there is none", nullable=True),
+        Column("clientId", "STRING", "id that the client gives itself", nullable=True),
+        Column("consumeType", "STRING", "CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)", nullable=True),
+        Column("messageModel", "STRING", "BROADCASTING or CLUSTERING", nullable=True),
+        Column(
+            "subString",
+            "STRING",
+            "filter expression; topic and all that follows are NULL where a group subscribes to nothing",
+            nullable=True,
+        ),
+        Column("expressionType", "STRING", "TAG or SQL92", nullable=True),
+        Column("subVersion", "BIGINT", "version of the subscription, ms of the client's clock", nullable=True),
+        Column("classFilterMode", "BOOLEAN", "class filter mode", nullable=True),
+        Column("tagsSet", "ARRAY<STRING>", "tags", nullable=True),
+        Column("codeSet", "ARRAY<INT>", "hash codes of the tags, as the client sent them", nullable=True),
+    ),
+    checks=("event IN ('HEART_BEAT', 'UNREGISTER_CLIENT', 'CLOSED')",),
+)
+
+BAD_REQUEST = Table(
+    "bad_request",
+    "What could not be read of a source: packets, stretches of connections, frames. The rest of the source was read all the same.",
+    (
+        _BROKER,
+        *_SOURCE,
+        Column("position", "BIGINT", "byte in the file: of the packet, for a frame of the one that completed it"),
+        Column("error", "STRING", "what was expected and what was found"),
+        Column("raw", "BINARY", f"the bytes, {RAW_BYTES_MAX} at most"),
+    ),
+    checks=("position >= 0",),
+)
+
+CAPTURED = (PULL_REQUEST, OFFSET_HISTORY, SUBSCRIPTION, BAD_REQUEST)

@@ -1,0 +1,336 @@
+"""The tables of a lake: every column with its type and what it means, in one place.
+
+Columns carry the broker's own names. A queue is (brokerName, topic, queueId). Offsets are the broker's: `queueOffset` counts entries of a
+queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from pipeline.schema.capture_tables import CAPTURED
+from pipeline.schema.config_manager_tables import CONSUMER_FILTER as CONSUMER_FILTER  # noqa: PLC0414
+from pipeline.schema.config_manager_tables import CONSUMER_OFFSET as CONSUMER_OFFSET  # noqa: PLC0414
+from pipeline.schema.config_manager_tables import DELAY_OFFSET as DELAY_OFFSET  # noqa: PLC0414
+from pipeline.schema.config_manager_tables import SUBSCRIPTION_GROUP as SUBSCRIPTION_GROUP  # noqa: PLC0414
+from pipeline.schema.config_manager_tables import TOPIC_CONFIG as TOPIC_CONFIG  # noqa: PLC0414
+from pipeline.schema.follow_tables import FOLLOWED
+from pipeline.schema.lag_tables import OBSERVED
+from pipeline.schema.replay_tables import ENTRIES_TYPE as ENTRIES_TYPE  # noqa: PLC0414
+from pipeline.schema.replay_tables import PULL_RESPONSE as PULL_RESPONSE  # noqa: PLC0414
+from pipeline.schema.replay_tables import REPLAY_RUN as REPLAY_RUN  # noqa: PLC0414
+from pipeline.schema.replay_tables import REPLAYED as REPLAYED  # noqa: PLC0414
+from pipeline.schema.scenario_tables import ANSWERED_SCENARIOS
+from pipeline.schema.simulation_tables import SIMULATED
+from pipeline.schema.table import BROKER_NAME, QUEUE_ID, RUN_ID, TOPIC
+
+# other modules name these from here, beside the tables
+from pipeline.schema.table import Column as Column  # noqa: PLC0414
+from pipeline.schema.table import Layout as Layout  # noqa: PLC0414
+from pipeline.schema.table import Table as Table  # noqa: PLC0414
+
+# of this contract: a lake says in lake_version which one its tables follow. A change to what a column means, to its type, or to the columns
+# of a table is a new version, as is a constraint that former rows may break; a new table is not, nor a constraint that always held
+TABLES_VERSION = 1
+PARTITION_COLUMNS = ("topic", "queueId")
+# what prunes files; statistics of the other columns cost time at import and prune nothing
+_STATS = ("brokerName", "topic", "queueId", "queueOffset", "physicOffset", "storeTimestamp")
+
+_QUEUE_KEY = (BROKER_NAME, TOPIC, QUEUE_ID)
+
+EXT_FILES_TYPE = "ARRAY<STRUCT<name: STRING, fromOffset: BIGINT, length: BIGINT, wrote: BIGINT>>"
+EXT_UNIT_TYPE = "STRUCT<tagsCode: BIGINT, msgStoreTime: BIGINT, filterBitMap: BINARY>"
+
+COMMIT_LOG = Table(
+    "commit_log",
+    "One row a message of the commit log, every field of the record.",
+    (
+        *_QUEUE_KEY,
+        Column("queueOffset", "BIGINT", "offset in its queue; 0 for prepared and rolled back transaction messages"),
+        Column("physicOffset", "BIGINT", "offset of the record's first byte in the commit log"),
+        Column("storeSize", "INT", "length of the record in bytes"),
+        Column("bodyCrc", "INT", "CRC-32 of the stored body without its top bit; 0 for an empty body"),
+        Column("flag", "INT", "the producer's flag"),
+        Column("sysFlag", "INT", "1 compressed, 4/8/12 transaction prepared/commit/rollback, 16 and 32 IPv6 hosts"),
+        Column("bornTimestamp", "BIGINT", "ms, clock of the client"),
+        Column("bornHost", "STRING", "address of the client"),
+        Column("bornPort", "INT", "port of the client"),
+        Column("storeTimestamp", "BIGINT", "ms, clock of the broker when it appended the record"),
+        Column("storeHost", "STRING", "address of the broker"),
+        Column("storePort", "INT", "port of the broker"),
+        Column("reconsumeTimes", "INT", "how often a consumer sent it back"),
+        Column("preparedTransactionOffset", "BIGINT", "commit log offset of the prepared message"),
+        Column("body", "BINARY", "body as stored, compressed if sysFlag says so"),
+        Column("propertiesRaw", "BINARY", "the properties' bytes: order and duplicates survive here only"),
+        Column("properties", "MAP<STRING, STRING>", "the properties as the broker decodes them"),
+        Column("tags", "STRING", "property TAGS", nullable=True),
+        Column("keys", "STRING", "property KEYS", nullable=True),
+        Column("msgId", "STRING", "offset message id; NULL where the broker's decoder gives null", nullable=True),
+        Column("recordCrc32", "BIGINT", "CRC-32 of the record's bytes"),
+    ),
+    key=("brokerName", "physicOffset"),
+    checks=("physicOffset >= 0", "storeSize > 0", "recordCrc32 >= 0"),
+    by_queue=True,
+    cluster_by=("topic", "queueId", "queueOffset"),
+    stats=_STATS,
+)
+
+CONSUME_QUEUE = Table(
+    "consume_queue",
+    "One row an entry of a consume queue.",
+    (
+        *_QUEUE_KEY,
+        Column("queueOffset", "BIGINT", "offset of the entry in its queue"),
+        Column("physicOffset", "BIGINT", "where its message starts in the commit log"),
+        Column("size", "INT", "length of its message in bytes; 2147483647 with physicOffset 0 is a pre-blank"),
+        Column("tagsCode", "BIGINT", "hash code of the tag, deliver time in SCHEDULE_TOPIC_XXXX, or place of its ext unit"),
+        Column("extUnit", EXT_UNIT_TYPE, "its unit in the consume queue extension; NULL where there is none", nullable=True),
+        Column("storeTimestamp", "BIGINT", "of its message, ms; NULL where the commit log no longer has it", nullable=True),
+        Column("bytesBefore", "BIGINT", "sizes of the entries before it in the same queue file"),
+    ),
+    key=("brokerName", "topic", "queueId", "queueOffset"),
+    checks=("queueOffset >= 0",),
+    by_queue=True,
+    cluster_by=("topic", "queueId", "queueOffset"),
+    stats=_STATS,
+)
+
+CONSUME_QUEUE_SEGMENT = Table(
+    "consume_queue_segment",
+    "The entries of consume_queue packed, a run of one queue file a row: what a replay reads.",
+    (
+        *_QUEUE_KEY,
+        Column("segment", "BIGINT", "number of the run in its queue, counting those of missing files too"),
+        Column("firstQueueOffset", "BIGINT", "offset of the run's first entry"),
+        Column("entryCount", "INT", "entries of the run"),
+        Column("entries", "BINARY", "the run's 20-byte entries, and those behind it that a pull at its end may scan"),
+        Column("storeTimestamps", "BINARY", "storeTimestamp of each entry, 8 bytes little endian; the least number where it has none"),
+        Column("minStoreTimestamp", "BIGINT", "the least of storeTimestamps"),
+        Column("fileFirstOffset", "BIGINT", "offset of the first entry of the run's file"),
+        Column("entryBytes", "BIGINT", "sizes of the run's entries"),
+        Column("bytesBefore", "BIGINT", "sizes of the entries of the same file before the run"),
+        Column("oddEntries", "ARRAY<INT>", "positions in the run of entries whose bytes are no record of commit_log"),
+        Column(
+            "extUnits",
+            "BINARY",
+            "units in the consume queue extension, one for each of `entries`; NULL where there are none",
+            nullable=True,
+        ),
+    ),
+    key=("brokerName", "topic", "queueId", "firstQueueOffset"),
+    checks=(
+        "fileFirstOffset BETWEEN 0 AND firstQueueOffset",
+        "entryCount > 0",
+        "length(entries) >= 20 * entryCount",
+        "length(storeTimestamps) = 8 * entryCount",
+    ),
+    cluster_by=(),
+)
+
+CONSUME_QUEUE_PROPERTIES = Table(
+    "consume_queue_properties",
+    "Properties of the messages that the entries of consume_queue_segment point to, packed: what filters by expression read.",
+    (
+        *_QUEUE_KEY,
+        Column("segment", "BIGINT", "run of entries, that of consume_queue_segment"),
+        Column("firstQueueOffset", "BIGINT", "offset of the first entry of this part of the run"),
+        Column("lengths", "BINARY", "bytes of each entry's properties, 4 bytes little endian; negative where the broker decodes none"),
+        Column("properties", "BINARY", "the properties as stored, one entry's after the other's"),
+    ),
+    key=("brokerName", "topic", "queueId", "firstQueueOffset"),
+    checks=("firstQueueOffset >= 0", "length(lengths) > 0"),
+)
+
+ODD_ENTRY = Table(
+    "odd_entry",
+    "What the broker delivers for an entry whose bytes are no record of commit_log.",
+    (
+        BROKER_NAME,
+        Column("physicOffset", "BIGINT", "of the entry"),
+        Column("size", "INT", "of the entry"),
+        Column("startOffset", "BIGINT", "where the delivered bytes start"),
+        Column("queueOffset", "BIGINT", "as decoded from the bytes; NULL where they do not decode, like all that follow", nullable=True),
+        Column("messagePhysicOffset", "BIGINT", "as decoded", nullable=True),
+        Column("msgId", "STRING", "as decoded", nullable=True),
+        Column("tags", "STRING", "as decoded", nullable=True),
+        Column("keys", "STRING", "as decoded", nullable=True),
+        Column("bodyCrc", "INT", "as decoded", nullable=True),
+        Column("storeTimestamp", "BIGINT", "as decoded", nullable=True),
+        Column("recordCrc32", "BIGINT", "CRC-32 of the delivered bytes"),
+    ),
+    key=("brokerName", "physicOffset", "size"),
+    checks=("recordCrc32 >= 0",),
+)
+
+COMMIT_LOG_SEGMENT = Table(
+    "commit_log_segment",
+    "Ends and store timestamps of the commit log's records packed: the log's end as of a time.",
+    (
+        BROKER_NAME,
+        Column("firstPhysicOffset", "BIGINT", "offset of the run's first record"),
+        Column("endPhysicOffset", "BIGINT", "offset behind the run's last record"),
+        Column("recordCount", "INT", "records of the run"),
+        Column("ends", "BINARY", "offset behind each record, 8 bytes little endian"),
+        Column("storeTimestamps", "BINARY", "storeTimestamp of each record, 8 bytes little endian"),
+        Column("minStoreTimestamp", "BIGINT", "the least of storeTimestamps"),
+    ),
+    key=("brokerName", "firstPhysicOffset"),
+    checks=(
+        "firstPhysicOffset BETWEEN 0 AND endPhysicOffset - 1",
+        "recordCount > 0",
+        "length(ends) = 8 * recordCount",
+        "length(storeTimestamps) = 8 * recordCount",
+    ),
+)
+
+QUEUE = Table(
+    "queue",
+    "Bounds of each queue that has a folder, as the broker has them after load and start.",
+    (
+        *_QUEUE_KEY,
+        Column("minOffset", "BIGINT", "ConsumeQueue.getMinOffsetInQueue"),
+        Column("maxOffset", "BIGINT", "ConsumeQueue.getMaxOffsetInQueue, the broker offset"),
+    ),
+    key=("brokerName", "topic", "queueId"),
+    checks=("minOffset BETWEEN 0 AND maxOffset",),
+)
+
+STORE_FILE = Table(
+    "store_file",
+    "Every file of the store, and every folder that is empty.",
+    (
+        BROKER_NAME,
+        Column(
+            "kind",
+            "STRING",
+            "commitlog, consumequeue, consumequeue_ext, index, config, checkpoint, abort, lock, other; folder for an empty folder",
+        ),
+        Column("topic", "STRING", "of a consume queue file", nullable=True),
+        Column("queueId", "INT", "of a consume queue file", nullable=True),
+        Column("name", "STRING", "of a mapped file twenty digits, the offset of its first byte"),
+        Column("fromOffset", "BIGINT", "the same as a number; NULL for a file that is no mapped one", nullable=True),
+        Column("length", "BIGINT", "bytes"),
+        Column("wrote", "BIGINT", "bytes of a mapped file in use after load and start", nullable=True),
+        Column("mtimeMs", "BIGINT", "last modification, ms: look-ups by time depend on it; 0 for a file that start made", nullable=True),
+        Column("path", "STRING", "below the store's directory, with slashes"),
+    ),
+    key=("brokerName", "path"),
+    checks=("length >= 0", "wrote BETWEEN 0 AND length", "fromOffset >= 0"),
+)
+
+STORE_FILE_RANGE = Table(
+    "store_file_range",
+    "Bytes that no row of commit_log or consume_queue gives back: blanks, tails, odd records, all other files. Zeros are left out.",
+    (
+        BROKER_NAME,
+        Column("kind", "STRING", "that of store_file"),
+        Column("name", "STRING", "of the file"),
+        Column("position", "BIGINT", "in the file"),
+        Column("bytes", "BINARY", "the bytes there, 1 MiB at most"),
+        Column("path", "STRING", "of the file, that of store_file"),
+    ),
+    key=("brokerName", "path", "position"),
+    checks=("position >= 0", "length(bytes) BETWEEN 1 AND 1048576"),
+)
+
+INDEX_ENTRY = Table(
+    "index_entry",
+    "One row an entry of an index file: a message under the hash of one of its keys.",
+    (
+        BROKER_NAME,
+        Column("file", "STRING", "name of the index file: when it was begun"),
+        Column("entry", "INT", "number of the entry in its file, the first being 1"),
+        Column("keyHash", "INT", "absolute value of String.hashCode of topic#key; another key may have the same"),
+        Column("slot", "INT", "hash slot that the entry is chained from: keyHash % maxHashSlotNum"),
+        Column("phyOffset", "BIGINT", "where the message starts in the commit log"),
+        Column("timeDiff", "INT", "seconds between the file's beginTimestamp and the message's storeTimestamp"),
+        Column("storeTimestamp", "BIGINT", "ms, as a search by time counts it: beginTimestamp + 1000 * timeDiff"),
+        Column("previous", "INT", "number of the entry before it in its slot, 0 for none"),
+    ),
+    key=("brokerName", "file", "entry"),
+    checks=("entry >= 1",),
+)
+
+CHECKPOINT = Table(
+    "checkpoint",
+    "The checkpoint file: up to which storeTimestamp each part is known to be on disk; no row where there is no file.",
+    (
+        BROKER_NAME,
+        Column("physicMsgTimestamp", "BIGINT", "ms, of the last message flushed to the commit log"),
+        Column("logicsMsgTimestamp", "BIGINT", "ms, of the last message dispatched to its queue"),
+        Column("indexMsgTimestamp", "BIGINT", "ms, of the last message of the last full index file"),
+    ),
+    key=("brokerName",),
+)
+
+BROKER = Table(
+    "broker",
+    "The brokers in the lake: one row each.",
+    (
+        BROKER_NAME,
+        Column("store", "STRING", "directory that was imported"),
+        Column("properties", "MAP<STRING, STRING>", "settings given at import"),
+        Column("minPhyOffset", "BIGINT", "first offset of the commit log, -1 where it has no file"),
+        Column("maxPhyOffset", "BIGINT", "end of the commit log"),
+        Column("mappedFileSizeCommitLog", "BIGINT", "bytes"),
+        Column("mappedFileSizeConsumeQueue", "BIGINT", "bytes"),
+        Column("maxHashSlotNum", "INT", "slots of an index file; NULL where damaged files do not tell it", nullable=True),
+        Column("maxIndexNum", "INT", "entries of an index file; likewise", nullable=True),
+        Column("maxStoreTimestamp", "BIGINT", "the greatest storeTimestamp, ms: the moment the store was last written", nullable=True),
+        Column("layout", "STRING", "partitioned or clustered"),
+        Column("brokerRole", "STRING", "SYNC_MASTER, ASYNC_MASTER or SLAVE"),
+        Column(
+            "asFound", "BOOLEAN", "whether the files were taken as they lay there, without what load and start make of them", nullable=True
+        ),
+        Column(
+            "followedFrom",
+            "BIGINT",
+            "where in the commit log it was followed from, while it ran; NULL where all was imported",
+            nullable=True,
+        ),
+    ),
+    key=("brokerName",),
+    checks=(
+        "minPhyOffset BETWEEN -1 AND maxPhyOffset",
+        "layout IN ('partitioned', 'clustered')",
+        "brokerRole IN ('SYNC_MASTER', 'ASYNC_MASTER', 'SLAVE')",
+    ),
+)
+
+LAKE_VERSION = Table(
+    "lake_version",
+    "The commit point of the lake: a run counts from its row on, and the tables are read as its row says.",
+    (
+        Column("version", "BIGINT", "1, 2, 3, ..."),
+        RUN_ID,
+        Column("what", "STRING", "import, replay, ..."),
+        Column("brokerName", "STRING", "broker it was about"),
+        Column("tables", "MAP<STRING, BIGINT>", "Delta version of each table"),
+        Column("committedAt", "TIMESTAMP", "wall clock"),
+        Column("checkpoint", "STRING", "of a stream: which checkpoint its batch belongs to", nullable=True),
+        Column("batchId", "BIGINT", "of a stream: number of its batch", nullable=True),
+        Column("tablesVersion", "INT", "version of the contract that the tables follow; NULL, before it was recorded, is 1", nullable=True),
+    ),
+    key=("version",),
+    checks=("version >= 1",),
+)
+
+# tables that an import replaces for its broker
+IMPORTED = (
+    COMMIT_LOG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_SEGMENT,
+    CONSUME_QUEUE_PROPERTIES,
+    ODD_ENTRY,
+    COMMIT_LOG_SEGMENT,
+    QUEUE,
+    STORE_FILE,
+    STORE_FILE_RANGE,
+    INDEX_ENTRY,
+    CHECKPOINT,
+    TOPIC_CONFIG,
+    SUBSCRIPTION_GROUP,
+    CONSUMER_OFFSET,
+    DELAY_OFFSET,
+    CONSUMER_FILTER,
+    BROKER,
+)
+TABLES = {table.name: table for table in (*IMPORTED, *FOLLOWED, *CAPTURED, *REPLAYED, *ANSWERED_SCENARIOS, *OBSERVED, *SIMULATED)}

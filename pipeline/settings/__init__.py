@@ -1,0 +1,1 @@
+"""The broker's settings, and quantities as people write them."""

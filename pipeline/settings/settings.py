@@ -1,0 +1,310 @@
+"""The broker's settings: what its configuration classes accept, with the values it has by default.
+
+Broker source (4.9.3): BrokerConfig (common), MessageStoreConfig (store), NettyServerConfig and NettyClientConfig
+(remoting), filled by BrokerStartup.createBrokerController through MixAll.properties2Object. Their names, types and
+defaults are in conf/broker-defaults.json.
+
+The broker is lenient where this module is strict. It ignores a name without a setter, and a number or role that it
+cannot parse, keeping the default without a word; it trims no value (`32 ` is no number); and every text but `true`, in
+any case, is false to it. Each of these ends here in a SettingsError: what is accepted means here what it means there.
+
+Surprises, all seen on the real broker:
+- BrokerStartup lowers accessMessageInMemoryMaxRatio by 10 for a SLAVE, but looks at the role before it reads
+  broker.conf, when it is still ASYNC_MASTER. So a slave's ratio is 40 like everyone's, and nothing is lowered here.
+- The brokerId of a master is 0, whatever its broker.conf says.
+- MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole entries of 20 bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import javaproperties
+
+from pipeline.settings.resources import conf_text
+from store_format.errors import UnusableInputError
+
+Value = bool | int | str
+
+_BOUNDS = {"int": 2**31, "long": 2**63}
+_WHAT = {
+    "int": "an int from -2147483648 to 2147483647",
+    "long": "a long from -9223372036854775808 to 9223372036854775807",
+    "boolean": "true or false",
+    "String": "a text",
+}
+_BOOLEANS = {"true": True, "false": False}
+# as Integer.parseInt reads it: a sign is fine, blanks and underscores are not
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+# the trace header's object `bloom` -> the BrokerConfig field; k and m follow from these two
+_BLOOM = {"errorRate": "maxErrorRateOfBloomFilter", "expectConsumers": "expectConsumerNumUseFilter"}
+_BLOOM_DERIVED = frozenset({"k", "m"})
+
+
+class SettingsError(UnusableInputError, ValueError):
+    """A setting, or a source of settings, that cannot be used; its text is a full sentence.
+
+    Attributes:
+        where: file and line, or the option.
+        name: the setting's name, as it was given.
+        expected: what it must be.
+        found: what it is.
+        hint: what to do about it, or an empty string.
+    """
+
+    def __init__(self, where: str, name: str, expected: str, found: str, hint: str = "") -> None:
+        super().__init__(where, name, expected, found, hint)
+        self.where = where
+        self.name = name
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+
+    def __str__(self) -> str:
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{self.where}: {self.name} must be {self.expected}, but is {self.found}{hint}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One name that the broker (or, in the section `pullsim`, the simulation) knows.
+
+    Attributes:
+        name: the broker's own name, from the setter.
+        type: int, long, boolean, String or enum.
+        default: the value of a fresh 4.9.3 instance; None where that is null, or depends on the machine.
+        values: the constants of an enum, else empty.
+        rounds_up_to: the getter answers the next multiple of this (1: the value itself).
+    """
+
+    name: str
+    type: str
+    default: Value | None
+    values: tuple[str, ...] = ()
+    rounds_up_to: int = 1
+
+    def from_text(self, text: str, where: str) -> Value:
+        """The value of `text` as properties2Object reads it; SettingsError where that keeps the default or guesses."""
+        value: Value = text
+        if self.type in _BOUNDS and _INTEGER.fullmatch(text):
+            value = int(text)
+        elif self.type == "boolean":
+            value = _BOOLEANS.get(text.lower(), text)
+        return self.checked(value, where, "the broker does not trim values" if text != text.strip() else "")
+
+    def checked(self, value: object, where: str, hint: str = "") -> Value:
+        """`value` as the broker's getter answers it; SettingsError if it is not of this setting's type."""
+        match value:
+            case bool() if self.type == "boolean":
+                return value
+            case str() if self.type == "String" or value in self.values:
+                return value
+            case int() if self.type in _BOUNDS and not isinstance(value, bool):
+                answered = -(-value // self.rounds_up_to) * self.rounds_up_to
+                if -_BOUNDS[self.type] <= value <= answered < _BOUNDS[self.type]:
+                    return answered
+        expected = _WHAT.get(self.type) or f"one of {', '.join(self.values)}"
+        raise SettingsError(where, self.name, expected, repr(value), hint)
+
+
+@cache
+def load_catalogue() -> Mapping[str, Setting]:
+    """Every name that can be set, from conf/broker-defaults.json; a name in two sections means the same in both."""
+    sections = json.loads(conf_text("broker-defaults.json"))
+    return MappingProxyType(
+        {
+            name: Setting(
+                name=name,
+                type=entry["type"],
+                default=entry["default"],
+                values=tuple(entry.get("values", ())),
+                rounds_up_to=entry.get("roundsUpTo", 1),
+            )
+            for section in sections.values()
+            for name, entry in section.items()
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullSettings:
+    """What getMessage and the answer to a pull depend on; each field is the broker's setting in snake_case.
+
+    Attributes:
+        broker_role: ASYNC_MASTER, SYNC_MASTER or SLAVE.
+        offset_check_in_slave: whether a slave corrects the next offset as a master does.
+        access_message_in_memory_max_ratio: percent of the memory; further behind the log's end is on disk.
+        max_transfer_bytes_on_message_in_memory: cap of a batch, bytes.
+        max_transfer_count_on_message_in_memory: cap of a batch, messages.
+        max_transfer_bytes_on_message_in_disk: the same once an entry counts as on disk, bytes.
+        max_transfer_count_on_message_in_disk: the same, messages.
+        disk_fall_recorded: whether the distance to the log's end is recorded.
+        total_physical_memory_size: memory the broker believes in, bytes (StoreUtil.TOTAL_PHYSICAL_MEMORY_SIZE).
+        readable: RunningFlags.isReadable; when false the store answers null.
+        filter_support_retry: whether messages of %RETRY% topics are filtered by what their group asked of the topics they came from.
+        enable_consume_queue_ext: whether queues have extensions.
+        max_error_rate_of_bloom_filter: of the bit maps in these, percent.
+        expect_consumer_num_use_filter: how many consumers such a bit map is made for.
+        enable_lmq: whether light message queues exist.
+        enable_multi_dispatch: whether a message may go to several of them.
+        max_lmq_consume_queue_num: how many of them there may be, queues.
+        broker_id: 0 for a master.
+        slave_read_enable: whether slow pulls are sent to a slave.
+    """
+
+    broker_role: str
+    offset_check_in_slave: bool
+    access_message_in_memory_max_ratio: int
+    max_transfer_bytes_on_message_in_memory: int
+    max_transfer_count_on_message_in_memory: int
+    max_transfer_bytes_on_message_in_disk: int
+    max_transfer_count_on_message_in_disk: int
+    disk_fall_recorded: bool
+    total_physical_memory_size: int
+    readable: bool
+    filter_support_retry: bool
+    enable_consume_queue_ext: bool
+    max_error_rate_of_bloom_filter: int
+    expect_consumer_num_use_filter: int
+    enable_lmq: bool
+    enable_multi_dispatch: bool
+    max_lmq_consume_queue_num: int
+    broker_id: int
+    slave_read_enable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The settings of one broker: those that were given, over the defaults of 4.9.3."""
+
+    given: Mapping[str, Value]
+
+    @classmethod
+    def from_sources(
+        cls,
+        *,
+        stored: Mapping[str, str] | None = None,
+        header: object = None,
+        header_where: str = "the config of the header",
+        properties: str | Path | None = None,
+        options: Sequence[str] = (),
+    ) -> BrokerSettings:
+        """Settings from all sources, a later one winning over an earlier one, in the order of the arguments.
+
+        Args:
+            stored: what an import was given, as texts; None where nothing is known.
+            header: the `config` object of a trace's first line, values typed as in JSON; None where there is none.
+            header_where: what an error calls it.
+            properties: path of a broker.conf, in the format of java.util.Properties.
+            options: texts `name=value`, the values of `--set`.
+
+        Raises:
+            SettingsError: a name that is unknown, a value of another type, a source that cannot be read.
+        """
+        given = dict(_option_values([f"{name}={text}" for name, text in (stored or {}).items()]))
+        given |= dict(_header_values(header, header_where)) if header is not None else {}
+        from_file = dict(_properties_values(Path(properties))) if properties is not None else {}
+        from_options = dict(_option_values(options))
+        given |= from_file | from_options
+        # a started master has set its id to 0; of a header or an option the id is taken as it is said
+        if "brokerId" in from_file.keys() - from_options.keys() and given.get("brokerRole") != "SLAVE":
+            given["brokerId"] = 0
+        return cls(given)
+
+    def value(self, name: str) -> Any:
+        """The value in force, typed as the catalogue says; None where it depends on the machine and was not given."""
+        return self.given.get(name, load_catalogue()[name].default)
+
+    def explicit(self, name: str) -> Any:
+        """The value if a source gave one, else None: the sizes of a store's files are then taken from the files."""
+        return self.given.get(load_catalogue()[name].name)
+
+    @property
+    def broker_name(self) -> str | None:
+        """The broker's name if a source gave one (by default a broker takes the name of its host)."""
+        name: str | None = self.explicit("brokerName")
+        return name
+
+    def pull_settings(self) -> PullSettings:
+        """What the pull path needs of these settings."""
+        return PullSettings(**{field.name: self.value(camel_case(field.name)) for field in fields(PullSettings)})
+
+    def as_dict(self) -> dict[str, Value]:
+        """What was given, sorted by name, fit for JSON; as a `header` it makes the same settings again."""
+        return dict(sorted(self.given.items()))
+
+    def as_texts(self) -> dict[str, str]:
+        """The settings that were given, as texts."""
+        return {name: str(value) for name, value in self.as_dict().items()}
+
+
+def _header_values(config: object, where: str) -> Iterator[tuple[str, Value]]:
+    if not isinstance(config, dict):
+        raise SettingsError(where, "config", "an object of settings", repr(config))
+    for name, value in config.items():
+        if name != "bloom":
+            yield name, _setting(name, where).checked(value, where)
+        elif isinstance(value, dict) and all(isinstance(number, int) for number in value.values()):
+            yield from _bloom_values(value, f"{where}, bloom")
+        else:
+            raise SettingsError(where, name, "an object of integers", repr(value))
+
+
+def _bloom_values(bloom: Mapping[str, int], where: str) -> Iterator[tuple[str, Value]]:
+    for name in bloom.keys() - _BLOOM_DERIVED:
+        if name not in _BLOOM:
+            raise SettingsError(where, name, f"one of {', '.join(sorted(_BLOOM.keys() | _BLOOM_DERIVED))}", "unknown")
+        yield _BLOOM[name], _setting(_BLOOM[name], where).checked(bloom[name], where)
+
+
+def _properties_values(path: Path) -> Iterator[tuple[str, Value]]:
+    line = 1
+    try:
+        for element in javaproperties.parse(path.read_bytes()):
+            if isinstance(element, javaproperties.KeyValue):
+                where = f"{path}, line {line}"
+                yield element.key, _setting(element.key, where).from_text(element.value, where)
+            line += len(_LINE_END.findall(element.source))
+    except OSError as error:
+        raise SettingsError(str(path), "the properties file", "readable", error.strerror or repr(error)) from error
+    except javaproperties.InvalidUEscapeError as error:
+        where = f"{path}, line {line}"
+        raise SettingsError(where, "an escape", r"\uXXXX with four hex digits", error.escape) from error
+
+
+def _option_values(options: Sequence[str]) -> Iterator[tuple[str, Value]]:
+    for option in options:
+        where = f"--set {option}"
+        name, equals, text = option.partition("=")
+        if not equals:
+            raise SettingsError(where, "the option", "name=value", repr(option))
+        yield name, _setting(name, where).from_text(text, where)
+
+
+def _setting(name: str, where: str) -> Setting:
+    catalogue = load_catalogue()
+    if name not in catalogue:
+        hint = f"the nearest known name is {nearest(name, catalogue, 1)[0]}"
+        raise SettingsError(where, repr(name), "a setting that broker 4.9.3 knows", "unknown", hint)
+    return catalogue[name]
+
+
+def camel_case(snake_case: str) -> str:
+    """The broker's name of a field of PullSettings."""
+    first, *others = snake_case.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """So many known names, the nearest first, however far they are; none where none is known. Upper and lower case are one."""
+    spelled = {one.lower(): one for one in known}
+    return [spelled[one] for one in get_close_matches(name.lower(), spelled, n=count, cutoff=0.0)]

@@ -1,0 +1,1 @@
+"""One broker's store: load, start, clean shutdown, and look-ups in it."""

@@ -1,0 +1,59 @@
+"""The bit map that a message gets in the consume queue extension: which consumers' expressions it matches.
+
+Broker source (4.9.3): CommitLogDispatcherCalcBitMap.dispatch.
+Rule: every consumer of the topic whose expression is true sets its bits.
+Surprises: consumers that died long ago set their bits too. A topic without consumers gives no bit map, not an empty one. One bit that the
+filter does not have, and the message gets no bit map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.files.store_files import StoreFiles
+from pipeline.settings.settings import BrokerSettings
+from store_format.config.config_files import decode_consumer_filters, load
+from store_format.store.dispatcher import BitMapOf
+from store_format.store_paths import CONFIG
+from udfs.filters.bloom_filter import BitsArray, BloomFilter, BloomFilterError
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager, compiled
+from udfs.filters.sql92 import matches
+
+CONSUMER_FILTER = "consumerFilter.json"
+
+
+def bloom_filter(settings: BrokerSettings) -> BloomFilter:
+    """The broker's bloom filter: k bits a consumer, of m."""
+    return BloomFilter.create_by_fn(settings.value("maxErrorRateOfBloomFilter"), settings.value("expectConsumerNumUseFilter"))
+
+
+def bit_map_of(files: StoreFiles, settings: BrokerSettings) -> BitMapOf | None:
+    """The bit maps of a store's messages.
+
+    Args:
+        files: of the store, for config/consumerFilter.json.
+        settings: enableCalcFilterBitMap and the size of the bloom filter.
+
+    Returns:
+        (topic, properties) -> bit map, None where the topic has no consumers; None altogether where the broker makes none.
+    """
+    if not settings.value("enableCalcFilterBitMap") or not settings.value("enableConsumeQueueExt"):
+        return None
+    path = files.path_of(CONFIG, CONSUMER_FILTER)
+    main, bak = files.read(CONFIG, CONSUMER_FILTER), files.read(CONFIG, f"{CONSUMER_FILTER}.bak")
+    manager = ConsumerFilterManager(bloom_filter(settings))
+    # when a consumer died makes no difference here
+    manager.load(load(main, bak, path, decode_consumer_filters).table, now=0)
+
+    def bit_map(topic: str, properties: Mapping[str, str]) -> bytes | None:
+        consumers = manager.of_topic(topic).values()
+        bits = BitsArray(manager.bloom_filter.m)
+        try:
+            for consumer in consumers:
+                if compiled(consumer) is not None and matches(consumer.expression or "", properties) and consumer.bloomFilterData:
+                    manager.bloom_filter.hash_to(consumer.bloomFilterData.bitPos or (), bits)
+        except BloomFilterError:  # a bit that the filter does not have: the broker throws, and the message gets no bit map
+            return None
+        return bytes(bits) if consumers else None
+
+    return bit_map

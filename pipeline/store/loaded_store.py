@@ -1,0 +1,180 @@
+"""A store as the broker's load leaves it: which files count, how far each is in use, and the bounds of each queue.
+
+Driver and workers use the same functions here, on one file or one queue at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.files.store_files import Entry, StoreFiles
+from store_format.errors import CorruptStoreError, NotAStoreError
+from store_format.files.mapped_files import MappedFile, file_size_of, load
+from store_format.layout import (
+    CQ_STORE_UNIT_SIZE,
+    DEFAULT_COMMIT_LOG_FILE_SIZE,
+    DEFAULT_CONSUME_QUEUE_FILE_SIZE,
+)
+from store_format.log.commit_log import walk_checked
+from store_format.queue import consume_queue as cq
+from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
+
+# so many topics are asked for the length of their queue files when no setting says it
+SAMPLED_TOPICS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSizes:
+    """Lengths of the mapped files, bytes; that of the extensions' files is None where the broker reads none (enableConsumeQueueExt)."""
+
+    commit_log: int
+    consume_queue: int
+    extension: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBounds:
+    """What the queues' recovery must know of the recovered commit log.
+
+    Attributes:
+        min_offset: of its first file, -1 where it has none.
+        max_offset: its end.
+        truncates_queues: some queue reaches as far as the log, so that load cuts all of them at its end.
+    """
+
+    min_offset: int
+    max_offset: int
+    truncates_queues: bool
+
+
+def topics(store: StoreFiles) -> list[str]:
+    """Names of the folders below consumequeue, sorted."""
+    return [entry.name for entry in store.folder(CONSUME_QUEUE) if entry.is_folder]
+
+
+def queue_ids(store: StoreFiles, topic: str) -> list[int]:
+    """Queues of a topic; DefaultMessageStore.loadConsumeQueue passes over names that Integer.parseInt refuses."""
+    found = []
+    for entry in store.folder(CONSUME_QUEUE, topic):
+        digits = entry.name[1:] if entry.name[:1] in {"+", "-"} else entry.name
+        # parseInt takes the decimal digits of every script, as int does
+        if entry.is_folder and digits.isdecimal() and -(2**31) <= int(entry.name) < 2**31:
+            if str(int(entry.name)) != entry.name:
+                raise CorruptStoreError(
+                    store.path_of(CONSUME_QUEUE, topic, entry.name),
+                    "a queue's number as the broker writes it",
+                    repr(entry.name),
+                )
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def file_sizes(store: StoreFiles, explicit: Mapping[str, int | None]) -> FileSizes:
+    """Lengths of the store's files: from the settings, else the commonest length of each kind, else 4.9.3's defaults."""
+    log_size, queue_size = explicit.get("mappedFileSizeCommitLog"), explicit.get("mappedFileSizeConsumeQueue")
+    if log_size is None:
+        log_size = _commonest(store.folder(COMMIT_LOG), DEFAULT_COMMIT_LOG_FILE_SIZE)
+    if queue_size is None:
+        sampled = [entry for topic in topics(store)[:SAMPLED_TOPICS] for entry in _queue_files(store, topic)]
+        queue_size = _commonest([entry for entry in sampled if entry.length % CQ_STORE_UNIT_SIZE == 0], DEFAULT_CONSUME_QUEUE_FILE_SIZE)
+    return FileSizes(commit_log=log_size, consume_queue=queue_size)
+
+
+def _commonest(entries: Iterable[Entry], default: int) -> int:
+    # an empty file or a folder says nothing of the setting, and load refuses it
+    return file_size_of((entry.length for entry in entries if entry.length and not entry.is_folder), default)
+
+
+def _queue_files(store: StoreFiles, topic: str) -> list[Entry]:
+    return [entry for queue_id in queue_ids(store, topic) for entry in store.folder(CONSUME_QUEUE, topic, str(queue_id))]
+
+
+def load_log(store: StoreFiles, sizes: FileSizes) -> tuple[MappedFile, ...]:
+    """The commit log's files after MappedFileQueue.load."""
+    entries = store.folder(COMMIT_LOG)
+    found = {entry.name: entry for entry in store.folder()}
+    if not entries and (found.keys().isdisjoint(STORE_FOLDERS) or (COMMIT_LOG in found and not found[COMMIT_LOG].is_folder)):
+        raise NotAStoreError(
+            store.root,
+            "a store with files under commitlog",
+            "none",
+            hint="give the directory that storePathRootDir names",
+        )
+    return _load(store, entries, sizes.commit_log, COMMIT_LOG)
+
+
+def load_files(store: StoreFiles, size: int, *folder: str) -> tuple[MappedFile, ...]:
+    """The files of a folder after MappedFileQueue.load."""
+    return _load(store, store.folder(*folder), size, *folder)
+
+
+def _load(store: StoreFiles, entries: Sequence[Entry], size: int, *folder: str) -> tuple[MappedFile, ...]:
+    files = load(store.path_of(*folder), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
+    for file in files:
+        if size <= 0 or file.from_offset % size or file.end >= 2**63:
+            raise CorruptStoreError(
+                store.path_of(*folder, file.name), f"a file named by a multiple of its length, {size} bytes", repr(file.name)
+            )
+    return files
+
+
+def walk_log_file(store: StoreFiles, file: MappedFile, *, check_crc: bool) -> FileWalk:
+    """Walk one file of the commit log as recovery does."""
+    end, ended = walk_checked(store.content(COMMIT_LOG, file.name), file.length, check_crc=check_crc)
+    return FileWalk(name=file.name, end=end, ended=ended)
+
+
+def recover_log(store: StoreFiles, files: tuple[MappedFile, ...], *, check_crc: bool) -> RecoveredLog:
+    """The commit log after a clean shutdown and load."""
+    walks = [walk_log_file(store, file, check_crc=check_crc) for file in files_to_walk(files)]
+    return recover_normally(files, walks)
+
+
+def load_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes) -> tuple[MappedFile, ...]:
+    """A queue's files after MappedFileQueue.load."""
+    return load_files(store, sizes.consume_queue, CONSUME_QUEUE, topic, str(queue_id))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedQueue:
+    """A queue after load: its files and bounds.
+
+    Attributes:
+        recovered_physic_offset: end in the log of the last message that recover found, -1 where it found none.
+        max_physic_offset: the same after the log's end cut the queue.
+        cut_entries: how many it cut off.
+    """
+
+    topic: str
+    queue_id: int
+    files: tuple[MappedFile, ...]
+    min_offset: int
+    max_offset: int
+    recovered_physic_offset: int
+    max_physic_offset: int
+    cut_entries: int
+
+
+def recover_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes, log: LogBounds | None) -> LoadedQueue:
+    """A queue after load; without `log` only what `recover` finds, before the log cuts it."""
+
+    def read(file: MappedFile) -> cq.Units:
+        return cq.units_of(store.content(CONSUME_QUEUE, topic, str(queue_id), file.name))
+
+    recovered = cq.recover(load_queue(store, topic, queue_id, sizes), read)
+    recovered_physic_offset, recovered_max_offset = recovered.max_physic_offset, recovered.max_offset
+    if log is not None and log.truncates_queues:
+        recovered = cq.truncate_dirty_logic_files(recovered, log.max_offset, read)
+    minimum = 0 if log is None else cq.correct_min_offset(recovered.files, log.min_offset, read)
+    return LoadedQueue(
+        topic=topic,
+        queue_id=queue_id,
+        files=recovered.files,
+        min_offset=minimum,
+        max_offset=recovered.max_offset,
+        recovered_physic_offset=recovered_physic_offset,
+        max_physic_offset=recovered.max_physic_offset,
+        cut_entries=recovered_max_offset - recovered.max_offset,
+    )

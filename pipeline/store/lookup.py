@@ -1,0 +1,274 @@
+"""`pullsim lookup`: the operations of golden/store/lookup/*.jsonl on a store as its broker's load and start leave it.
+
+Rule: modification times of queue files come from the header of the requests where it has them, else from the files.
+Surprise: a queue file that start would write to is as young as the look-up, whatever the file in the store says.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from pipeline.files.store_files import StoreFiles, is_uri, local_path
+from pipeline.files.whole_file import whole_file
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.loaded_store import FileSizes, load_log, load_queue, queue_ids, topics
+from pipeline.store.lookup_requests import LookupRequest, open_requests
+from pipeline.store.message_store import MessageStore
+from pipeline.store.store_settings import store_settings
+from store_format.big_endian import Bytes
+from store_format.errors import CorruptStoreError, NotAStoreError, StoreError
+from store_format.files.changed_files import FilePath
+from store_format.files.mapped_files import MappedFile, max_offset, min_offset
+from store_format.record.message import Host, Message, decode, decode_text
+from store_format.store.lookup import NULL_POINTER, CommitLogLookup, LoadedFiles, MappedFiles, QueueLookup, ThrownError
+from store_format.store.query_message import query_message
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
+
+UNANSWERABLE = "CORRUPT_STORE"
+_JUST_WRITTEN = 2**63 - 1
+# so many mapped files are kept open, or files of another file system in memory
+_OPEN_FILES, _OPEN_REMOTE_FILES = 512, 4
+_MAPPED_V4 = bytes(10) + b"\xff\xff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedUp:
+    """What a run did; `unanswered` requests by error code."""
+
+    requests: int
+    unanswered: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupStore:
+    """A store after load and start, with the settings that look-ups ask for."""
+
+    store: MessageStore
+    files: LoadedFiles
+    max_message_size: int
+    max_msgs_num_batch: int
+
+
+def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int]) -> LookupStore:
+    """Load and start a store as its broker does, nothing being written.
+
+    Args:
+        store: its directory.
+        settings: of the broker; lengths of files that they do not give are taken from the files.
+        mtimes_ms: modification times of queue files by their path below the store; those of the files where they are left out.
+
+    Raises:
+        StoreError: no store, or one that the broker would not load or start.
+    """
+    files = StoreFiles(store)
+    files.check_exists()
+    if not files.folder(COMMIT_LOG) and not files.folder(CONSUME_QUEUE):
+        raise NotAStoreError(
+            files.root, "a store with files under commitlog", "none", hint="give the directory that storePathRootDir names"
+        )
+    loaded = MessageStore(files=files, settings=store_settings(files, settings))
+    if not loaded.load():
+        _refuse(files, FileSizes(commit_log=loaded.settings.commit_log_size, consume_queue=loaded.settings.consume_queue_size))
+    if loaded.start() != "ok":
+        raise CorruptStoreError(files.root, "a store that the broker starts on", "one on which its start never ends")
+    return LookupStore(
+        store=loaded,
+        files=_loaded_files(loaded, mtimes_ms),
+        max_message_size=settings.value("maxMessageSize"),
+        max_msgs_num_batch=settings.value("maxMsgsNumBatch"),
+    )
+
+
+def _refuse(files: StoreFiles, sizes: FileSizes) -> NoReturn:
+    """Say why the broker does not load a store: which file has another length or name than it must have, as a rule."""
+    if files.folder(COMMIT_LOG):
+        load_log(files, sizes)
+    for topic in topics(files):
+        for queue_id in queue_ids(files, topic):
+            load_queue(files, topic, queue_id, sizes)
+    raise CorruptStoreError(files.root, "a store that the broker loads", "one on whose recovery its load fails")
+
+
+def _loaded_files(store: MessageStore, mtimes_ms: Mapping[str, int]) -> LoadedFiles:
+    @lru_cache(maxsize=_OPEN_REMOTE_FILES if is_uri(store.files.root) else _OPEN_FILES)
+    def content(path: FilePath) -> Bytes:
+        return store.changed.content(path)
+
+    def mapped(folder: FilePath, files: tuple[MappedFile, ...]) -> MappedFiles:
+        return MappedFiles(files, lambda file: content((*folder, file.name)))
+
+    def timed(folder: FilePath, file: MappedFile) -> MappedFile:
+        path = (*folder, file.name)
+        found = _JUST_WRITTEN if path in store.changed.changes else file.mtime_ms
+        return replace(file, mtime_ms=mtimes_ms.get("/".join(path), found))
+
+    queues = {}
+    for key, queue in store.queues.items():
+        files = tuple(timed(queue.folder, file) for file in queue.files)
+        queues[key] = QueueLookup(mapped(queue.folder, files), queue.min_logic_offset)
+    return LoadedFiles(log=CommitLogLookup(mapped((COMMIT_LOG,), store.log_files)), queues=queues)
+
+
+def _offset_by_time(store: LookupStore, request: LookupRequest) -> dict[str, Any]:
+    queue = store.files.queue(request["topic"], request["queueId"])
+    return _or_thrown(lambda: queue.offset_by_time(request["timestamp"], store.files.log))
+
+
+def _message_store_time(store: LookupStore, request: LookupRequest) -> dict[str, Any]:
+    queue = store.files.queue(request["topic"], request["queueId"])
+    offset = request["consumeQueueOffset"]
+    answer: dict[str, Any] = {"result": queue.message_store_time(offset, store.files.log)}
+    try:
+        return answer | {"commitLogOffsetInQueue": queue.commit_log_offset(offset)}
+    except ThrownError as thrown:
+        return answer | {"commitLogOffsetException": thrown.java_class}
+
+
+def _earliest_message_time(store: LookupStore, request: LookupRequest) -> dict[str, Any]:
+    queue = store.files.queue(request["topic"], request["queueId"])
+    return {
+        "result": queue.earliest_message_time(store.files.log),
+        "minOffsetInQueue": queue.min_offset,
+        "maxOffsetInQueue": queue.max_offset,
+        "messageTotalInQueue": queue.max_offset - queue.min_offset,
+    }
+
+
+def _earliest_message_time_of_store(store: LookupStore, _request: LookupRequest) -> dict[str, Any]:
+    return _or_thrown(lambda: store.files.log.earliest_message_time(store.max_message_size))
+
+
+def _query_message(store: LookupStore, request: LookupRequest) -> dict[str, Any]:
+    topic, key, max_num, begin, end = (request[name] for name in ("topic", "key", "maxNum", "begin", "end"))
+    index, batch = store.store.index.files, store.max_msgs_num_batch
+    try:
+        found = query_message(index, store.files.log, topic, key, max_num, begin, end, batch=batch)
+    except ThrownError as thrown:
+        return {"exception": thrown.java_class}
+    decoded = [decode(message.content.tobytes(), uncompress_body=False) for message in found.messages]
+    return {
+        "indexLastUpdateTimestamp": found.index_last_update_timestamp,
+        "indexLastUpdatePhyoffset": found.index_last_update_phyoffset,
+        "bufferTotalSize": found.buffer_total_size,
+        "phyOffsets": [None if message is None else message.physic_offset for message in decoded],
+    }
+
+
+def _look_message(store: LookupStore, request: LookupRequest) -> dict[str, Any]:
+    log, offset = store.files.log, request["commitLogOffset"]
+    answer = _or_thrown(lambda: _brief(log.look_message(offset)))
+    try:
+        found = log.select_one_message(offset)
+    except ThrownError as thrown:
+        return answer | {"selectException": thrown.java_class}
+    selected = None
+    if found is not None:
+        selected = {"startOffset": found.start_offset, "size": len(found.content), "rawCrc32": zlib.crc32(found.content.tobytes())}
+    return answer | {"selectOneMessageByOffset": selected}
+
+
+def _or_thrown(result: Callable[[], Any]) -> dict[str, Any]:
+    try:
+        return {"result": result()}
+    except ThrownError as thrown:
+        return {"exception": thrown.java_class}
+
+
+def _brief(message: Message | None) -> dict[str, Any] | None:
+    if message is None:
+        return None
+    if not message.properties:  # MessageExt.getProperties is null, and the recorded answer is what reading it throws
+        raise ThrownError(NULL_POINTER)
+    properties = message.properties_map()
+    return {
+        "topic": decode_text(message.topic),
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "commitLogOffset": message.physic_offset,
+        "storeSize": message.store_size,
+        "msgId": message.msg_id,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "bodyCRC": message.body_crc,
+        "bodyLength": len(message.body) or None,
+        "bornTimestamp": message.born_timestamp,
+        "bornHost": java_host(message.born_host),
+        "storeTimestamp": message.store_timestamp,
+        "storeHost": java_host(message.store_host),
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "properties": {name: properties[name] for name in sorted(properties, key=lambda name: name.encode("utf-16-be", "surrogatepass"))},
+    }
+
+
+def java_host(host: Host) -> str:
+    """InetSocketAddress.toString of an address without a name; InetAddress takes an IPv4 address in IPv6 form for what it is."""
+    address = host.address.removeprefix(_MAPPED_V4) if len(host.address) == 16 else host.address
+    if len(address) == 4:
+        return f"/{'.'.join(map(str, address))}:{host.port}"
+    groups = (int.from_bytes(address[at : at + 2], "big") for at in range(0, 16, 2))
+    return f"/[{':'.join(f'{group:x}' for group in groups)}]:{host.port}"
+
+
+ANSWERS: Mapping[str, Callable[[LookupStore, LookupRequest], dict[str, Any]]] = {
+    "getOffsetInQueueByTime": _offset_by_time,
+    "getMessageStoreTimeStamp": _message_store_time,
+    "getEarliestMessageTime": _earliest_message_time,
+    "getEarliestMessageTimeOfStore": _earliest_message_time_of_store,
+    "queryMessage": _query_message,
+    "lookMessageByOffset": _look_message,
+}
+
+
+def run_lookup(
+    store: str, requests: str, out: str, *, settings_of: Callable[[dict[str, Any] | None], BrokerSettings], progress: Callable[[str], None]
+) -> LookedUp:
+    """Answer a file of look-ups; the answers have its lines in their order.
+
+    Args:
+        store: the store's directory.
+        requests: file of look-ups, a JSON object a line, with a header line or without.
+        out: file for the answers; it is there whole or not at all.
+        settings_of: the broker's settings, by the header.
+        progress: told what is done.
+
+    Raises:
+        StoreError: a store that cannot be used, or a file that cannot be written.
+        RequestError: a line that is no look-up.
+    """
+    with open_requests(requests) as (header, lines):
+        progress(f"loading {store}")
+        opened = open_store(store, settings_of(header.line if header else None), header.mtimes_ms if header else {})
+        counted, unanswered = Counter[str](), Counter[str]()
+
+        def answered() -> Iterator[dict[str, Any]]:
+            if header is not None:
+                log = opened.store.log_files
+                yield header.line | {"minPhyOffset": min_offset(log), "maxPhyOffset": max_offset(log)}
+            for request in lines:
+                counted["requests"] += 1
+                try:
+                    answer = ANSWERS[request.operation](opened, request)
+                except CorruptStoreError as error:
+                    answer = {"error": UNANSWERABLE, "message": str(error)}
+                    unanswered[UNANSWERABLE] += 1
+                yield request.without_answers() | answer
+
+        write_lines(answered(), out)
+    return LookedUp(requests=counted["requests"], unanswered=dict(unanswered))
+
+
+def write_lines(lines: Iterator[dict[str, Any]], out: str) -> None:
+    """Write JSON lines to a file that appears when all of them are there."""
+    try:
+        with whole_file(local_path(out)) as file:
+            for line in lines:
+                file.write((json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
+    except OSError as error:
+        raise StoreError(out, "a file that can be written", str(error.strerror or error)) from error

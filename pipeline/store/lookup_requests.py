@@ -1,0 +1,148 @@
+"""Files of look-ups: JSON lines as in golden/store/lookup, with a header line where they were recorded.
+
+A line that is no look-up ends the job before anything is written. Answers that a line has already are left out of the new one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.requests.request_file import LINE_BYTES_MAX, open_file
+from pipeline.requests.request_lines import RequestError
+
+_INT, _LONG, _TEXT = 2**31, 2**63, None
+_TOPIC, _QUEUE_ID = ("topic", _TEXT), ("queueId", _INT)
+# operation -> its fields with the limit of a number
+FIELDS: Mapping[str, tuple[tuple[str, int | None], ...]] = {
+    "getOffsetInQueueByTime": (_TOPIC, _QUEUE_ID, ("timestamp", _LONG)),
+    "getMessageStoreTimeStamp": (_TOPIC, _QUEUE_ID, ("consumeQueueOffset", _LONG)),
+    "getEarliestMessageTime": (_TOPIC, _QUEUE_ID),
+    "getEarliestMessageTimeOfStore": (),
+    "queryMessage": (_TOPIC, ("key", _TEXT), ("maxNum", _INT), ("begin", _LONG), ("end", _LONG)),
+    "lookMessageByOffset": (("commitLogOffset", _LONG),),
+}
+_ANSWERS = frozenset(
+    {
+        *("result", "exception", "error", "message"),
+        *("commitLogOffsetInQueue", "commitLogOffsetException"),
+        *("minOffsetInQueue", "maxOffsetInQueue", "messageTotalInQueue"),
+        *("indexLastUpdateTimestamp", "indexLastUpdatePhyoffset", "bufferTotalSize", "phyOffsets"),
+        *("selectOneMessageByOffset", "selectException"),
+    }
+)
+_MTIMES = "consumeQueueFileMtimesMs"
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LookupRequest:
+    """One look-up: the line, whose operation and fields are what they should be."""
+
+    line: Mapping[str, Any]
+
+    @property
+    def operation(self) -> str:
+        """A key of FIELDS."""
+        operation: str = self.line["op"]
+        return operation
+
+    def __getitem__(self, field: str) -> Any:
+        return self.line[field]
+
+    def without_answers(self) -> dict[str, Any]:
+        """The line as it was asked."""
+        return {name: value for name, value in self.line.items() if name not in _ANSWERS}
+
+
+@dataclass(frozen=True, slots=True)
+class LookupHeader:
+    """The first line of a recorded file, and the modification times of queue files that it has, ms by path below the store."""
+
+    line: dict[str, Any]
+    mtimes_ms: Mapping[str, int]
+
+
+@contextmanager
+def open_requests(path: str) -> Iterator[tuple[LookupHeader | None, Iterator[LookupRequest]]]:
+    """Open a file of look-ups: its header, None without one, and its look-ups, read while they are asked for.
+
+    Raises:
+        RequestError: no file, an empty one, or (from the iterator too) a line that is no look-up.
+    """
+    try:
+        file = open_file(path)
+    except OSError as error:
+        raise RequestError(path, 1, "a file of look-ups", error.strerror or str(error)) from error
+    with file, io.BufferedReader(file) as buffered:
+        lines = _lines(path, buffered)
+        first = next(lines, None)
+        if first is None:
+            raise RequestError(path, 1, "at least one look-up", "an empty file")
+        if first[1].get("kind") == "lookup" and "op" not in first[1]:
+            yield _header(path, first[1]), (_request(path, *line) for line in lines)
+        else:
+            yield None, (_request(path, *line) for line in _chained(first, lines))
+
+
+def _chained(first: tuple[int, dict[str, Any]], rest: Iterator[tuple[int, dict[str, Any]]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    yield first
+    yield from rest
+
+
+def _lines(path: str, file: io.BufferedReader) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    while raw := file.readline(LINE_BYTES_MAX + 1):
+        number += 1
+        if len(raw) > LINE_BYTES_MAX:
+            raise RequestError(path, number, f"a line of at most {LINE_BYTES_MAX} bytes", "a longer one")
+        if raw.strip():
+            yield number, _parsed(path, number, raw)
+
+
+def _parsed(path: str, number: int, raw: bytes) -> dict[str, Any]:
+    try:
+        line = json.loads(raw.decode("utf-8"), parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(path, number, "a JSON object", f"{_shown(raw)} ({error})") from None
+    if not isinstance(line, dict):
+        raise RequestError(path, number, "a JSON object", _shown(raw))
+    return line
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _shown(raw: bytes) -> str:
+    text = raw[:_SHOWN].decode("utf-8", "backslashreplace").rstrip("\n")
+    return repr(text + "..." if len(raw) > _SHOWN else text)
+
+
+def _header(path: str, line: dict[str, Any]) -> LookupHeader:
+    mtimes = line.get(_MTIMES, {})
+    if not isinstance(mtimes, dict) or not all(_is_number(value, _LONG) for value in mtimes.values()):
+        raise RequestError(path, 1, f'an object of times in ms in "{_MTIMES}"', repr(mtimes)[:_SHOWN])
+    return LookupHeader(line, mtimes)
+
+
+def _request(path: str, number: int, line: dict[str, Any]) -> LookupRequest:
+    operation = line.get("op")
+    if not isinstance(operation, str) or operation not in FIELDS:
+        raise RequestError(path, number, f'one of {", ".join(FIELDS)} in "op"', repr(operation)[:_SHOWN])
+    for field, limit in FIELDS[operation]:
+        value = line.get(field)
+        if limit is None:
+            if not isinstance(value, str):
+                raise RequestError(path, number, f'a text in "{field}"', repr(value)[:_SHOWN])
+        elif not _is_number(value, limit):
+            raise RequestError(path, number, f'a whole number of {limit.bit_length()} bits in "{field}"', repr(value)[:_SHOWN])
+    return LookupRequest(line)
+
+
+def _is_number(value: object, limit: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit

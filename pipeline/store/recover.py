@@ -1,0 +1,244 @@
+"""What a broker's load, start and clean shutdown make of a store, told in the form of golden/store/recover/*.json."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from pipeline.files.store_files import Entry, StoreFiles, local_path
+from pipeline.files.whole_file import whole_file
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.filter_bit_maps import bit_map_of, bloom_filter
+from pipeline.store.message_store import MessageStore, changed_files
+from pipeline.store.store_settings import StoreSettings, store_settings
+from store_format.errors import StoreError
+from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.mapped_files import max_offset, min_offset
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.queue.running_queue import Queue
+from store_format.store.checkpoint import StoreCheckpoint, decode_checkpoint
+from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, INDEX
+
+_SLAVE = "SLAVE"
+_HASHED_AT_ONCE = 16 << 20
+_NEW_INDEX_FILE = f"{INDEX}/<new>"  # its name is the wall clock's
+_AFTER_NEW_INDEX_FILES = f"{INDEX}/3"  # a clock of this millennium that is ahead of the store's
+_UNDERFLOW = "exception: java.nio.BufferUnderflowException"
+_CONFIG_NAMES = (
+    "brokerRole",
+    "offsetCheckInSlave",
+    "accessMessageInMemoryMaxRatio",
+    "maxTransferBytesOnMessageInMemory",
+    "maxTransferCountOnMessageInMemory",
+    "maxTransferBytesOnMessageInDisk",
+    "maxTransferCountOnMessageInDisk",
+    "diskFallRecorded",
+    "enableConsumeQueueExt",
+    "messageIndexEnable",
+    "messageIndexSafe",
+    "maxMsgsNumBatch",
+    "defaultQueryMaxNum",
+    "checkCRCOnRecover",
+    "duplicationEnable",
+    "messageDelayLevel",
+    "enableLmq",
+    "enableMultiDispatch",
+    "maxLmqConsumeQueueNum",
+    "maxMessageSize",
+    "flushDiskType",
+    "transientStorePoolEnable",
+    "totalPhysicalMemorySize",
+    "brokerId",
+    "enableCalcFilterBitMap",
+    "filterSupportRetry",
+    "readable",
+)
+
+
+def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
+    """Recover a store directory, to which nothing is written.
+
+    Args:
+        store: the directory or its URI.
+        settings: of the broker; lengths of files that they do not give are taken from the files.
+
+    Returns:
+        An object as in golden/store/recover/*.json.
+
+    Raises:
+        StoreError: no store, or one whose recovery cannot be told.
+    """
+    files = StoreFiles(store)
+    files.check_exists()
+    bit_maps = bit_map_of(files, settings)
+    message_store = MessageStore(files=files, settings=store_settings(files, settings), bit_map_of=bit_maps)
+    told: dict[str, Any] = {"kind": "recover", "store": files.root.rstrip("/").rpartition("/")[2]}
+    told["config"] = _config(settings, message_store.settings)
+    told["before"] = _before(files)
+    told["load"] = message_store.load()
+    told["redispatchedInLoad"] = message_store.dispatcher.count
+    told["redispatchedInLoadFrom"] = message_store.dispatcher.first_offset
+    told["afterLoad"] = _state(message_store) if told["load"] else None
+    if not told["load"]:
+        return told
+    told["start"] = message_store.start()
+    told["redispatchedInStart"] = message_store.dispatcher.count
+    told["redispatchedInStartFrom"] = message_store.dispatcher.first_offset
+    told["afterStart"] = _state(message_store)
+    if told["start"] == "ok":
+        message_store.shutdown()
+        told["afterShutdown"] = _after_shutdown(message_store, told["before"]["files"])
+    return told
+
+
+def summary(told: dict[str, Any]) -> str:
+    """One line for people about what `run_recover` told."""
+    if not told["load"]:
+        return f"{told['store']}: load fails, the broker does not start"
+    state = told["afterStart"]
+    again = f"load dispatches {told['redispatchedInLoad']:,} messages again, start {told['redispatchedInStart']:,}"
+    never = "" if told["start"] == "ok" else ", and never ends"
+    return f"{told['store']}: commit log {state['minPhyOffset']} to {state['maxPhyOffset']}, {again}{never}"
+
+
+def write_recovery(told: dict[str, Any], out: str) -> None:
+    """Write what `run_recover` told."""
+    try:
+        with whole_file(local_path(out)) as file:
+            file.write((json.dumps(told, indent="\t", ensure_ascii=False) + "\n").encode())
+    except OSError as error:
+        raise StoreError(out, "a file that can be written", str(error.strerror or error)) from error
+
+
+def _config(settings: BrokerSettings, used: StoreSettings) -> dict[str, Any]:
+    bloom = bloom_filter(settings)
+    rate, consumers = settings.value("maxErrorRateOfBloomFilter"), settings.value("expectConsumerNumUseFilter")
+    return {
+        **{name: settings.value(name) for name in _CONFIG_NAMES},
+        "mappedFileSizeCommitLog": used.commit_log_size,
+        "mappedFileSizeConsumeQueue": used.consume_queue_size,
+        "mappedFileSizeConsumeQueueExt": used.ext_size,
+        "bitMapLengthConsumeQueueExt": settings.explicit("bitMapLengthConsumeQueueExt") or bloom.m,
+        "maxHashSlotNum": used.index_sizes.hash_slot_num,
+        "maxIndexNum": used.index_sizes.index_num,
+        "bloom": {"errorRate": rate, "expectConsumers": consumers, "k": bloom.k, "m": bloom.m},
+    }
+
+
+# files --------------------------------------------------------------------------------------------------------------------------------
+
+
+def _walk(files: StoreFiles, folder: FilePath = ()) -> Iterator[tuple[FilePath, int]]:
+    """Every file of the store with its length."""
+    entries: list[Entry] = files.folder(*folder)
+    for entry in entries:
+        if entry.is_folder:
+            yield from _walk(files, (*folder, entry.name))
+        else:
+            yield (*folder, entry.name), entry.length
+
+
+def _java_order(path: str) -> bytes:
+    """String.compareTo, by UTF-16 units."""
+    return path.encode("utf-16-be", "surrogatepass")
+
+
+def _file(changed: ChangedFiles, path: FilePath) -> dict[str, Any]:
+    digest, size = hashlib.sha256(), 0
+    for piece in changed.pieces(path, _HASHED_AT_ONCE):
+        digest.update(np.ascontiguousarray(piece).data)
+        size += len(piece)
+    return {"path": "/".join(path), "size": size, "sha256": digest.hexdigest()}
+
+
+def _checkpoint(checkpoint: StoreCheckpoint) -> dict[str, int]:
+    return {
+        "physicMsgTimestamp": checkpoint.physic_msg_timestamp,
+        "logicsMsgTimestamp": checkpoint.logics_msg_timestamp,
+        "indexMsgTimestamp": checkpoint.index_msg_timestamp,
+    }
+
+
+def _checkpoint_file(raw: bytes | None) -> dict[str, int] | None:
+    if raw is None:
+        return None
+    return _checkpoint(decode_checkpoint(raw)) if len(raw) >= 24 else {"size": len(raw)}
+
+
+def _before(files: StoreFiles) -> dict[str, Any]:
+    unchanged = changed_files(files)
+    listed = [_file(unchanged, path) for path, _ in _walk(files)]
+    return {
+        "abort": any(file["path"] == ABORT_FILE for file in listed),
+        "checkpoint": _checkpoint_file(files.read(CHECKPOINT_FILE)),
+        "files": sorted(listed, key=lambda file: _java_order(file["path"])),
+    }
+
+
+def _after_shutdown(store: MessageStore, before: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    changed = store.changed
+    known = {file["path"]: file for file in before}
+    listed = []
+    for path, _ in _walk(store.files):
+        if path not in changed.deleted and path not in changed.changes:
+            listed.append(known["/".join(path)])
+    listed += [_file(changed, path) for path in changed.changes if not _is_new_index_file(store, path)]
+    listed.sort(key=lambda file: _java_order(file["path"]))
+    new = [_file(changed, path) | {"path": _NEW_INDEX_FILE} for path in changed.changes if _is_new_index_file(store, path)]
+    place = sum(_java_order(file["path"]) < _java_order(_AFTER_NEW_INDEX_FILES) for file in listed)
+    return {
+        "abort": store.is_aborted,
+        "checkpoint": _checkpoint(store.checkpoint),
+        "files": listed[:place] + new + listed[place:],
+    }
+
+
+def _is_new_index_file(store: MessageStore, path: FilePath) -> bool:
+    return path[0] == INDEX and store.changed.is_created(path)
+
+
+# state --------------------------------------------------------------------------------------------------------------------------------
+
+
+def _state(store: MessageStore) -> dict[str, Any]:
+    checkpoint = store.checkpoint
+    queues = sorted(store.queues.values(), key=lambda queue: (_java_order(queue.topic), queue.queue_id))
+    return {
+        "minPhyOffset": min_offset(store.log_files),
+        "maxPhyOffset": max_offset(store.log_files),
+        "commitLogFiles": [file.name for file in store.log_files],
+        "abort": store.is_aborted,
+        "checkpointInMemory": _checkpoint(checkpoint)
+        | {"minTimestamp": checkpoint.min_timestamp, "minTimestampIndex": checkpoint.min_timestamp_index},
+        "indexFiles": [_camel_case(asdict(file.header)) for file in store.index.files],
+        "queues": [_queue(store, queue) for queue in queues if queue.files or queue.has_folder],
+    }
+
+
+def _camel_case(fields: dict[str, int]) -> dict[str, int]:
+    names = {name: name.split("_") for name in fields}
+    return {first + "".join(map(str.capitalize, others)): fields[name] for name, (first, *others) in names.items()}
+
+
+def _queue(store: MessageStore, queue: Queue) -> dict[str, Any]:
+    last = queue.last_offset(store.changed)
+    told = {
+        "topic": queue.topic,
+        "queueId": queue.queue_id,
+        "minOffsetInQueue": queue.min_logic_offset // CQ_STORE_UNIT_SIZE,
+        "maxOffsetInQueue": queue.max_offset,
+        "minLogicOffset": queue.min_logic_offset,
+        "maxPhysicOffset": queue.max_physic_offset,
+        "lastOffset": _UNDERFLOW if last is None else last,
+        "files": [file.name for file in queue.files],
+    }
+    if queue.extension is not None:
+        told["extFiles"] = [file.name for file in queue.extension.files]
+        told["extMinAddress"] = queue.extension.min_address
+        told["extMaxAddress"] = queue.extension.max_address
+    return told

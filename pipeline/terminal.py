@@ -1,0 +1,151 @@
+"""What reaches the terminal: results on stdout, progress on stderr."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pipeline.replay.replay_run import Replayed
+
+# wider than any row: a value that is cut is no result, and a terminal wraps by itself
+_WIDTH = 1 << 24
+_TABLE_ROWS = 10_000
+_NUMBER = re.compile(r"-?[\d,]*\.?\d+|NULL|")
+
+
+class ReaderGoneError(Exception):
+    """Who reads the results, such as `head`, has closed the pipe."""
+
+
+class _Results:
+    """Standard output, as a file of text."""
+
+    def write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise ReaderGoneError from None
+
+
+def say(text: str) -> None:
+    """A line of result."""
+    _Results().write(text + "\n")
+
+
+def start_page(text: str) -> None:
+    """A line above results that take the place of those before: on a terminal these are cleared, elsewhere an empty line parts them."""
+    click.clear()
+    say(text if sys.stdout.isatty() else f"\n{text}")
+
+
+def progress_to_stderr(text: str) -> None:
+    """A step of the work."""
+    sys.stderr.write(f"pullsim: {text}\n")
+    sys.stderr.flush()
+
+
+def show_rows(rows: DataFrame, form: str) -> None:
+    """Print rows as a table, as JSON lines or as CSV with a header line; the rows stream, only a table is held."""
+    if form != "table":
+        show_values(rows.columns, rows.toLocalIterator(), form)
+        return
+    shown = rows.limit(_TABLE_ROWS + 1).collect()
+    show_table(rows.columns, shown[:_TABLE_ROWS])
+    if len(shown) > _TABLE_ROWS:
+        progress_to_stderr(f"the first {_TABLE_ROWS:,} rows; --format csv or json gives all")
+
+
+def show_values(names: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> None:
+    """Print rows that are at hand in one of the forms of `show_rows`."""
+    if form == "csv":
+        writer = csv.writer(_Results(), lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(["" if value is None else _plain(value) for value in row] for row in rows)
+    elif form == "json":
+        for row in rows:
+            say(json.dumps(_as_json(dict(zip(names, row, strict=True))), ensure_ascii=False))
+    else:
+        show_table(names, list(rows))
+
+
+def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows as a table, columns of numbers to the right."""
+    shown = [[_shown(value) for value in row] for row in rows]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, name in enumerate(names):
+        numeric = shown and all(_NUMBER.fullmatch(row[column]) for row in shown)
+        table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
+    for row in shown:
+        table.add_row(*row)
+    text = io.StringIO()
+    # a terminal shows the header in bold; a file and a pipe get the letters alone
+    Console(file=text, width=_WIDTH, highlight=False, markup=False, soft_wrap=False, force_terminal=sys.stdout.isatty()).print(table)
+    _Results().write(text.getvalue())
+
+
+def _shown(value: Any) -> str:
+    return "NULL" if value is None else str(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(_as_json(value), ensure_ascii=False)
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dt.datetime):
+        return _in_utc(value).isoformat(" ")
+    return value
+
+
+def _in_utc(stamp: dt.datetime) -> dt.datetime:
+    """A TIMESTAMP, which Spark gives in the machine's zone without saying so, in that of the session."""
+    return stamp.astimezone(dt.UTC).replace(tzinfo=None)
+
+
+def _as_json(value: Any) -> Any:
+    """A value as JSON can say it: structs with the names of their fields, bytes in hex, times in ISO form."""
+    if hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {name if isinstance(name, str) else str(_plain(name)): _as_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(one) for one in value]
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if isinstance(value, dt.datetime):
+        return _in_utc(value).isoformat()
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)
+
+
+def tell_replayed(done: Replayed[Any]) -> None:
+    """What a replay did, and how its answers compare."""
+    for error, count in sorted(done.unanswered.items()):
+        progress_to_stderr(f"{count} of {done.requests} requests could not be answered: {error}")
+    if done.out:
+        progress_to_stderr(f"answers written to {done.out}")
+    elif done.comparison is None:
+        say(f"{done.requests} answers in pull_response, run {done.run_id}")
+    if done.comparison is not None:
+        for line in done.comparison.told():
+            say(line)

@@ -1,0 +1,55 @@
+"""The constraints of the tables held against the rows of a broker: what is never NULL, and the checks."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.lake.lake import Lake
+from pipeline.schema.table import Table, never_null
+from pipeline.schema.tables import TABLES
+
+
+def broken_constraints(lake: Lake, broker: str) -> DataFrame:
+    """Findings (code, path, text): one for each constraint of a table that some rows of the broker break.
+
+    All tables are asked at once for a row that breaks any; only those that have one are asked which these are, and how many rows.
+    """
+    there = {
+        table.name: lake.table(table).where(F.col("brokerName") == broker) for table in TABLES.values() if table.name in lake.at.tables
+    }
+    some = [_breaking(rows, TABLES[name]).limit(1).select(F.lit(name).alias("path")) for name, rows in there.items()]
+    names = [row["path"] for row in reduce(DataFrame.unionByName, some).collect()]
+    nothing = lake.spark.createDataFrame([], "path STRING, constraint STRING, rows BIGINT")
+    found = [counted(there[name], TABLES[name]) for name in names]
+    return reduce(DataFrame.unionByName, found, nothing).selectExpr(
+        "'TABLE_CONSTRAINT' AS code", "path", "format_string('expected %s, found %,d rows where it is not so', constraint, rows) AS text"
+    )
+
+
+def counted(rows: DataFrame, table: Table) -> DataFrame:
+    """How many rows break each constraint of a table: path, constraint, rows; nothing of those that none does."""
+    broken = [F.struct(F.lit(one).alias("constraint"), F.count_if(~F.expr(one)).alias("rows")) for one in _held(rows, table)]
+    return (
+        _with_all_columns(rows, table)
+        .agg(F.array(*broken).alias("told"))
+        .select(F.lit(table.name).alias("path"), F.inline("told"))
+        .where("rows > 0")
+    )
+
+
+def _breaking(rows: DataFrame, table: Table) -> DataFrame:
+    """The rows that break a constraint."""
+    return _with_all_columns(rows, table).where(" OR ".join(f"NOT ({one})" for one in _held(rows, table)))
+
+
+def _held(rows: DataFrame, table: Table) -> list[str]:
+    """The constraints that rows are held against: a column that the table of an earlier release does not have yet breaks none."""
+    return [one for one in table.constraints if one not in {never_null(name) for name in set(table.names) - set(rows.columns)}]
+
+
+def _with_all_columns(rows: DataFrame, table: Table) -> DataFrame:
+    missing = [column for column in table.columns if column.name not in rows.columns]
+    return rows.withColumns({column.name: F.lit(None).cast(column.type) for column in missing}) if missing else rows

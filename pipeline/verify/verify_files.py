@@ -1,0 +1,220 @@
+"""The files beside the mapped ones of log and queues, checked: index, queue extension, checkpoint, config, lock and abort.
+
+Broker source (4.9.3): IndexFile, ConsumeQueueExt, StoreCheckpoint, ConfigManager, DefaultMessageStore.createTempFile.
+Surprise: a checkpoint may lag behind, an index may lack messages, a group's offset may lie in a file that is deleted: none of that is
+wrong.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.files.store_files import Entry
+from pipeline.verify.verify_log import Checked, LogFiles, Queue
+from store_format.big_endian import Bytes
+from store_format.config import config_files as cf
+from store_format.config.config_rows import ConsumerOffsets, DelayOffsets
+from store_format.errors import ConfigFileError
+from store_format.files.changed_files import FilePath
+from store_format.files.mapped_files import offset_to_file_name
+from store_format.index.index_dispatch import messages_to_index
+from store_format.index.index_file import INDEX_ENTRY, INDEX_HEADER, IndexFile, IndexSizes
+from store_format.index.index_service import is_index_file_name
+from store_format.index.index_sizes import sizes_agree
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.log.dispatch_request import SCHEDULE_TOPIC, read_requests
+from store_format.queue.consume_queue import units_of
+from store_format.queue.consume_queue_ext import UnitUnderflowError, decode_unit, encode_unit
+from store_format.store.checkpoint import CHECKPOINT_LENGTH, decode_checkpoint, encode_checkpoint
+from store_format.store.entry_check import Held, check_keys
+from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, CONFIG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, LOCK_FILE, kind_of
+
+_CONFIG: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any], bytes]]] = {
+    "topics.json": (cf.decode_topic_configs, cf.encode_topic_configs),
+    "subscriptionGroup.json": (cf.decode_subscription_groups, cf.encode_subscription_groups),
+    "consumerOffset.json": (cf.decode_consumer_offsets, cf.encode_consumer_offsets),
+    "delayOffset.json": (cf.decode_delay_offsets, cf.encode_delay_offsets),
+    "consumerFilter.json": (cf.decode_consumer_filters, cf.encode_consumer_filters),
+}
+_LOCK = b"lock"
+NOT_CHECKED = "not checked"
+
+
+def _has_key(content: Bytes, positions: NDArray[np.int64], hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which messages have a key of a hash, their texts decoded as Java does."""
+    starts = np.unique(positions)
+    keys = messages_to_index(read_requests(content, starts, None))
+    counts = np.diff(keys.key_ends, prepend=0)
+    return np.isin((positions << 31) | hashes, (np.repeat(starts[: len(counts)], counts) << 31) | keys.hashes.astype(np.int64))
+
+
+class OtherFiles:
+    """Checks the files of one store that are no mapped files of log or queues; can be sent to Spark's workers."""
+
+    def __init__(self, log: LogFiles, queue_file_size: int, index_sizes: IndexSizes | None, newest: int | None) -> None:
+        """`index_sizes` is None where none agree with the files, `newest` the greatest storeTimestamp of the log's last records."""
+        self.log, self.store = log, log.store
+        self.queue_file_size = queue_file_size
+        self.index_sizes = index_sizes
+        self.newest = newest
+
+    def verify(self, path: FilePath, entry: Entry) -> Checked:
+        """Check one file by what its place says that it is."""
+        found = Checked("/".join(path), kind_of(path), entry.length)
+        if path[0] == INDEX and len(path) == 2 and is_index_file_name(path[1]):
+            self._index(found, path)
+        elif path[0] == CONSUME_QUEUE_EXT and len(path) == 4:
+            self._extension(found, path)
+        elif path == (CHECKPOINT_FILE,):
+            self._checkpoint(found, self.store.content(*path).tobytes())
+        elif path[0] == CONFIG and len(path) == 2 and path[1].removesuffix(".bak") in _CONFIG:
+            self._config(found, path)
+        elif path == (LOCK_FILE,):
+            if self.store.content(*path).tobytes() not in {_LOCK, b""}:
+                found.find("LOCK_OTHER", "other bytes than the broker's")
+        elif path == (ABORT_FILE,):
+            found.find("NOT_SHUT_DOWN", "the broker was killed, or runs; its next start recovers the store")
+        else:
+            found.result = NOT_CHECKED
+        return found
+
+    # index --------------------------------------------------------------------------------------------------------------------------
+
+    def _index(self, found: Checked, path: FilePath) -> None:
+        content = self.store.content(*path)
+        sizes = self.index_sizes
+        if sizes is None:
+            found.find("INDEX_SIZES", "no maxHashSlotNum agrees with the chains of all index files; give it with --set")
+            return
+        if len(content) != sizes.file_length:
+            found.find("INDEX_LENGTH", f"expected {sizes.file_length:,} bytes, found {len(content):,}")
+            return
+        file = IndexFile(path[1], content, sizes)
+        header = file.header
+        if not sizes_agree(file):
+            found.find("INDEX_CHAINS", "put again, its keys give other slots or chains")
+            return
+        used = IndexSizes(hash_slot_num=sizes.hash_slot_num, index_num=header.index_count).file_length
+        if content[used:].any():
+            found.find("INDEX_TAIL", f"{np.count_nonzero(content[used:]):,} bytes that are not zero behind the last entry")
+        start = INDEX_HEADER.itemsize + 4 * sizes.hash_slot_num
+        entries = content[start:used].view(INDEX_ENTRY)[1:]
+        offsets = entries["phyOffset"].astype(np.int64)
+        if len(offsets) and (header.begin_phy_offset, header.end_phy_offset) != (offsets[0], offsets[-1]):
+            found.find("INDEX_HEADER", "its first and last entry are not those that its header names")
+        beyond = offsets >= self.log.end
+        if beyond.any():
+            found.find("INDEX_BEYOND_LOG", f"{np.count_nonzero(beyond):,} entries behind the commit log, which ends at {self.log.end}")
+        self._index_entries(found, offsets, entries["keyHash"].astype(np.int64), (offsets >= self.log.start) & ~beyond)
+
+    def _index_entries(self, found: Checked, offsets: NDArray[np.int64], hashes: NDArray[np.int64], inside: NDArray[np.bool_]) -> None:
+        no_message = inside.copy()
+        other_key = np.zeros(len(offsets), np.bool_)
+        for file, content, rows in self.log.stretches(np.where(inside, offsets, -1)):
+            positions = offsets[rows] - file.from_offset
+            held = check_keys(content, file.wrote, positions, hashes[rows])
+            no_message[rows] = held == Held.NO_RECORD
+            other_key[rows] = held == Held.OTHER_CODE
+            unsure = held == Held.UNSURE
+            if unsure.any():
+                other_key[rows[unsure]] = ~_has_key(content, positions[unsure], hashes[rows[unsure]])
+        if no_message.any():
+            first = offsets[no_message.argmax()]
+            found.find("INDEX_NO_MESSAGE", f"{np.count_nonzero(no_message):,} entries without a message; the first for offset {first}")
+        if other_key.any():
+            first = offsets[other_key.argmax()]
+            found.find("INDEX_OTHER_KEY", f"{np.count_nonzero(other_key):,} entries whose message has no such key; the first for {first}")
+
+    # extension, checkpoint ----------------------------------------------------------------------------------------------------------
+
+    def _extension(self, found: Checked, path: FilePath) -> None:
+        content = self.store.content(*path)
+        at = 0
+        while at + 2 <= len(content):
+            try:
+                unit = decode_unit(content[at : at + (1 << 15)])
+            except UnitUnderflowError as error:
+                found.find("EXT_BAD_UNIT", f"byte {at}: {error}")
+                return
+            if unit is None:
+                break
+            raw = encode_unit(unit)
+            if unit.size != len(raw) or raw != content[at : at + len(raw)].tobytes():
+                found.find("EXT_DIFFERS", f"byte {at}: written again, the unit is another one")
+                return
+            at += len(raw)
+        behind = content[at + 2 if content[at : at + 2].all() else at :]
+        if behind.any():
+            found.find("EXT_TAIL", f"{np.count_nonzero(behind):,} bytes that are not zero behind the last unit, at byte {at}")
+
+    def _checkpoint(self, found: Checked, raw: bytes) -> None:
+        checkpoint = decode_checkpoint(raw)
+        if len(raw) != CHECKPOINT_LENGTH:
+            found.find("CHECKPOINT_LENGTH", f"expected {CHECKPOINT_LENGTH} bytes, found {len(raw)}")
+        elif encode_checkpoint(checkpoint, raw) != raw:
+            found.find("CHECKPOINT_DIFFERS", "written again, it is another one")
+        stamps = {
+            "physicMsgTimestamp": checkpoint.physic_msg_timestamp,
+            "logicsMsgTimestamp": checkpoint.logics_msg_timestamp,
+            "indexMsgTimestamp": checkpoint.index_msg_timestamp,
+        }
+        for name, stamp in stamps.items():
+            if self.newest is not None and stamp > self.newest:
+                found.find("CHECKPOINT_AHEAD", f"{name} {stamp} is later than the last message of the commit log, {self.newest}")
+
+    # config -------------------------------------------------------------------------------------------------------------------------
+
+    def _config(self, found: Checked, path: FilePath) -> None:
+        decode, encode = _CONFIG[path[1].removesuffix(".bak")]
+        raw = self.store.content(*path).tobytes()
+        if not raw:
+            return
+        try:
+            table = decode(raw, found.path)
+        except ConfigFileError as error:
+            found.find("CONFIG_BROKEN", str(error))
+            return
+        if encode(table) != raw:
+            found.find("CONFIG_DIFFERS", "written again, it is another text than the broker's")
+        if path[1].endswith(".bak"):
+            return
+        if isinstance(table, ConsumerOffsets):
+            self._beyond(found, table.by_queue().items(), lambda key: (key[1], key[2]), "group {0[0]}")
+        elif isinstance(table, DelayOffsets):
+            self._beyond(found, table.offsetTable.items(), lambda level: (SCHEDULE_TOPIC.decode(), level - 1), "delay level {0}")
+
+    def _beyond(self, found: Checked, offsets: Iterable[tuple[Any, int]], queue_of: Callable[[Any], Queue], whose: str) -> None:
+        set_ones = [(key, offset) for key, offset in offsets if offset > 0]
+        by_file: defaultdict[tuple[Queue, int], list[tuple[int, int]]] = defaultdict(list)
+        for number, (key, offset) in enumerate(set_ones):
+            at = (offset - 1) * CQ_STORE_UNIT_SIZE
+            inside = at % self.queue_file_size
+            by_file[queue_of(key), at - inside].append((number, inside))
+        beyond: list[int] = []
+        for (queue, start), of_file in by_file.items():
+            numbers, places = np.array(of_file, np.int64).T
+            beyond += numbers[~self._has_entries(queue, start, places)].tolist()
+        if beyond:
+            key, offset = set_ones[min(beyond)]
+            topic, queue_id = queue_of(key)
+            text = f"{len(beyond):,} offsets behind the end of their queue; the first of {whose.format(key)}: {topic}/{queue_id}, {offset}"
+            found.find("OFFSET_BEYOND_QUEUE", text)
+
+    def _has_entries(self, queue: Queue, start: int, inside: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether the file of a queue that begins at `start` has entries at these positions, or is one that was deleted."""
+        folder = (CONSUME_QUEUE, queue[0], str(queue[1]))
+        name = offset_to_file_name(start)
+        names = [entry.name for entry in self.store.folder(*folder)]
+        if name not in names:
+            return np.full(len(inside), bool(names) and name < min(names))
+        first = int(inside.min())
+        units = units_of(self.store.part(first, int(inside.max()) + CQ_STORE_UNIT_SIZE, *folder, name))
+        rows = (inside - first) // CQ_STORE_UNIT_SIZE
+        is_there = rows < len(units)
+        is_there[is_there] = (units["physicOffset"][rows[is_there]] >= 0) & (units["size"][rows[is_there]] > 0)
+        return is_there

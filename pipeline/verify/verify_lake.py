@@ -1,0 +1,211 @@
+"""The tables of a broker held against its store: every file, and every byte; and its rows against the tables' own constraints.
+
+A byte of the store that is not zero must come from exactly one row. So rows are made into bytes again and compared with those at their
+place, and the bytes that are not zero are counted by file on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.export.export_store import WRITTEN, RowsOf, entries_of
+from pipeline.files.store_files import StoreFiles
+from pipeline.importing.import_store import rows_of_queue_files, rows_of_store, spark_parallelism
+from pipeline.importing.load_store import LoadedStore
+from pipeline.lake.data_files import rows_for_tasks
+from pipeline.lake.lake import Lake
+from pipeline.rows.config_tables import config_rows
+from pipeline.rows.index_tables import index_rows
+from pipeline.rows.log_records import encoded_records
+from pipeline.rows.queue_batches import unpack
+from pipeline.rows.unmapped_files import FOLDER, pieces_of
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store.open_log import OpenLog
+from pipeline.verify.verify_constraints import broken_constraints
+from store_format.big_endian import Bytes, Positions
+from store_format.errors import StoreError
+from store_format.files.mapped_files import MappedFile, offset_to_file_name
+from store_format.record.record_check import first_difference, used_bytes
+from store_format.store_paths import COMMIT_LOG
+
+# used bytes of a file that the rows of a batch give, or what is wrong with one of them
+_DDL = "path STRING, used BIGINT, text STRING"
+_ROWS = pa.schema({"path": pa.string(), "used": pa.int64(), "text": pa.string()})
+Compare = Callable[[pa.RecordBatch], Iterator[tuple[str, int, str | None]]]
+
+
+def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, progress: Callable[[str], None]) -> DataFrame:
+    """Findings (code, path, text) about the tables of a broker that was imported from this store.
+
+    Raises:
+        StoreError: the broker would not load or start the store, so that it cannot have been imported.
+        LakeError: the lake does not hold all of the broker's files.
+    """
+    lake.require_files(broker)
+    progress("loading the store as an import does")
+    as_found = lake.is_as_found(broker)
+    loaded, files = rows_of_store(lake.spark, StoreFiles(path), broker, settings, as_found=as_found)
+    progress("holding the tables against the store")
+    expected = files.select(*t.STORE_FILE.names).localCheckpoint()
+    compared = _compared_rows(lake, broker, loaded).localCheckpoint()
+    findings = [_files(lake, broker, expected), _bytes(compared, expected, loaded.store), _queues(lake, broker)]
+    findings += [_packed(lake, broker, table, rows) for table, rows in rows_of_queue_files(loaded, broker, lake.spark).items()]
+    config = config_rows(lake.spark, loaded.store, broker, as_found=as_found)
+    findings += [_config(lake, broker, table, rows) for table, rows in config.tables.items()]
+    index = index_rows(lake.spark, loaded.store, broker, settings).tables
+    findings += [_config(lake, broker, t.CHECKPOINT, index[t.CHECKPOINT]), _index(lake, broker, index[t.INDEX_ENTRY])]
+    findings.append(broken_constraints(lake, broker))
+    return reduce(DataFrame.unionByName, findings).orderBy("path", "code")
+
+
+def _finding(code: str, path: str, text: Column) -> tuple[Column, Column, Column]:
+    return F.lit(code).alias("code"), F.col(path).alias("path"), text
+
+
+def _files(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
+    """Files that only one side has, or of which they say different things."""
+    told = [name for name in t.STORE_FILE.names if name not in {"brokerName", "path"}]
+    ours = lake.table(t.STORE_FILE).where(F.col("brokerName") == broker).select("path", F.struct(*told).alias("ours"))
+    both = expected.select("path", F.struct(*told).alias("theirs")).join(ours, "path", "full_outer")
+    text = (
+        F.when(F.isnull("ours"), "a file of the store that is not in store_file")
+        .when(F.isnull("theirs"), "a row of store_file for which the store has no file")
+        .otherwise(F.concat(F.lit("store_file says "), F.to_json("ours"), F.lit(", the store "), F.to_json("theirs")))
+    )
+    return both.where(~F.col("ours").eqNullSafe(F.col("theirs"))).select(*_finding("TABLE_FILE", "path", text.alias("text")))
+
+
+def _bytes(compared: DataFrame, expected: DataFrame, store: StoreFiles) -> DataFrame:
+    """Rows that give other bytes, and files of which some bytes are in no row, or in two."""
+    wrong = compared.where("text IS NOT NULL").groupBy("path").agg(F.first("text").alias("text"))
+    pieces = pieces_of(expected.where(F.col("kind") != FOLDER), F.lit(0).cast("BIGINT"))
+    stored = pieces.repartition(spark_parallelism(expected.sparkSession)).mapInArrow(partial(_count_used, store), _DDL)
+    counted = [frame.groupBy("path").agg(F.sum("used").alias(name)) for frame, name in ((stored, "stored"), (compared, "given"))]
+    both = counted[0].join(counted[1], "path", "full_outer").na.fill(0).where("stored <> given").join(wrong, "path", "left_anti")
+    text = F.format_string("%,d bytes that are not zero, rows for %,d of them", "stored", "given").alias("text")
+    told = wrong.select(*_finding("TABLE_DIFFERS", "path", F.col("text")))
+    return told.unionByName(both.select(*_finding("TABLE_BYTES", "path", text)))
+
+
+def _compared_rows(lake: Lake, broker: str, loaded: LoadedStore) -> DataFrame:
+    store = loaded.store
+    compare: tuple[Compare, ...] = (
+        partial(_compare_records, OpenLog(store), loaded.sizes.commit_log),
+        partial(_compare_entries, store),
+        partial(_compare_ranges, store),
+    )
+    found = []
+    for (table, columns, near), held in zip(WRITTEN, compare, strict=True):
+        rows, rows_of = rows_for_tasks(lake, table, broker, columns, column=near)
+        found.append(rows.mapInArrow(partial(_run, held, rows_of), _DDL))
+    return reduce(DataFrame.unionByName, found)
+
+
+def _queues(lake: Lake, broker: str) -> DataFrame:
+    """Queues whose rows in consume_queue are not the entries of their segments."""
+    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
+    text = "the rows are not the entries of consume_queue_segment"
+    return _other_rows(lake, broker, t.CONSUME_QUEUE, segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema), ["topic", "queueId"], text)
+
+
+def _packed(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:
+    """Queues whose packed rows are not those that their files give."""
+    return _other_rows(lake, broker, table, expected, ["topic", "queueId"], "the rows are not those that the queue's files give")
+
+
+def _index(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
+    """Index files whose rows in index_entry are not their entries."""
+    return _other_rows(lake, broker, t.INDEX_ENTRY, expected, ["file"], "the rows are not the entries of the file")
+
+
+def _other_rows(lake: Lake, broker: str, table: t.Table, expected: DataFrame, by: list[str], text: str) -> DataFrame:
+    """Groups of rows that differ from the expected ones in number or in the hash of all columns."""
+    columns = [name for name in table.names if name != "brokerName"]
+    rows = lake.table(table).where(F.col("brokerName") == broker)
+    sums = [
+        frame.groupBy(*by).agg(F.struct(F.count("*"), F.bit_xor(F.xxhash64(*columns))).alias(name))
+        for frame, name in ((expected, "expected"), (rows, "rows"))
+    ]
+    both = sums[0].join(sums[1], by, "full_outer").where("NOT (expected <=> rows)")
+    path = F.concat_ws("/", F.lit(table.name), *[F.col(name).cast("STRING") for name in by])
+    return both.withColumn("path", path).select(*_finding("TABLE_DIFFERS", "path", F.lit(text).alias("text")))
+
+
+def _config(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:
+    rows = lake.table(table).where(F.col("brokerName") == broker).select(*table.names)
+    differing = rows.exceptAll(expected.select(*table.names)).unionByName(expected.select(*table.names).exceptAll(rows))
+    text = F.format_string("%,d rows that only the table or only the store has", "rows").alias("text")
+    counted = differing.agg(F.count("*").alias("rows")).where("rows > 0").withColumn("path", F.lit(table.name))
+    return counted.select(*_finding("TABLE_DIFFERS", "path", text))
+
+
+# what tasks do ------------------------------------------------------------------------------------------------------------------------
+
+
+def _run(compare: Compare, rows_of: RowsOf, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in rows_of(batches):
+        rows = [dict(zip(_ROWS.names, found, strict=True)) for found in compare(batch)]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
+
+
+def _count_used(store: StoreFiles, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in pieces:
+        for row in batch.to_pylist():
+            path = tuple(row["path"].split("/"))
+            used = sum(int(np.count_nonzero(store.part(*stretch, *path))) for stretch in store.written(row["start"], row["end"], *path))
+            yield pa.RecordBatch.from_pylist([{"path": row["path"], "used": used}], schema=_ROWS)
+
+
+def _compare_records(log: OpenLog, log_size: int, rows: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:
+    try:
+        content, ends = encoded_records(rows, log_size)
+    except StoreError as error:
+        yield COMMIT_LOG, 0, str(error)
+        return
+    offsets, sizes = rows.column("physicOffset").to_numpy(), np.diff(ends)
+    starts = offsets // log_size * log_size
+    for start in np.unique(starts).tolist():
+        inside = starts == start
+        file = MappedFile(name=offset_to_file_name(start), from_offset=start, length=log_size, wrote=log_size)
+        yield _held_against(log, file, content, ends[:-1][inside], offsets[inside] - start, sizes[inside])
+
+
+def _held_against(
+    log: OpenLog, file: MappedFile, content: Bytes, positions: Positions, stored_at: Positions, sizes: Positions
+) -> tuple[str, int, str | None]:
+    path = f"{COMMIT_LOG}/{file.name}"
+    try:
+        stored = log.content(file)
+    except StoreError:
+        return path, 0, "rows for a file that the store does not have"
+    if len(stored) < int((stored_at + sizes).max()):
+        return path, 0, f"rows for bytes behind the file's {len(stored):,}"
+    differs = first_difference(content, positions, stored, stored_at, sizes)
+    return path, used_bytes(content, positions, sizes), None if differs < 0 else f"byte {differs}: other bytes than the rows give"
+
+
+def _compare_entries(store: StoreFiles, segments: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:
+    for row in segments.to_pylist():
+        yield _compare(store, *entries_of(row))
+
+
+def _compare_ranges(store: StoreFiles, ranges: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:
+    for row in ranges.to_pylist():
+        yield _compare(store, row["path"], row["position"], row["bytes"])
+
+
+def _compare(store: StoreFiles, path: str, position: int, data: bytes) -> tuple[str, int, str | None]:
+    used = len(data) - data.count(0)
+    try:
+        stored = store.part(position, position + len(data), *path.split("/")).tobytes()
+    except StoreError:
+        return path, 0, "rows for a file that the store does not have"
+    return path, used, None if stored == data else f"bytes from {position} on: others than the row gives"

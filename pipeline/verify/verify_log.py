@@ -1,0 +1,251 @@
+"""Files of the commit log and of consume queues, checked: read, written again, compared, and held against each other.
+
+Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, ConsumeQueue.putMessagePositionInfoWrapper.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.files.store_files import StoreFiles
+from pipeline.rows.log_batches import topic_column, walks
+from pipeline.store.open_log import OpenLog
+from store_format.big_endian import Bytes, Positions
+from store_format.files.mapped_files import MappedFile
+from store_format.layout import (
+    CQ_STORE_UNIT_SIZE,
+    CQ_UNIT,
+    EXT_MAX_ADDRESS,
+    PRE_BLANK,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from store_format.log.append import NO_BATCH, MessageColumns, encode
+from store_format.log.commit_log import WalkEnd, first_bad_body
+from store_format.log.dispatch_request import SCHEDULE_TOPIC, DispatchRequests, read_requests
+from store_format.queue.consume_queue import Units, encode_units, units_of
+from store_format.queue.consume_queue_ext import EXT_UNIT
+from store_format.queue.entry_lookup import find_files
+from store_format.record import record_columns as rc
+from store_format.record.record_check import first_difference
+from store_format.store.entry_check import Held, check_units
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+
+Queue = tuple[str, int]
+LMQ_PREFIX = "%LMQ%"
+_CHECKED_UNITS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with a file; one a file and code."""
+
+    code: str
+    path: str
+    text: str
+
+
+@dataclass(slots=True)
+class Checked:
+    """What the check of a file gave.
+
+    Attributes:
+        result: in a word or two, where there are no findings.
+        queued: messages that belong into each queue, less the entries that have theirs; together they are 0.
+        newest: the greatest storeTimestamp, ms.
+    """
+
+    path: str
+    kind: str
+    length: int
+    result: str = "ok"
+    findings: list[Finding] = field(default_factory=list)
+    queued: Counter[Queue] = field(default_factory=Counter)
+    newest: int | None = None
+
+    def find(self, code: str, text: str) -> None:
+        """Add a finding."""
+        if all(finding.code != code for finding in self.findings):
+            self.findings.append(Finding(code, self.path, text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFiles:
+    """The commit log that entries are looked up in: its files as they lie there, the last one up to the end of its records."""
+
+    store: StoreFiles
+    files: tuple[MappedFile, ...]
+    opened: OpenLog
+
+    @property
+    def start(self) -> int:
+        """Offset of its first byte."""
+        return self.files[0].from_offset if self.files else 0
+
+    @property
+    def end(self) -> int:
+        """Offset behind its last record."""
+        return self.files[-1].from_offset + self.files[-1].wrote if self.files else 0
+
+    def stretches(self, offsets: NDArray[np.int64]) -> Iterator[tuple[MappedFile, Bytes, NDArray[np.int64]]]:
+        """Each file that offsets lie in, its bytes, and which of the offsets they are."""
+        index = find_files(self.files, offsets)
+        starts = np.array([file.from_offset for file in self.files] or [0], np.int64)
+        rows = np.flatnonzero((index >= 0) & (offsets >= starts[index]))
+        ordered = rows[np.argsort(index[rows], kind="stable")]
+        for part in np.split(ordered, np.flatnonzero(np.diff(index[ordered])) + 1):
+            if len(part):
+                file = self.files[index[part[0]]]
+                yield file, self.opened.content(file), part
+
+
+def verify_log_file(store: StoreFiles, file: MappedFile, *, is_last: bool) -> Checked:
+    """Walk a file's records, write each of them again from its columns, and compare."""
+    found = Checked(f"{COMMIT_LOG}/{file.name}", COMMIT_LOG, file.length)
+    content = store.content(COMMIT_LOG, file.name)
+    end, ended = 0, None
+    for part in walks(content, file.length):
+        end, ended = part.end, part.ended
+        if len(part.positions):
+            _verify_records(found, file, content, part.positions, part.end)
+    if ended is WalkEnd.BAD_RECORD:
+        found.find("LOG_BAD_RECORD", f"byte {end}: a record whose lengths do not add up")
+    elif ended is WalkEnd.NO_RECORD and not is_last:
+        found.find("LOG_NO_RECORD", f"byte {end}: neither a record nor the blank that ends a file")
+    elif ended is WalkEnd.NO_RECORD and content[end:].any():
+        found.find("LOG_TAIL", f"byte {end}: {np.count_nonzero(content[end:]):,} bytes that are not zero behind the last record")
+    return found
+
+
+def _verify_records(found: Checked, file: MappedFile, content: Bytes, positions: Positions, end: int) -> None:
+    bad = first_bad_body(content, positions)
+    if bad < len(positions):
+        found.find("LOG_BAD_CRC", f"byte {positions[bad]}: a body whose CRC-32 is not that of the record")
+    kept = rc.representable(content, positions, file.from_offset)
+    if not kept.all():
+        odd = positions[~kept]
+        found.find("LOG_ODD_RECORD", f"byte {odd[0]}: {len(odd):,} records with a wrong physicOffset, a negative length or no topic")
+    positions = positions[kept]
+    if not len(positions):
+        return
+    parts, prefix = rc.locate(content, positions), rc.prefixes(content, positions)
+    first, sizes = int(positions[0]), prefix["storeSize"].astype(np.int64)
+    again = np.zeros(end - first, np.uint8)
+    offsets, queue_offsets = prefix["physicOffset"].astype(np.int64), prefix["queueOffset"].astype(np.int64)
+    encode(_columns(content, parts, prefix), slice(None), offsets, queue_offsets, again, file.from_offset + first)
+    if not pa.py_buffer(again).equals(pa.py_buffer(content[first:end])):  # records that are no row lie between them, or one differs
+        differs = first_difference(again, positions - first, content[first:end], positions - first, sizes)
+        if differs >= 0:
+            found.find("LOG_DIFFERS", f"byte {first + differs}: written again from its columns, the record is another one")
+    found.newest = max(int(rc.store_timestamps(content, parts).max()), -1 if found.newest is None else found.newest)
+    kinds = prefix["sysFlag"] & TRANSACTION_ROLLBACK_TYPE
+    queued = pa.array((kinds == 0) | (kinds == TRANSACTION_COMMIT_TYPE))
+    queues = pa.table({"topic": topic_column(content, parts), "queueId": pa.array(prefix["queueId"].astype(np.int32))}).filter(queued)
+    for row in queues.group_by(["topic", "queueId"]).aggregate([([], "count_all")]).to_pylist():
+        found.queued[row["topic"], row["queueId"]] += row["count_all"]
+
+
+def _columns(content: Bytes, parts: rc.RecordParts, prefix: NDArray[np.void]) -> MessageColumns:
+    """Records as columns that point into their file."""
+    middle = rc.middles(content, parts)
+    none = np.full(len(prefix), NO_BATCH, np.int64)
+    return MessageColumns(
+        buffer=content,
+        bodies=content,
+        queue=none,
+        batch=none,
+        body_crc=prefix["bodyCrc"].astype(np.int64),
+        queue_id=prefix["queueId"].astype(np.int64),
+        flag=prefix["flag"].astype(np.int64),
+        sys_flag=prefix["sysFlag"].astype(np.int64),
+        born_timestamp=prefix["bornTimestamp"].astype(np.int64),
+        store_timestamp=rc.store_timestamps(content, parts),
+        reconsume_times=middle["reconsumeTimes"].astype(np.int64),
+        prepared_transaction_offset=middle["preparedTransactionOffset"].astype(np.int64),
+        born_host=parts.born_host,
+        store_host=parts.store_host,
+        body=parts.body,
+        topic=parts.topic,
+        properties=parts.properties,
+    )
+
+
+def verify_queue_file(log: LogFiles, queue: Queue, file: MappedFile, *, is_last: bool) -> Checked:
+    """Read a queue file's entries, write them again, compare, and look each up in the commit log."""
+    topic, queue_id = queue
+    path = (CONSUME_QUEUE, topic, str(queue_id), file.name)
+    found = Checked("/".join(path), CONSUME_QUEUE, file.length)
+    content = log.store.content(*path)
+    units = units_of(content)
+    bad = np.flatnonzero((units["physicOffset"] < 0) | (units["size"] <= 0))
+    used = units[: bad[0]] if len(bad) else units
+    first = file.from_offset // CQ_STORE_UNIT_SIZE
+    if not is_last and len(used) < len(units):
+        found.find("CQ_NOT_FULL", f"no entry at offset {first + len(used)}, and another file behind this one")
+    behind = content[len(used) * CQ_STORE_UNIT_SIZE :]
+    if behind.any():
+        found.find("CQ_TAIL", f"{np.count_nonzero(behind):,} bytes that are not zero behind the last entry, at offset {first + len(used)}")
+    for start in range(0, len(used), _CHECKED_UNITS):
+        part = used[start : start + _CHECKED_UNITS]
+        if encode_units(*(part[name].astype(np.int64) for name in CQ_UNIT.names or ())) != part.tobytes():
+            found.find("CQ_DIFFERS", f"written again, the entries from offset {first + start} on are others")
+        _verify_units(found, log, queue, part, first + start)
+    return found
+
+
+def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, first: int) -> None:
+    offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int64)
+    blank = (offsets == PRE_BLANK[0]) & (sizes == PRE_BLANK[1])
+    beyond = ~blank & (offsets + sizes > log.end)
+    _tell(found, "CQ_BEYOND_LOG", beyond, first, f"that end behind the commit log, which ends at {log.end}")
+    to_find = ~blank & ~beyond & (offsets >= log.start)
+    missing = to_find.copy()
+    other, other_code, no_unit = (np.zeros(len(units), np.bool_) for _ in range(3))
+    is_lmq, is_delayed = queue[0].startswith(LMQ_PREFIX), queue[0].encode() == SCHEDULE_TOPIC
+    for file, content, rows in log.stretches(np.where(to_find, offsets, -1)):
+        positions = offsets[rows] - file.from_offset
+        held = check_units(content, file.wrote, positions, units[rows], rows + first, queue, is_lmq=is_lmq)
+        missing[rows] = held == Held.NO_RECORD
+        other[rows] = held == Held.OTHER_MESSAGE
+        other_code[rows] = held == Held.OTHER_CODE
+        unsure = held == Held.UNSURE
+        if unsure.any():
+            requests = read_requests(content, positions[unsure], None)
+            met = rows[unsure][: len(requests)]
+            codes = units["tagsCode"][met].astype(np.int64)
+            other_code[met] = (requests.tags_code != codes) & (codes > EXT_MAX_ADDRESS)
+            no_unit[met] = (codes <= EXT_MAX_ADDRESS) & ~_has_unit(log.store, queue, codes, requests)
+    _tell(found, "CQ_NO_EXT", no_unit, first, "whose unit in consumequeue_ext is missing or that of another message")
+    _tell(found, "CQ_NO_RECORD", missing, first, "to which the commit log has no record of that size")
+    _tell(found, "CQ_OTHER_MESSAGE", other, first, "whose message belongs to another queue or offset")
+    if not is_delayed:
+        _tell(found, "CQ_TAGS_CODE", other_code, first, "whose tagsCode is not that of their message's tag")
+    if not is_lmq:
+        found.queued[queue] -= int((to_find & ~missing & ~other).sum())
+
+
+def _has_unit(store: StoreFiles, queue: Queue, codes: NDArray[np.int64], requests: DispatchRequests) -> NDArray[np.bool_]:
+    """Which of the tagsCodes that are addresses have a unit with the time of their message, and but for delayed ones with its tag."""
+    found = np.zeros(len(codes), np.bool_)
+    addresses = np.where(codes <= EXT_MAX_ADDRESS, codes + np.int64(2**62) + np.int64(2**62), -1)
+    if not (addresses >= 0).any():
+        return found
+    folder = (CONSUME_QUEUE_EXT, queue[0], str(queue[1]))
+    for entry in store.folder(*folder):
+        start = int(entry.name) if entry.name.isdecimal() else 0
+        rows = np.flatnonzero((addresses >= start) & (addresses + EXT_UNIT.itemsize <= start + entry.length))
+        units = rc.fixed(store.content(*folder, entry.name), addresses[rows] - start, EXT_UNIT)
+        same_tag = (units["tagsCode"] == requests.tags_code[rows]) | (queue[0].encode() == SCHEDULE_TOPIC)
+        found[rows] = (units["msgStoreTime"] == requests.store_timestamp[rows]) & same_tag
+    return found
+
+
+def _tell(found: Checked, code: str, rows: NDArray[np.bool_], first: int, what: str) -> None:
+    if rows.any():
+        found.find(code, f"{np.count_nonzero(rows):,} entries {what}; the first at offset {first + int(rows.argmax())}")

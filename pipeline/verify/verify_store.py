@@ -1,0 +1,267 @@
+"""A store, or a copy of one, checked file by file: each is read, written again and compared, and they are held against each other.
+
+Tasks check files of the commit log, groups of topics, index files and the others, each by itself; the driver sums what they say of the
+messages that each queue must have. A file takes its mapped pages and one batch of its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.files.store_files import Entry, StoreFiles
+from pipeline.importing.found_store import odd_queues
+from pipeline.lake.session import tasks_at_once
+from pipeline.rows.log_batches import walks
+from pipeline.rows.unmapped_files import beside_mapped_files, beside_queues
+from pipeline.settings.settings import BrokerSettings
+from pipeline.store import loaded_store as ls
+from pipeline.store.open_log import OpenLog
+from pipeline.store.store_settings import index_sizes
+from pipeline.verify.verify_files import NOT_CHECKED, OtherFiles
+from pipeline.verify.verify_log import Checked, LogFiles, verify_log_file, verify_queue_file
+from store_format.errors import CorruptStoreError, NotAStoreError
+from store_format.files.changed_files import FilePath
+from store_format.files.mapped_files import FILE_NAME_DIGITS, MappedFile
+from store_format.index.index_file import IndexSizes
+from store_format.record import record_columns as rc
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
+
+Progress = Callable[[str], None]
+# each task maps the commit log anew, so a few a core: enough that all cores end at about the same time
+_TASKS_A_CORE = 2
+_FILES_A_TASK = 64
+_ROWS = pa.schema(
+    {
+        "row": pa.string(),
+        "path": pa.string(),
+        "kind": pa.string(),
+        "length": pa.int64(),
+        "code": pa.string(),
+        "text": pa.string(),
+        "topic": pa.string(),
+        "queueId": pa.int32(),
+        "messages": pa.int64(),
+    }
+)
+_DDL = (
+    "row STRING, path STRING, kind STRING, length BIGINT, code STRING, text STRING, topic STRING, queueId INT, messages BIGINT"  # as _ROWS
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a check found.
+
+    Attributes:
+        files: path, kind, length and result (text) of each file, by path.
+        findings: code, path and text of each finding, by path.
+    """
+
+    files: DataFrame
+    findings: DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """Queues of some topics: every `shares`-th one of each, from the one at `number` on."""
+
+    names: tuple[str, ...]
+    number: int = 0
+    shares: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What tasks check: groups of other files, then shares of topics, then `log_files` a task each; `odd` needs no look inside.
+
+    The greatest come first, so that none of them is left when the others are done.
+    """
+
+    log: LogFiles
+    log_files: tuple[MappedFile, ...]
+    topics: tuple[Topics, ...]
+    queue_size: int
+    others: tuple[tuple[tuple[FilePath, Entry], ...], ...]
+    checks: OtherFiles
+    odd: tuple[Checked, ...]
+
+    @property
+    def tasks(self) -> int:
+        """How many there are."""
+        return len(self.log_files) + len(self.topics) + len(self.others)
+
+    def run(self, task: int) -> Iterator[Checked]:
+        """Check the files of one task."""
+        if task < len(self.others):
+            for path, entry in self.others[task]:
+                yield self.checks.verify(path, entry)
+            return
+        task -= len(self.others)
+        if task < len(self.topics):
+            for topic in self.topics[task].names:
+                yield from self._topic(topic, self.topics[task])
+            return
+        task -= len(self.topics)
+        yield verify_log_file(self.log.store, self.log_files[task], is_last=task >= len(self.log.files) - 1)
+
+    def _topic(self, topic: str, share: Topics) -> Iterator[Checked]:
+        store = self.log.store
+        odd_names = odd_queues(store, [topic])
+        store = store.changed({}, frozenset(odd_names))
+        for queue_id in ls.queue_ids(store, topic)[share.number :: share.shares]:
+            folder = (CONSUME_QUEUE, topic, str(queue_id))
+            files, odd = _mapped(store, folder, self.queue_size)
+            yield from odd
+            for index, file in enumerate(files):
+                yield verify_queue_file(self.log, (topic, queue_id), file, is_last=index == len(files) - 1)
+        if share.number:
+            return
+        yield from map(_odd_queue, odd_names)
+        for path, entry in beside_queues(store, topic):
+            if entry is not None:
+                yield Checked("/".join(path), CONSUME_QUEUE, entry.length, NOT_CHECKED)
+
+
+def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progress: Progress) -> Verified:
+    """Check a store.
+
+    Args:
+        spark: the session.
+        path: directory or URI; it is only read.
+        settings: lengths of files, where they do not say them themselves.
+        progress: told of each step.
+
+    Raises:
+        StoreError: no store, or one that cannot be read.
+    """
+    store = StoreFiles(path)
+    store.check_exists()
+    if {entry.name for entry in store.folder()}.isdisjoint(STORE_FOLDERS):
+        raise NotAStoreError(store.root, "a store with a folder commitlog", "none", hint="give the directory that storePathRootDir names")
+    progress("finding the end of the commit log")
+    plan = plan_of(store, settings, _TASKS_A_CORE * tasks_at_once(spark))
+    progress(f"checking the files in {plan.tasks:,} tasks")
+
+    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column("id").to_pylist():
+                yield from map(_rows, plan.run(task))
+
+    rows = spark.range(0, plan.tasks, 1, max(plan.tasks, 1)).mapInArrow(check, _DDL)
+    for odd in plan.odd:
+        rows = rows.unionByName(spark.createDataFrame(_rows(odd).to_pylist(), _DDL))
+    return _verified(rows.localCheckpoint())
+
+
+def plan_of(store: StoreFiles, settings: BrokerSettings, topic_tasks: int) -> Plan:
+    """Share the files of a store out to tasks, the queues of topics to about so many; reads its last commit log file."""
+    sampled = store.changed({}, frozenset(odd_queues(store, ls.topics(store)[: ls.SAMPLED_TOPICS])))
+    sizes = ls.file_sizes(sampled, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    log_files, odd = _mapped(store, (COMMIT_LOG,), sizes.commit_log)
+    filled, newest = _filled(store, log_files)
+    log = LogFiles(store=store, files=filled, opened=OpenLog(store))
+    names = ls.topics(store)
+    beside = [(path, entry) for path, entry in beside_mapped_files(store, has_log=True) if entry is not None]
+    large = [(one,) for one in beside if one[0][0] == INDEX]
+    small = [one for one in beside if one[0][0] != INDEX]
+    return Plan(
+        log=log,
+        log_files=log_files,
+        topics=tuple(_shared(names, topic_tasks)),
+        queue_size=sizes.consume_queue,
+        others=(*large, *(tuple(small[start : start + _FILES_A_TASK]) for start in range(0, len(small), _FILES_A_TASK))),
+        checks=OtherFiles(log, sizes.consume_queue, _index_sizes(store, settings), newest),
+        odd=tuple(odd),
+    )
+
+
+def _odd_queue(path: FilePath) -> Checked:
+    checked = Checked("/".join(path), CONSUME_QUEUE, 0)
+    checked.find("QUEUE_NAME", f"expected a queue's number as the broker writes it, found {path[-1]!r}; what is in it is not checked")
+    return checked
+
+
+def _shared(names: Sequence[str], tasks: int) -> Iterator[Topics]:
+    """Topics for tasks: several of them a task, or several tasks a topic."""
+    count = min(tasks, len(names))
+    shares = tasks // max(count, 1)
+    for start in range(count):
+        yield from (Topics(names=tuple(names[start::count]), number=number, shares=shares) for number in range(shares))
+
+
+def _index_sizes(store: StoreFiles, settings: BrokerSettings) -> IndexSizes | None:
+    try:
+        return index_sizes(store, settings)
+    except CorruptStoreError:
+        return None
+
+
+def _mapped(store: StoreFiles, folder: FilePath, size: int) -> tuple[tuple[MappedFile, ...], list[Checked]]:
+    """The mapped files of a folder, and what else lies in it, on which no broker starts."""
+    files: list[MappedFile] = []
+    odd: list[Checked] = []
+    for entry in store.folder(*folder):
+        is_named = len(entry.name) == FILE_NAME_DIGITS and entry.name.isascii() and entry.name.isdigit()
+        if not entry.is_folder and is_named and entry.length == size and int(entry.name) % size == 0:
+            files.append(MappedFile(name=entry.name, from_offset=int(entry.name), length=size, wrote=size))
+            continue
+        checked = Checked("/".join((*folder, entry.name)), folder[0], entry.length)
+        text = (
+            f"expected a file of {size:,} bytes named by the offset of its first one, found {entry.length:,} bytes; no broker starts on it"
+        )
+        checked.find("MAPPED_FILE", text)
+        odd.append(checked)
+    for file, after in pairwise(files):
+        if file.end != after.from_offset:
+            gap = Checked("/".join((*folder, after.name)), folder[0], 0)
+            gap.find("FILES_MISSING", f"no files for offsets {file.end} to {after.from_offset}, before this one")
+            odd.append(gap)
+    return tuple(files), odd
+
+
+def _filled(store: StoreFiles, files: Sequence[MappedFile]) -> tuple[tuple[MappedFile, ...], int | None]:
+    """The files up to the last one with records (the broker makes files before it needs them), and its greatest storeTimestamp."""
+    for last in range(len(files) - 1, -1, -1):
+        content = store.content(COMMIT_LOG, files[last].name)
+        end, newest = 0, None
+        for part in walks(content, files[last].length):
+            end = part.end
+            if len(part.positions):
+                newest = max(int(rc.store_timestamps(content, rc.locate(content, part.positions)).max()), newest or 0)
+        if newest is not None:
+            return (*files[:last], replace(files[last], wrote=end)), newest
+    return tuple(replace(file, wrote=0) for file in files[:1]), None
+
+
+def _rows(found: Checked) -> pa.RecordBatch:
+    """A row for the file, one for each finding, and one for each queue of which its messages or entries say something."""
+    count = len(found.findings)
+    result = (f"{count} findings" if count > 1 else "1 finding") if count else found.result
+    is_gap = count == 1 and found.findings[0].code == "FILES_MISSING"
+    rows: list[dict[str, object]] = [] if is_gap else [{"row": "file", "text": result}]
+    rows += [{"row": "finding", "code": one.code, "text": one.text} for one in found.findings]
+    rows += [{"row": "queue", "topic": topic, "queueId": queue_id, "messages": n} for (topic, queue_id), n in found.queued.items()]
+    shared = {"path": found.path, "kind": found.kind, "length": found.length}
+    return pa.RecordBatch.from_pylist([shared | row for row in rows], schema=_ROWS)
+
+
+def _verified(rows: DataFrame) -> Verified:
+    queues = rows.where("row = 'queue'").groupBy("topic", "queueId").agg(F.sum("messages").alias("messages")).where("messages <> 0")
+    is_missing = F.col("messages") > 0
+    amount = F.abs("messages").cast("STRING")
+    unqueued = queues.select(
+        F.when(is_missing, "CQ_MISSING").otherwise("CQ_TWICE").alias("code"),
+        F.concat_ws("/", F.lit(CONSUME_QUEUE), "topic", F.col("queueId").cast("STRING")).alias("path"),
+        F.when(is_missing, F.concat(amount, F.lit(" messages of the commit log have no entry")))
+        .otherwise(F.concat(amount, F.lit(" entries are for messages that have one already")))
+        .alias("text"),
+    )
+    findings = rows.where("row = 'finding'").select("code", "path", "text").unionByName(unqueued)
+    files = rows.where("row = 'file'").select("path", "kind", "length", F.col("text").alias("result"))
+    return Verified(files=files.orderBy("path"), findings=findings.orderBy("path", "code"))

@@ -1,0 +1,1 @@
+"""The files under config/, in the JSON dialect of fastjson."""

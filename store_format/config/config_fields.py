@@ -1,0 +1,207 @@
+"""From the tree of a config file to its rows, as fastjson fills the broker's objects.
+
+Broker source (4.9.3): the classes of config_rows; JavaBeanDeserializer, IntegerCodec and LongCodec of fastjson 1.2.76.
+Rule: an integer may stand in quotes, null leaves a primitive field at its default, an integer out of range fails.
+Surprise: fastjson also takes 1.9 for 1, true for 1 and `read_queue_nums` for readQueueNums. Such a file is refused, and
+its .bak is not taken, since the broker would have loaded the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from store_format.config.config_rows import BloomFilterData, ConsumerFilterData, DataVersion, Row, SubscriptionGroupConfig, TopicConfig
+from store_format.config.fastjson_scanner import Node, NumberText, UnsupportedConfigError
+from store_format.config.fastjson_writer import quoted
+from store_format.errors import ConfigFileError
+
+INT_BITS, LONG_BITS = 32, 64
+_INTEGER = re.compile(r"[+-]?[0-9]{1,25}")
+R = TypeVar("R", bound=Row)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigText:
+    """A config file's bytes, and its name for errors."""
+
+    text: bytes
+    path: str
+
+    def raw(self, node: Node) -> str:
+        """The text a value was read from."""
+        return self.text[node.start : node.end].decode(errors="replace")  # comments may hold anything
+
+    def broken(self, node: Node, expected: str) -> ConfigFileError:
+        """The error for what fails in the broker too."""
+        return ConfigFileError(self.path, expected, self._found(node), position=node.start)
+
+    def unsupported(self, node: Node, expected: str) -> UnsupportedConfigError:
+        """The error for what the broker may load in a way of its own."""
+        hint = "the broker may read this all the same; write it as the broker does"
+        return UnsupportedConfigError(self.path, expected, self._found(node), position=node.start, hint=hint)
+
+    def _found(self, node: Node) -> str:
+        return repr(self.text[node.start : min(node.end, node.start + 24)])
+
+
+Reader = Callable[[Node, ConfigText], Any]
+
+
+def integer(node: Node, source: ConfigText, bits: int) -> int:
+    """A Java int or long, perhaps in quotes."""
+    value, expected = node.value, f"an integer of {bits} bits"
+    if isinstance(value, NumberText):
+        raise source.broken(node, expected) if value.lstrip("+-").isdigit() else source.unsupported(node, expected)
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, bool | str):
+        raise source.unsupported(node, expected)
+    if not isinstance(value, int) or not _fits(value, bits):
+        raise source.broken(node, expected)
+    return value
+
+
+def _fits(value: int, bits: int) -> bool:
+    return -(1 << bits - 1) <= value < 1 << bits - 1
+
+
+def members(node: Node, source: ConfigText) -> Iterator[tuple[str, Node, Node]]:
+    """Name, key and value of each member of an object with names for keys."""
+    if not isinstance(node.value, tuple):
+        raise source.broken(node, "an object")
+    for key, value in node.value:
+        if not isinstance(key.value, str):
+            raise source.broken(key, "a name")
+        yield key.value, key, value
+
+
+def refuse_similar(name: str, key: Node, source: ConfigText, known: Iterable[str]) -> None:
+    """Names that fastjson's smart match takes for a field: case, '_', '-' and a leading "is" do not count."""
+    plain_name = _smart(name)
+    for field in known:
+        if _smart(field) in {plain_name, plain_name.removeprefix("is")}:
+            raise source.unsupported(key, field)
+
+
+def _smart(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def extra_text(extra: Mapping[str, str]) -> str:
+    """The members no class knows as the text of an object, their values as they were written."""
+    return "{" + ",".join(f"{quoted(name)}:{text}" for name, text in extra.items()) + "}" if extra else ""
+
+
+def read_row(kind: type[R], node: Node, source: ConfigText, **names: str) -> R:
+    """One row; `names` are the fields that its place in the file gives."""
+    known: dict[str, Any] = {}
+    extra: dict[str, str] = {}
+    for name, key, value in members(node, source):
+        reader = FIELDS[kind].get(name)
+        if name in known:
+            raise source.unsupported(key, f"{name} once")
+        if reader is None:
+            refuse_similar(name, key, source, FIELDS[kind])
+            extra[name] = source.raw(value)
+        elif value.value is not None or reader not in _PRIMITIVE:
+            known[name] = reader(value, source)
+    for name, place in names.items():
+        inner = known.get(name)
+        if inner != place:
+            extra[name] = "null" if inner is None else quoted(inner)
+    return kind(**(known | names), extra=extra_text(extra))
+
+
+def _int(node: Node, source: ConfigText) -> int:
+    return integer(node, source, INT_BITS)
+
+
+def _long(node: Node, source: ConfigText) -> int:
+    value = node.value
+    if isinstance(value, NumberText) or (isinstance(value, int) and not _fits(value, LONG_BITS)):
+        raise source.unsupported(node, f"an integer of {LONG_BITS} bits")  # some of those out of range wrap in the broker
+    return integer(node, source, LONG_BITS)
+
+
+def _atomic_long(node: Node, source: ConfigText) -> int:
+    return integer(node, source, LONG_BITS)
+
+
+def _boolean(node: Node, source: ConfigText) -> bool:
+    if isinstance(node.value, bool):
+        return node.value
+    raise (source.broken if isinstance(node.value, list | tuple) else source.unsupported)(node, "true or false")
+
+
+def _string(node: Node, source: ConfigText) -> str | None:
+    if isinstance(node.value, str | None) and not isinstance(node.value, NumberText):
+        return node.value
+    raise source.unsupported(node, "a string")
+
+
+def _dead(node: Node, source: ConfigText) -> bool | None:
+    if isinstance(node.value, bool | None):
+        return node.value
+    raise source.unsupported(node, "true or false")
+
+
+def _topic_filter_type(node: Node, source: ConfigText) -> str:
+    if isinstance(node.value, str) and node.value in {"SINGLE_TAG", "MULTI_TAG"}:
+        return node.value
+    raise source.unsupported(node, '"SINGLE_TAG" or "MULTI_TAG"')
+
+
+def _bit_positions(node: Node, source: ConfigText) -> tuple[int, ...] | None:
+    if node.value is None:
+        return None
+    try:
+        if isinstance(node.value, list):
+            return tuple(_int(item, source) for item in node.value)
+    except ConfigFileError as error:  # fastjson clips what is out of range
+        raise source.unsupported(node, "a list of integers of 32 bits") from error
+    raise source.unsupported(node, "a list of integers of 32 bits")
+
+
+def _bloom_filter_data(node: Node, source: ConfigText) -> BloomFilterData | None:
+    return None if node.value is None else read_row(BloomFilterData, node, source)
+
+
+_PRIMITIVE: set[Reader] = {_int, _long, _boolean}  # null leaves them as they are
+FIELDS: Mapping[type[object], Mapping[str, Reader]] = {
+    DataVersion: {"counter": _atomic_long, "timestamp": _long},
+    TopicConfig: {
+        "order": _boolean,
+        "perm": _int,
+        "readQueueNums": _int,
+        "topicFilterType": _topic_filter_type,
+        "topicName": _string,
+        "topicSysFlag": _int,
+        "writeQueueNums": _int,
+    },
+    SubscriptionGroupConfig: {
+        "brokerId": _long,
+        "consumeBroadcastEnable": _boolean,
+        "consumeEnable": _boolean,
+        "consumeFromMinEnable": _boolean,
+        "groupName": _string,
+        "notifyConsumerIdsChangedEnable": _boolean,
+        "retryMaxTimes": _int,
+        "retryQueueNums": _int,
+        "whichBrokerWhenConsumeSlowly": _long,
+    },
+    BloomFilterData: {"bitNum": _int, "bitPos": _bit_positions},
+    ConsumerFilterData: {
+        "bloomFilterData": _bloom_filter_data,
+        "bornTime": _long,
+        "clientVersion": _long,
+        "consumerGroup": _string,
+        "dead": _dead,
+        "deadTime": _long,
+        "expression": _string,
+        "expressionType": _string,
+        "topic": _string,
+    },
+}

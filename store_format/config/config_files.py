@@ -1,0 +1,207 @@
+"""The broker's tables under config/: topics, subscriptionGroup, consumerOffset, delayOffset, consumerFilter (.json).
+
+Broker source (4.9.3): ConfigManager.load, loadBak and persist, MixAll.file2String; decode of TopicConfigManager,
+SubscriptionGroupManager, ConsumerOffsetManager, ScheduleMessageService, ConsumerFilterManager.
+Rule: a file that is missing, empty or cannot be decoded gives way to its .bak; without either the table starts empty.
+Surprise: a file of blanks or of `null` is decoded (to nothing) and hides a good .bak. A file that cannot be decoded
+and has no .bak gives the broker an empty table and a line in its log; here that is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from store_format.config.config_fields import INT_BITS, LONG_BITS, ConfigText, extra_text, integer, members, read_row, refuse_similar
+from store_format.config.config_rows import (
+    ConsumerFilterData,
+    ConsumerFilters,
+    ConsumerOffsets,
+    DataVersion,
+    DelayOffsets,
+    FilterDataMapByTopic,
+    SubscriptionGroupConfig,
+    SubscriptionGroups,
+    TopicConfig,
+    TopicConfigs,
+    members_of,
+    with_extra,
+)
+from store_format.config.fastjson import parse_json
+from store_format.config.fastjson_scanner import BLANKS, Node, UnsupportedConfigError
+from store_format.config.fastjson_writer import encode_json, quoted
+from store_format.errors import ConfigFileError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[T]):
+    """A table, the file it came from, and for any but the main file the reason why it is not that one."""
+
+    table: T
+    source: Literal["main", "bak", "missing"]
+    reason: str = ""
+
+
+def load(main: bytes | None, bak: bytes | None, path: str, decode: Callable[[bytes, str], T]) -> Loaded[T]:
+    """A table by the order of ConfigManager.load; None is a file that does not exist.
+
+    `path` names the main file in errors, `decode` is one of the decode functions here.
+    Raises ConfigFileError where the broker would not start (both unusable) or would lose the table (main unusable, no
+    .bak), and UnsupportedConfigError where it may read what these functions do not.
+    """
+    failure: ConfigFileError | None = None
+    if main:
+        try:
+            return Loaded(decode(main, path), "main")
+        except UnsupportedConfigError:
+            raise
+        except ConfigFileError as error:
+            failure = error
+    reason = str(failure) if failure else f"{path} is {'missing' if main is None else 'empty'}"
+    if bak:
+        try:
+            return Loaded(decode(bak, f"{path}.bak"), "bak", reason)
+        except UnsupportedConfigError:
+            raise
+        except ConfigFileError as error:
+            error.hint = f"there is nothing else to read: {reason}"
+            raise
+    if failure:
+        failure.hint = "there is no .bak; to go on with an empty table, as the broker would, remove the file"
+        raise failure
+    return Loaded(decode(b"", path), "missing", f"{reason}, and so is its .bak")
+
+
+def decode_consumer_offsets(text: bytes, path: str) -> ConsumerOffsets:
+    """The committed offsets (ConsumerOffsetManager.decode)."""
+    source = ConfigText(text, path)
+    tables, extra = _tables(source, "offsetTable")
+    table = {name: _offsets(queues, source) for name, _, queues in members(tables["offsetTable"], source)}
+    return ConsumerOffsets(table, extra)
+
+
+def decode_delay_offsets(text: bytes, path: str) -> DelayOffsets:
+    """The offsets of the delay levels (ScheduleMessageService.decode)."""
+    source = ConfigText(text, path)
+    tables, extra = _tables(source, "offsetTable")
+    return DelayOffsets(_offsets(tables["offsetTable"], source), extra)
+
+
+def decode_topic_configs(text: bytes, path: str) -> TopicConfigs:
+    """The topics of the file; the broker has those it makes at its start beside them (TopicConfigManager.decode)."""
+    source = ConfigText(text, path)
+    tables, extra = _tables(source, "topicConfigTable", "dataVersion")
+    topics = {name: read_row(TopicConfig, row, source, topicName=name) for name, _, row in members(tables["topicConfigTable"], source)}
+    version = tables.get("dataVersion")
+    return TopicConfigs(tuple(topics.values()), read_row(DataVersion, version, source) if version else None, extra)
+
+
+def decode_subscription_groups(text: bytes, path: str) -> SubscriptionGroups:
+    """The groups of the file; the broker has its own system groups beside them (SubscriptionGroupManager.decode)."""
+    source = ConfigText(text, path)
+    if text and not text.strip(BLANKS):  # the one class that fastjson fills without code of its own, so other rules hold
+        raise source.broken(Node(0, 0, None), "an object")
+    tables, extra = _tables(source, "subscriptionGroupTable", "dataVersion")
+    groups = {
+        name: read_row(SubscriptionGroupConfig, row, source, groupName=name)
+        for name, _, row in members(tables["subscriptionGroupTable"], source)
+    }
+    version = tables.get("dataVersion")
+    try:
+        return SubscriptionGroups(tuple(groups.values()), read_row(DataVersion, version, source) if version else None, extra)
+    except ConfigFileError as error:  # no setter: fastjson skips it, whatever it is
+        hint = "the broker does not read it; take it out"
+        raise UnsupportedConfigError(path, error.expected, error.found, position=error.position, hint=hint) from error
+
+
+def decode_consumer_filters(text: bytes, path: str) -> ConsumerFilters:
+    """The subscriptions by expression (ConsumerFilterManager.decode).
+
+    The broker throws all of them away when bitNum is not that of its own Bloom filter, and takes the living for dead.
+    """
+    source = ConfigText(text, path)
+    tables, extra = _tables(source, "filterDataByTopic")
+    topics = {topic: _filter_data_map(topic, node, source) for topic, _, node in members(tables["filterDataByTopic"], source)}
+    return ConsumerFilters(tuple(topics.values()), extra)
+
+
+def encode_consumer_offsets(table: ConsumerOffsets) -> bytes:
+    """The text of consumerOffset.json."""
+    return encode_json(with_extra({"offsetTable": table.offsetTable}, table.extra))
+
+
+def encode_delay_offsets(table: DelayOffsets) -> bytes:
+    """The text of delayOffset.json."""
+    return encode_json(with_extra({"offsetTable": table.offsetTable}, table.extra))
+
+
+def encode_topic_configs(table: TopicConfigs) -> bytes:
+    """The text of topics.json."""
+    version = members_of(table.dataVersion) if table.dataVersion else None
+    rows = {row.topicName: members_of(row) for row in table.topicConfigTable}
+    return encode_json(with_extra({"dataVersion": version, "topicConfigTable": rows}, table.extra))
+
+
+def encode_subscription_groups(table: SubscriptionGroups) -> bytes:
+    """The text of subscriptionGroup.json."""
+    version = members_of(table.dataVersion) if table.dataVersion else None
+    rows = {row.groupName: members_of(row) for row in table.subscriptionGroupTable}
+    return encode_json(with_extra({"dataVersion": version, "subscriptionGroupTable": rows}, table.extra))
+
+
+def encode_consumer_filters(table: ConsumerFilters) -> bytes:
+    """The text of consumerFilter.json."""
+    topics = {}
+    for topic in table.filterDataByTopic:
+        rows = {row.consumerGroup: members_of(row) for row in topic.groupFilterData}
+        topics[topic.topic] = with_extra({"groupFilterData": rows, "topic": topic.topic}, topic.extra)
+    return encode_json(with_extra({"filterDataByTopic": topics}, table.extra))
+
+
+def _tables(source: ConfigText, *names: str) -> tuple[dict[str, Node], str]:
+    """The members of the file's object by name, the first of `names` at least, and the rest as text."""
+    found: dict[str, Node] = {}
+    extra: dict[str, str] = {}
+    root = parse_json(source.text, source.path)
+    if root.value == []:
+        raise source.unsupported(root, "an object")
+    for name, key, value in [] if root.value is None else members(root, source):
+        if name in found or (name in names and value.value is None):
+            raise source.unsupported(key, f"{name} once, and an object")
+        if name in names:
+            found[name] = value
+        else:
+            refuse_similar(name, key, source, names)
+            extra[name] = source.raw(value)
+    return {names[0]: Node(0, 0, ()), **found}, extra_text(extra)
+
+
+def _offsets(node: Node, source: ConfigText) -> dict[int, int]:
+    """queueId or delay level -> offset."""
+    if not isinstance(node.value, tuple):
+        raise source.broken(node, "an object")
+    return {integer(key, source, INT_BITS): integer(value, source, LONG_BITS) for key, value in node.value}
+
+
+def _filter_data_map(topic: str, node: Node, source: ConfigText) -> FilterDataMapByTopic:
+    rows: dict[str, ConsumerFilterData] = {}
+    extra = {"topic": "null"}
+    seen: set[str] = set()
+    for name, key, value in members(node, source):
+        if name in seen:
+            raise source.unsupported(key, f"{name} once")
+        seen.add(name)
+        if name == "groupFilterData":
+            rows = {
+                group: read_row(ConsumerFilterData, row, source, topic=topic, consumerGroup=group)
+                for group, _, row in members(value, source)
+            }
+        else:
+            refuse_similar(name, key, source, {"groupFilterData", "topic"} - {name})
+            extra[name] = quoted(topic) if value.value == topic else source.raw(value)
+    if extra["topic"] == quoted(topic):
+        del extra["topic"]
+    return FilterDataMapByTopic(topic, tuple(rows.values()), extra_text(extra))

@@ -1,0 +1,192 @@
+"""The rows of the broker's config files: one frozen class for each class that fastjson fills from them.
+
+Broker source (4.9.3): TopicConfig, SubscriptionGroupConfig, DataVersion, ConsumerFilterData, BloomFilterData.
+Rule: a field that is missing keeps the default of its class. A field that no class knows is skipped by the broker and
+kept here in `extra` (the text of a JSON object, or empty): files of newer brokers lose nothing.
+Surprise: a row is found by its key in the table, not by the name inside it. The key is the name here; where the inner
+name is another or missing (null), `extra` has that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from store_format.config.fastjson import parse_json, plain
+
+TOPIC_GROUP_SEPARATOR = "@"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataVersion:
+    """Version of a table; `timestamp` in milliseconds, None where the file has none (the broker takes its clock)."""
+
+    counter: int = 0
+    timestamp: int | None = None
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """A topic of topics.json."""
+
+    topicName: str
+    readQueueNums: int = 16
+    writeQueueNums: int = 16
+    perm: int = 6
+    topicFilterType: str = "SINGLE_TAG"
+    topicSysFlag: int = 0
+    order: bool = False
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionGroupConfig:
+    """A consumer group of subscriptionGroup.json."""
+
+    groupName: str
+    consumeEnable: bool = True
+    consumeFromMinEnable: bool = True
+    consumeBroadcastEnable: bool = True
+    retryQueueNums: int = 1
+    retryMaxTimes: int = 16
+    brokerId: int = 0
+    whichBrokerWhenConsumeSlowly: int = 1
+    notifyConsumerIdsChangedEnable: bool = True
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BloomFilterData:
+    """The bits of one subscription in the bit maps of the consume queue extension."""
+
+    bitPos: tuple[int, ...] | None = None
+    bitNum: int = 0
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerFilterData:
+    """A subscription by expression, of consumerFilter.json; times in milliseconds.
+
+    `dead` is as the file has it: deadTime >= bornTime when the broker wrote it, which never reads it (isDead).
+    """
+
+    topic: str
+    consumerGroup: str
+    expression: str | None = None
+    expressionType: str | None = None
+    bornTime: int = 0
+    deadTime: int = 0
+    clientVersion: int = 0
+    bloomFilterData: BloomFilterData | None = None
+    dead: bool | None = None
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOffset:
+    """One committed offset: the next queue offset that the group wants.
+
+    `topic` and `group` are None where the key does not tell them apart (see split_topic_at_group).
+    """
+
+    topicAtGroup: str
+    topic: str | None
+    group: str | None
+    queueId: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOffsets:
+    """consumerOffset.json: `topic@group` -> queueId -> offset, in the file's order."""
+
+    offsetTable: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    extra: str = ""
+
+    def rows(self) -> list[ConsumerOffset]:
+        """One row for each offset."""
+        rows = []
+        for key, queues in self.offsetTable.items():
+            topic, group = split_topic_at_group(key) or (None, None)
+            rows += [ConsumerOffset(key, topic, group, queue_id, offset) for queue_id, offset in queues.items()]
+        return rows
+
+    def by_queue(self) -> dict[tuple[str, str, int], int]:
+        """(group, topic, queueId) -> offset, for the keys that name a topic and a group."""
+        return {(row.group, row.topic, row.queueId): row.offset for row in self.rows() if row.group is not None and row.topic is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class DelayOffsets:
+    """delayOffset.json: delay level -> the next offset of its queue of SCHEDULE_TOPIC_XXXX."""
+
+    offsetTable: Mapping[int, int] = field(default_factory=dict)
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigs:
+    """topics.json."""
+
+    topicConfigTable: tuple[TopicConfig, ...] = ()
+    dataVersion: DataVersion | None = None
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionGroups:
+    """subscriptionGroup.json; a broker writes the dataVersion and does not read it back."""
+
+    subscriptionGroupTable: tuple[SubscriptionGroupConfig, ...] = ()
+    dataVersion: DataVersion | None = None
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterDataMapByTopic:
+    """The subscriptions by expression to one topic."""
+
+    topic: str
+    groupFilterData: tuple[ConsumerFilterData, ...] = ()
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerFilters:
+    """consumerFilter.json."""
+
+    filterDataByTopic: tuple[FilterDataMapByTopic, ...] = ()
+    extra: str = ""
+
+
+def split_topic_at_group(key: str) -> tuple[str, str] | None:
+    """Topic and group of a key of the offset table, None where it does not tell.
+
+    whichTopicByConsumer and its like split the key at each `@`, drop empty parts at the end, and take it if two are
+    left; queryOffset joins topic and group again. Of `a@b@` the one makes what the other cannot find, and `a@`,
+    `a@b@c` and `a` are not taken at all: an offset under such a key is found by the whole key only.
+    """
+    parts = key.split(TOPIC_GROUP_SEPARATOR)
+    return (parts[0], parts[1]) if len(parts) == 2 and parts[1] else None
+
+
+Row = DataVersion | TopicConfig | SubscriptionGroupConfig | BloomFilterData | ConsumerFilterData
+
+
+def members_of(row: Row) -> dict[str, object]:
+    """A row as the members fastjson writes, by field name; what `extra` holds goes before the row's own fields."""
+    members: dict[str, object] = {}
+    for part in fields(row):
+        value = getattr(row, part.name)
+        members[part.name] = members_of(value) if isinstance(value, BloomFilterData) else value
+    return with_extra(members, str(members.pop("extra")))
+
+
+def with_extra(members: dict[str, object], extra: str) -> dict[str, object]:
+    """`members` and those of the JSON object in the text `extra`, in the order of their names."""
+    others = plain(parse_json(extra.encode(), "extra"))
+    if isinstance(others, dict):
+        members |= others
+    return dict(sorted(members.items()))

@@ -1,0 +1,174 @@
+"""What a broker's load, start and shutdown change in a store, as ranges of bytes to lay over its files.
+
+Broker source (4.9.3): MappedFile.appendMessage, MappedFileQueue.tryCreateMappedFile, MappedFile.destroy; here on files that stay untouched.
+Rule: a file is its own bytes with the changed ranges over them; a new file is zeros with the ranges over them.
+Surprise: truncating changes no byte. What lies behind the new end stays in the file until something is written over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from store_format.big_endian import Bytes
+from store_format.compiled import compiled
+
+FilePath = tuple[str, ...]
+ReadFile = Callable[[FilePath], Bytes]
+
+
+@dataclass(slots=True, kw_only=True)
+class FileChange:
+    """How one file differs from the store's own; can be sent to Spark's workers.
+
+    Attributes:
+        length: the file's length afterwards, bytes.
+        is_new: none of the bytes in the store show; what no range covers is zero.
+        ranges: (position, bytes), ascending, without overlap.
+    """
+
+    length: int
+    is_new: bool
+    ranges: list[tuple[int, Bytes]] = field(default_factory=list)
+
+    def write(self, at: int, data: Bytes) -> None:
+        """Put `data` over what is at position `at`."""
+        if not len(data):
+            return
+        end = at + len(data)
+        if not self.ranges or self.ranges[-1][0] + len(self.ranges[-1][1]) <= at:
+            self.ranges.append((at, data))
+            return
+        kept = [(at, data)]
+        for start, old in self.ranges:
+            if start < at:
+                kept.append((start, old[: at - start]))
+            if start + len(old) > end:
+                cut = max(end - start, 0)
+                kept.append((start + cut, old[cut:]))
+        self.ranges = sorted(kept, key=lambda item: item[0])
+
+    def joined(self) -> FileChange:
+        """The same change with ranges that touch each other made one."""
+        groups: list[tuple[int, list[Bytes]]] = []
+        end = -1
+        for at, data in self.ranges:
+            if at == end:
+                groups[-1][1].append(data)
+            else:
+                groups.append((at, [data]))
+            end = at + len(data)
+        ranges = [(at, parts[0] if len(parts) == 1 else np.concatenate(parts)) for at, parts in groups]
+        return FileChange(length=self.length, is_new=self.is_new, ranges=ranges)
+
+    def lay_over(self, base: Bytes, start: int, stop: int) -> Bytes:
+        """Bytes [start, stop) of the changed file.
+
+        Args:
+            base: the file in the store (not read where the file is new); where it ends early, zeros follow.
+            start: first position, not negative.
+            stop: end, cut to the changed file's length.
+
+        Returns:
+            A slice of `base` where no range touches the stretch, else a copy of that stretch alone.
+        """
+        stop = min(stop, self.length)
+        touched = [item for item in self.ranges if item[0] < stop and item[0] + len(item[1]) > start]
+        if not touched and not self.is_new and stop <= len(base):
+            return base[start:stop]
+        out = np.zeros(max(stop - start, 0), np.uint8)
+        if not self.is_new:
+            own = base[start:stop]
+            out[: len(own)] = own
+        for at, data in touched:
+            first, last = max(at, start), min(at + len(data), stop)
+            out[first - start : last - start] = data[first - at : last - at]
+        return out
+
+
+class ChangedFiles:
+    """The files of a store with what was changed in them; the store itself is only read."""
+
+    def __init__(self, read: ReadFile, has: Callable[[FilePath], bool]) -> None:
+        """`read` gives the bytes of a file that the store has, `has` says whether it has one."""
+        self._read = read
+        self._has = has
+        self.changes: dict[FilePath, FileChange] = {}
+        self.deleted: set[FilePath] = set()
+        self._created: set[FilePath] = set()
+
+    def create(self, path: FilePath, length: int) -> None:
+        """Open a file that nobody has opened: zeros, but for one that lies there unnoticed, which keeps its bytes."""
+        if path not in self.deleted and self._has(path):
+            self.set_length(path, length)
+            return
+        self.changes[path] = FileChange(length=length, is_new=True)
+        self._created.add(path)
+
+    def delete(self, path: FilePath) -> None:
+        """Take a file away."""
+        self.changes.pop(path, None)
+        self._created.discard(path)
+        self.deleted.add(path)
+
+    def is_created(self, path: FilePath) -> bool:
+        """Whether the file is one that `create` made."""
+        return path in self._created
+
+    def set_length(self, path: FilePath, length: int) -> None:
+        """Make a file of the store at least `length` bytes long, as mapping more than it has does; zeros follow its bytes."""
+        self._change(path).length = max(self._change(path).length, length)
+
+    def write(self, path: FilePath, at: int, data: Bytes) -> None:
+        """Put bytes over a file from position `at` on."""
+        self._change(path).write(at, data)
+
+    def _change(self, path: FilePath) -> FileChange:
+        if path not in self.changes:
+            self.changes[path] = FileChange(length=len(self._read(path)), is_new=False)
+        return self.changes[path]
+
+    def content(self, path: FilePath) -> Bytes:
+        """All bytes of a file as it is now; a copy only where it was changed."""
+        change = self.changes.get(path)
+        if change is None:
+            return self._read(path)
+        return change.lay_over(self._base(path, change), 0, change.length)
+
+    def joined(self) -> dict[FilePath, FileChange]:
+        """Every change, in the fewest ranges."""
+        return {path: change.joined() for path, change in self.changes.items()}
+
+    def pieces(self, path: FilePath, size: int) -> Iterator[Bytes]:
+        """The bytes of a file as it is now, `size` at a time, so that a great file need not be in memory."""
+        change = self.changes.get(path)
+        base = self._base(path, change)
+        length = len(base) if change is None else change.length
+        for start in range(0, length, size):
+            stop = min(start + size, length)
+            yield base[start:stop] if change is None else change.lay_over(base, start, stop)
+
+    def _base(self, path: FilePath, change: FileChange | None) -> Bytes:
+        return np.empty(0, np.uint8) if change is not None and change.is_new else self._read(path)
+
+
+PAGE = 4096
+
+
+@compiled
+def _differing_pages(former, now, differs):  # type: ignore[no-untyped-def]
+    for page in range(len(differs)):
+        for at in range(page * PAGE, min((page + 1) * PAGE, len(now))):
+            if now[at] != (former[at] if at < len(former) else 0):
+                differs[page] = True
+                break
+
+
+def changed_ranges(former: Bytes, now: Bytes) -> list[tuple[int, Bytes]]:
+    """The pages of `now` that differ from `former` (zeros follow where that ends early), neighbours joined: (position, bytes)."""
+    differs = np.zeros(-(-len(now) // PAGE) + 1, np.bool_)  # and one behind them that does not
+    _differing_pages(former, now, differs[:-1])
+    turns = np.flatnonzero(np.diff(differs, prepend=False))
+    return [(first * PAGE, np.array(now[first * PAGE : last * PAGE])) for first, last in turns.reshape(-1, 2).tolist()]

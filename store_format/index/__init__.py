@@ -1,0 +1,1 @@
+"""Index files: building, searching, and their sizes."""

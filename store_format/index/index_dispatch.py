@@ -1,0 +1,163 @@
+"""Dispatching messages to the index, whose files grow as ranges over those of the store.
+
+Broker source (4.9.3): CommitLogDispatcherBuildIndex, IndexService.buildIndex, IndexFile.indexKeyHashMethod.
+Rule: every dispatched message is offered, in order; the texts hashed are "topic#key" for UNIQ_KEY and then each of KEYS.
+Surprise: blanks separate KEYS, empty keys between them are passed over, and nothing stops a key from being indexed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from store_format.big_endian import Bytes
+from store_format.compiled import compiled
+from store_format.files.changed_files import ChangedFiles, FilePath, changed_ranges
+from store_format.index.index_file import (
+    KEY_SEPARATOR,
+    KEYS,
+    UNIQ_KEY,
+    IndexedMessages,
+    IndexFile,
+    IndexSizes,
+    index_keys,
+    indexed_messages,
+    mapped_content,
+)
+from store_format.index.index_service import IndexService
+from store_format.java.string_hash import hash_on
+from store_format.layout import TRANSACTION_ROLLBACK_TYPE
+from store_format.log.dispatch_request import DispatchRequests
+from store_format.record.record_columns import are_utf8
+from store_format.store_paths import INDEX
+
+_BLANK = ord(KEY_SEPARATOR)
+_HASH = ord("#")
+
+
+@compiled
+def hash_key(buffer, code, start, end):  # type: ignore[no-untyped-def]
+    """indexKeyHashMethod of a text that goes on with valid UTF-8, from the hash of its beginning."""
+    code = hash_on(buffer, start, end, code)
+    code = code - (np.int64(1) << 32) if code >= (np.int64(1) << 31) else code
+    return 0 if code == -(np.int64(1) << 31) else abs(code)
+
+
+@compiled
+def hash_keys(buffer, prefix, uniq_key, uniq_key_end, keys, keys_end, hashes, count):  # type: ignore[no-untyped-def]
+    """Put the hashes of a message's UNIQ_KEY, and then of each of its KEYS, into `hashes` from `count` on; gives the number after them.
+
+    `prefix` is the hash of the topic and "#"; a text that there is none of ends at -1.
+    """
+    if uniq_key_end >= 0:
+        hashes[count] = hash_key(buffer, prefix, uniq_key, uniq_key_end)
+        count += 1
+    while keys < keys_end:
+        stop = keys
+        while stop < keys_end and buffer[stop] != _BLANK:
+            stop += 1
+        if stop > keys:
+            hashes[count] = hash_key(buffer, prefix, keys, stop)
+            count += 1
+        keys = stop + 1
+    return count
+
+
+@compiled
+def topic_prefix(buffer, start, end):  # type: ignore[no-untyped-def]
+    """The hash of a topic and "#", which the text of each key begins with."""
+    return (hash_on(buffer, start, end, np.int64(0)) * 31 + _HASH) & 0xFFFFFFFF
+
+
+@compiled
+def _hash_messages(buffer, topics, uniq_keys, keys, is_indexed, key_ends, hashes):  # type: ignore[no-untyped-def]
+    count = 0
+    for i in range(len(key_ends)):
+        if is_indexed[i]:
+            prefix = topic_prefix(buffer, topics[0, i], topics[0, i] + topics[1, i])
+            uniq_key_end = uniq_keys[0, i] + uniq_keys[1, i] if uniq_keys[1, i] >= 0 else np.int64(-1)
+            keys_end = keys[0, i] + max(keys[1, i], np.int64(0))
+            count = hash_keys(buffer, prefix, uniq_keys[0, i], uniq_key_end, keys[0, i], keys_end, hashes, count)
+        key_ends[i] = count
+    return count
+
+
+def messages_to_index(requests: DispatchRequests) -> IndexedMessages:
+    """What the index is told of dispatched messages."""
+    columns = [requests.topic, requests.uniq_key, requests.keys]
+    if not all(are_utf8(requests.buffer, column).all() for column in columns):
+        return _decoded(requests)
+    bound = len(requests) + int((np.maximum(requests.keys.lengths, 0) // 2 + 1).sum())
+    hashes = np.empty(bound, np.int32)
+    key_ends = np.empty(len(requests), np.int64)
+    topics, uniq_keys, keys = (np.stack([column.starts, column.lengths]) for column in columns)
+    is_indexed = (requests.sys_flag & TRANSACTION_ROLLBACK_TYPE) != TRANSACTION_ROLLBACK_TYPE
+    count = _hash_messages(requests.buffer, topics, uniq_keys, keys, is_indexed, key_ends, hashes)
+    return IndexedMessages(offsets=requests.physic_offset, stamps=requests.store_timestamp, key_ends=key_ends, hashes=hashes[:count])
+
+
+def _decoded(requests: DispatchRequests) -> IndexedMessages:
+    """The same with texts as Java decodes them, for bytes that are no UTF-8."""
+    messages = []
+    for row in range(len(requests)):
+        found = {UNIQ_KEY: requests.text(requests.uniq_key, row), KEYS: requests.text(requests.keys, row)}
+        properties = {name: text for name, text in found.items() if text is not None}
+        keys = index_keys(requests.text(requests.topic, row) or "", properties, int(requests.sys_flag[row]))
+        messages.append((int(requests.physic_offset[row]), int(requests.store_timestamp[row]), keys))
+    return indexed_messages(messages)
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningIndex:
+    """The index of a broker that runs.
+
+    Attributes:
+        store: the files, in which `settle` notes what changed.
+        sizes: settings.
+        files: those loaded, then those created.
+        writable: bytes of a file of the store that can be written to without changing it; they may be mapped.
+        index_msg_timestamp: what flushing full files sets in the checkpoint, None where none was flushed.
+    """
+
+    store: ChangedFiles
+    sizes: IndexSizes
+    files: list[IndexFile]
+    writable: Callable[[FilePath], Bytes]
+    index_msg_timestamp: int | None = None
+    _grown: dict[str, Bytes] = field(default_factory=dict)
+    _to_settle: set[str] = field(default_factory=set)
+
+    def build_index(self, requests: DispatchRequests) -> None:
+        """IndexService.buildIndex for each message."""
+        if not len(requests):
+            return
+        if self.files and not self.files[-1].is_write_full and self.files[-1].name not in self._grown:
+            self._open_last()
+        last = [file.name for file in self.files[-1:] if file.name in self._grown]
+        service = IndexService(sizes=self.sizes, files=self.files)
+        service.build_index(messages_to_index(requests))
+        for file in self.files:
+            if file.name in service.created:
+                self.store.create((INDEX, file.name), self.sizes.file_length)
+                self._grown[file.name] = file.content
+        self._to_settle.update(last, service.created)
+        if service.index_msg_timestamp is not None:
+            self.index_msg_timestamp = service.index_msg_timestamp
+
+    def _open_last(self) -> None:
+        last = self.files[-1]
+        content = self.writable((INDEX, last.name))
+        if len(content) < self.sizes.file_length:
+            content = mapped_content(content, self.sizes, writable=True)
+        self.files[-1] = IndexFile(last.name, content[: self.sizes.file_length], self.sizes)
+        self._grown[last.name] = self.files[-1].content
+
+    def settle(self) -> None:
+        """Note in the store's changed files what was put since."""
+        for name in sorted(self._to_settle):
+            path = (INDEX, name)
+            for at, data in changed_ranges(self.store.content(path), self._grown[name]):
+                self.store.write(path, at, data)
+        self._to_settle.clear()

@@ -1,0 +1,80 @@
+"""The search of one index file for the messages of a key.
+
+Broker source (4.9.3): IndexFile.selectPhyOffset.
+Rule: from the slot of the key's hash back along the chain, newest entry first.
+Surprises: whole seconds are compared, so exact bounds can miss the message itself; keys are not, so that other keys of the same hash are
+found with it. The search ends at the first entry older than asked for, and an entry of a damaged chain outside the file ends it as well.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import int32_at, int64_at
+from store_format.compiled import compiled
+from store_format.errors import CorruptStoreError
+from store_format.index.index_file import BEGIN_TIMESTAMP_AT, INDEX_COUNT_AT, INDEX_ENTRY, INDEX_HEADER, IndexFile
+
+_HEADER: Final = INDEX_HEADER.itemsize
+_ENTRY: Final = INDEX_ENTRY.itemsize
+
+
+@compiled
+def _select(content, slots, key_hash, begin, end, found, count):  # type: ignore[no-untyped-def]
+    index_count = max(int32_at(content, INDEX_COUNT_AT), np.int64(1))
+    file_begin = int64_at(content, BEGIN_TIMESTAMP_AT)
+    entry = int32_at(content, _HEADER + key_hash % slots * 4)
+    if entry <= 0 or entry > index_count or index_count <= 1:
+        return count, False
+    steps = np.int64(0)  # since the last one found: more than there are entries go round for ever
+    while count < len(found):
+        at = ((_HEADER + slots * 4 + entry * _ENTRY) & np.int64(0xFFFFFFFF) ^ np.int64(0x80000000)) - np.int64(0x80000000)
+        if at < 0 or at + _ENTRY > len(content):
+            break  # IndexOutOfBoundsException, which is logged
+        diff = int32_at(content, at + 12)
+        if diff < 0:
+            break
+        time = np.int64(np.uint64(file_begin) + np.uint64(diff * 1000))  # Java's longs wrap
+        steps += 1
+        if int32_at(content, at) == key_hash and begin <= time <= end:
+            found[count] = int64_at(content, at + 4)
+            count += 1
+            steps = np.int64(0)
+        previous = int32_at(content, at + 16)
+        if previous <= 0 or previous > index_count or previous == entry or time < begin:
+            break
+        if steps > len(content) // _ENTRY:
+            return count, True
+        entry = previous
+    return count, False
+
+
+def select_phy_offsets(file: IndexFile, key_hash: int, begin: int, end: int, found: NDArray[np.int64], count: int) -> int:
+    """IndexFile.selectPhyOffset: add the offsets of messages of a key hash, newest first.
+
+    Args:
+        file: where to look.
+        key_hash: of "topic#key".
+        begin: least store timestamp, ms.
+        end: greatest store timestamp, ms.
+        found: room for as many offsets as are wanted in all.
+        count: how many of them are there already.
+
+    Returns:
+        How many there are now.
+
+    Raises:
+        CorruptStoreError: a chain that goes round, on which the broker's thread would never end.
+    """
+    count, endless = _select(file.content, file.sizes.hash_slot_num, key_hash, begin, end, found, count)
+    if endless:
+        raise CorruptStoreError(
+            f"index/{file.name}",
+            "chains of index entries that end",
+            f"one that goes round, for the key hash {key_hash}",
+            hint="the broker would search for ever; delete the file, it is built from the commit log",
+        )
+    return int(count)

@@ -1,0 +1,1 @@
+"""Hash codes and the iteration order of hash maps, as Java defines them."""

@@ -1,0 +1,296 @@
+"""Appending many messages to the commit log at once: where each goes, its queue offset, and its bytes.
+
+Broker source (4.9.3): CommitLog.DefaultAppendMessageCallback.doAppend (both), MappedFile.appendMessagesInner, calMsgLength.
+Rule: a message goes where the last one ended if eight bytes are left behind it, else a BLANK fills the file and the next one takes it; the
+messages of a batch go together.
+Surprises: of a BLANK only eight bytes are written, but the whole rest of the file counts as used. A message that no file has room for
+leaves a BLANK in two files and is answered PUT_OK all the same, though it is nowhere. A prepared or rolled back message has queue offset 0
+and moves no queue on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import Bytes, put_int32, put_int64
+from store_format.compiled import compiled
+from store_format.layout import (
+    BLANK_MAGIC_CODE,
+    BLANK_SIZE,
+    BORNHOST_V6_FLAG,
+    IPV4_HOST,
+    IPV6_HOST,
+    MESSAGE_MAGIC_CODE,
+    RECORD_MIN_SIZE,
+    STOREHOSTADDRESS_V6_FLAG,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from store_format.record.crc32 import crc32_of_ranges
+from store_format.record.message import Host, Message
+from store_format.record.record_columns import Slices, copy_bytes
+
+Longs = NDArray[np.int64]
+
+NOT_APPENDED = -1
+NO_BATCH = -1
+_FIXED = RECORD_MIN_SIZE - 2 * IPV4_HOST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageColumns:
+    """Messages to be appended, in order.
+
+    Attributes:
+        buffer: the bytes that the slices point into, but for those of the bodies.
+        bodies: the bytes that the bodies' slices point into; may be the same.
+        queue: number of each message's topic and queueId in the table of queue offsets.
+        batch: number of the batch that a message belongs to, NO_BATCH for none; those of a batch follow each other.
+        born_host: address and port, 8 or 20 bytes, as sysFlag says.
+        store_host: likewise.
+        body_crc: of the body as stored.
+    """
+
+    buffer: Bytes
+    bodies: Bytes
+    queue: Longs
+    batch: Longs
+    body_crc: Longs
+    queue_id: Longs
+    flag: Longs
+    sys_flag: Longs
+    born_timestamp: Longs
+    store_timestamp: Longs
+    reconsume_times: Longs
+    prepared_transaction_offset: Longs
+    born_host: Slices
+    store_host: Slices
+    body: Slices
+    topic: Slices
+    properties: Slices
+
+    def __len__(self) -> int:
+        return len(self.queue)
+
+    def record_sizes(self) -> Longs:
+        """CommitLog.calMsgLength of each."""
+        born = np.where(self.sys_flag & BORNHOST_V6_FLAG, IPV6_HOST, IPV4_HOST)
+        store = np.where(self.sys_flag & STOREHOSTADDRESS_V6_FLAG, IPV6_HOST, IPV4_HOST)
+        return _FIXED + born + store + self.body.lengths + self.topic.lengths + self.properties.lengths
+
+
+def body_crcs(buffer: Bytes, body: Slices) -> Longs:
+    """UtilAll.crc32 of each body."""
+    return crc32_of_ranges(buffer, body.starts, body.lengths).astype(np.int64) & 0x7FFFFFFF
+
+
+def columns_of(messages: Sequence[Message], queues: Sequence[int], batches: Sequence[int]) -> MessageColumns:
+    """Messages that are objects, as columns; their offsets are not looked at."""
+    parts: list[bytes] = []
+    for one in messages:
+        parts += [host_bytes(one.born_host), host_bytes(one.store_host), one.body, one.topic, one.properties]
+    lengths = np.array([len(part) for part in parts], np.int64)
+    starts = np.cumsum(lengths) - lengths
+    slices = [Slices(starts[column::5], lengths[column::5]) for column in range(5)]
+
+    def numbers(name: str) -> Longs:
+        return np.array([getattr(one, name) for one in messages], np.int64)
+
+    buffer = np.frombuffer(b"".join(parts), np.uint8)
+    return MessageColumns(
+        buffer=buffer,
+        bodies=buffer,
+        queue=np.array(queues, np.int64),
+        batch=np.array(batches, np.int64),
+        body_crc=numbers("body_crc"),
+        queue_id=numbers("queue_id"),
+        flag=numbers("flag"),
+        sys_flag=numbers("sys_flag"),
+        born_timestamp=numbers("born_timestamp"),
+        store_timestamp=numbers("store_timestamp"),
+        reconsume_times=numbers("reconsume_times"),
+        prepared_transaction_offset=numbers("prepared_transaction_offset"),
+        born_host=slices[0],
+        store_host=slices[1],
+        body=slices[2],
+        topic=slices[3],
+        properties=slices[4],
+    )
+
+
+def host_bytes(host: Host) -> bytes:
+    """Address and port as a record has them."""
+    return host.address + host.port.to_bytes(4, "big")
+
+
+@compiled
+def _put_hosts(table, widths, codes, ports, out):  # type: ignore[no-untyped-def]
+    for i in range(len(codes)):
+        to, width = i * IPV6_HOST, widths[codes[i]]
+        for k in range(width):
+            out[to + k] = table[codes[i], k]
+        put_int32(out, to + width, ports[i])
+
+
+def hosts_bytes(addresses: Sequence[bytes], codes: Longs, ports: Longs) -> tuple[Longs, Bytes]:
+    """Hosts as records have them.
+
+    Args:
+        addresses: the different ones, each of 4 or 16 bytes.
+        codes: which of them each host has.
+        ports: of each host.
+
+    Returns:
+        The length of each host, 8 or 20, and the bytes, of which each has twenty.
+    """
+    table = np.zeros((len(addresses), IPV6_HOST - 4), np.uint8)
+    for row, address in zip(table, addresses, strict=True):
+        row[: len(address)] = np.frombuffer(address, np.uint8)
+    widths = np.array([len(address) for address in addresses], np.int64)
+    hosts = np.zeros(len(codes) * IPV6_HOST, np.uint8)
+    _put_hosts(table, widths, codes, ports, hosts)
+    return widths[codes] + 4, hosts
+
+
+@compiled
+def _place(sizes, batches, file_size, end, offsets, blanks):  # type: ignore[no-untyped-def]
+    """`end` is where the log ends; offsets of the messages, (offset, length, message) of the BLANKs, and the new end."""
+    count = 0
+    i = 0
+    while i < len(sizes):
+        after = i + 1
+        total = sizes[i]
+        while batches[i] >= 0 and after < len(sizes) and batches[after] == batches[i]:
+            total += sizes[after]
+            after += 1
+        fits = False
+        for _ in range(2):
+            rest = file_size - end % file_size
+            fits = total + BLANK_SIZE <= rest
+            if fits:
+                break
+            blanks[count, 0] = end
+            blanks[count, 1] = rest
+            blanks[count, 2] = i
+            count += 1
+            end += rest
+        for k in range(i, after):
+            offsets[k] = end if fits else NOT_APPENDED
+            end += sizes[k] if fits else 0
+        i = after
+    return count, end
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where messages go.
+
+    Attributes:
+        offsets: of each in the log, NOT_APPENDED for none.
+        blanks: (offset, length) of each BLANK.
+        blank_rows: the message that made it.
+        log_end: where the log then ends.
+    """
+
+    offsets: Longs
+    blanks: Longs
+    blank_rows: Longs
+    log_end: int
+
+
+def place(sizes: Longs, batches: Longs, file_size: int, log_end: int) -> Placed:
+    """Find room for messages of these sizes behind a log that ends at `log_end`, in files of `file_size` bytes (more than eight)."""
+    offsets = np.empty(len(sizes), np.int64)
+    blanks = np.empty((2 * len(sizes), 3), np.int64)
+    count, end = _place(sizes, batches, np.int64(file_size), np.int64(log_end), offsets, blanks)
+    return Placed(offsets, blanks[:count, :2], blanks[:count, 2], int(end))
+
+
+@compiled
+def _number(queues, sys_flags, offsets, table, out):  # type: ignore[no-untyped-def]
+    for i in range(len(queues)):
+        kind = sys_flags[i] & TRANSACTION_ROLLBACK_TYPE
+        out[i] = 0
+        if offsets[i] >= 0 and (kind == 0 or kind == TRANSACTION_COMMIT_TYPE):
+            out[i] = table[queues[i]]
+            table[queues[i]] += 1
+
+
+def number(messages: MessageColumns, offsets: Longs, topic_queue_table: Longs) -> Longs:
+    """The queue offset of each message that was placed; `topic_queue_table`, the next offset of each queue, moves on."""
+    out = np.empty(len(messages), np.int64)
+    _number(messages.queue, messages.sys_flag, offsets, topic_queue_table, out)
+    return out
+
+
+@compiled
+def put_bytes(out, at, buffer, start, length):  # type: ignore[no-untyped-def]
+    """Copy bytes, none where `length` is negative; gives the position behind them."""
+    if length > 0:
+        copy_bytes(out, np.uint64(at), buffer, np.uint64(start), np.uint64(length))
+    return at + length
+
+
+@compiled
+def _encode(out, at, buffer, bodies, sizes, offsets, queue_offsets, numbers, starts, lengths):  # type: ignore[no-untyped-def]
+    for i in range(len(sizes)):
+        to = at[i]
+        put_int32(out, to, sizes[i])
+        put_int32(out, to + 4, np.int64(MESSAGE_MAGIC_CODE))
+        put_int32(out, to + 8, numbers[0, i])
+        put_int32(out, to + 12, numbers[1, i])
+        put_int32(out, to + 16, numbers[2, i])
+        put_int64(out, to + 20, queue_offsets[i])
+        put_int64(out, to + 28, offsets[i])
+        put_int32(out, to + 36, numbers[3, i])
+        put_int64(out, to + 40, numbers[4, i])
+        to = put_bytes(out, to + 48, buffer, starts[0, i], lengths[0, i])
+        put_int64(out, to, numbers[5, i])
+        to = put_bytes(out, to + 8, buffer, starts[1, i], lengths[1, i])
+        put_int32(out, to, numbers[6, i])
+        put_int64(out, to + 4, numbers[7, i])
+        put_int32(out, to + 12, lengths[2, i])
+        to = put_bytes(out, to + 16, bodies, starts[2, i], lengths[2, i])
+        out[to] = np.uint8(lengths[3, i])
+        to = put_bytes(out, to + 1, buffer, starts[3, i], lengths[3, i])
+        out[to] = np.uint8(lengths[4, i] >> 8)
+        out[to + 1] = np.uint8(lengths[4, i] & 0xFF)
+        put_bytes(out, to + 2, buffer, starts[4, i], lengths[4, i])
+
+
+def encode(messages: MessageColumns, rows: slice, offsets: Longs, queue_offsets: Longs, out: Bytes, out_offset: int) -> Longs:
+    """Write the records of some messages.
+
+    Args:
+        messages: all of them.
+        rows: those to be written, all of which were placed.
+        offsets: where each of all messages goes in the log.
+        queue_offsets: of all messages.
+        out: bytes of the log from `out_offset` on.
+        out_offset: see `out`.
+
+    Returns:
+        Where each record starts in `out`.
+    """
+    positions = offsets[rows] - out_offset
+    encode_at(messages, rows, positions, offsets, queue_offsets, out)
+    return positions
+
+
+def encode_at(messages: MessageColumns, rows: slice, positions: Longs, offsets: Longs, queue_offsets: Longs, out: Bytes) -> None:
+    """The same, each record to begin at its own place in `out`: a position for each of the rows."""
+    names = ("body_crc", "queue_id", "flag", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times")
+    numbers = np.stack([getattr(messages, name)[rows] for name in (*names, "prepared_transaction_offset")])
+    slices = (messages.born_host, messages.store_host, messages.body, messages.topic, messages.properties)
+    starts, lengths = np.stack([one.starts[rows] for one in slices]), np.stack([one.lengths[rows] for one in slices])
+    sizes = messages.record_sizes()[rows]
+    _encode(out, positions, messages.buffer, messages.bodies, sizes, offsets[rows], queue_offsets[rows], numbers, starts, lengths)
+
+
+def encode_blank(length: int) -> bytes:
+    """The eight bytes of a BLANK over a rest of `length` bytes."""
+    return length.to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big", signed=True)

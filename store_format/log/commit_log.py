@@ -1,0 +1,104 @@
+"""The commit log: records one after the other, a file never cutting one.
+
+Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, calMsgLength, rollNextFile; DefaultAppendMessageCallback.
+Rule: a record goes into a file only if eight bytes are left behind it; else a BLANK (size of the rest, magic code) ends the file.
+Surprise: the bytes after a BLANK are arbitrary, and what follows the last record of the last file need not be zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from store_format.big_endian import Bytes, Positions, int32_at
+from store_format.compiled import compiled
+from store_format.layout import (
+    BLANK_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE,
+)
+from store_format.record.crc32 import crc32_of_ranges
+from store_format.record.record_length import body_length_position, record_length
+
+
+class WalkEnd(IntEnum):
+    """Why a walk over records ended."""
+
+    LIMIT = 0  # the bytes given are used up
+    BLANK = 1  # the file's closing blank
+    NO_RECORD = 2  # no magic code of a record there: zeros, or bytes of something else
+    BAD_RECORD = 3  # a magic code, but lengths that do not add up
+    BAD_CRC = 4  # a record whose body is not the one that was written
+
+
+@compiled
+def _walk(buffer, start, limit, positions):  # type: ignore[no-untyped-def]
+    count = 0
+    at = start
+    while count < len(positions):
+        if at + 8 > limit:
+            return count, at, np.int64(0)
+        magic = int32_at(buffer, at + 4)
+        if magic == BLANK_MAGIC_CODE:
+            return count, at, np.int64(1)
+        if magic != MESSAGE_MAGIC_CODE:
+            return count, at, np.int64(2)
+        size = record_length(buffer, at, limit)
+        if size < 0:
+            return count, at, np.int64(3)
+        positions[count] = at
+        count += 1
+        at += size
+    return count, at, np.int64(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A stretch of records: their positions in the buffer, where the walk stands, and why it ended (None: more may follow)."""
+
+    positions: Positions
+    end: int
+    ended: WalkEnd | None
+
+
+def walk(buffer: Bytes, start: int, limit: int, max_records: int) -> Walk:
+    """Find the records from `start` on, at most `max_records`, none reaching past `limit`; nothing is decoded."""
+    positions = np.empty(max_records, np.int64)
+    count, end, ended = _walk(buffer, start, limit, positions)
+    return Walk(positions[:count], int(end), None if ended < 0 else WalkEnd(ended))
+
+
+@compiled
+def _bodies(buffer, positions, starts, lengths, crcs):  # type: ignore[no-untyped-def]
+    for i in range(len(positions)):
+        at = body_length_position(buffer, positions[i])
+        starts[i] = at + 4
+        lengths[i] = max(int32_at(buffer, at), np.int64(0))
+        crcs[i] = int32_at(buffer, positions[i] + 8)
+
+
+def first_bad_body(buffer: Bytes, positions: Positions) -> int:
+    """Index of the first record whose body CRC differs from the stored one, or len(positions). An empty body is not checked."""
+    starts, lengths, crcs = (np.empty(len(positions), np.int64) for _ in range(3))
+    _bodies(buffer, positions, starts, lengths, crcs)
+    actual = crc32_of_ranges(buffer, starts, lengths).astype(np.int64) & 0x7FFFFFFF
+    bad = (actual != crcs) & (lengths > 0)
+    return int(bad.argmax()) if bad.any() else len(positions)
+
+
+WALK_BATCH = 65_536
+
+
+def walk_checked(buffer: Bytes, limit: int, *, check_crc: bool) -> tuple[int, WalkEnd]:
+    """Walk a whole file as recovery does (CommitLog.checkMessageAndReturnSize): where it ends, and why."""
+    at = 0
+    while True:
+        part = walk(buffer, at, limit, WALK_BATCH)
+        if check_crc:
+            bad = first_bad_body(buffer, part.positions)
+            if bad < len(part.positions):
+                return int(part.positions[bad]), WalkEnd.BAD_CRC
+        if part.ended is not None:
+            return part.end, part.ended
+        at = part.end

@@ -1,0 +1,264 @@
+"""Putting a message: what the store refuses, and what it makes of a delayed message before it writes it.
+
+Broker source (4.9.3): DefaultMessageStore.checkMessage, checkMessages; CommitLog.asyncPutMessage, asyncPutMessages; MessageExtEncoder.
+Rule: a message is turned down with a status. One with a delay level above 0, unless it is prepared or rolled back, goes to the queue of its
+level in SCHEDULE_TOPIC_XXXX, its level cut to the last one, and its own topic and queue become properties.
+Surprises: topic and properties are measured in UTF-16 units first and in bytes later, and what is too long in bytes only is another status
+(properties), or is written with a length that wraps (topic). Only a delayed message's properties are written anew, in the order of
+Java's map; of all others the text that was given counts. A batch that is too long makes the broker throw.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from store_format.java.hash_maps import hash_map_order
+from store_format.layout import (
+    BORNHOST_V6_FLAG,
+    IPV4_HOST,
+    IPV6_HOST,
+    STOREHOSTADDRESS_V6_FLAG,
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from store_format.record.message import PROPERTY_SEPARATOR, Host, Message, body_crc32, encode_properties
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+PROPERTY_DELAY = "DELAY"
+PROPERTY_REAL_TOPIC = "REAL_TOPIC"
+PROPERTY_REAL_QUEUE_ID = "REAL_QID"
+
+BYTE_MAX = 2**7 - 1
+SHORT_MAX = 2**15 - 1
+_FIXED = 75  # all of a record but hosts, body, topic and properties
+_BATCHED = 22  # the same of a message within a client's batch
+_INT = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
+
+
+class PutMessageStatus(Enum):
+    """PutMessageStatus, as far as a store that is up and has room gives them."""
+
+    PUT_OK = "PUT_OK"
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
+    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+
+
+class PutMessageError(ValueError):
+    """A message at which the broker throws, or which it writes so that nobody can read it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutSettings:
+    """What putting depends on.
+
+    Attributes:
+        max_message_size: the setting maxMessageSize: bytes of a whole record, and of a batch's.
+        max_delay_level: how many levels messageDelayLevel has.
+        is_slave: brokerRole is SLAVE, which takes no messages.
+    """
+
+    max_message_size: int = 4 << 20
+    max_delay_level: int = 18
+    is_slave: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InnerMessage:
+    """MessageExtBrokerInner: a message as the broker gives it to its store.
+
+    Attributes:
+        properties: the map.
+        properties_string: their text, which is what is stored; None stands for null.
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    born_host: Host
+    store_host: Host
+    born_timestamp: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+    properties_string: str | None = None
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchedMessage:
+    """One message of a batch, as the client encodes it."""
+
+    body: bytes
+    properties: bytes = b""
+    flag: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageBatch:
+    """MessageExtBatch: messages for one queue that are stored side by side; `properties` are added to those of each."""
+
+    topic: str
+    queue_id: int
+    messages: Sequence[BatchedMessage]
+    born_host: Host
+    store_host: Host
+    born_timestamp: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+    sys_flag: int = 0
+    reconsume_times: int = 0
+
+
+def properties_to_string(properties: Mapping[str, str]) -> str:
+    """MessageDecoder.messageProperties2String of a HashMap that was filled in the order given."""
+    return encode_properties({name: properties[name] for name in hash_map_order(properties)}).decode()
+
+
+def delay_level(properties: Mapping[str, str]) -> int:
+    """Message.getDelayTimeLevel.
+
+    Raises:
+        PutMessageError: a level that is no int; the broker throws.
+    """
+    text = properties.get(PROPERTY_DELAY, "0")
+    if not _INT.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
+        raise PutMessageError(f"property {PROPERTY_DELAY}: expected an int, found {text!r}")
+    return int(text)
+
+
+def scheduled(message: InnerMessage, max_delay_level: int) -> InnerMessage:
+    """The message that CommitLog writes for it: itself, or one of the delay topic."""
+    kind = message.sys_flag & TRANSACTION_ROLLBACK_TYPE
+    if kind not in {0, TRANSACTION_COMMIT_TYPE}:
+        return message
+    level = delay_level(message.properties)
+    if level <= 0:
+        return message
+    properties = dict(message.properties)
+    if level > max_delay_level:
+        level = max_delay_level
+        properties[PROPERTY_DELAY] = str(level)
+    properties |= {PROPERTY_REAL_TOPIC: message.topic, PROPERTY_REAL_QUEUE_ID: str(message.queue_id)}
+    text = properties_to_string(properties)
+    return replace(message, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=properties, properties_string=text)
+
+
+def prepare(message: InnerMessage, store_timestamp: int, settings: PutSettings) -> Message | PutMessageStatus:
+    """The record of a message, its two offsets still 0, or the status with which the broker turns it down.
+
+    Raises:
+        PutMessageError: the broker throws, or writes what it cannot read.
+    """
+    if settings.is_slave:
+        return PutMessageStatus.SERVICE_NOT_AVAILABLE
+    text = message.properties_string
+    if _units(message.topic) > BYTE_MAX or (text is not None and _units(text) > SHORT_MAX):
+        return PutMessageStatus.MESSAGE_ILLEGAL
+    inner = scheduled(message, settings.max_delay_level)
+    properties = (inner.properties_string or "").encode()
+    if len(properties) > SHORT_MAX:
+        return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+    sys_flag = with_host_flags(inner.sys_flag, inner.born_host, inner.store_host)
+    topic = inner.topic.encode()
+    if _FIXED + hosts_length(sys_flag) + len(inner.body) + len(topic) + len(properties) > settings.max_message_size:
+        return PutMessageStatus.MESSAGE_ILLEGAL
+    return Message(
+        queue_id=inner.queue_id,
+        queue_offset=0,
+        physic_offset=0,
+        born_timestamp=inner.born_timestamp,
+        born_host=inner.born_host,
+        store_timestamp=store_timestamp,
+        store_host=inner.store_host,
+        body=inner.body,
+        topic=_readable_topic(topic),
+        properties=properties,
+        flag=inner.flag,
+        sys_flag=sys_flag,
+        reconsume_times=inner.reconsume_times,
+        prepared_transaction_offset=inner.prepared_transaction_offset,
+        body_crc=body_crc32(inner.body),
+    )
+
+
+def prepare_batch(batch: MessageBatch, store_timestamp: int, settings: PutSettings) -> list[Message] | PutMessageStatus:
+    """The records of a batch, their offsets still 0, or the status with which the broker turns it down.
+
+    Raises:
+        PutMessageError: the broker throws, or writes what it cannot read.
+    """
+    if settings.is_slave:
+        return PutMessageStatus.SERVICE_NOT_AVAILABLE
+    sent = sum(_BATCHED + len(message.body) + len(message.properties) for message in batch.messages)
+    if _units(batch.topic) > BYTE_MAX or sent > settings.max_message_size:
+        return PutMessageStatus.MESSAGE_ILLEGAL
+    if batch.sys_flag & TRANSACTION_ROLLBACK_TYPE or delay_level(batch.properties) > 0:
+        return PutMessageStatus.MESSAGE_ILLEGAL
+    added = properties_to_string(batch.properties).encode()
+    if len(added) > SHORT_MAX:
+        raise PutMessageError(f"a batch's properties: expected up to {SHORT_MAX} bytes, found {len(added)}")
+    records = [_batched(batch, message, added, store_timestamp) for message in batch.messages]
+    total = sum(_FIXED + hosts_length(one.sys_flag) + len(one.body) + len(one.topic) + len(one.properties) for one in records)
+    if total > settings.max_message_size:
+        raise PutMessageError(f"a batch: expected up to {settings.max_message_size} bytes of records, found {total}")
+    return records
+
+
+def _batched(batch: MessageBatch, message: BatchedMessage, added: bytes, store_timestamp: int) -> Message:
+    properties = message.properties
+    if properties and added and not properties.endswith(PROPERTY_SEPARATOR.encode()):
+        properties += PROPERTY_SEPARATOR.encode()
+    properties += added
+    if len(properties) > SHORT_MAX:  # the length wraps
+        raise PutMessageError(f"a batched message's properties: expected up to {SHORT_MAX} bytes, found {len(properties)}")
+    return Message(
+        queue_id=batch.queue_id,
+        queue_offset=0,
+        physic_offset=0,
+        born_timestamp=batch.born_timestamp,
+        born_host=batch.born_host,
+        store_timestamp=store_timestamp,
+        store_host=batch.store_host,
+        body=message.body,
+        topic=_readable_topic(batch.topic.encode()),
+        properties=properties,
+        flag=message.flag,
+        sys_flag=with_host_flags(batch.sys_flag, batch.born_host, batch.store_host),
+        reconsume_times=batch.reconsume_times,
+        body_crc=body_crc32(message.body),
+    )
+
+
+def with_host_flags(sys_flag: int, born_host: Host, store_host: Host) -> int:
+    """sysFlag with the bits of hosts of IPv6.
+
+    Raises:
+        PutMessageError: a bit that the caller has set for an address of IPv4; the record's lengths would not add up.
+    """
+    for host, bit in ((born_host, BORNHOST_V6_FLAG), (store_host, STOREHOSTADDRESS_V6_FLAG)):
+        if len(host.address) == IPV6_HOST - 4:
+            sys_flag |= bit
+        elif sys_flag & bit:
+            raise PutMessageError(f"sysFlag {sys_flag}: expected bit {bit} with an IPv6 address only, found {host}")
+    return sys_flag
+
+
+def hosts_length(sys_flag: int) -> int:
+    """Bytes of both hosts of a record."""
+    born = IPV6_HOST if sys_flag & BORNHOST_V6_FLAG else IPV4_HOST
+    return born + (IPV6_HOST if sys_flag & STOREHOSTADDRESS_V6_FLAG else IPV4_HOST)
+
+
+def _units(text: str) -> int:
+    """String.length."""
+    return len(text.encode("utf-16-be", "surrogatepass")) // 2
+
+
+def _readable_topic(topic: bytes) -> bytes:
+    if len(topic) > BYTE_MAX:
+        raise PutMessageError(f"a topic: expected up to {BYTE_MAX} bytes, found {len(topic)}")
+    return topic

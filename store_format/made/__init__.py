@@ -1,0 +1,1 @@
+"""Messages that are made up, many at once, for generated stores."""

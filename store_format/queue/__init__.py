@@ -1,0 +1,1 @@
+"""Consume queues and their extension: files, entries, dispatch, and the messages behind entries."""

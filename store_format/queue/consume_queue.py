@@ -1,0 +1,121 @@
+"""The consume queue: one 20-byte unit a message, in queue order.
+
+Broker source (4.9.3): ConsumeQueue.recover, truncateDirtyLogicFiles, correctMinOffset, fillPreBlank.
+Rule: a unit's position is its queue offset (position = offset * 20); nothing in the unit repeats it.
+Surprise: recover looks at the last three files only, correctMinOffset at the first one only, and a min that no unit of that file
+qualifies for stays what it was, 0 after a load. Units before a queue's first message are (0, 2147483647, 0) and count as valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.files.mapped_files import MappedFile, max_offset, truncate_dirty_files
+from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
+
+Units = NDArray[np.void]
+Numbers = Sequence[int] | NDArray[np.int64]
+ReadUnits = Callable[[MappedFile], Units]
+
+RECOVERED_FILES = 3  # ConsumeQueue.recover begins at the third file from the end
+
+
+def units_of(content: NDArray[np.uint8]) -> Units:
+    """The units of a file's bytes (trailing bytes that are no whole unit are left out), as CQ_UNIT rows, without a copy."""
+    whole = len(content) // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE
+    return content[:whole].view(CQ_UNIT)
+
+
+def encode_units(physic_offsets: Numbers, sizes: Numbers, tags_codes: Numbers) -> bytes:
+    """Units as the broker writes them."""
+    units = np.empty(len(physic_offsets), CQ_UNIT)
+    units["physicOffset"], units["size"], units["tagsCode"] = physic_offsets, sizes, tags_codes
+    return units.tobytes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredQueue:
+    """A consume queue as ConsumeQueue.recover or truncateDirtyLogicFiles leaves it.
+
+    Attributes:
+        files: its mapped files, `wrote` being bytes in use.
+        max_physic_offset: end in the commit log of the last message it knows, -1 where it knows none.
+    """
+
+    files: tuple[MappedFile, ...]
+    max_physic_offset: int
+
+    @property
+    def max_offset(self) -> int:
+        """ConsumeQueue.getMaxOffsetInQueue."""
+        return max_offset(self.files) // CQ_STORE_UNIT_SIZE
+
+
+def _leading_valid(units: Units) -> int:
+    """How many units come before the first that recover takes for the end."""
+    bad = (units["physicOffset"] < 0) | (units["size"] <= 0)
+    first = int(bad.argmax()) if len(bad) else 0
+    return first if len(bad) and bad[first] else len(units)
+
+
+def _end_of(unit: np.void) -> int:
+    """offset + size in a Java long, which wraps."""
+    end = int(unit["physicOffset"]) + int(unit["size"])
+    return (end + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def recover(files: Sequence[MappedFile], read: ReadUnits) -> RecoveredQueue:
+    """The queue after ConsumeQueue.recover; `read` gives all units of a file."""
+    if not files:
+        return RecoveredQueue(files=(), max_physic_offset=-1)
+    max_physic_offset = -1
+    process_offset = 0
+    for file in files[max(len(files) - RECOVERED_FILES, 0) :]:
+        units = read(file)
+        valid = _leading_valid(units)
+        if valid:
+            max_physic_offset = _end_of(units[valid - 1])
+        process_offset = file.from_offset + valid * CQ_STORE_UNIT_SIZE
+        if valid * CQ_STORE_UNIT_SIZE != file.length:
+            break
+    return RecoveredQueue(files=truncate_dirty_files(files, process_offset), max_physic_offset=max_physic_offset)
+
+
+def truncate_dirty_logic_files(queue: RecoveredQueue, log_end: int, read: ReadUnits) -> RecoveredQueue:
+    """The queue after ConsumeQueue.truncateDirtyLogicFiles(log_end): units of messages at or past the log's end are gone.
+
+    The first unit of the last file is kept whatever it is unless it lies past the end, so that a file of zeros gains one unit.
+    """
+    files = list(queue.files)
+    max_physic_offset = log_end
+    while files:
+        units = read(files[-1])
+        if not len(units):
+            break
+        if int(units["physicOffset"][0]) >= log_end:
+            files.pop()
+            continue
+        stop = (units["physicOffset"] < 0) | (units["size"] <= 0) | (units["physicOffset"] >= log_end)
+        stop[0] = False
+        first = int(stop.argmax())
+        kept = first if stop[first] else len(units)
+        files[-1] = replace(files[-1], wrote=kept * CQ_STORE_UNIT_SIZE)
+        max_physic_offset = _end_of(units[kept - 1])
+        break
+    return RecoveredQueue(files=tuple(files), max_physic_offset=max_physic_offset)
+
+
+def correct_min_offset(files: Sequence[MappedFile], log_min: int, read: ReadUnits, former: int = 0) -> int:
+    """The queue's min offset after ConsumeQueue.correctMinOffset(log_min); `former` (0 after a load) where no unit qualifies."""
+    if not files or not files[0].wrote:
+        return former
+    units = read(files[0])[: files[0].wrote // CQ_STORE_UNIT_SIZE]
+    alive = units["physicOffset"] >= log_min
+    first = int(alive.argmax()) if len(alive) else 0
+    if not len(alive) or not alive[first]:
+        return former
+    return files[0].from_offset // CQ_STORE_UNIT_SIZE + first

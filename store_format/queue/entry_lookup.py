@@ -1,0 +1,107 @@
+"""What the commit log holds at the places that consume queue entries name.
+
+Broker source (4.9.3): CommitLog.getMessage and pickupStoreTimestamp, MappedFileQueue.findMappedFileByOffset.
+Rule: an entry is (physicOffset, size), nothing more; the bytes there are delivered whatever they are.
+Surprise: offset 0 is looked for in the first file where it is not found, so that a cleaned store delivers another message's bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import Bytes, int32_at, int64_at
+from store_format.compiled import compiled
+from store_format.files.mapped_files import MappedFile
+from store_format.layout import BORNHOST_V6_FLAG, MESSAGE_MAGIC_CODE
+from store_format.record.record_columns import is_representable
+from store_format.record.record_length import record_length
+
+NO_TIMESTAMP = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """One value an entry.
+
+    Attributes:
+        store_timestamps: ms, NO_TIMESTAMP where the log has no message there (CommitLog.pickupStoreTimestamp, which asks no other file).
+        file: index of the log file that delivers, -1 where the broker gets null.
+        positions: where in that file the delivered bytes start.
+        is_record: the delivered bytes are exactly one record that lies where it says it lies.
+    """
+
+    store_timestamps: NDArray[np.int64]
+    file: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    is_record: NDArray[np.bool_]
+
+
+def find_files(files: Sequence[MappedFile], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Index of the file that holds each offset (offset 0 falls back to the first one), -1 where there is none."""
+    if not files:
+        return np.full(len(offsets), -1, np.int64)
+    starts = np.array([file.from_offset for file in files], np.int64)
+    found = np.searchsorted(starts, offsets, side="right") - 1
+    inside = (found >= 0) & (offsets - starts[found] < files[0].length)
+    found = np.where(inside, found, -1)
+    return np.where((offsets == 0) & (found < 0), 0, found)
+
+
+def locate(
+    files: Sequence[MappedFile], physic_offsets: NDArray[np.int64], sizes: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each entry the index of the file that delivers its bytes (-1 where the broker gets null) and where they start in that file."""
+    file = find_files(files, physic_offsets)
+    positions = np.where(file >= 0, physic_offsets % files[0].length if files else 0, 0)
+    wrote = np.array([one.wrote for one in files] or [0], np.int64)[file]
+    there = (file >= 0) & (sizes >= 0) & (positions + sizes <= wrote)  # no bytes are not null
+    return np.where(there, file, -1), positions
+
+
+@compiled
+def _inspect(content, from_offset, walked, offsets, positions, sizes, rows, stamps, is_record):  # type: ignore[no-untyped-def]
+    for row in rows:
+        at = positions[row]
+        size = np.int64(sizes[row])
+        if size >= 40:
+            born = 20 if int32_at(content, at + 36) & BORNHOST_V6_FLAG else 8
+            if size >= 56 + born:
+                stamp = int64_at(content, at + 48 + born)
+                stamps[row] = stamp if stamp >= 0 else NO_TIMESTAMP
+        if at >= walked or size < 91 or from_offset + at != offsets[row]:
+            continue
+        if int32_at(content, at) == size and int32_at(content, at + 4) == MESSAGE_MAGIC_CODE:
+            is_record[row] = record_length(content, at, at + size) == size and is_representable(content, at, from_offset)
+
+
+def look_up(
+    files: Sequence[MappedFile],
+    walked: Sequence[int],
+    read: Callable[[MappedFile], Bytes],
+    physic_offsets: NDArray[np.int64],
+    sizes: NDArray[np.int32],
+) -> LookedUp:
+    """Look each entry up in the commit log.
+
+    Args:
+        files: files of the commit log.
+        walked: position in each file up to which its records are known one by one.
+        read: the bytes of a file; asked once a file.
+        physic_offsets: of the entries.
+        sizes: of the entries.
+    """
+    count = len(physic_offsets)
+    file, positions = locate(files, physic_offsets, sizes)
+    stamps = np.full(count, NO_TIMESTAMP, np.int64)
+    is_record = np.zeros(count, np.bool_)
+    for index in np.unique(file[file >= 0]).tolist():
+        rows = np.flatnonzero(file == index)
+        content = read(files[index])
+        _inspect(content, files[index].from_offset, walked[index], physic_offsets, positions, sizes, rows, stamps, is_record)
+    if files:
+        stamps[physic_offsets < files[0].from_offset] = NO_TIMESTAMP
+    return LookedUp(stamps, file, positions, is_record)

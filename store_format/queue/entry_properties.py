@@ -1,0 +1,118 @@
+"""The properties of the messages that consume queue entries point to, as a filter by expression reads them.
+
+Broker source (4.9.3): MessageDecoder.decodeProperties(ByteBuffer), which ExpressionMessageFilter calls on the bytes of an entry.
+Rule: an entry is (physicOffset, size), nothing more: whatever bytes lie there are taken for a record, whose magic code nobody checks.
+Surprise: bytes that are no record make the decoder throw out of getMessage, or give the properties of another message; a region of zeros
+is a message without properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import Bytes, int16_at, int32_at
+from store_format.compiled import compiled
+from store_format.files.mapped_files import MappedFile
+from store_format.layout import SYS_FLAG_POSITION
+from store_format.queue.entry_lookup import locate
+from store_format.record.record_length import body_length_position
+
+# in place of a length
+NOT_THERE: Final = -1  # the broker gets no bytes, so that there is nothing to decode
+INDEX_OUT_OF_BOUNDS: Final = -2  # the decoder throws an IndexOutOfBoundsException
+BUFFER_UNDERFLOW: Final = -3  # the decoder throws a BufferUnderflowException
+
+_SYS_FLAG_END = SYS_FLAG_POSITION + 4
+
+Longs = NDArray[np.int64]
+
+
+@compiled
+def _find_properties(content, start, size):  # type: ignore[no-untyped-def]
+    """Start and length of the properties of the record at `start`; the length is 0 without any, negative where the decoder throws."""
+    if size < _SYS_FLAG_END:
+        return start, np.int64(INDEX_OUT_OF_BOUNDS)
+    body_at = body_length_position(content, start) - start
+    if body_at + 4 > size:
+        return start, np.int64(INDEX_OUT_OF_BOUNDS)
+    # a sum of ints, which wraps
+    topic_at = np.int64(np.int32(body_at + 4 + int32_at(content, start + body_at)))
+    if topic_at < 0 or topic_at >= size:
+        return start, np.int64(INDEX_OUT_OF_BOUNDS)
+    topic_length = np.int64(np.int8(content[start + topic_at]))
+    length_at = topic_at + 1 + topic_length
+    if length_at < 0 or length_at + 2 > size:
+        return start, np.int64(INDEX_OUT_OF_BOUNDS)
+    length = int16_at(content, start + length_at)
+    if length <= 0:
+        return start, np.int64(0)
+    if length > size - length_at - 2:
+        return start, np.int64(BUFFER_UNDERFLOW)
+    return start + length_at + 2, length
+
+
+@compiled
+def _find_all(content, positions, sizes, rows, starts, lengths):  # type: ignore[no-untyped-def]
+    for row in rows:
+        starts[row], lengths[row] = _find_properties(content, positions[row], np.int64(sizes[row]))
+
+
+@compiled
+def _copy(content, starts, lengths, rows, offsets, out):  # type: ignore[no-untyped-def]
+    for row in rows:
+        for i in range(lengths[row]):
+            out[offsets[row] + i] = content[starts[row] + i]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryProperties:
+    """Where the properties of some entries lie: one value an entry.
+
+    Attributes:
+        file: index of the log file that they are in, -1 where the broker gets no bytes.
+        starts: their position in that file.
+        lengths: bytes, 0 where the message has none; NOT_THERE, INDEX_OUT_OF_BOUNDS or BUFFER_UNDERFLOW where there is nothing.
+    """
+
+    file: Longs
+    starts: Longs
+    lengths: Longs
+
+    def __getitem__(self, rows: slice) -> EntryProperties:
+        return EntryProperties(self.file[rows], self.starts[rows], self.lengths[rows])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def bytes_of(self, read: Callable[[int], Bytes]) -> Bytes:
+        """All properties, one entry's after the other's; `read` gives the bytes of a file of this index."""
+        offsets = np.cumsum(np.maximum(self.lengths, 0)) - np.maximum(self.lengths, 0)
+        out = np.empty(int(np.maximum(self.lengths, 0).sum()), np.uint8)
+        some = self.lengths > 0
+        for index in np.unique(self.file[some]).tolist():
+            rows = np.flatnonzero(some & (self.file == index))
+            _copy(read(index), self.starts, self.lengths, rows, offsets, out)
+        return out
+
+
+def find_properties(
+    files: Sequence[MappedFile], read: Callable[[int], Bytes], physic_offsets: Longs, sizes: NDArray[np.int32]
+) -> EntryProperties:
+    """Find the properties of each entry.
+
+    Args:
+        files: of the commit log.
+        read: the bytes of the file of an index; asked once a file.
+        physic_offsets: of the entries.
+        sizes: of the entries, bytes.
+    """
+    file, positions = locate(files, physic_offsets, sizes)
+    starts, lengths = np.zeros(len(file), np.int64), np.full(len(file), NOT_THERE, np.int64)
+    for index in np.unique(file[file >= 0]).tolist():
+        _find_all(read(index), positions, sizes, np.flatnonzero(file == index), starts, lengths)
+    return EntryProperties(file, starts, lengths)

@@ -1,0 +1,96 @@
+"""The extension of a queue of a broker that runs: its files, and the units that dispatched messages get.
+
+Broker source (4.9.3): ConsumeQueue.recover, correctMinOffset and putMessagePositionInfoWrapper, as far as they reach ConsumeQueueExt.
+Rule: a message gets its unit before the queue looks whether it has the message already.
+Surprises: so each message that is dispatched again gets a unit again, which no entry points to. A queue that was not there at load does not
+know the files of an extension that was; it writes over them from their beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import Bytes
+from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.mapped_files import MappedFile
+from store_format.queue import consume_queue_ext as ext
+
+
+class _Written:
+    """The bytes of a file that is only written to, as ExtWriter slices them."""
+
+    def __init__(self, store: ChangedFiles, path: FilePath) -> None:
+        self._store = store
+        self._path = path
+
+    def __setitem__(self, where: slice, data: Bytes | int) -> None:
+        length = where.stop - where.start
+        self._store.write(self._path, where.start, np.array(np.broadcast_to(np.asarray(data, np.uint8), (length,))))
+
+
+@dataclass(slots=True, kw_only=True)
+class Extension:
+    """The extension of one queue; `files` are its mapped files, `file_size` the length of each in bytes."""
+
+    folder: FilePath
+    file_size: int
+    files: tuple[MappedFile, ...] = ()
+
+    @property
+    def min_address(self) -> int:
+        """ConsumeQueueExt.getMinAddress."""
+        return ext.address_of(self.files[0].from_offset if self.files else 0)
+
+    @property
+    def max_address(self) -> int:
+        """ConsumeQueueExt.getMaxAddress."""
+        return ext.address_of(self.files[-1].from_offset + self.files[-1].wrote if self.files else 0)
+
+    def recover(self, store: ChangedFiles, max_address: int) -> None:
+        """Recover, and cut behind the unit of the last entry that has one.
+
+        Raises:
+            CorruptStoreError: a unit that sticks out of its file; the broker's load fails.
+            UnitUnderflowError: likewise for the last entry's unit.
+        """
+        self._keep(store, ext.recover(self.files, self._reader(store)))
+        self._keep(store, ext.truncate_by_max_address(self.files, max_address, self._reader(store)))
+
+    def truncate_by_min_address(self, store: ChangedFiles, address: int) -> None:
+        """Delete the files before that of the queue's first entry."""
+        self._keep(store, ext.truncate_by_min_address(self.files, address))
+
+    def destroy(self, store: ChangedFiles) -> None:
+        """Delete all files."""
+        self._keep(store, ())
+
+    def put(self, store: ChangedFiles, tags_codes: NDArray[np.int64], stamps: NDArray[np.int64], bit_maps: Sequence[bytes | None]) -> None:
+        """Give each message a unit; where that works its tagsCode becomes the unit's address, in place."""
+
+        def create(name: str, length: int) -> Bytes:
+            store.create((*self.folder, name), length)
+            return cast("Bytes", _Written(store, (*self.folder, name)))
+
+        last = {file.name: cast("Bytes", _Written(store, (*self.folder, file.name))) for file in self.files[-1:]}
+        writer = ext.ExtWriter(file_size=self.file_size, files=list(self.files), contents=last, new_content=create)
+        for row, bit_map in enumerate(bit_maps):
+            unit = ext.ExtUnit(tags_code=int(tags_codes[row]), msg_store_time=int(stamps[row]), bit_map=bit_map)
+            address = writer.put(unit)
+            if ext.is_ext_address(address):
+                tags_codes[row] = address
+        self.files = tuple(writer.files)
+
+    def _keep(self, store: ChangedFiles, files: Sequence[MappedFile]) -> None:
+        kept = {file.name for file in files}
+        for file in self.files:
+            if file.name not in kept:
+                store.delete((*self.folder, file.name))
+        self.files = tuple(files)
+
+    def _reader(self, store: ChangedFiles) -> ext.ReadBytes:
+        return lambda file: store.content((*self.folder, file.name))

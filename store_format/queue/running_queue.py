@@ -1,0 +1,130 @@
+"""One consume queue of a broker that runs: its files and bounds, and what load and start do to them.
+
+Broker source (4.9.3): ConsumeQueue.recover, truncateDirtyLogicFiles, correctMinOffset, getLastOffset, destroy.
+Rule: the rules of consume_queue, on files that stay untouched; what is deleted is noted in the store's changed files.
+Surprise: getLastOffset reads on behind the queue's end, over entries that were cut off and never cleared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.mapped_files import MappedFile, max_offset
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.queue import consume_queue as cq
+from store_format.queue.consume_queue_ext import NO_ADDRESS, last_address
+from store_format.queue.extension_dispatch import Extension
+
+
+@dataclass(slots=True, kw_only=True)
+class Queue:
+    """A consume queue of a broker that runs.
+
+    Attributes:
+        folder: path of its files in the store.
+        file_size: length of each, bytes.
+        files: its mapped files, `wrote` being bytes in use.
+        max_physic_offset: ConsumeQueue.maxPhysicOffset.
+        min_logic_offset: ConsumeQueue.minLogicOffset, bytes.
+        has_folder: whether there is a folder of it, be it empty.
+        extension: its extension, None where the setting enableConsumeQueueExt is off.
+    """
+
+    topic: str
+    queue_id: int
+    folder: FilePath
+    file_size: int
+    files: tuple[MappedFile, ...] = ()
+    max_physic_offset: int = -1
+    min_logic_offset: int = 0
+    has_folder: bool = False
+    extension: Extension | None = None
+
+    @property
+    def max_offset(self) -> int:
+        """ConsumeQueue.getMaxOffsetInQueue."""
+        return max_offset(self.files) // CQ_STORE_UNIT_SIZE
+
+    def path(self, name: str) -> FilePath:
+        """Path of one of its files."""
+        return (*self.folder, name)
+
+    def units(self, store: ChangedFiles, file: MappedFile) -> cq.Units:
+        """All units of one of its files, those behind its end too."""
+        return cq.units_of(store.content(self.path(file.name)))
+
+    def recover(self, store: ChangedFiles) -> None:
+        """ConsumeQueue.recover.
+
+        Raises:
+            CorruptStoreError: an extension on which the broker's load fails.
+            UnitUnderflowError: likewise.
+        """
+        if not self.files:
+            return
+        looked_at = self.files[-cq.RECOVERED_FILES].from_offset if len(self.files) > cq.RECOVERED_FILES else 0
+        recovered = cq.recover(self.files, self._reader(store))
+        self._keep(store, recovered.files)
+        self.max_physic_offset = recovered.max_physic_offset
+        if self.extension is not None:
+            self.extension.recover(store, self._last_address(store, looked_at))
+
+    def _last_address(self, store: ChangedFiles, first: int) -> int:
+        """The last address of a unit among the entries that `recover` looks at, which lie in the files from `first` on."""
+        address = NO_ADDRESS
+        for file in (file for file in self.files if file.from_offset >= first):
+            address = last_address(self.units(store, file)["tagsCode"][: file.wrote // CQ_STORE_UNIT_SIZE], address)
+        return address
+
+    def truncate_dirty_logic_files(self, store: ChangedFiles, log_end: int) -> None:
+        """ConsumeQueue.truncateDirtyLogicFiles; it never comes to the line that would cut the extension."""
+        before = cq.RecoveredQueue(files=self.files, max_physic_offset=self.max_physic_offset)
+        after = cq.truncate_dirty_logic_files(before, log_end, self._reader(store))
+        self._keep(store, after.files)
+        self.max_physic_offset = after.max_physic_offset
+
+    def correct_min_offset(self, store: ChangedFiles, log_min: int) -> None:
+        """ConsumeQueue.correctMinOffset, which also deletes the files of the extension before the first entry's unit."""
+        former = self.min_logic_offset // CQ_STORE_UNIT_SIZE
+        self.min_logic_offset = CQ_STORE_UNIT_SIZE * cq.correct_min_offset(self.files, log_min, self._reader(store), former)
+        if self.extension is None or not self.files:
+            return
+        units = self.units(store, self.files[0])[: self.files[0].wrote // CQ_STORE_UNIT_SIZE]
+        alive = np.flatnonzero(units["physicOffset"] >= log_min)
+        if len(alive):
+            self.extension.truncate_by_min_address(store, int(units["tagsCode"][alive[0]]))
+
+    def destroy(self, store: ChangedFiles) -> None:
+        """ConsumeQueue.destroy: no files and no folder."""
+        self._keep(store, ())
+        self.max_physic_offset, self.min_logic_offset, self.has_folder = -1, 0, False
+        if self.extension is not None:
+            self.extension.destroy(store)
+
+    def _reader(self, store: ChangedFiles) -> cq.ReadUnits:
+        return lambda file: self.units(store, file)
+
+    def _keep(self, store: ChangedFiles, files: tuple[MappedFile, ...]) -> None:
+        """Go on with these files; the others are deleted."""
+        kept = {file.name for file in files}
+        for file in self.files:
+            if file.name not in kept:
+                store.delete(self.path(file.name))
+        self.files = files
+
+    def last_offset(self, store: ChangedFiles) -> int | None:
+        """ConsumeQueue.getLastOffset: -1 without an entry, None where it throws BufferUnderflowException, as on a file that is full."""
+        if not self.files:
+            return -1
+        units = self.units(store, self.files[-1])
+        first = max(self.files[-1].wrote // CQ_STORE_UNIT_SIZE - 1, 0)
+        bad = (units["physicOffset"][first:] < 0) | (units["size"][first:] <= 0)
+        valid = int(bad.argmax()) if bad.any() else len(bad)
+        if valid == len(bad) and first > 0:
+            return None
+        if not valid:
+            return -1
+        return int(units["physicOffset"][first + valid - 1]) + int(units["size"][first + valid - 1])

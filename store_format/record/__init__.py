@@ -1,0 +1,1 @@
+"""One record of the commit log: its codec, its columns, its checksum."""

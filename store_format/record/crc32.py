@@ -1,0 +1,112 @@
+"""CRC-32 (the one of zlib and java.util.zip.CRC32) of many byte ranges at once.
+
+zlib takes one range a call, which costs more than the sum itself for messages of a few hundred bytes; this is the same polynomial,
+compiled: by carry-less multiplication where the processor has it, which takes less than half the time, else with sixteen tables.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.compiled import compiled
+from store_format.record import carryless
+
+_POLYNOMIAL = 0xEDB88320
+_STEP = 16
+_FOLDED_MIN = carryless.LANES * carryless.LANE
+
+
+def _tables() -> NDArray[np.uint32]:
+    tables = np.zeros((_STEP, 256), np.uint32)
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = (value >> 1) ^ (_POLYNOMIAL if value & 1 else 0)
+        tables[0, byte] = value
+    for lane in range(1, _STEP):
+        previous = tables[lane - 1]
+        tables[lane] = (previous >> np.uint32(8)) ^ tables[0][previous & np.uint32(0xFF)]
+    return tables
+
+
+_TABLES = _tables()
+
+
+@compiled
+def _sixteen(crc, buffer, at, tables):  # type: ignore[no-untyped-def]
+    """The sum so far taken over the sixteen bytes at `at`, a np.uint64: an index that may be negative costs more."""
+    word = crc ^ (
+        np.uint32(buffer[at])
+        | (np.uint32(buffer[at + np.uint64(1)]) << np.uint32(8))
+        | (np.uint32(buffer[at + np.uint64(2)]) << np.uint32(16))
+        | (np.uint32(buffer[at + np.uint64(3)]) << np.uint32(24))
+    )
+    crc = (
+        tables[15, word & np.uint32(0xFF)]
+        ^ tables[14, (word >> np.uint32(8)) & np.uint32(0xFF)]
+        ^ tables[13, (word >> np.uint32(16)) & np.uint32(0xFF)]
+        ^ tables[12, word >> np.uint32(24)]
+    )
+    for lane in range(12):
+        crc ^= tables[11 - lane, buffer[at + np.uint64(4 + lane)]]
+    return crc
+
+
+@compiled
+def _rest(crc, buffer, start, end, tables):  # type: ignore[no-untyped-def]
+    """The sum so far taken over the bytes from `start` to `end`, and closed."""
+    at = np.uint64(start)
+    while np.uint64(end) - at >= np.uint64(_STEP):
+        crc = _sixteen(crc, buffer, at, tables)
+        at += np.uint64(_STEP)
+    while at < np.uint64(end):
+        crc = (crc >> np.uint32(8)) ^ tables[0, (crc ^ np.uint32(buffer[at])) & np.uint32(0xFF)]
+        at += np.uint64(1)
+    return crc ^ np.uint32(0xFFFFFFFF)
+
+
+@compiled
+def _crc32_by_tables(buffer, starts, lengths, tables, out):  # type: ignore[no-untyped-def]
+    """Two ranges at a time, for each step of a sum waits for the one before it."""
+    for i in range(0, len(starts), 2):
+        other = min(i + 1, len(starts) - 1)
+        one = two = np.uint32(0xFFFFFFFF)
+        shared = min(lengths[i], lengths[other]) // _STEP * _STEP
+        for done in range(0, shared, _STEP):
+            one = _sixteen(one, buffer, np.uint64(starts[i] + done), tables)
+            two = _sixteen(two, buffer, np.uint64(starts[other] + done), tables)
+        out[i] = _rest(one, buffer, starts[i] + shared, starts[i] + lengths[i], tables)
+        out[other] = _rest(two, buffer, starts[other] + shared, starts[other] + lengths[other], tables)
+
+
+@compiled
+def _word(crc, word, tables):  # type: ignore[no-untyped-def]
+    """The sum so far taken over eight bytes, which come as a number."""
+    word ^= np.uint64(crc)
+    crc = np.uint32(0)
+    for lane in range(8):
+        crc ^= tables[7 - lane, (word >> np.uint64(8 * lane)) & np.uint64(0xFF)]
+    return crc
+
+
+@compiled
+def _crc32_by_folding(buffer, starts, lengths, tables, out):  # type: ignore[no-untyped-def]
+    """`buffer` is contiguous."""
+    first = np.uint64(buffer.ctypes.data)
+    for i in range(len(starts)):
+        crc, start = np.uint32(0xFFFFFFFF), starts[i]
+        if lengths[i] >= _FOLDED_MIN:
+            lanes = lengths[i] // carryless.LANE
+            low, high = carryless.folded(first + np.uint64(start), lanes, crc)
+            crc = _word(_word(np.uint32(0), low, tables), high, tables)
+            start += lanes * carryless.LANE
+        out[i] = _rest(crc, buffer, start, starts[i] + lengths[i], tables)
+
+
+def crc32_of_ranges(buffer: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """CRC-32 of `buffer[start:start + length]` for each pair; every range must lie inside `buffer`."""
+    out = np.empty(len(starts), np.uint32)
+    sums = _crc32_by_folding if carryless.AVAILABLE and buffer.flags.c_contiguous else _crc32_by_tables
+    sums(buffer, starts, lengths, _TABLES, out)
+    return out

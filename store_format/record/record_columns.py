@@ -1,0 +1,319 @@
+"""Many records of the commit log at once, as columns.
+
+Broker source (4.9.3): CommitLog.calMsgLength for where each field stands, MessageDecoder.string2messageProperties for the properties.
+Rule: a record becomes a row only if the row gives the same bytes back; `representable` says which ones do.
+Variable-length columns are `Slices`: (start, length) pairs into the buffer, nothing is copied until somebody gathers them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import Bytes, Positions, int16_at, int32_at, int64_at
+from store_format.compiled import compiled
+from store_format.layout import BORNHOST_V6_FLAG, RECORD_MIDDLE, RECORD_PREFIX, STOREHOSTADDRESS_V6_FLAG
+from store_format.record.record_length import body_length_position
+
+_NAME_VALUE_SEPARATOR = 1
+_PROPERTY_SEPARATOR = 2
+
+# properties that have a column of their own, by name
+PROPERTY_TAGS = b"TAGS"
+PROPERTY_KEYS = b"KEYS"
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Byte ranges of a buffer; a negative length stands for a missing value."""
+
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    def __getitem__(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Slices:
+        return Slices(self.starts[rows], self.lengths[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class RecordParts:
+    """Where the moving parts of each record stand, all as absolute positions in the buffer."""
+
+    born_host: Slices
+    store_timestamp: Positions
+    store_host: Slices
+    middle: Positions
+    body: Slices
+    topic: Slices
+    properties: Slices
+
+
+@compiled
+def _locate(buffer, positions, out):  # type: ignore[no-untyped-def]
+    for i in range(len(positions)):
+        start = positions[i]
+        sys_flag = int32_at(buffer, start + 36)
+        born = 20 if sys_flag & BORNHOST_V6_FLAG else 8
+        at = body_length_position(buffer, start)
+        out[0, i] = born
+        out[1, i] = start + 48 + born
+        out[2, i] = 20 if sys_flag & STOREHOSTADDRESS_V6_FLAG else 8
+        out[3, i] = at - 12
+        body = max(int32_at(buffer, at), np.int64(0))
+        topic = at + 4 + body
+        topic_length = np.int64(buffer[topic])
+        properties = topic + 1 + topic_length
+        out[4, i] = at + 4
+        out[5, i] = body
+        out[6, i] = topic + 1
+        out[7, i] = topic_length
+        out[8, i] = properties + 2
+        out[9, i] = int16_at(buffer, properties)
+
+
+def locate(buffer: Bytes, positions: Positions) -> RecordParts:
+    """Find the parts of records whose lengths were checked by a walk."""
+    out = np.empty((10, len(positions)), np.int64)
+    _locate(buffer, positions, out)
+    born, stored_at, store, middle, body_at, body, topic_at, topic, properties_at, properties = out
+    return RecordParts(
+        born_host=Slices(positions + 48, born),
+        store_timestamp=stored_at,
+        store_host=Slices(stored_at + 8, store),
+        middle=middle,
+        body=Slices(body_at, body),
+        topic=Slices(topic_at, topic),
+        properties=Slices(properties_at, properties),
+    )
+
+
+@compiled
+def copy_bytes(out, at, buffer, start, length):  # type: ignore[no-untyped-def]
+    """Copy `length` bytes, all arguments being np.uint64: an index that may be negative costs five times as much."""
+    for k in range(length):
+        out[at + k] = buffer[start + k]
+
+
+@compiled
+def _gather(buffer, starts, lengths, offsets, out):  # type: ignore[no-untyped-def]
+    for i in range(len(starts)):
+        if lengths[i] > 0:
+            copy_bytes(out, np.uint64(offsets[i]), buffer, np.uint64(starts[i]), np.uint64(lengths[i]))
+
+
+def gather(buffer: Bytes, slices: Slices) -> tuple[NDArray[np.int32], Bytes]:
+    """Copy the ranges one after the other: (n + 1 offsets, bytes), as Arrow lays out binary columns.
+
+    The ranges together must stay below 2 GiB.
+    """
+    offsets = np.zeros(len(slices.starts) + 1, np.int64)
+    np.cumsum(np.maximum(slices.lengths, 0), out=offsets[1:])
+    out = np.empty(int(offsets[-1]), np.uint8)
+    _gather(buffer, slices.starts, slices.lengths, offsets, out)
+    return offsets.astype(np.int32), out
+
+
+@compiled
+def _fixed(buffer, positions, width, out):  # type: ignore[no-untyped-def]
+    for i in range(len(positions)):
+        copy_bytes(out, np.uint64(i * width), buffer, np.uint64(positions[i]), np.uint64(width))
+
+
+def fixed(buffer: Bytes, positions: Positions, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """The rows of a fixed layout that start at `positions`.
+
+    Raises:
+        IndexError: one does not lie in the buffer.
+    """
+    if len(positions) and not 0 <= positions.min() <= positions.max() <= len(buffer) - dtype.itemsize:
+        raise IndexError(f"rows of {dtype.itemsize} bytes at {positions.min()} to {positions.max()} in a buffer of {len(buffer)}")
+    out = np.empty(len(positions) * dtype.itemsize, np.uint8)
+    _fixed(buffer, positions, dtype.itemsize, out)
+    return out.view(dtype)
+
+
+def prefixes(buffer: Bytes, positions: Positions) -> NDArray[np.void]:
+    """RECORD_PREFIX of each record."""
+    return fixed(buffer, positions, RECORD_PREFIX)
+
+
+def middles(buffer: Bytes, parts: RecordParts) -> NDArray[np.void]:
+    """RECORD_MIDDLE of each record."""
+    return fixed(buffer, parts.middle, RECORD_MIDDLE)
+
+
+def store_timestamps(buffer: Bytes, parts: RecordParts) -> NDArray[np.int64]:
+    """storeTimestamp of each record, ms."""
+    return fixed(buffer, parts.store_timestamp, np.dtype([("at", ">i8")]))["at"].astype(np.int64)
+
+
+@compiled
+def _equal(buffer, a, a_length, b, b_length):  # type: ignore[no-untyped-def]
+    if a_length != b_length:
+        return False
+    for i in range(a_length):  # noqa: SIM110 (compiled)
+        if buffer[a + i] != buffer[b + i]:
+            return False
+    return True
+
+
+@compiled
+def _parse_properties(buffer, starts, lengths, counts, out):  # type: ignore[no-untyped-def]
+    """Write (name start, name length, value start, value length) of each property; of equal names the last one stays."""
+    total = 0
+    for i in range(len(starts)):
+        first = total
+        at = starts[i]
+        end = at + lengths[i]
+        while at < end:
+            stop = at
+            separator = np.int64(-1)
+            while stop < end and buffer[stop] != _PROPERTY_SEPARATOR:
+                if separator < 0 and buffer[stop] == _NAME_VALUE_SEPARATOR:
+                    separator = stop
+                stop += 1
+            if separator > at and separator < stop - 1:
+                slot = total
+                for known in range(first, total):
+                    if _equal(buffer, out[known, 0], out[known, 1], at, separator - at):
+                        slot = known
+                if slot == total:
+                    total += 1
+                out[slot, 0] = at
+                out[slot, 1] = separator - at
+                out[slot, 2] = separator + 1
+                out[slot, 3] = stop - separator - 1
+            at = stop + 1
+        counts[i] = total - first
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """The properties of many records, one record's after the other's: `counts` each, names and values."""
+
+    counts: NDArray[np.int64]
+    names: Slices
+    values: Slices
+
+
+def parse_properties(buffer: Bytes, properties: Slices) -> Properties:
+    """Split the properties of each record as MessageDecoder.string2messageProperties does."""
+    counts = np.empty(len(properties.starts), np.int64)
+    # a property takes three bytes at least, and all but the last one a separator
+    bound = int((np.maximum(properties.lengths, 0) // 4 + 1).sum())
+    out = np.empty((bound, 4), np.int64)
+    total = _parse_properties(buffer, properties.starts, properties.lengths, counts, out)
+    out = out[:total]
+    return Properties(counts, Slices(out[:, 0], out[:, 1]), Slices(out[:, 2], out[:, 3]))
+
+
+@compiled
+def _pick(buffer, counts, names, name_lengths, values, value_lengths, wanted, starts, lengths):  # type: ignore[no-untyped-def]
+    at = 0
+    for i in range(len(counts)):
+        starts[i] = 0
+        lengths[i] = -1
+        for j in range(at, at + counts[i]):
+            if name_lengths[j] != len(wanted):
+                continue
+            same = True
+            for k in range(len(wanted)):
+                if buffer[names[j] + k] != wanted[k]:
+                    same = False
+                    break
+            if same:
+                starts[i] = values[j]
+                lengths[i] = value_lengths[j]
+        at += counts[i]
+
+
+def pick_property(buffer: Bytes, properties: Properties, name: bytes) -> Slices:
+    """The value of one property of each record, missing where it has none."""
+    starts, lengths = (np.empty(len(properties.counts), np.int64) for _ in range(2))
+    wanted = np.frombuffer(name, np.uint8)
+    names, values = properties.names, properties.values
+    _pick(buffer, properties.counts, names.starts, names.lengths, values.starts, values.lengths, wanted, starts, lengths)
+    return Slices(starts, lengths)
+
+
+_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+
+
+def hex_text(offsets: NDArray[np.int32], data: Bytes) -> tuple[NDArray[np.int32], Bytes]:
+    """Binary values as upper case hex text, in the same (offsets, bytes) form."""
+    out = np.empty(2 * len(data), np.uint8)
+    out[0::2], out[1::2] = _HEX[data >> 4], _HEX[data & 15]
+    return offsets * np.int32(2), out
+
+
+@compiled
+def is_utf8(buffer, at, end):  # type: ignore[no-untyped-def]
+    """Whether the bytes from `at` to `end` are valid UTF-8."""
+    while at < end:
+        lead = buffer[at]
+        low, high = np.uint8(0x80), np.uint8(0xBF)
+        if lead < 0x80:
+            at += 1
+            continue
+        if 0xC2 <= lead <= 0xDF:
+            more = 1
+        elif 0xE0 <= lead <= 0xEF:
+            more = 2
+            low = np.uint8(0xA0) if lead == 0xE0 else low  # no overlong forms
+            high = np.uint8(0x9F) if lead == 0xED else high  # no surrogates
+        elif 0xF0 <= lead <= 0xF4:
+            more = 3
+            low = np.uint8(0x90) if lead == 0xF0 else low
+            high = np.uint8(0x8F) if lead == 0xF4 else high  # nothing above U+10FFFF
+        else:
+            return False
+        if at + more >= end or buffer[at + 1] < low or buffer[at + 1] > high:
+            return False
+        for i in range(2, more + 1):
+            if buffer[at + i] < 0x80 or buffer[at + i] > 0xBF:
+                return False
+        at += more + 1
+    return True
+
+
+@compiled
+def _are_utf8(buffer, starts, lengths, out):  # type: ignore[no-untyped-def]
+    for i in range(len(starts)):
+        out[i] = is_utf8(buffer, starts[i], starts[i] + max(lengths[i], np.int64(0)))
+
+
+def are_utf8(buffer: Bytes, slices: Slices) -> NDArray[np.bool_]:
+    """Which of the ranges are valid UTF-8; a missing value is."""
+    out = np.empty(len(slices.starts), np.bool_)
+    _are_utf8(buffer, slices.starts, slices.lengths, out)
+    return out
+
+
+@compiled
+def is_representable(buffer, at, from_offset):  # type: ignore[no-untyped-def]
+    """Whether a row gives the checked record at `at` back: true offset, no negative length, a topic that is a text and not empty."""
+    if int64_at(buffer, at + 28) != from_offset + at:
+        return False
+    body = body_length_position(buffer, at)
+    body_length = int32_at(buffer, body)
+    topic = body + 4 + max(body_length, np.int64(0))
+    topic_length = np.int64(buffer[topic])
+    properties_length = int16_at(buffer, topic + 1 + topic_length)
+    if body_length < 0 or properties_length < 0 or topic_length == 0:
+        return False
+    return is_utf8(buffer, topic + 1, topic + 1 + topic_length)
+
+
+@compiled
+def _representable(buffer, positions, from_offset, out):  # type: ignore[no-untyped-def]
+    for i in range(len(positions)):
+        out[i] = is_representable(buffer, positions[i], from_offset)
+
+
+def representable(buffer: Bytes, positions: Positions, from_offset: int) -> NDArray[np.bool_]:
+    """Which of the walked records at `positions` of a file that starts at `from_offset` a row can give back."""
+    out = np.empty(len(positions), np.bool_)
+    _representable(buffer, positions, from_offset, out)
+    return out

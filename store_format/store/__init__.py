@@ -1,0 +1,1 @@
+"""The store as a whole: recovery, dispatch, look-ups, the checkpoint."""

@@ -1,0 +1,238 @@
+"""The dispatchers of the commit log: from messages to consume queues, checkpoint and index.
+
+Broker source (4.9.3): DefaultMessageStore.doDispatch, putMessagePositionInfo, checkMultiDispatchQueue, findConsumeQueue;
+ConsumeQueue.putMessagePositionInfoWrapper, multiDispatchLmqQueue.
+Rule: consume queue first (not for prepared and rolled back messages), then the index, message by message; queues do not see each other,
+so here a stretch is put queue by queue.
+Surprises: the checkpoint's time of the queues is that of the last dispatched message, also when its queue ignored it. With multi dispatch
+on, a message without properties or with an offset that is no number throws: load fails, and start tries it again for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.compiled import compiled
+from store_format.files.changed_files import ChangedFiles
+from store_format.index.index_dispatch import RunningIndex
+from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
+from store_format.log.dispatch_request import DispatchRequests
+from store_format.queue.consume_queue_dispatch import put_message_position_info
+from store_format.queue.running_queue import Queue
+
+Longs = NDArray[np.int64]
+Rows = NDArray[np.int64]
+QueueKey = tuple[str, int]
+BitMapOf = Callable[[str, dict[str, str]], bytes | None]
+
+LMQ_PREFIX = "%LMQ%"
+MULTI_DISPATCH_QUEUE_SPLITTER = ","
+_LONG = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
+
+
+class DispatchError(Exception):
+    """A message on which the broker's dispatch throws."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchSettings:
+    """Settings that dispatching depends on, by their own names."""
+
+    is_slave: bool = False
+    enable_multi_dispatch: bool = False
+    enable_lmq: bool = False
+
+
+@compiled
+def _same_queue(buffer, starts, lengths, queue_ids, a, b):  # type: ignore[no-untyped-def]
+    if lengths[a] != lengths[b] or queue_ids[a] != queue_ids[b]:
+        return False
+    for k in range(lengths[a]):  # noqa: SIM110 (compiled)
+        if buffer[starts[a] + k] != buffer[starts[b] + k]:
+            return False
+    return True
+
+
+@compiled
+def _group(buffer, starts, lengths, queue_ids, table, first, group):  # type: ignore[no-untyped-def]
+    """Number the queues that messages name in order of appearance: `group` of each message, `first` message of each queue."""
+    count = 0
+    for i in range(len(starts)):
+        code = np.int64(queue_ids[i]) & 0xFFFFFFFF
+        for k in range(lengths[i]):
+            code = ((code ^ np.int64(buffer[starts[i] + k])) * 16777619) & 0xFFFFFFFF
+        slot = (code ^ (code >> 15)) & (len(table) - 1)
+        while table[slot] >= 0 and not _same_queue(buffer, starts, lengths, queue_ids, first[table[slot]], i):
+            slot = (slot + 1) & (len(table) - 1)
+        if table[slot] < 0:
+            table[slot] = count
+            first[count] = i
+            count += 1
+        group[i] = table[slot]
+    return count
+
+
+@dataclass(slots=True, kw_only=True)
+class Dispatcher:
+    """The dispatchers and what they move.
+
+    Attributes:
+        store: the files.
+        queues: consumeQueueTable.
+        new_queue: a queue without files.
+        index: None where the setting messageIndexEnable is off.
+        bit_map_of: (topic, properties) -> bit map of the consumers that want the message, None where there is none.
+        physic_msg_timestamp: what dispatch sets in the checkpoint, None where nothing.
+        logics_msg_timestamp: likewise.
+        count: messages dispatched so far.
+        first_offset: place in the log of the first of them since `count` was 0.
+    """
+
+    store: ChangedFiles
+    settings: DispatchSettings
+    queues: dict[QueueKey, Queue]
+    new_queue: Callable[[str, int], Queue]
+    index: RunningIndex | None
+    bit_map_of: BitMapOf | None = None
+    physic_msg_timestamp: int | None = None
+    logics_msg_timestamp: int | None = None
+    count: int = 0
+    first_offset: int | None = None
+    _pending: DispatchError | None = field(default=None)
+
+    def find_consume_queue(self, topic: str, queue_id: int) -> Queue:
+        """DefaultMessageStore.findConsumeQueue."""
+        if (topic, queue_id) not in self.queues:
+            self.queues[topic, queue_id] = self.new_queue(topic, queue_id)
+        return self.queues[topic, queue_id]
+
+    def dispatch(self, requests: DispatchRequests) -> None:
+        """doDispatch of each message in turn.
+
+        Raises:
+            DispatchError: the broker throws at one of them; those before it are dispatched.
+        """
+        self._pending = None
+        puts = self._puts(requests)
+        self._put(requests, puts)
+        done = requests if self._pending is None else requests.first(puts.failed_at)
+        if self.index is not None:
+            self.index.build_index(done)
+        if len(done) and self.first_offset is None:
+            self.first_offset = int(done.physic_offset[0])
+        self.count += len(done)
+        if self._pending is not None:
+            raise self._pending
+
+    def _puts(self, requests: DispatchRequests) -> _Puts:
+        kind = requests.sys_flag & TRANSACTION_ROLLBACK_TYPE
+        rows = np.flatnonzero((kind == 0) | (kind == TRANSACTION_COMMIT_TYPE))
+        named, numbers = self._queues_of(requests, rows)
+        puts = _Puts(rows=rows, named=named, numbers=numbers, offsets=requests.queue_offset[rows])
+        if self.settings.enable_multi_dispatch:
+            self._add_multi_dispatch(requests, puts)
+        return puts
+
+    def _queues_of(self, requests: DispatchRequests, rows: Rows) -> tuple[dict[QueueKey, int], Rows]:
+        """The queues that messages name, numbered, and the number of each message's own."""
+        table = np.full(1 << (2 * len(rows) + 1).bit_length(), -1, np.int64)
+        first, group = np.empty((2, len(rows)), np.int64)
+        topics = requests.topic[rows]
+        count = _group(requests.buffer, topics.starts, topics.lengths, requests.queue_id[rows], table, first, group)
+        # topics of other bytes can be the same text, where they are no UTF-8
+        keys = [(requests.text(requests.topic, row) or "", int(requests.queue_id[row])) for row in rows[first[:count]].tolist()]
+        named: dict[QueueKey, int] = {}
+        numbers = np.array([named.setdefault(key, len(named)) for key in keys], np.int64)
+        return named, numbers[group]
+
+    def _add_multi_dispatch(self, requests: DispatchRequests, puts: _Puts) -> None:
+        """The light message queues and others that messages name; what throws ends the puts."""
+        for place, row in enumerate(puts.rows.tolist()):
+            if not requests.has_properties[row]:
+                self._fail(puts, place, row, f"the message at {requests.physic_offset[row]} has no properties")
+                return
+            names = requests.text(requests.multi_dispatch, row) or ""
+            offsets = requests.text(requests.multi_queue_offset, row) or ""
+            if not names.strip() or not offsets.strip():
+                continue
+            pairs = list(zip(_split(names), _split(offsets), strict=False))
+            if len(_split(names)) != len(_split(offsets)):
+                continue
+            for name, offset in pairs:
+                if not _LONG.fullmatch(offset) or not -(2**63) <= int(offset) < 2**63:
+                    self._fail(puts, place + 1, row, f"the message at {requests.physic_offset[row]} has the queue offset {offset!r}")
+                    return
+                is_lmq = self.settings.enable_lmq and name.startswith(LMQ_PREFIX)
+                key = (name, 0 if is_lmq else int(requests.queue_id[row]))
+                puts.more.append((row, puts.named.setdefault(key, len(puts.named)), int(offset)))
+
+    def _fail(self, puts: _Puts, kept: int, row: int, what: str) -> None:
+        puts.rows, puts.numbers, puts.offsets = puts.rows[:kept], puts.numbers[:kept], puts.offsets[:kept]
+        puts.failed_at = row
+        self._pending = DispatchError(f"{what}, on which enableMultiDispatch throws")
+
+    def _put(self, requests: DispatchRequests, puts: _Puts) -> None:
+        if not len(puts.rows):
+            return
+        last = int(puts.rows[-1])
+        self.logics_msg_timestamp = int(requests.store_timestamp[last])
+        if self.settings.is_slave:
+            self.physic_msg_timestamp = self.logics_msg_timestamp
+        for key, rows, offsets, is_own in puts.by_queue():
+            queue = self.find_consume_queue(*key)
+            tags_codes = requests.tags_code[rows]
+            if queue.extension is not None and is_own.any():
+                own = tags_codes[is_own]
+                bit_maps = [self._bit_map(requests, queue.topic, row) for row in rows[is_own].tolist()]
+                queue.extension.put(self.store, own, requests.store_timestamp[rows[is_own]], bit_maps)
+                tags_codes[is_own] = own
+            put_message_position_info(self.store, queue, requests.physic_offset[rows], requests.size[rows], tags_codes, offsets)
+
+    def _bit_map(self, requests: DispatchRequests, topic: str, row: int) -> bytes | None:
+        return None if self.bit_map_of is None else self.bit_map_of(topic, requests.properties_map(row))
+
+
+def _split(text: str) -> list[str]:
+    """String.split with a comma: empty parts at the end are dropped."""
+    parts = text.split(MULTI_DISPATCH_QUEUE_SPLITTER)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts if parts[-1] or not text else []
+
+
+@dataclass(slots=True, kw_only=True)
+class _Puts:
+    """Entries to be put: each message's own, then those for further queues.
+
+    Attributes:
+        rows: the messages with an entry of their own.
+        named: the queues, numbered.
+        numbers: which of them is each message's own.
+        offsets: queue offset of each message's own entry.
+        more: (message, number of the queue, offset in it).
+        failed_at: the message on which the broker throws.
+    """
+
+    rows: Rows
+    named: dict[QueueKey, int]
+    numbers: Rows
+    offsets: Longs
+    more: list[tuple[int, int, int]] = field(default_factory=list)
+    failed_at: int = -1
+
+    def by_queue(self) -> list[tuple[QueueKey, Rows, Longs, NDArray[np.bool_]]]:
+        """For each queue the messages it gets, in order, their offsets in it, and which of them are its own."""
+        more = np.array(self.more, np.int64).reshape(-1, 3)
+        rows = np.concatenate([self.rows, more[:, 0]])
+        numbers = np.concatenate([self.numbers, more[:, 1]])
+        offsets = np.concatenate([self.offsets, more[:, 2]])
+        # stable: a message's own entry stands before the others of the same message
+        order = np.lexsort((rows, numbers))
+        parts = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+        keys = list(self.named)
+        return [(keys[numbers[part[0]]], rows[part], offsets[part], part < len(self.rows)) for part in parts]

@@ -1,0 +1,184 @@
+"""Entries of consume queues and of index files held against the messages that they are for.
+
+Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, MessageDecoder.string2messageProperties, IndexService.buildIndex,
+ConsumeQueue.putMessagePositionInfoWrapper.
+Rule: an entry of a queue is right if a record of its size lies where it says, of its topic, queue and offset, with its tag's hash code; one
+of the index if the message there has a key of its hash.
+Surprise: of properties of one name the last one counts. What takes Java's decoder, as texts that are no UTF-8 do, is left to the caller.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import Bytes, Positions, int16_at, int32_at, int64_at
+from store_format.compiled import compiled
+from store_format.index.index_dispatch import hash_keys, topic_prefix
+from store_format.index.index_file import KEYS, UNIQ_KEY
+from store_format.java.string_hash import hash_on
+from store_format.layout import EXT_MAX_ADDRESS, MESSAGE_MAGIC_CODE, RECORD_MIN_SIZE, SYS_FLAG_POSITION, TRANSACTION_ROLLBACK_TYPE
+from store_format.queue.consume_queue import Units
+from store_format.record.record_columns import PROPERTY_TAGS, is_utf8
+from store_format.record.record_length import body_length_position, record_length
+
+_TAGS, _UNIQ_KEY, _KEYS = (np.frombuffer(name, np.uint8) for name in (PROPERTY_TAGS, UNIQ_KEY.encode(), KEYS.encode()))
+_NAME_VALUE_SEPARATOR, _PROPERTY_SEPARATOR = 1, 2
+_QUEUE_ID, _QUEUE_OFFSET = 12, 20  # positions in a record
+# a key takes two bytes of the properties with the blank that ends it
+_KEYS_MAX = 32767 // 2 + 2
+
+
+class Held(IntEnum):
+    """What came of it; the first thing that is wrong."""
+
+    RIGHT = 0
+    NO_RECORD = 1
+    OTHER_MESSAGE = 2
+    OTHER_CODE = 3  # another tagsCode or key hash than the message's
+    UNSURE = 4  # to be looked at with Java's decoder, or in the queue extension
+
+
+@compiled
+def _is_record(content, at, limit):  # type: ignore[no-untyped-def]
+    if at < 0 or at + RECORD_MIN_SIZE > limit or int32_at(content, at + 4) != MESSAGE_MAGIC_CODE:
+        return False
+    return record_length(content, at, limit) > 0
+
+
+@compiled
+def _texts(content, at):  # type: ignore[no-untyped-def]
+    """Start and end of the topic, and of the properties, of a record."""
+    body = body_length_position(content, at)
+    topic = body + 5 + max(int32_at(content, body), np.int64(0))
+    topic_end = topic + np.int64(content[topic - 1])
+    properties = topic_end + 2
+    return topic, topic_end, properties, properties + max(int16_at(content, topic_end), np.int64(0))
+
+
+@compiled
+def _property(content, start, end, name):  # type: ignore[no-untyped-def]
+    """Start and end of the value of a property, (0, -1) where there is none."""
+    found, found_end = np.int64(0), np.int64(-1)
+    at = start
+    while at < end:
+        stop = at
+        while stop < end and content[stop] != _PROPERTY_SEPARATOR:
+            stop += 1
+        value = at + len(name)
+        if value + 1 < stop and content[value] == _NAME_VALUE_SEPARATOR:
+            same = True
+            for k in range(len(name)):
+                same = same and content[at + k] == name[k]
+            if same:
+                found, found_end = value + 1, stop
+        at = stop + 1
+    return found, found_end
+
+
+@compiled
+def _check_units(content, limit, positions, sizes, codes, queue_offsets, topic, queue_id, is_lmq, out):  # type: ignore[no-untyped-def]
+    for i in range(len(positions)):
+        at = positions[i]
+        if not _is_record(content, at, limit) or int32_at(content, at) != sizes[i]:
+            out[i] = 1
+            continue
+        start, end, properties, properties_end = _texts(content, at)
+        if not is_lmq:
+            same = end - start == len(topic) and int32_at(content, at + _QUEUE_ID) == queue_id
+            same = same and int64_at(content, at + _QUEUE_OFFSET) == queue_offsets[i]
+            k = 0
+            while same and k < len(topic):
+                same = content[start + k] == topic[k]
+                k += 1
+            if not same:
+                out[i] = 2
+                continue
+        tag, tag_end = _property(content, properties, properties_end, _TAGS)
+        if codes[i] <= EXT_MAX_ADDRESS or not is_utf8(content, tag, tag_end):
+            out[i] = 4
+            continue
+        code = hash_on(content, tag, tag_end, np.int64(0))
+        code = code - (np.int64(1) << 32) if code >= (np.int64(1) << 31) else code
+        out[i] = 0 if code == codes[i] else 3
+
+
+def check_units(
+    content: Bytes,
+    limit: int,
+    positions: Positions,
+    units: Units,
+    queue_offsets: NDArray[np.int64],
+    queue: tuple[str, int],
+    *,
+    is_lmq: bool,
+) -> NDArray[np.int8]:
+    """Hold entries of a queue against the messages of one file of the commit log.
+
+    Args:
+        content: of the file.
+        limit: up to where there are records.
+        positions: where each entry's message starts in the file.
+        units: the entries.
+        queue_offsets: theirs.
+        queue: topic and queueId.
+        is_lmq: the messages belong to other queues.
+
+    Returns:
+        A `Held` for each entry.
+    """
+    out = np.empty(len(units), np.int8)
+    sizes, codes = units["size"].astype(np.int64), units["tagsCode"].astype(np.int64)
+    topic = np.frombuffer(queue[0].encode(), np.uint8)
+    _check_units(content, limit, positions, sizes, codes, queue_offsets, topic, queue[1], is_lmq, out)
+    return out
+
+
+@compiled
+def _key_hashes(content, at, known):  # type: ignore[no-untyped-def]
+    """Hashes of a message's keys; their number, -1 where a text is no UTF-8."""
+    if int32_at(content, at + SYS_FLAG_POSITION) & TRANSACTION_ROLLBACK_TYPE == TRANSACTION_ROLLBACK_TYPE:
+        return 0
+    topic, topic_end, properties, properties_end = _texts(content, at)
+    uniq_key, uniq_key_end = _property(content, properties, properties_end, _UNIQ_KEY)
+    key, keys_end = _property(content, properties, properties_end, _KEYS)
+    if not (is_utf8(content, topic, topic_end) and is_utf8(content, uniq_key, uniq_key_end) and is_utf8(content, key, keys_end)):
+        return -1
+    prefix = topic_prefix(content, topic, topic_end)
+    return hash_keys(content, prefix, uniq_key, uniq_key_end, key, keys_end, known, 0)
+
+
+@compiled
+def _check_keys(content, limit, positions, hashes, known, out):  # type: ignore[no-untyped-def]
+    last = np.int64(-1)
+    count = 0
+    is_record = False
+    for i in range(len(positions)):
+        if i == 0 or positions[i] != last:
+            last = positions[i]
+            is_record = _is_record(content, last, limit)
+            count = _key_hashes(content, last, known) if is_record else 0
+        if not is_record:
+            out[i] = 1
+            continue
+        out[i] = 4 if count < 0 else 3
+        for k in range(count):
+            if known[k] == hashes[i]:
+                out[i] = 0
+                break
+
+
+def check_keys(content: Bytes, limit: int, positions: Positions, hashes: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Hold entries of an index file against the messages of one file of the commit log; a `Held` for each.
+
+    Args:
+        content: of the log file.
+        limit: up to where there are records.
+        positions: where each entry's message starts in it.
+        hashes: the entries' key hashes.
+    """
+    out = np.empty(len(positions), np.int8)
+    _check_keys(content, limit, positions, hashes, np.empty(_KEYS_MAX, np.int64), out)
+    return out

@@ -1,0 +1,89 @@
+"""Messages by key and time, from the index and the commit log.
+
+Broker source (4.9.3): DefaultMessageStore.queryMessage, CommitLog.getData.
+Rule: offsets from the index, the messages there in order of offset.
+Surprises: messages are delivered without a look at their keys. Where none can be read the search is made again up to the time of its first
+message, three times in all. What the index says of its last update is 0 where nothing is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from store_format.index.index_file import IndexFile
+from store_format.index.index_service import query_offset
+from store_format.store.lookup import ILLEGAL_ARGUMENT, SIZE_BYTES, CommitLogLookup, MappedFiles, Selected, ThrownError, java_int
+
+QUERY_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMessageResult:
+    """What DefaultMessageStore.queryMessage gives; messages in order of their offsets."""
+
+    messages: tuple[Selected, ...]
+    index_last_update_timestamp: int
+    index_last_update_phyoffset: int
+
+    @property
+    def buffer_total_size(self) -> int:
+        """Bytes of all messages, a Java int."""
+        return java_int(sum(len(message.content) for message in self.messages))
+
+
+def query_message(
+    files: Sequence[IndexFile], log: CommitLogLookup, topic: str, key: str, max_num: int, begin: int, end: int, *, batch: int
+) -> QueryMessageResult:
+    """DefaultMessageStore.queryMessage.
+
+    Args:
+        files: of the index, oldest first.
+        log: the commit log.
+        topic: of the messages.
+        key: one of their keys.
+        max_num: how many are wanted at most.
+        begin: least store timestamp, ms.
+        end: greatest store timestamp, ms.
+        batch: setting maxMsgsNumBatch, the most that is given.
+
+    Raises:
+        ThrownError: a negative number is wanted.
+        CorruptStoreError: a chain of index entries that goes round.
+    """
+    messages: list[Selected] = []
+    last_timestamp = last_offset = 0
+    last_time = end
+    for _ in range(QUERY_ROUNDS):
+        if max_num < 0:
+            raise ThrownError(ILLEGAL_ARGUMENT)
+        found = query_offset(files, topic, key, min(max_num, batch), begin, last_time)
+        if not found.phy_offsets:
+            break
+        last_timestamp, last_offset = found.index_last_update_timestamp, found.index_last_update_phyoffset
+        for number, offset in enumerate(sorted(found.phy_offsets)):
+            try:
+                message = log.look_message(offset)
+                if number == 0:
+                    if message is None:
+                        continue  # its store timestamp is asked for all the same: NullPointerException, which is logged
+                    last_time = message.store_timestamp
+                messages += _data(log.mapped, offset)
+            except ThrownError:
+                continue
+        if any(len(message.content) for message in messages) or last_time < begin:
+            break
+    return QueryMessageResult(messages=tuple(messages), index_last_update_timestamp=last_timestamp, index_last_update_phyoffset=last_offset)
+
+
+def _data(log: MappedFiles, offset: int) -> Sequence[Selected]:
+    """CommitLog.getData(offset, false), cut to the size that stands there."""
+    file = log.find(offset)
+    rest = None if file is None else log.rest(file, offset % file.length)
+    if file is None or rest is None:
+        return ()
+    size = rest.number(0, SIZE_BYTES)
+    position = offset % file.length
+    if not 0 <= size <= file.length - position:
+        raise ThrownError(ILLEGAL_ARGUMENT)
+    return (Selected(start_offset=offset, content=log.read(file)[position : position + size]),)

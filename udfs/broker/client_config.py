@@ -1,0 +1,28 @@
+"""The check of a client's subscription before it starts.
+
+Broker source (4.9.3): ClientManageProcessor.checkClientConfig, CheckClientRequestBody.
+Rule: tags are always fine; an expression must compile, and the broker must filter by properties.
+Surprise: unlike a pull or a heartbeat, this tells the client that its expression, or its type, is unknown.
+"""
+
+from __future__ import annotations
+
+from udfs.filters.consumer_filter_manager import SQL92, is_tag_type
+from udfs.filters.sql92 import Compiled, compile_expression
+from udfs.pull.codes import ResponseCode
+
+
+def check_subscription(
+    expression_type: str | None, sub_string: str | None, *, enable_property_filter: bool
+) -> tuple[ResponseCode, str | None]:
+    """Code and remark of the answer for one subscription."""
+    if is_tag_type(expression_type):
+        return ResponseCode.SUCCESS, None
+    if not enable_property_filter:
+        return ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {expression_type}"
+    if expression_type != SQL92 or sub_string is None:
+        return ResponseCode.SUBSCRIPTION_PARSE_FAILED, None
+    compiled = compile_expression(sub_string)
+    if isinstance(compiled, Compiled):
+        return ResponseCode.SUCCESS, None
+    return ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(compiled)

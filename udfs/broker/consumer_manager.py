@@ -1,0 +1,145 @@
+"""Which clients are in a consumer group, and what the group subscribes to: what heartbeats say.
+
+Broker source (4.9.3): ConsumerManager, ConsumerGroupInfo, DefaultConsumerIdsChangeListener.
+Rules: subscriptions are the group's, not the client's, and the last heartbeat decides: a topic that it lacks is gone, one that it has is
+replaced by a greater subVersion only. A group goes with its last connection. Filter data of expressions follows each heartbeat.
+Surprises: a client is a connection, and its id only a note; a second id on one connection replaces the first. A new version of a
+subscription is no change that members are told of, a new or a lost topic is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from store_format.remoting.heartbeat import ConsumerData, SubscriptionData
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager
+
+Channel = str
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroupInfo:
+    """A group that has clients.
+
+    Attributes:
+        consume_type: of the last heartbeat, like the two that follow; None where it did not say.
+        channel_info_table: connection -> client id.
+        subscription_table: by topic.
+    """
+
+    consume_type: str | None
+    message_model: str | None
+    consume_from_where: str | None
+    channel_info_table: dict[Channel, str | None] = field(default_factory=dict)
+    subscription_table: dict[str | None, SubscriptionData] = field(default_factory=dict)
+
+    def update_channel(self, channel: Channel, client_id: str | None, data: ConsumerData) -> bool:
+        """Take a heartbeat's consumer; says whether the connection is new."""
+        self.consume_type, self.message_model, self.consume_from_where = data.consumeType, data.messageModel, data.consumeFromWhere
+        is_new = channel not in self.channel_info_table
+        self.channel_info_table[channel] = client_id
+        return is_new
+
+    def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """Take a heartbeat's subscriptions; says whether a topic came or went."""
+        updated = False
+        named = set()
+        for one in subscriptions:
+            named.add(one.topic)
+            old = self.subscription_table.get(one.topic)
+            updated = updated or old is None
+            if old is None or (one.subVersion or 0) > (old.subVersion or 0):
+                self.subscription_table[one.topic] = one
+        gone = self.subscription_table.keys() - named
+        for topic in gone:
+            del self.subscription_table[topic]
+        return updated or bool(gone)
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerManager:
+    """The groups that have clients.
+
+    Attributes:
+        filters: the filter data that heartbeats register.
+        notify: tells a connection that its group changed (NOTIFY_CONSUMER_IDS_CHANGED).
+        notify_consumer_ids_changed_enable: the broker's setting of that name, asked each time.
+    """
+
+    filters: ConsumerFilterManager
+    notify: Callable[[Channel, str], None]
+    notify_consumer_ids_changed_enable: Callable[[], bool]
+    consumer_table: dict[str, ConsumerGroupInfo] = field(default_factory=dict)
+
+    def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
+        """The group, None where it has no clients."""
+        return self.consumer_table.get(group)
+
+    def register_consumer(self, group: str, channel: Channel, client_id: str | None, data: ConsumerData, now: int, *, tell: bool) -> None:
+        """A heartbeat.
+
+        Args:
+            group: its name.
+            channel: the connection it came on.
+            client_id: of the client.
+            data: what it says of the group.
+            now: the broker's time, ms.
+            tell: the group's own notifyConsumerIdsChangedEnable.
+        """
+        info = self.consumer_table.get(group)
+        if info is None:
+            info = ConsumerGroupInfo(
+                consume_type=data.consumeType, message_model=data.messageModel, consume_from_where=data.consumeFromWhere
+            )
+            self.consumer_table[group] = info
+        is_new = info.update_channel(channel, client_id, data)
+        if info.update_subscription(data.subscriptionDataSet) or is_new:
+            self._change(group, info, tell=tell)
+        self.filters.register_all(group, [_Registered.of(one) for one in data.subscriptionDataSet], now)
+
+    def unregister_consumer(self, group: str, channel: Channel, now: int, *, tell: bool) -> None:
+        """UNREGISTER_CLIENT; the arguments are those of `register_consumer`."""
+        info = self.consumer_table.get(group)
+        if info is None:
+            return
+        info.channel_info_table.pop(channel, None)
+        self._drop_if_empty(group, info, now)
+        self._change(group, info, tell=tell)
+
+    def do_channel_close_event(self, channel: Channel, now: int) -> None:
+        """A connection is gone; members are told whatever their group says."""
+        for group, info in list(self.consumer_table.items()):
+            if channel in info.channel_info_table:
+                del info.channel_info_table[channel]
+                self._drop_if_empty(group, info, now)
+                self._change(group, info, tell=True)
+
+    def _drop_if_empty(self, group: str, info: ConsumerGroupInfo, now: int) -> None:
+        if not info.channel_info_table:
+            del self.consumer_table[group]
+            self.filters.unregister(group, now)
+
+    def _change(self, group: str, info: ConsumerGroupInfo, *, tell: bool) -> None:
+        if tell and self.notify_consumer_ids_changed_enable():
+            for channel in info.channel_info_table:
+                self.notify(channel, group)
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """A heartbeat's subscription as the filter manager reads it."""
+
+    topic: str
+    sub_string: str | None
+    expression_type: str | None
+    sub_version: int
+
+    @classmethod
+    def of(cls, one: SubscriptionData) -> _Registered:
+        return cls(one.topic or "", one.subString, one.expressionType, one.subVersion or 0)
+
+
+def subscriptions_of(info: ConsumerGroupInfo) -> Mapping[str | None, SubscriptionData]:
+    """A group's subscriptions by topic, sorted."""
+    return dict(sorted(info.subscription_table.items(), key=lambda item: item[0] or ""))

@@ -1,0 +1,305 @@
+"""What the broker does with a pull before and after its store looks for messages.
+
+Broker source (4.9.3): PullMessageProcessor.processRequest.
+Rules: the checks come in one order, and the first that fails decides; an answer of theirs has an empty header, is never held and commits
+nothing. Behind the store's answer come the code, the hold or the OFFSET_MOVED event, and at last the offset that the pull commits.
+Surprises: header fields are not checked, so a missing one makes the broker throw where it is first used, and what was done before stays
+done: a pull may be held and answered SYSTEM_ERROR. A missing subVersion beside an expression counts as an expression that does not parse.
+A pull that is asked again (second pass) is neither held nor commits, and gets no answer at all where the broker throws. Messages that go by
+zero copy leave before the commit, and to a client that wants no answer too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig
+from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
+from store_format.store.lookup import NULL_POINTER, ThrownError
+from udfs.broker.consumer_manager import ConsumerManager
+from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
+from udfs.broker.offset_moved_event import OffsetMovedEvent
+from udfs.broker.subscription_group import SubscriptionGroupManager
+from udfs.broker.topic_config import TopicConfigManager, is_readable
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
+from udfs.filters.message_filter import ExpressionMessageFilter, SubscriptionData, SubscriptionError, message_filter
+from udfs.filters.tags import SubscriptionParseError
+from udfs.pull import pull_result
+from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
+from udfs.pull.pull_request_hold import PullRequest, polling_time
+
+SUGGEST = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullBrokerConfig:
+    """The settings that a pull depends on, beside those of the store's scan, by their own names."""
+
+    broker_name: str
+    broker_ip1: str
+    broker_role: BrokerRole
+    broker_permission: int = 6
+    auto_create_subscription_group: bool = True
+    enable_property_filter: bool = False
+    filter_support_retry: bool = False
+    slave_read_enable: bool = False
+    offset_check_in_slave: bool = False
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = 1000
+    transfer_msg_by_heap: bool = True
+
+
+class GetMessageResult(Protocol):
+    """What the store answers a pull with."""
+
+    @property
+    def status(self) -> GetMessageStatus:
+        """Its status."""
+
+    @property
+    def next_begin_offset(self) -> int:
+        """Offset to pull next."""
+
+    @property
+    def min_offset(self) -> int:
+        """Of the queue."""
+
+    @property
+    def max_offset(self) -> int:
+        """Of the queue."""
+
+    @property
+    def suggest_pulling_from_slave(self) -> bool:
+        """Whether the scan ran and ended on disk."""
+
+
+class GetMessage(Protocol):
+    """DefaultMessageStore.getMessage; None where the store answers null."""
+
+    def __call__(
+        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter
+    ) -> GetMessageResult | None:
+        """Raises ThrownError where the store throws."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullResponse:
+    """The answer to a pull.
+
+    Attributes:
+        suggest_which_broker_id: None where a check failed before the store was asked.
+        result: of the store, likewise.
+    """
+
+    code: ResponseCode
+    remark: str | None
+    suggest_which_broker_id: int | None = None
+    result: GetMessageResult | None = None
+
+
+class Refused(Exception):  # noqa: N818 - an answer of the broker, not an error of ours
+    """A check failed: the code and the remark of the answer."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(code, remark)
+        self.code = code
+        self.remark = remark
+
+
+def _needed(value: int | None) -> int:
+    """A header field that the broker unboxes here."""
+    if value is None:
+        raise ThrownError(NULL_POINTER)
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullMessageProcessor:
+    """The processor, with what it looks at and what it does.
+
+    Attributes:
+        config: the settings as they are now.
+        now: the broker's time, ms.
+        get_message: the store.
+        suspend: holds a pull.
+        offset_moved: stores the event.
+        committed: told that the pull's offset was committed.
+        write: takes an answer that goes to the client at once, past all that comes behind the processor.
+    """
+
+    config: PullBrokerConfig
+    now: int
+    groups: SubscriptionGroupManager
+    topics: TopicConfigManager
+    consumers: ConsumerManager
+    filters: ConsumerFilterManager
+    offsets: ConsumerOffsetManager
+    get_message: GetMessage
+    suspend: Callable[[str, int, PullRequest[PullMessageRequestHeader]], None]
+    offset_moved: Callable[[OffsetMovedEvent], None]
+    committed: Callable[[], None]
+    write: Callable[[PullResponse], None]
+
+    def process_request(
+        self, header: PullMessageRequestHeader, client: str, *, broker_allow_suspend: bool, answer: Callable[[PullResponse], None]
+    ) -> None:
+        """Process a pull.
+
+        Args:
+            header: of the request.
+            client: address of the client, for texts.
+            broker_allow_suspend: on the first pass.
+            answer: given the answer, if there is one now.
+
+        Raises:
+            ThrownError: the broker throws.
+        """
+        try:
+            group, message_filter = self.check(header, client)
+        except Refused as refused:
+            answer(PullResponse(code=refused.code, remark=refused.remark))
+            return
+        topic, queue_id, offset = header.topic or "", _needed(header.queueId), _needed(header.queueOffset)
+        result = self.get_message(topic, queue_id, offset, _needed(header.maxMsgNums), message_filter)
+        response: PullResponse | None = PullResponse(code=ResponseCode.SYSTEM_ERROR, remark="store getMessage return null")
+        if result is not None:
+            response = self._respond(header, group, result)
+            may_wait = broker_allow_suspend and header.has(PullSysFlag.SUSPEND)
+            if response.code == ResponseCode.PULL_NOT_FOUND and may_wait:
+                self.suspend(topic, queue_id, self._held(header, message_filter))
+                response = None
+            elif response.code == ResponseCode.SUCCESS and not self.config.transfer_msg_by_heap:
+                self.write(response)
+                response = None
+        role = self.config.broker_role
+        if broker_allow_suspend and header.has(PullSysFlag.COMMIT_OFFSET) and role != BrokerRole.SLAVE:
+            self.offsets.commit_offset(header.consumerGroup, topic, queue_id, header.commitOffset)
+            self.committed()
+        if response is not None:
+            answer(response)
+
+    def check(self, header: PullMessageRequestHeader, client: str) -> tuple[SubscriptionGroupConfig, ExpressionMessageFilter]:
+        """The checks before the store is asked; gives the group and the filter.
+
+        Raises:
+            Refused: the answer, where one fails.
+            ThrownError: the broker throws, for a field that is missing.
+        """
+        if not is_readable(self.config.broker_permission):
+            raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] pulling message is forbidden")
+        group = self.groups.find_subscription_group_config(header.consumerGroup, auto_create=self.config.auto_create_subscription_group)
+        if group is None:
+            remark = f"subscription group [{header.consumerGroup}] does not exist, {SUGGEST}"
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.consumeEnable:
+            raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumerGroup}")
+        _needed(header.sysFlag)
+        if header.has(PullSysFlag.SUSPEND):
+            _needed(header.suspendTimeoutMillis)
+        self._check_queue(header, client)
+        by_request = header.has(PullSysFlag.SUBSCRIPTION)
+        subscription, filter_data = self._of_request(header) if by_request else self._of_registration(header, group)
+        kind = subscription.expression_type
+        if not is_tag_type(kind) and not self.config.enable_property_filter:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
+        return group, message_filter(subscription, filter_data, self.filters, support_retry=self.config.filter_support_retry)
+
+    def _check_queue(self, header: PullMessageRequestHeader, client: str) -> None:
+        topic = self.topics.select_topic_config(header.topic)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! {SUGGEST}")
+        if not is_readable(topic.perm):
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+        queue_id = _needed(header.queueId)
+        if queue_id < 0 or queue_id >= topic.readQueueNums:
+            queues = f"topicConfig.readQueueNums:[{topic.readQueueNums}]"
+            remark = f"queueId[{queue_id}] is illegal, topic:[{header.topic}] {queues} consumer:[{client}]"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+    def _of_request(self, header: PullMessageRequestHeader) -> tuple[SubscriptionData, ConsumerFilterData | None]:
+        """The subscription that the pull brings."""
+        failed = Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+        try:
+            subscription = SubscriptionData.build(header.topic or "", header.subscription, header.expressionType)
+        except (SubscriptionParseError, SubscriptionError):
+            raise failed from None
+        if is_tag_type(subscription.expression_type):
+            return subscription, None
+        if header.subVersion is None:
+            raise failed
+        group, version = header.consumerGroup or "", header.subVersion
+        return subscription, build(subscription.topic, group, header.subscription, header.expressionType, version, self.now)
+
+    def _of_registration(
+        self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
+    ) -> tuple[SubscriptionData, ConsumerFilterData | None]:
+        """The subscription that heartbeats registered."""
+        name, topic = header.consumerGroup or "", header.topic or ""
+        info = self.consumers.get_consumer_group_info(name)
+        if info is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{SUGGEST}")
+        if not group.consumeBroadcastEnable and info.message_model == "BROADCASTING":
+            raise Refused(ResponseCode.NO_PERMISSION, f"the consumer group[{name}] can not consume by broadcast way")
+        found = info.subscription_table.get(topic)
+        if found is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{SUGGEST}")
+        wanted = _needed(header.subVersion)
+        if (found.subVersion or 0) < wanted:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        subscription = SubscriptionData(
+            topic=topic,
+            sub_string=found.subString or "",
+            expression_type=found.expressionType,
+            code_set=found.codeSet,
+            sub_version=found.subVersion or 0,
+            class_filter_mode=found.classFilterMode,
+        )
+        if is_tag_type(found.expressionType):
+            return subscription, None
+        data = self.filters.get(topic, name)
+        if data is None:
+            remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+            raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+        if data.clientVersion < wanted:
+            raise Refused(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
+        return subscription, data
+
+    def _respond(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig, result: GetMessageResult) -> PullResponse:
+        """The answer that goes with what the store gave; stores the event that goes with it."""
+        config, offset = self.config, _needed(header.queueOffset)
+        code = pull_result.response_code(result.status, offset, config.broker_role, config.offset_check_in_slave)
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            event = OffsetMovedEvent(
+                consumerGroup=header.consumerGroup or "",
+                brokerName=config.broker_name,
+                topic=header.topic or "",
+                queueId=_needed(header.queueId),
+                offsetRequest=offset,
+                offsetNew=result.next_begin_offset,
+            )
+            self.offset_moved(event)
+        where = pull_result.Suggestion(
+            broker_role=config.broker_role,
+            offset_check_in_slave=config.offset_check_in_slave,
+            slave_read_enable=config.slave_read_enable,
+            broker_id=group.brokerId,
+            which_broker_when_consume_slowly=group.whichBrokerWhenConsumeSlowly,
+        )
+        suggested = pull_result.suggest_which_broker_id(result.status, offset, result.suggest_pulling_from_slave, where)
+        return PullResponse(code=code, remark=result.status.name, suggest_which_broker_id=suggested, result=result)
+
+    def _held(self, header: PullMessageRequestHeader, message_filter: ExpressionMessageFilter) -> PullRequest[PullMessageRequestHeader]:
+        timeout = polling_time(
+            _needed(header.suspendTimeoutMillis),
+            long_polling_enable=self.config.long_polling_enable,
+            short_polling_time_mills=self.config.short_polling_time_mills,
+        )
+        return PullRequest(
+            request=header,
+            timeout_millis=timeout,
+            suspend_timestamp=self.now,
+            pull_from_this_offset=_needed(header.queueOffset),
+            message_filter=message_filter,
+        )

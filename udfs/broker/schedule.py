@@ -1,0 +1,102 @@
+"""Delayed messages: the table of delay levels, and when a message of a level is delivered.
+
+Broker source (4.9.3): ScheduleMessageService.parseDelayLevel and computeDeliverTimestamp; messageDelayLevel.
+Rule: level 1 is the first delay of the setting; the time of delivery becomes the tagsCode of the message's entry in the
+queue of its level in SCHEDULE_TOPIC_XXXX.
+Surprise: a message of a level that the table does not have is due a second after it was stored. That holds for a level
+above the last one too, but CommitLog cuts it to the last one before it asks, when it stores and when it dispatches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from udfs.java.numbers import to_long
+from udfs.sql_definition import SqlFunction
+
+DEFAULT_MESSAGE_DELAY_LEVEL: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+UNKNOWN_LEVEL_DELAY: Final = 1000  # ms
+
+_UNITS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+# Long.parseLong: a sign, then digits of any script, but of those that are one UTF-16 unit
+_NUMBER: Final = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
+
+
+class DelayLevelError(ValueError):
+    """A messageDelayLevel that the broker does not parse; its load fails.
+
+    Attributes:
+        setting: messageDelayLevel as it was given.
+        level: number of the level that is wrong, from 1.
+        found: text of that level.
+    """
+
+    def __init__(self, setting: str, level: int, found: str) -> None:
+        super().__init__(setting, level, found)
+        self.setting = setting
+        self.level = level
+        self.found = found
+
+    def __str__(self) -> str:
+        return (
+            f"messageDelayLevel {self.setting!r}, level {self.level}: expected a whole number and one of "
+            f"{', '.join(_UNITS)}, found {self.found!r}; separate levels by one space, as in '1s 5s 10s'"
+        )
+
+
+def parse_delay_level(setting: str) -> tuple[int, ...]:
+    """The delays of messageDelayLevel in ms, that of level 1 first.
+
+    Raises:
+        DelayLevelError: a level that is no number with a unit, as between two spaces or before one at the beginning.
+    """
+    levels = setting.split(" ")
+    while len(levels) > 1 and not levels[-1]:  # String.split drops what is empty at the end
+        levels.pop()
+    if not levels[-1] and setting:
+        return ()
+    return tuple(_delay(setting, number, level) for number, level in enumerate(levels, 1))
+
+
+def _delay(setting: str, number: int, level: str) -> int:
+    amount, unit = level[:-1], _UNITS.get(level[-1:])
+    if unit is None or not _NUMBER.fullmatch(amount) or to_long(int(amount)) != int(amount):
+        raise DelayLevelError(setting, number, level)
+    return to_long(unit * int(amount))
+
+
+DEFAULT_DELAYS: Final = parse_delay_level(DEFAULT_MESSAGE_DELAY_LEVEL)
+
+
+def deliver_timestamp(level: int, store_timestamp: int, delays: Sequence[int] = DEFAULT_DELAYS) -> int:
+    """When a message is due, in ms since the epoch.
+
+    Args:
+        level: its delay level.
+        store_timestamp: when it was stored, in ms since the epoch.
+        delays: what `parse_delay_level` made of the broker's setting.
+    """
+    delay = delays[level - 1] if 1 <= level <= len(delays) else UNKNOWN_LEVEL_DELAY
+    return to_long(store_timestamp + delay)
+
+
+_DELAY_SQL: Final = (
+    f"CASE WHEN level BETWEEN 1 AND {len(DEFAULT_DELAYS)} "
+    f"THEN get(array({', '.join(f'{delay}L' for delay in DEFAULT_DELAYS)}), level - 1) "
+    f"WHEN level IS NOT NULL THEN {UNKNOWN_LEVEL_DELAY}L END"
+)
+
+SQL_FUNCTIONS: Final = (
+    SqlFunction(
+        name="deliver_timestamp",
+        parameters="level INT, storeTimestamp BIGINT",
+        returns="BIGINT",
+        # a sum past the greatest BIGINT wraps, as Java's does
+        body=f"""coalesce(
+  try_add(storeTimestamp, {_DELAY_SQL}),
+  storeTimestamp - 9223372036854775807 + {_DELAY_SQL} - 9223372036854775807 - 2)""",
+        comment="When a message of this delay level is due (ms), by the default levels, NULL where an argument is NULL",
+    ),
+)

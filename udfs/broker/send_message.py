@@ -1,0 +1,251 @@
+"""What the broker does with a message before it gives it to its store.
+
+Broker source (4.9.3): SendMessageProcessor (asyncSendMessage, handleRetryAndDLQ, handlePutMessageResult, asyncConsumerSendMsgBack),
+AbstractSendMessageProcessor.msgCheck, ScheduleMessageService.messageTimeup.
+Rules: an unknown topic is created if it may be; the queue must be one of those that are written or read; the cluster's name becomes a
+property. A message that is sent back goes to the group's retry topic by way of a delay, or to its dead letter topic.
+Surprises: a topic that cannot be written takes messages. Only an ordered topic minds a broker that cannot be written. A synchronous master
+without a slave stores a message and says that it failed. WAIT is not stored, but on messages that are sent back it is, and they keep DELAY,
+REAL_TOPIC and REAL_QID when they are delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from store_format.config.config_rows import SubscriptionGroupConfig
+from store_format.log.put_message import (
+    PROPERTY_DELAY,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    SCHEDULE_TOPIC,
+    InnerMessage,
+    PutMessageStatus,
+    properties_to_string,
+)
+from store_format.record.message import Message, decode_properties, encode_properties
+from udfs.broker.subscription_group import SubscriptionGroupManager
+from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, TopicConfigManager, is_writeable, topic_fault
+from udfs.filters.message_filter import PROPERTY_RETRY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
+from udfs.pull.codes import BrokerRole, ResponseCode
+
+PROPERTY_CLUSTER: Final = "CLUSTER"
+PROPERTY_WAIT_STORE_MSG_OK: Final = "WAIT"
+PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+DLQ_NUMS_PER_GROUP: Final = 1
+V3_4_9: Final = 121  # MQVersion: from here on a client says how often a message may be tried
+FIRST_DELAY_LEVEL: Final = 3
+_TODO: Final = "See http://rocketmq.apache.org/docs/faq/ for further details."
+_ILLEGAL = (
+    "the message is illegal, maybe msg body or properties length not matched. msg body length limit 128k, msg properties length limit 32k."
+)
+_REFUSED: Final = {
+    PutMessageStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL),
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL),
+    PutMessageStatus.SERVICE_NOT_AVAILABLE: (ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now."),
+}
+
+
+class SendRefused(Exception):  # noqa: N818 - an answer of the broker, not an error of ours
+    """A message that the broker does not store, or says so: the code and the remark of the answer."""
+
+    def __init__(self, code: ResponseCode, remark: str | None) -> None:
+        super().__init__(code, remark)
+        self.code = code
+        self.remark = remark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBrokerConfig:
+    """The settings that sending depends on, by their own names."""
+
+    broker_cluster_name: str
+    broker_ip1: str
+    broker_permission: int = 6
+    auto_create_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessageRequest:
+    """SEND_MESSAGE: the message as the producer gives it (its properties as they were sent), and what goes with it.
+
+    Attributes:
+        default_topic: model of a topic that is not there.
+        default_topic_queue_nums: queues that such a topic gets at most.
+        max_reconsume_times: of a message to a retry topic; None where the producer does not say.
+    """
+
+    message: InnerMessage
+    default_topic: str
+    default_topic_queue_nums: int
+    max_reconsume_times: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessageProcessor:
+    """The processor, with what it looks at."""
+
+    config: SendBrokerConfig
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+
+    def accept(self, request: SendMessageRequest) -> InnerMessage:
+        """The message that goes to the store.
+
+        Raises:
+            SendRefused: the broker does not take it.
+        """
+        message = request.message
+        self._check(request)
+        if message.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            message = self._to_dead_letters(request)
+        properties = dict(message.properties) | {PROPERTY_CLUSTER: self.config.broker_cluster_name}
+        stored = {name: value for name, value in properties.items() if name != PROPERTY_WAIT_STORE_MSG_OK}
+        # a queue at random, of which the first is one
+        return replace(message, queue_id=max(message.queue_id, 0), properties=properties, properties_string=properties_to_string(stored))
+
+    def _check(self, request: SendMessageRequest) -> None:
+        """AbstractSendMessageProcessor.msgCheck."""
+        name, queue_id = request.message.topic, request.message.queue_id
+        known = self.topics.topic_config_table.get(name)
+        if not is_writeable(self.config.broker_permission) and known is not None and known.order:
+            raise SendRefused(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] sending message is forbidden")
+        if fault := topic_fault(name):
+            raise SendRefused(ResponseCode.SYSTEM_ERROR, fault)
+        if name == SCHEDULE_TOPIC:
+            raise SendRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
+        topic = self.topics.create_topic_in_send_message(
+            name,
+            request.default_topic,
+            request.default_topic_queue_nums,
+            auto_create_topic_enable=self.config.auto_create_topic_enable,
+        )
+        if topic is None and name.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            topic = self.topics.create_topic_in_send_message_back(name, 1)
+        if topic is None:
+            raise SendRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!\n{_TODO}")
+        if queue_id >= max(topic.writeQueueNums, topic.readQueueNums):
+            raise SendRefused(ResponseCode.SYSTEM_ERROR, f"request queueId[{queue_id}] is illegal, {name}")
+
+    def _to_dead_letters(self, request: SendMessageRequest) -> InnerMessage:
+        """handleRetryAndDLQ: a message of a retry topic that was tried too often."""
+        message = request.message
+        group_name = message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+        auto_create = self.config.auto_create_subscription_group
+        group = self.groups.find_subscription_group_config(group_name, auto_create=auto_create)
+        if group is None:
+            raise SendRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group_name} \n{_TODO}")
+        most = group.retryMaxTimes if request.max_reconsume_times is None else request.max_reconsume_times
+        if message.reconsume_times < most:
+            return message
+        dead = self.topics.create_topic_in_send_message_back(DLQ_GROUP_TOPIC_PREFIX + group_name, DLQ_NUMS_PER_GROUP)
+        return replace(message, topic=dead.topicName, queue_id=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBackRequest:
+    """CONSUMER_SEND_MSG_BACK; `max_reconsume_times` is None where the client does not say, `version` is the client's."""
+
+    group: str
+    delay_level: int
+    max_reconsume_times: int | None
+    version: int
+
+    def most_tries(self, group: SubscriptionGroupConfig) -> int:
+        """How often a message may be tried: as the client says, if it is new enough to say so, else as its group has it."""
+        says = self.max_reconsume_times if self.version >= V3_4_9 else None
+        return group.retryMaxTimes if says is None else says
+
+
+def retry_level(delay_level: int, reconsume_times: int, most_tries: int) -> int | None:
+    """The delay level of a message that is sent back, None where it is a dead letter.
+
+    Args:
+        delay_level: as the client asks; 0 leaves it to the broker, less than 0 gives the message up.
+        reconsume_times: how often the message was tried before this time.
+        most_tries: of `SendBackRequest.most_tries`.
+    """
+    if reconsume_times >= most_tries or delay_level < 0:
+        return None
+    return delay_level or FIRST_DELAY_LEVEL + reconsume_times
+
+
+def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: Message | None, draw: int = 0) -> InnerMessage | None:
+    """asyncConsumerSendMsgBack: the message that goes to the store, None where the group has no retry queues and it is lost.
+
+    Args:
+        processor: what sending looks at.
+        request: what the consumer asks.
+        found: the message at the offset that it names, None where there is none.
+        draw: the broker's random number, from 0 up, by which one of the group's retry queues is taken.
+
+    Raises:
+        SendRefused: the broker does not take it.
+    """
+    config, name = processor.config, request.group
+    group = processor.groups.find_subscription_group_config(name, auto_create=config.auto_create_subscription_group)
+    if group is None:
+        raise SendRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} \n{_TODO}")
+    if not is_writeable(config.broker_permission):
+        raise SendRefused(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] sending message is forbidden")
+    if group.retryQueueNums <= 0:
+        return None
+    topic = processor.topics.create_topic_in_send_message_back(RETRY_GROUP_TOPIC_PREFIX + name, group.retryQueueNums)
+    if not is_writeable(topic.perm):
+        raise SendRefused(ResponseCode.NO_PERMISSION, f"the topic[{topic.topicName}] sending message is forbidden")
+    if found is None:
+        raise SendRefused(ResponseCode.SYSTEM_ERROR, "look message by offset failed")
+    queues, level = group.retryQueueNums, retry_level(request.delay_level, found.reconsume_times, request.most_tries(group))
+    if level is None:
+        queues = DLQ_NUMS_PER_GROUP
+        topic = processor.topics.create_topic_in_send_message_back(DLQ_GROUP_TOPIC_PREFIX + name, queues)
+    properties = found.properties_map()
+    properties = {PROPERTY_RETRY_TOPIC: found.topic.decode()} | properties
+    properties |= {PROPERTY_WAIT_STORE_MSG_OK: "false", PROPERTY_DELAY: str(level or 0)}
+    properties[PROPERTY_ORIGIN_MESSAGE_ID] = properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or found.msg_id
+    return _again(found, topic.topicName, draw % queues, properties, found.reconsume_times + 1)
+
+
+def message_timeup(delayed: Message) -> InnerMessage:
+    """ScheduleMessageService.messageTimeup: what a delayed message becomes when it is due."""
+    properties = delayed.properties_map()
+    queue_id = int(properties.get(PROPERTY_REAL_QUEUE_ID, "0"))
+    text = properties_to_string(properties)
+    inner = _again(delayed, properties.get(PROPERTY_REAL_TOPIC, ""), queue_id, properties, delayed.reconsume_times)
+    return replace(inner, properties={name: one for name, one in properties.items() if name != PROPERTY_DELAY}, properties_string=text)
+
+
+def _again(message: Message, topic: str, queue_id: int, properties: Mapping[str, str], reconsume_times: int) -> InnerMessage:
+    return InnerMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=message.body,
+        born_host=message.born_host,
+        store_host=message.store_host,
+        born_timestamp=message.born_timestamp,
+        properties=properties,
+        properties_string=properties_to_string(properties),
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        reconsume_times=reconsume_times,
+    )
+
+
+def put_refused(status: PutMessageStatus) -> SendRefused:
+    """handlePutMessageResult: the answer where the store turned a message down."""
+    code, remark = _REFUSED[status]
+    return SendRefused(code, remark)
+
+
+def lacks_slave(broker_role: BrokerRole, properties: Mapping[str, str]) -> bool:
+    """CommitLog.submitReplicaRequest, where no slave is connected: whether a message that is stored is answered SLAVE_NOT_AVAILABLE."""
+    waits = (properties.get(PROPERTY_WAIT_STORE_MSG_OK) or "true").lower() == "true"
+    return broker_role == BrokerRole.SYNC_MASTER and waits
+
+
+def as_sent(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that reach the broker: a producer sends them as one text, in which those without a value vanish."""
+    return decode_properties(encode_properties(dict(properties)))

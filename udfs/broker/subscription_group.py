@@ -1,0 +1,76 @@
+"""The consumer groups that a broker knows, and when it makes one up.
+
+Broker source (4.9.3): SubscriptionGroupManager (init, findSubscriptionGroupConfig, updateSubscriptionGroupConfig), MixAll.
+Rule: a group that is asked for and not there is created with the defaults where autoCreateSubscriptionGroup is set.
+Surprises: asking is enough, also for a pull that fails a later check. A group whose name begins with CID_RMQ_SYS_ is created whatever the
+setting says. Eight groups are there from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from store_format.config.config_rows import SubscriptionGroupConfig
+from store_format.store.lookup import NULL_POINTER, ThrownError
+
+CID_RMQ_SYS_PREFIX: Final = "CID_RMQ_SYS_"
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+
+def is_sys_consumer_group(group: str) -> bool:
+    """MixAll.isSysConsumerGroup."""
+    return group.startswith(CID_RMQ_SYS_PREFIX)
+
+
+def _tell_nobody(_config: SubscriptionGroupConfig) -> None:
+    pass
+
+
+def _system_groups() -> dict[str, SubscriptionGroupConfig]:
+    return {name: SubscriptionGroupConfig(groupName=name) for name in SYSTEM_GROUPS}
+
+
+@dataclass(slots=True, kw_only=True)
+class SubscriptionGroupManager:
+    """The groups.
+
+    Attributes:
+        subscription_group_table: by name.
+        updated: told of each group that is created or replaced.
+    """
+
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = field(default_factory=_system_groups)
+    updated: Callable[[SubscriptionGroupConfig], None] = _tell_nobody
+
+    def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
+        """Create or replace a group."""
+        self.subscription_group_table[config.groupName] = config
+        self.updated(config)
+
+    def find_subscription_group_config(self, group: str | None, *, auto_create: bool) -> SubscriptionGroupConfig | None:
+        """The group, created where it may be.
+
+        Args:
+            group: its name.
+            auto_create: the setting autoCreateSubscriptionGroup.
+
+        Raises:
+            ThrownError: no name; the broker's map takes no null.
+        """
+        if group is None:
+            raise ThrownError(NULL_POINTER)
+        config = self.subscription_group_table.get(group)
+        if config is None and (auto_create or is_sys_consumer_group(group)):
+            config = SubscriptionGroupConfig(groupName=group)
+            self.update_subscription_group_config(config)
+        return config

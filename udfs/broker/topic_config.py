@@ -1,0 +1,154 @@
+"""The topics that a broker knows, those it starts with, and when it makes one up.
+
+Broker source (4.9.3): TopicConfigManager (constructor, selectTopicConfig, createTopicInSendMessageMethod,
+createTopicInSendMessageBackMethod), PermName, TopicValidator.
+Rule: a pull never creates a topic; a message to an unknown one does, after the model of the topic that it names, if that can be inherited
+from; a heartbeat, and a message that is sent back, create the group's retry topic.
+Surprise: TBW102 is there only where autoCreateTopicEnable was set at the start; switched off later, it stays but is no model any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from store_format.config.config_rows import TopicConfig
+from store_format.log.put_message import SCHEDULE_TOPIC
+from store_format.store.lookup import NULL_POINTER, ThrownError
+
+PERM_INHERIT: Final = 1
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+
+AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"
+RMQ_SYS_SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+RMQ_SYS_BENCHMARK_TOPIC: Final = "BenchmarkTest"
+RMQ_SYS_OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
+REPLY_TOPIC_POSTFIX: Final = "REPLY_TOPIC"
+DLQ_GROUP_TOPIC_PREFIX: Final = "%DLQ%"
+TOPIC_MAX_LENGTH: Final = 127
+
+_SCHEDULE_TOPIC_QUEUE_NUM: Final = 18
+_BENCHMARK_QUEUES: Final = 1024
+_VALID: Final = frozenset("%-_|0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+
+
+def is_readable(perm: int) -> bool:
+    """PermName.isReadable."""
+    return perm & PERM_READ == PERM_READ
+
+
+def is_writeable(perm: int) -> bool:
+    """PermName.isWriteable."""
+    return perm & PERM_WRITE == PERM_WRITE
+
+
+def topic_fault(topic: str) -> str | None:
+    """TopicValidator.validateTopic: what is wrong with a topic's name, None where nothing is."""
+    if not topic.strip():
+        return "The specified topic is blank."
+    if not _VALID.issuperset(topic):
+        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(topic) > TOPIC_MAX_LENGTH:
+        return "The specified topic is longer than topic max length."
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemTopics:
+    """Settings at the start of the broker that its own topics depend on, by their own names."""
+
+    broker_name: str
+    broker_cluster_name: str
+    default_topic_queue_nums: int = 8
+    auto_create_topic_enable: bool = True
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+
+    def configs(self) -> list[TopicConfig]:
+        """The topics, in the order in which the broker makes them; of two with one name the later one counts."""
+        read_write = PERM_READ | PERM_WRITE
+        found = [_with_queues(RMQ_SYS_SELF_TEST_TOPIC, 1)]
+        if self.auto_create_topic_enable:
+            perm = PERM_INHERIT | read_write
+            found.append(_with_queues(AUTO_CREATE_TOPIC_KEY_TOPIC, self.default_topic_queue_nums, perm))
+        found += [
+            _with_queues(RMQ_SYS_BENCHMARK_TOPIC, _BENCHMARK_QUEUES),
+            TopicConfig(topicName=self.broker_cluster_name, perm=PERM_INHERIT | read_write * self.cluster_topic_enable),
+            _with_queues(self.broker_name, 1, PERM_INHERIT | read_write * self.broker_topic_enable),
+            _with_queues(RMQ_SYS_OFFSET_MOVED_EVENT, 1),
+            _with_queues(SCHEDULE_TOPIC, _SCHEDULE_TOPIC_QUEUE_NUM),
+        ]
+        if self.trace_topic_enable:
+            found.append(_with_queues(self.msg_trace_topic_name, 1))
+        return [*found, _with_queues(f"{self.broker_cluster_name}_{REPLY_TOPIC_POSTFIX}", 1)]
+
+
+def _with_queues(name: str, queues: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
+    return TopicConfig(topicName=name, readQueueNums=queues, writeQueueNums=queues, perm=perm)
+
+
+def _tell_nobody(_config: TopicConfig) -> None:
+    pass
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicConfigManager:
+    """The topics.
+
+    Attributes:
+        topic_config_table: by name.
+        updated: told of each topic that is created or replaced.
+    """
+
+    topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
+    updated: Callable[[TopicConfig], None] = _tell_nobody
+
+    def start(self, topics: SystemTopics) -> None:
+        """Have the broker's own topics."""
+        for config in topics.configs():
+            self.update_topic_config(config)
+
+    def update_topic_config(self, config: TopicConfig) -> None:
+        """Create or replace a topic."""
+        self.topic_config_table[config.topicName] = config
+        self.updated(config)
+
+    def select_topic_config(self, topic: str | None) -> TopicConfig | None:
+        """The topic.
+
+        Raises:
+            ThrownError: no name; the broker's map takes no null.
+        """
+        if topic is None:
+            raise ThrownError(NULL_POINTER)
+        return self.topic_config_table.get(topic)
+
+    def create_topic_in_send_message(
+        self, topic: str, default_topic: str, client_default_topic_queue_nums: int, *, auto_create_topic_enable: bool
+    ) -> TopicConfig | None:
+        """The topic of a message, created after the model of `default_topic` where that is there and can be inherited from."""
+        known = self.topic_config_table.get(topic)
+        model = self.topic_config_table.get(default_topic)
+        if known is not None or model is None:
+            return known
+        if default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC and not auto_create_topic_enable:
+            model = replace(model, perm=PERM_READ | PERM_WRITE)
+            self.update_topic_config(model)
+        if not model.perm & PERM_INHERIT:
+            return None
+        queues = max(min(client_default_topic_queue_nums, model.writeQueueNums), 0)
+        created = replace(_with_queues(topic, queues, model.perm & ~PERM_INHERIT), topicFilterType=model.topicFilterType)
+        self.update_topic_config(created)
+        return created
+
+    def create_topic_in_send_message_back(self, topic: str, queues: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
+        """The retry or dead letter topic of a group, created where it is not there."""
+        known = self.topic_config_table.get(topic)
+        if known is None:
+            known = _with_queues(topic, queues, perm)
+            self.update_topic_config(known)
+        return known

@@ -1,0 +1,1 @@
+"""Deletion of old commit log files, and what groups lose by it."""

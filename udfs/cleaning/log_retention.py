@@ -1,0 +1,291 @@
+"""When files of a commit log will be deleted, and what a group loses by that: passes of `clean_commit_log` to come, in virtual time.
+
+Not the broker's own. A pass is taken to come at the first moment at which it would delete something, and the next one cleanResourceInterval
+later; a broker's passes come up to that interval later.
+Rule: a message is lost whose file is deleted before the group has consumed it. Where one is, the group goes on behind the deleted file.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from udfs.cleaning.clean_commit_log import (
+    CLEAN_FORCIBLY_PERCENT,
+    HOUR,
+    WARNING_LEVEL_PERCENT,
+    CleanSettings,
+    deleted_by_time,
+    last_time_to_delete,
+    max_used_percent,
+    next_time_to_delete,
+    parse_delete_when,
+)
+
+EXPIRED: Final = "FILE_RESERVED_TIME"  # old enough, in an hour of deleteWhen
+EXPIRED_AND_FULL: Final = "DISK_MAX_USED_SPACE_RATIO"  # old enough, at another hour
+FORCED: Final = "CLEAN_FILE_FORCIBLY"  # younger than that
+REMOVED: Final = "REMOVED"  # gone already
+_NEVER: Final = 1e18  # ms; no calendar has it
+
+
+class LogFile(NamedTuple):
+    """A file of the commit log: offset of its first byte, when it was last written to (ms), and its bytes."""
+
+    from_offset: int
+    modified: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The disk of the store: its bytes, how many of them are used at the start."""
+
+    size: int
+    used: int
+
+
+class Deletion(NamedTuple):
+    """When a file will be deleted (ms), and why."""
+
+    time: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What is known of the time to come.
+
+    Attributes:
+        since: when it begins, ms.
+        zone: of the broker's clock.
+        settings: the broker's.
+        growth: bytes a second that come to the log, 0 where none do.
+        fills_at: ms at which the log's last file is full and another one follows; None for never.
+        disk: None where only age counts.
+    """
+
+    since: int
+    zone: dt.tzinfo
+    settings: CleanSettings
+    growth: float = 0.0
+    fills_at: int | None = None
+    disk: Disk | None = None
+
+
+def aged_from(files: Sequence[LogFile], outlook: Outlook) -> dict[int, int | None]:
+    """When each file begins to age, not before those before it do: ms by first offset; None for a last file that never fills."""
+    begins = [file.modified for file in files[:-1]]
+    last = None if outlook.fills_at is None else max([outlook.fills_at, outlook.since, *begins])
+    return dict(zip((file.from_offset for file in files), [*accumulate(begins, max), *[last] * bool(files)], strict=True))
+
+
+def file_deletions(files: Sequence[LogFile], outlook: Outlook) -> list[Deletion]:
+    """When each of the files will be deleted, the oldest first; those that are not are left out at the end.
+
+    Growth goes on as it is until the disk is used above the warning level, at which the broker takes no more messages.
+    """
+    passes = _Passes(files, outlook)
+    found: list[Deletion] = []
+    while len(found) < len(files) and (time := passes.next_time(len(found))) is not None:
+        found += passes.deleted(len(found), time)
+    return found
+
+
+class _Passes:
+    """The passes to come."""
+
+    def __init__(self, files: Sequence[LogFile], outlook: Outlook) -> None:
+        self.outlook, self.settings = outlook, outlook.settings
+        self.when = parse_delete_when(outlook.settings.delete_when)
+        self.files = files
+        self.modified = [file.modified for file in files]
+        if outlook.fills_at is not None:
+            self.modified[-1] = max(outlook.fills_at, outlook.since)
+        self.earliest = self.counted = outlook.since
+        self.used = float(outlook.disk.used) if outlook.disk else 0.0
+
+    def next_time(self, number: int) -> int | None:
+        """When the file of this number, the oldest there is, will be deleted at the earliest."""
+        ready = self.earliest
+        if number == len(self.files) - 1:
+            if self.outlook.fills_at is None:
+                return None
+            ready = max(ready, self.modified[-1])
+        expired = max(ready, self.modified[number] + self.settings.file_reserved_time * HOUR)
+        full = self._used_above(max_used_percent(self.settings.disk_max_used_space_ratio))
+        forced = self._used_above(CLEAN_FORCIBLY_PERCENT) if self.settings.clean_file_forcibly_enable else None
+        times = [self._in_an_hour(expired)]
+        if full is not None and not self.when.is_broken:
+            times.append(max(expired, full))
+        if forced is not None:
+            times.append(self._in_an_hour(max(ready, forced)))
+            if full is not None and not self.when.is_broken:
+                times.append(max(ready, forced, full))
+        return min((time for time in times if time is not None), default=None)
+
+    def deleted(self, number: int, time: int) -> list[Deletion]:
+        """What the pass of this time deletes, from the file of this number on."""
+        forced = self._used_above(CLEAN_FORCIBLY_PERCENT)
+        at_once = self.settings.clean_file_forcibly_enable and forced is not None and time >= forced
+        is_followed = self.outlook.fills_at is not None and time >= self.modified[-1]
+        modified = self.modified[number:] + [time] * is_followed
+        count = deleted_by_time(modified, time, self.settings, clean_at_once=at_once)
+        in_an_hour = self._in_an_hour(time) == time
+        found = [
+            Deletion(time, FORCED if time < one + self.settings.file_reserved_time * HOUR else EXPIRED if in_an_hour else EXPIRED_AND_FULL)
+            for one in modified[:count]
+        ]
+        self._count(time)
+        self.used -= sum(file.length for file in self.files[number : number + count])
+        self.earliest = time + max(self.settings.clean_resource_interval, 1)
+        return found
+
+    def _in_an_hour(self, since: int) -> int | None:
+        return next_time_to_delete(self.when, since, self.outlook.zone)
+
+    def _line(self, percent: int) -> float:
+        """Bytes above which the disk is used above so many percent."""
+        return percent * self.outlook.disk.size / 100 if self.outlook.disk else 0.0
+
+    def _count(self, time: int) -> None:
+        """Let the disk fill up to a time."""
+        grown = self.used + self.outlook.growth * (time - self.counted) / 1000
+        self.used = max(self.used, min(grown, self._line(WARNING_LEVEL_PERCENT) + 1))
+        self.counted = time
+
+    def _used_above(self, percent: int) -> int | None:
+        """When the disk will be used above so many percent; None for never."""
+        if self.outlook.disk is None:
+            return None
+        missing = self._line(percent) - self.used
+        if missing < 0:
+            return self.counted
+        if percent > WARNING_LEVEL_PERCENT or self.outlook.growth <= 0:
+            return None
+        return self.counted + int(missing * 1000 / self.outlook.growth) + 1
+
+
+# what a group loses ---------------------------------------------------------------------------------------------------------------------
+
+
+class Share(NamedTuple):
+    """What a queue has in a file of the log: the file's first offset, the queue's offsets from `first` to before `end`, and their bytes."""
+
+    from_offset: int
+    first: int
+    end: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What becomes of the messages of a queue that a group has not consumed; times in ms.
+
+    Attributes:
+        next_file: first offset of the file that holds the group's next message.
+        deletion: of that file, None where it is not deleted.
+        loss_at: when the group loses the first message; None where it loses none, or its rate is not known.
+        messages: how many it loses then, and in the hour that follows.
+        size: their bytes, by the mean of the queue's in a file.
+        min_offset: minOffset of the queue then. Surprise: it stays what it was where the queue has nothing left.
+        needed_reserved_hours: the least fileReservedTime with which none were deleted too early, by age alone; None where there is none.
+    """
+
+    next_file: int
+    deletion: Deletion | None
+    loss_at: int | None = None
+    messages: int | None = None
+    size: int | None = None
+    min_offset: int | None = None
+    needed_reserved_hours: int | None = None
+
+
+def loss_of(
+    shares: Sequence[Share],
+    offset: int,
+    rate: float | None,
+    outlook: Outlook,
+    deletions: Mapping[int, Deletion],
+    aging: Mapping[int, int | None],
+    min_offset: int,
+) -> Loss:
+    """What a group loses of a queue.
+
+    Args:
+        shares: of the queue, from the one with the group's next message on; ascending, not empty.
+        offset: the group's next one.
+        rate: messages that it consumes a second; None where that is not known.
+        outlook: what is known of the time to come.
+        deletions: of files, by their first offset.
+        aging: what `aged_from` says of every file that there is; a file before all of these is gone.
+        min_offset: of the queue now.
+    """
+    fates = [(share, _fate(share, outlook, deletions, aging)) for share in shares]
+    loss = Loss(next_file=shares[0].from_offset, deletion=fates[0][1])
+    if rate is None:
+        return loss
+    lost = _lost(fates, offset, rate, outlook.since)
+    needed = _needed_hours(shares, offset, rate, outlook, aging)
+    if not lost:
+        return Loss(next_file=loss.next_file, deletion=loss.deletion, needed_reserved_hours=needed)
+    loss_at = lost[0].time
+    then = [one for one in lost if one.time < loss_at + HOUR]
+    left = [share.first for share, fate in fates if fate is None or fate.time >= loss_at + HOUR]
+    return Loss(
+        next_file=loss.next_file,
+        deletion=loss.deletion,
+        loss_at=loss_at,
+        messages=sum(one.messages for one in then),
+        size=sum(one.size for one in then),
+        min_offset=left[0] if left else min_offset,
+        needed_reserved_hours=needed,
+    )
+
+
+def _fate(share: Share, outlook: Outlook, deletions: Mapping[int, Deletion], aging: Mapping[int, int | None]) -> Deletion | None:
+    if aging and share.from_offset < min(aging):
+        return Deletion(outlook.since, REMOVED)
+    return deletions.get(share.from_offset)
+
+
+class _Lost(NamedTuple):
+    time: int
+    messages: int
+    size: int
+
+
+def _lost(fates: Sequence[tuple[Share, Deletion | None]], offset: int, rate: float, since: int) -> list[_Lost]:
+    """What is lost with each file, from where the group stands after the one before."""
+    found, reached, time = [], float(offset), float(since)
+    for share, fate in fates:
+        behind = share.end - max(reached, share.first)
+        done = time + behind * 1000 / rate if rate > 0 else float("inf")
+        if fate is None or done <= fate.time:
+            reached, time = float(share.end), done
+            continue
+        consumed = int((fate.time - time) * rate / 1000) if fate.time > time else 0
+        messages = int(behind) - min(consumed, int(behind))
+        if messages:
+            found.append(_Lost(fate.time, messages, round(share.size * messages / (share.end - share.first))))
+        reached, time = float(share.end), max(time, float(fate.time))
+    return found
+
+
+def _needed_hours(shares: Sequence[Share], offset: int, rate: float, outlook: Outlook, aging: Mapping[int, int | None]) -> int | None:
+    """For each file: it must not be old enough at the last hour of deleteWhen before the group is through with it."""
+    if rate <= 0:
+        return None
+    when, needed = parse_delete_when(outlook.settings.delete_when), 0
+    for share in shares:
+        aged = aging.get(share.from_offset)
+        if aged is None:
+            continue
+        through = min(outlook.since + (share.end - offset) * 1000 / rate, _NEVER)
+        last = last_time_to_delete(when, -int(-through // 1), outlook.zone)
+        if last is not None and last >= outlook.since:
+            needed = max(needed, (last - aged) // HOUR + 1)
+    return needed

@@ -1,0 +1,177 @@
+"""What the broker keeps of subscriptions by expression: registered by heartbeats, loaded from consumerFilter.json.
+
+Broker source (4.9.3): ConsumerFilterManager (build, register, unRegister, decode, clean), its FilterDataMapByTopic, ConsumerFilterData.
+Rules: a newer version replaces what is there, an older one is ignored; bornTime is when the expression was first seen.
+Surprises: a new expression that does not compile removes the old one. The same version revives a subscription that died. After a load all
+consumers count as dead, since half a minute. One consumer whose bits are of another bloom filter, and nothing is loaded. An expression
+that does not compile when it is loaded stays, and filters nothing.
+
+The compiled form is no part of the data: `compiled` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from store_format.config.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.sql92 import Compiled, compile_expression
+
+SQL92: Final = "SQL92"
+TAG: Final = "TAG"
+_DEAD_BEFORE_LOAD_MS: Final = 30_000
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    """ExpressionType.isTagType: "TAG", "" and none; other cases of the word are no TAG."""
+    return expression_type in (None, "", TAG)
+
+
+def compiled(data: ConsumerFilterData) -> Compiled | None:
+    """The compiled expression of filter data, None where it does not compile or is of no known type."""
+    if data.expression is None or data.expressionType != SQL92:
+        return None
+    found = compile_expression(data.expression)
+    return found if isinstance(found, Compiled) else None
+
+
+def _same(bits: BloomFilterData | None, others: BloomFilterData) -> bool:
+    return bits is not None and (bits.bitPos, bits.bitNum) == (others.bitPos, others.bitNum)
+
+
+def is_dead(data: ConsumerFilterData) -> bool:
+    """ConsumerFilterData.isDead."""
+    return data.deadTime >= data.bornTime
+
+
+def build(
+    topic: str, consumer_group: str, expression: str | None, expression_type: str | None, client_version: int, now: int
+) -> ConsumerFilterData | None:
+    """ConsumerFilterManager.build: filter data without bits; None for TAG, for unknown types and for what does not compile.
+
+    Args:
+        topic: that is subscribed to.
+        consumer_group: that subscribes.
+        expression: as the client sent it.
+        expression_type: "SQL92", or what the client calls it.
+        client_version: subVersion of the subscription.
+        now: the broker's time, ms.
+    """
+    data = ConsumerFilterData(
+        topic=topic,
+        consumerGroup=consumer_group,
+        expression=expression,
+        expressionType=expression_type,
+        bornTime=now,
+        clientVersion=client_version,
+    )
+    return None if compiled(data) is None else data
+
+
+class Subscription(Protocol):
+    """What the manager reads of a heartbeat's subscription."""
+
+    @property
+    def topic(self) -> str:
+        """The topic that is subscribed to."""
+
+    @property
+    def sub_string(self) -> str | None:
+        """The expression."""
+
+    @property
+    def expression_type(self) -> str | None:
+        """Its type."""
+
+    @property
+    def sub_version(self) -> int:
+        """Its version, a time of the client's."""
+
+
+@dataclass(slots=True)
+class ConsumerFilterManager:
+    """Filter data by topic and group.
+
+    Attributes:
+        bloom_filter: of the broker's settings.
+        filter_data_by_topic: topic -> group -> filter data; a topic stays when its last group goes.
+    """
+
+    bloom_filter: BloomFilter
+    filter_data_by_topic: dict[str, dict[str, ConsumerFilterData]] = field(default_factory=dict)
+
+    def get(self, topic: str, consumer_group: str) -> ConsumerFilterData | None:
+        """The filter data of a group's subscription, dead or not."""
+        return self.filter_data_by_topic.get(topic, {}).get(consumer_group)
+
+    def of_topic(self, topic: str) -> Mapping[str, ConsumerFilterData]:
+        """The filter data of all groups that subscribed to a topic."""
+        return self.filter_data_by_topic.get(topic, {})
+
+    def register_all(self, consumer_group: str, subscriptions: Iterable[Subscription], now: int) -> None:
+        """What a heartbeat of a group does: register each subscription; those to other topics die."""
+        topics = set()
+        for subscription in subscriptions:
+            topics.add(subscription.topic)
+            kind, version = subscription.expression_type, subscription.sub_version
+            self.register(subscription.topic, consumer_group, subscription.sub_string, kind, version, now)
+        for topic, groups in self.filter_data_by_topic.items():
+            if topic not in topics and consumer_group in groups:
+                self._die(topic, consumer_group, now)
+
+    def register(
+        self, topic: str, consumer_group: str, expression: str | None, expression_type: str | None, client_version: int, now: int
+    ) -> bool:
+        """Register one subscription; the arguments are those of `build`. Says whether the broker took it."""
+        if is_tag_type(expression_type) or not expression:
+            return False
+        groups = self.filter_data_by_topic.setdefault(topic, {})
+        bits = self.bloom_filter.generate(consumer_group, topic)
+        old = groups.get(consumer_group)
+        if old is not None and client_version <= old.clientVersion:
+            if client_version < old.clientVersion or not is_dead(old):
+                return False
+            groups[consumer_group] = replace(old, deadTime=0)
+            return True
+        if old is not None and (old.expression, old.expressionType) == (expression, expression_type) and _same(old.bloomFilterData, bits):
+            groups[consumer_group] = replace(old, clientVersion=client_version, deadTime=0 if is_dead(old) else old.deadTime)
+            return True
+        new = build(topic, consumer_group, expression, expression_type, client_version, now)
+        if new is None:
+            groups.pop(consumer_group, None)
+            return False
+        groups[consumer_group] = replace(new, bloomFilterData=bits)
+        return True
+
+    def unregister(self, consumer_group: str, now: int) -> None:
+        """A group's last client is gone: all of its subscriptions die."""
+        for topic, groups in self.filter_data_by_topic.items():
+            if consumer_group in groups:
+                self._die(topic, consumer_group, now)
+
+    def _die(self, topic: str, consumer_group: str, now: int) -> None:
+        data = self.filter_data_by_topic[topic][consumer_group]
+        if not is_dead(data):
+            self.filter_data_by_topic[topic][consumer_group] = replace(data, deadTime=now)
+
+    def load(self, filters: ConsumerFilters, now: int) -> None:
+        """Take what consumerFilter.json holds in place of what is here; nothing, where the bits of one consumer are of another filter."""
+        loaded: dict[str, dict[str, ConsumerFilterData]] = {}
+        for by_topic in filters.filterDataByTopic:
+            groups = loaded.setdefault(by_topic.topic, {})
+            for data in by_topic.groupFilterData:
+                if not self.bloom_filter.is_valid(data.bloomFilterData):
+                    return
+                dead = max(now - _DEAD_BEFORE_LOAD_MS, data.bornTime) if data.deadTime == 0 else data.deadTime
+                groups[data.consumerGroup] = replace(data, deadTime=dead)
+        self.filter_data_by_topic = loaded
+
+    def clean(self, now: int, time_span: int) -> None:
+        """Forget what has been dead for `time_span` ms (filterDataCleanTimeSpan), as the broker does before it writes the file."""
+        for topic, groups in list(self.filter_data_by_topic.items()):
+            kept = {group: data for group, data in groups.items() if not is_dead(data) or now - data.deadTime < time_span}
+            self.filter_data_by_topic[topic] = kept
+            if not kept:
+                del self.filter_data_by_topic[topic]

@@ -1,0 +1,255 @@
+"""Which entries a subscription is given: the filter that a pull hands to the store.
+
+Broker source (4.9.3): ExpressionMessageFilter, ExpressionForRetryMessageFilter (filterSupportRetry), MessageFilter; SubscriptionData;
+FilterAPI.build.
+Rules: an entry is asked twice, first by its consume queue unit (the tag's hash code, or the bit map of its ext unit), then by the message's
+properties. Without filter data for an expression everything matches.
+Surprises: only messages stored after the subscription was born are judged by their bits; a bit map of another length, or filter data
+without valid bits, judges nothing. The type "" is TAG when entries are matched, and none when a subscription is built, so that it asks
+for no tag. With filterSupportRetry the messages of a retry topic are judged by the expression that the group has for the message's first
+topic, dead or not; a message that does not tell its first topic makes the broker throw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import Bytes
+from store_format.compiled import compiled as numba_compiled
+from store_format.config.config_rows import ConsumerFilterData
+from store_format.record.record_columns import Slices
+from udfs.filters import tags
+from udfs.filters.bloom_filter import BitsArray, BloomFilter, BloomFilterError
+from udfs.filters.consumer_filter_manager import TAG, ConsumerFilterManager, compiled, is_tag_type
+from udfs.filters.sql92 import matches
+
+RETRY_GROUP_TOPIC_PREFIX: Final = "%RETRY%"
+PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
+_BITS_A_BYTE: Final = 8
+
+
+class ExtUnit(Protocol):
+    """What is read of an entry's unit in the consume queue extension."""
+
+    @property
+    def msg_store_time(self) -> int:
+        """Store timestamp of the message, ms."""
+
+    @property
+    def bit_map(self) -> bytes | None:
+        """The bits of the consumers whose expressions it matches."""
+
+
+class SubscriptionError(ValueError):
+    """A subscription that the broker refuses with SUBSCRIPTION_PARSE_FAILED, for want of an expression."""
+
+
+class RetryTopicMissingError(Exception):
+    """A message of a retry topic that does not say which topic it came from: the broker throws, and answers SYSTEM_ERROR."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionData:
+    """A subscription, of a heartbeat or built for one pull.
+
+    Attributes:
+        topic: that is subscribed to.
+        sub_string: the expression; "*" for everything.
+        expression_type: "TAG", "SQL92", or what the client calls it.
+        code_set: hash codes of the tags; a heartbeat brings its own.
+        sub_version: a time of the client's.
+        class_filter_mode: the client filters by a class of its own.
+    """
+
+    topic: str
+    sub_string: str
+    expression_type: str | None = TAG
+    code_set: frozenset[int] = frozenset()
+    sub_version: int = 0
+    class_filter_mode: bool = False
+
+    @classmethod
+    def build(cls, topic: str, sub_string: str | None, expression_type: str | None) -> SubscriptionData:
+        """FilterAPI.build: the subscription that a pull brings.
+
+        Raises:
+            SubscriptionParseError: a TAG subscription of separators only.
+            SubscriptionError: no expression, where the type is not TAG.
+        """
+        if expression_type in (None, TAG):
+            codes = tags.parse_subscription(sub_string)
+            if codes is None or sub_string is None:
+                return cls(topic=topic, sub_string=tags.SUB_ALL)
+            return cls(topic=topic, sub_string=sub_string, code_set=codes)
+        if not sub_string:
+            message = f"subscription to {topic}: expected an expression of type {expression_type!r}, found none"
+            raise SubscriptionError(message)
+        return cls(topic=topic, sub_string=sub_string, expression_type=expression_type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What is asked of a message's properties, the same for all pulls of a topic that ask it.
+
+    Attributes:
+        expression: that must be true; None for that of the group of the retry topic for the topic that the message came from.
+    """
+
+    expression: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionMessageFilter:
+    """The filter of one pull.
+
+    Attributes:
+        subscription: None where the pull is not filtered.
+        filter_data: of the subscription's expression; None for TAG, and for what does not compile.
+        bloom_filter: of the broker.
+    """
+
+    subscription: SubscriptionData | None
+    filter_data: ConsumerFilterData | None
+    bloom_filter: BloomFilter
+
+    @property
+    def _passes_all(self) -> bool:
+        return self.subscription is None or self.subscription.class_filter_mode
+
+    def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: ExtUnit | None) -> bool:
+        """Whether an entry may match, by what stands in the consume queue and its extension.
+
+        Args:
+            tags_code: of the entry or its ext unit, None where that cannot be read.
+            ext_unit: of the entry, None where it has none or it cannot be read.
+        """
+        if self.subscription is None or self.subscription.class_filter_mode:
+            return True
+        if is_tag_type(self.subscription.expression_type):
+            codes = None if self.subscription.sub_string == tags.SUB_ALL else self.subscription.code_set
+            return tags.tag_matches(codes, tags_code)
+        positions = self._judging_bits()
+        if not positions or ext_unit is None or not self._is_msg_in_live(ext_unit.msg_store_time):
+            return True
+        if not ext_unit.bit_map or len(ext_unit.bit_map) * _BITS_A_BYTE != self.bloom_filter.m:
+            return True
+        return self.bloom_filter.is_hit(positions, BitsArray.of(ext_unit.bit_map))
+
+    def _judging_bits(self) -> tuple[int, ...]:
+        """The consumer's bits, none where bit maps judge nothing."""
+        data = self.filter_data
+        if data is None or data.bloomFilterData is None or compiled(data) is None or not self.bloom_filter.is_valid(data.bloomFilterData):
+            return ()
+        positions = data.bloomFilterData.bitPos or ()
+        try:
+            self.bloom_filter.hash_to(positions, BitsArray(self.bloom_filter.m))
+        except BloomFilterError:  # a file may hold any number; the broker throws, and takes that for a match
+            return ()
+        return positions
+
+    def _is_msg_in_live(self, msg_store_time: int) -> bool:
+        return self.filter_data is not None and msg_store_time > self.filter_data.bornTime
+
+    def are_matched_by_bit_maps(self, has_unit: NDArray[np.bool_], store_times: NDArray[np.int64], maps: BitMaps) -> NDArray[np.bool_]:
+        """`is_matched_by_consume_queue` of many entries, for a subscription that is not TAG.
+
+        Args:
+            has_unit: whether each entry has an ext unit that can be read.
+            store_times: msgStoreTime of each unit, ms.
+            maps: the bit map of each unit.
+        """
+        out = np.ones(len(has_unit), np.bool_)
+        positions = () if self._passes_all else self._judging_bits()
+        if positions and self.filter_data is not None:
+            born, bits = self.filter_data.bornTime, np.array(positions, np.int64)
+            where = maps.buffer, maps.slices.starts, maps.slices.lengths
+            _judge(has_unit, store_times, *where, np.int64(born), bits, self.bloom_filter.m // _BITS_A_BYTE, out)
+        return out
+
+    def commit_log_condition(self) -> Condition | None:
+        """What `is_matched_by_commit_log` looks at the properties for, None where it does not."""
+        if self._passes_all or self.subscription is None or is_tag_type(self.subscription.expression_type):
+            return None
+        if self.filter_data is None or compiled(self.filter_data) is None:
+            return None
+        return Condition(expression=self.filter_data.expression)
+
+    def is_matched_by_commit_log(self, properties: Mapping[str, str] | None) -> bool:
+        """Whether a message matches, by its properties (None where it has none)."""
+        if self.subscription is None or self._passes_all or is_tag_type(self.subscription.expression_type):
+            return True
+        return is_true(self.filter_data, properties)
+
+
+@dataclass(frozen=True, slots=True)
+class BitMaps:
+    """The bit maps of many ext units: ranges of a buffer, empty where there is none."""
+
+    buffer: Bytes
+    slices: Slices
+
+
+@numba_compiled
+def _judge(has_unit, store_times, buffer, starts, lengths, born_time, positions, size, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        if not has_unit[i] or store_times[i] <= born_time or lengths[i] != size:
+            continue
+        for position in positions:
+            if not buffer[starts[i] + (position >> 3)] >> (position & 7) & 1:
+                out[i] = False
+                break
+
+
+def is_true(data: ConsumerFilterData | None, properties: Mapping[str, str] | None) -> bool:
+    """Whether a message matches filter data; without an expression that compiles all do."""
+    if data is None or compiled(data) is None:
+        return True
+    return matches(data.expression, properties) is True
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
+    """The filter of one pull where filterSupportRetry is set.
+
+    Attributes:
+        manager: where the filter data of a message's first topic is.
+    """
+
+    manager: ConsumerFilterManager
+
+    def commit_log_condition(self) -> Condition | None:
+        """What `is_matched_by_commit_log` looks at the properties for, None where it does not."""
+        if self.subscription is None or not self.subscription.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return ExpressionMessageFilter.commit_log_condition(self)
+        return None if self.subscription.class_filter_mode else Condition(expression=None)
+
+    def is_matched_by_commit_log(self, properties: Mapping[str, str] | None) -> bool:
+        """Whether a message matches; those of a retry topic by the group's expression for the topic they came from.
+
+        Raises:
+            RetryTopicMissingError: the message does not say which.
+        """
+        subscription = self.subscription
+        if subscription is None or not subscription.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return ExpressionMessageFilter.is_matched_by_commit_log(self, properties)
+        if subscription.class_filter_mode:
+            return True
+        real_topic = None if properties is None else properties.get(PROPERTY_RETRY_TOPIC)
+        if real_topic is None:
+            message = f"message of {subscription.topic}: expected a property {PROPERTY_RETRY_TOPIC}, found none"
+            raise RetryTopicMissingError(message)
+        return is_true(self.manager.get(real_topic, subscription.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)), properties)
+
+
+def message_filter(
+    subscription: SubscriptionData, data: ConsumerFilterData | None, manager: ConsumerFilterManager, *, support_retry: bool
+) -> ExpressionMessageFilter:
+    """The filter that PullMessageProcessor hands to the store; `support_retry` is filterSupportRetry."""
+    if support_retry:
+        return ExpressionForRetryMessageFilter(subscription, data, manager.bloom_filter, manager)
+    return ExpressionMessageFilter(subscription, data, manager.bloom_filter)

@@ -1,0 +1,266 @@
+"""SQL92 filters over many messages at once: columns of property texts in, a column of codes out.
+
+Broker source (4.9.3): ExpressionMessageFilter.isMatchedByCommitLog, which evaluates one message at a time.
+Rule: the same program as for one message, on a stack of columns. AND and OR do not skip their right sides; a throw is a code, and their
+tables know where the broker does not come to it.
+Surprise: bytes that are no UTF-8 are, for a comparison, the replacement characters that Java decodes them to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import Bytes
+from store_format.record.message import decode_text
+from store_format.record.record_columns import Slices, are_utf8
+from udfs.filters import sql92_kernels
+from udfs.filters.sql92_program import Cast, Compare, Constant, In, Instruction, Logic, Push, Static
+from udfs.filters.sql92_values import (
+    CODES,
+    FALSE,
+    NULL,
+    OUTCOMES,
+    TRUE,
+    Long,
+    Thrown,
+    Value,
+    compare,
+    conjunction,
+    disjunction,
+    negation,
+    no_number,
+    value_of,
+)
+from udfs.java import texts as java_texts
+
+Codes: TypeAlias = NDArray[np.int8]
+
+
+def _bytes_of(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _table(rule: Callable[[int, int], int]) -> Codes:
+    return np.array([[rule(left, right) for right in CODES] for left in CODES], np.int8)
+
+
+_LOGIC: Final = {"AND": _table(conjunction), "OR": _table(disjunction)}
+_ONE_CODE: Final = {
+    "NOT": np.array([negation(code) for code in CODES], np.int8),
+    "MINUS": np.array([no_number(code) for code in CODES], np.int8),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """One property of many messages: ranges of a buffer, all of them valid UTF-8; a negative length where it is missing."""
+
+    buffer: Bytes
+    slices: Slices
+
+    def __len__(self) -> int:
+        return len(self.slices.starts)
+
+    def __getitem__(self, row: int) -> str | None:
+        start, length = int(self.slices.starts[row]), int(self.slices.lengths[row])
+        return None if length < 0 else self.buffer[start : start + length].tobytes().decode("utf-8", "surrogatepass")
+
+    @classmethod
+    def of(cls, texts: Iterable[str | None]) -> Texts:
+        """A column of these texts, None where the property is missing."""
+        encoded = [None if text is None else _bytes_of(text) for text in texts]
+        lengths = np.fromiter((-1 if one is None else len(one) for one in encoded), np.int64, len(encoded))
+        starts = np.zeros(len(encoded), np.int64)
+        np.cumsum(np.maximum(lengths[:-1], 0), out=starts[1:])
+        return cls(np.frombuffer(b"".join(filter(None, encoded)), np.uint8), Slices(starts, lengths))
+
+    @classmethod
+    def of_records(cls, buffer: Bytes, slices: Slices) -> Texts:
+        """A column of ranges of stored bytes, which may be anything."""
+        plain = are_utf8(buffer, slices)
+        if plain.all():
+            return cls(buffer, slices)
+        starts, lengths, tail, end = slices.starts.copy(), slices.lengths.copy(), [buffer], len(buffer)
+        for row in np.flatnonzero(~plain).tolist():
+            raw = buffer[starts[row] : starts[row] + lengths[row]].tobytes()
+            decoded = np.frombuffer(_bytes_of(decode_text(raw)), np.uint8)
+            starts[row], lengths[row] = end, len(decoded)
+            tail.append(decoded)
+            end += len(decoded)
+        return cls(np.concatenate(tail), Slices(starts, lengths))
+
+    @classmethod
+    def of_arrow(cls, array: Any) -> Texts:
+        """A column of an Arrow array of type string, without a copy of its texts; nulls are missing."""
+        _, offsets_buffer, data = array.buffers()
+        count = len(array)
+        if count == 0 or offsets_buffer is None:
+            return cls.of([None] * count)
+        offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + count + 1].astype(np.int64)
+        lengths = np.diff(offsets)
+        if array.null_count:
+            lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
+        return cls(np.frombuffer(data or b"", np.uint8), Slices(offsets[:-1], lengths))
+
+
+Columns: TypeAlias = Mapping[str, Texts]
+Side: TypeAlias = Codes | Texts | Constant
+
+
+def columns_of_records(buffer: Bytes, properties: Slices, names: Iterable[str]) -> dict[str, Texts]:
+    """The columns of these names, out of the properties of records as they are stored."""
+    wanted = sorted(set(names))
+    encoded = list(map(_bytes_of, wanted))
+    ends = np.zeros(len(wanted) + 1, np.int64)
+    np.cumsum([len(one) for one in encoded], out=ends[1:])
+    starts, lengths = (np.zeros((len(wanted), len(properties.starts)), np.int64) for _ in range(2))
+    all_names = np.frombuffer(b"".join(encoded), np.uint8)
+    sql92_kernels.pick_properties(buffer, properties.starts, properties.lengths, all_names, ends, starts, lengths)
+    return {name: Texts.of_records(buffer, Slices(starts[row], lengths[row])) for row, name in enumerate(wanted)}
+
+
+def _missing(count: int) -> Texts:
+    return Texts(np.zeros(0, np.uint8), Slices(np.zeros(count, np.int64), np.full(count, -1, np.int64)))
+
+
+@lru_cache(maxsize=128)
+def _sorted_values(values: frozenset[str]) -> tuple[Bytes, NDArray[np.int64]]:
+    encoded = sorted(map(_bytes_of, values))
+    ends = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(one) for one in encoded], out=ends[1:])
+    return np.frombuffer(b"".join(encoded), np.uint8), ends
+
+
+def _found(texts: Texts, values: frozenset[str], found: int, other: int, absent: int) -> Codes:
+    out = np.empty(len(texts), np.int8)
+    buffer, ends = _sorted_values(values)
+    sql92_kernels.find_texts(texts.buffer, texts.slices.starts, texts.slices.lengths, buffer, ends, found, other, absent, out)
+    return out
+
+
+def _flipped(symbol: str, flipped: bool) -> NDArray[np.int8]:
+    """Codes for less, equal and more; those of `constant symbol text` are the other way round."""
+    outcomes = OUTCOMES[symbol]
+    return np.array(outcomes[::-1] if flipped else outcomes, np.int8)
+
+
+def _with_number(symbol: str, texts: Texts, number: int | float, flipped: bool) -> Codes:
+    absent = compare(symbol, number, None) if flipped else compare(symbol, None, number)
+    out, outcomes = np.empty(len(texts), np.int8), _flipped(symbol, flipped)
+    where = texts.buffer, texts.slices.starts, texts.slices.lengths
+    if isinstance(number, float):
+        sql92_kernels.compare_decimal(*where, number, outcomes, absent, out)
+    else:
+        largest = java_texts.LONG_MAX if isinstance(number, Long) else java_texts.INTEGER_MAX
+        sql92_kernels.compare_whole(*where, np.int64(largest), np.int64(number), outcomes, absent, out)
+    for row in np.flatnonzero(out == sql92_kernels.SLOW).tolist():
+        out[row] = compare(symbol, number, texts[row]) if flipped else compare(symbol, texts[row], number)
+    return out
+
+
+def _are_true(texts: Texts) -> Codes:
+    out = np.empty(len(texts), np.int8)
+    sql92_kernels.are_true(texts.buffer, texts.slices.starts, texts.slices.lengths, out)
+    return out
+
+
+def _two_properties(symbol: str, left: Texts, right: Texts) -> Codes:
+    out = np.empty(len(left), np.int8)
+    where = left.buffer, left.slices.starts, left.slices.lengths, right.buffer, right.slices.starts, right.slices.lengths
+    if symbol == "=":
+        pairs: Sequence[tuple[Value, Value]] = (("a", "a"), ("a", "b"), (None, "a"), ("a", None), (None, None))
+        sql92_kernels.same_texts(*where, np.array([compare("=", *pair) for pair in pairs], np.int8), out)
+        return out
+    sql92_kernels.compare_decimals(*where, _flipped(symbol, False), NULL, out)
+    for row in np.flatnonzero(out == sql92_kernels.SLOW).tolist():
+        out[row] = compare(symbol, left[row], right[row])
+    return out
+
+
+_LIKE_CODES: Final = tuple(value_of(code) for code in CODES)
+_LIKE_TEXTS: Final = (Thrown.THROWN, None, "", "true")  # the codes that are_true gives
+
+
+def _looked_up(symbol: str, left: Side, right: Side, count: int) -> Codes:
+    """A comparison that does not see more of a text than whether it is "true"."""
+    sides: list[Codes] = []
+    values: list[tuple[Value, ...]] = []
+    for side in (left, right):
+        if isinstance(side, Constant):
+            sides.append(np.zeros(count, np.int8))
+            values.append((side.value,) * len(CODES))
+        else:
+            sides.append(_are_true(side) if isinstance(side, Texts) else side)
+            values.append(_LIKE_TEXTS if isinstance(side, Texts) else _LIKE_CODES)
+    table = np.array([[compare(symbol, one, other) for other in values[1]] for one in values[0]], np.int8)
+    return _apply(table, *sides)
+
+
+def _apply(table: Codes, left: Codes, right: Codes) -> Codes:
+    out = np.empty(len(left), np.int8)
+    sql92_kernels.look_up(left, right, table, out)
+    return out
+
+
+def _compared(symbol: str, left: Side, right: Side, count: int) -> Codes:
+    if isinstance(left, Texts) and isinstance(right, Texts):
+        return _two_properties(symbol, left, right)
+    flipped = isinstance(left, Constant)
+    texts, constant = (right, left) if flipped else (left, right)
+    if isinstance(texts, Texts) and isinstance(constant, Constant):
+        value = constant.value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return _with_number(symbol, texts, value, flipped)
+        if isinstance(value, str):
+            return _found(texts, frozenset([value]), TRUE, FALSE, compare(symbol, value, None) if flipped else NULL)
+    return _looked_up(symbol, left, right, count)
+
+
+def _leaf(instruction: Push | Cast | In, columns: Columns, count: int) -> Codes:
+    if isinstance(instruction, Push):
+        return np.full(count, instruction.code, np.int8)
+    texts = columns[instruction.name] if instruction.name in columns else _missing(count)
+    if isinstance(instruction, Cast):
+        return np.where(texts.slices.lengths < 0, np.int8(NULL), np.int8(FALSE))
+    found, other = (FALSE, TRUE) if instruction.negated else (TRUE, FALSE)
+    return _found(texts, instruction.values, found, other, NULL)
+
+
+def codes_of(program: Sequence[Instruction], columns: Columns, count: int) -> Codes:
+    """Evaluate a program for `count` messages at once.
+
+    Args:
+        program: of a compiled expression.
+        columns: `count` texts of each property that the messages have; a property that no message has may be left out.
+        count: how many messages.
+
+    Returns:
+        Codes of udfs.filters.sql92_values.
+    """
+    stack: list[Codes] = []
+
+    def operand(static: Static | None) -> Side:
+        if static is None:
+            return stack.pop()
+        if isinstance(static, Constant):
+            return static
+        return columns[static.name] if static.name in columns else _missing(count)
+
+    for instruction in program:
+        if isinstance(instruction, Compare):
+            right = operand(instruction.right)
+            stack.append(_compared(instruction.symbol, operand(instruction.left), right, count))
+        elif not isinstance(instruction, Logic):
+            stack.append(_leaf(instruction, columns, count))
+        elif instruction.operator in _LOGIC:
+            right = stack.pop()
+            stack.append(_apply(_LOGIC[instruction.operator], stack.pop(), right))
+        else:
+            stack.append(_ONE_CODE[instruction.operator][stack.pop() + 2])
+    return stack.pop()

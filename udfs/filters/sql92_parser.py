@@ -1,0 +1,201 @@
+"""The grammar of SQL92 filters: tokens and rules as the broker's generated parser has them.
+
+Broker source (4.9.3): SelectorParser.jj, and the SelectorParser and SelectorParserTokenManager that JavaCC made of it.
+Rules: the longest token wins; keywords are keywords in any case, names are not. NOT and the signs bind tighter than comparisons.
+Surprises: nobody checks for the end, so that parsing stops at the first token that cannot go on, and what comes after it is not even cut
+into tokens, except the one that stopped it: `a = 1 garbage` and `a LIKE 'x'` compile, `a = 1;` does not. `--` is a comment only where its
+line ends; else it is two signs. There is no octal and no hexadecimal: `01` and `0x1` are 0 and something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final
+
+from lark import Lark, Token, Transformer, UnexpectedToken, v_args
+from lark.lexer import Lexer
+
+from udfs.filters import sql92_expression as e
+from udfs.filters.sql92_expression import Operand, Sql92Error
+
+# the broker takes what fits into a frame, 16 MiB; parsing takes a second for each 200 KiB of operators
+MAX_LENGTH: Final = 1 << 20
+
+_SELECTOR: Final = """
+selector: or_expression
+
+?or_expression: and_expression
+    | or_expression _OR and_expression                  -> create_or
+?and_expression: equality
+    | and_expression _AND equality                      -> create_and
+?equality: comparison
+    | equality _EQUAL comparison                        -> create_equal
+    | equality _NOT_EQUAL comparison                    -> create_not_equal
+    | equality _IS _NULL                                -> create_is_null
+    | equality _IS _NOT _NULL                           -> create_is_not_null
+?comparison: unary
+    | comparison ORDER unary                            -> create_order
+    | comparison _BETWEEN unary _AND unary              -> create_between
+    | comparison _NOT _BETWEEN unary _AND unary         -> create_not_between
+    | comparison _IN _OPEN strings _CLOSE               -> create_in
+    | comparison _NOT _IN _OPEN strings _CLOSE          -> create_not_in
+?unary: primary
+    | _PLUS unary                                       -> plus
+    | _MINUS unary                                      -> create_negate
+    | _NOT unary                                        -> create_not
+?primary: STRING                                        -> string
+    | DECIMAL                                           -> decimal
+    | FLOATING_POINT                                    -> floating_point
+    | _TRUE                                             -> true
+    | _FALSE                                            -> false
+    | _NULL                                             -> null
+    | NAME                                              -> variable
+    | _OPEN or_expression _CLOSE                        -> bracket
+strings: STRING                                         -> first_string
+    | strings _COMMA STRING                             -> next_string
+
+%declare _OR _AND _EQUAL _NOT_EQUAL _IS _NULL _NOT ORDER _BETWEEN _IN _OPEN _CLOSE _PLUS _MINUS
+%declare STRING DECIMAL FLOATING_POINT _TRUE _FALSE NAME _COMMA
+"""
+
+_KEYWORDS: Final = {word: f"_{word}" for word in ("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS")}
+_SIGNS: Final = {"=": "_EQUAL", "<>": "_NOT_EQUAL", "(": "_OPEN", ")": "_CLOSE", ",": "_COMMA", "+": "_PLUS", "-": "_MINUS"}
+
+_KINDS: Final = r"""
+    (?P<FLOATING_POINT> [0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+ )
+  | (?P<DECIMAL> 0 | [1-9][0-9]*[lL]? )
+  | (?P<STRING> '[^']*(?:''[^']*)*' )
+  | (?P<NAME> [A-Za-z_$][A-Za-z0-9_$]* )
+  | (?P<ORDER> >=? | <(?!>)=? )
+  | (?P<SIGN> <> | [=(),+-] )
+"""
+_TOKEN_OF_LAST_LINE: Final = re.compile(rf"(?P<SKIP> [ \t\n\r\f]+ | /\*.*?\*/ ) | {_KINDS}", re.VERBOSE | re.DOTALL)
+_TOKEN: Final = re.compile(rf"(?P<SKIP> [ \t\n\r\f]+ | --[^\n\r]*(?:\r\n|\n|\r) | /\*.*?\*/ ) | {_KINDS}", re.VERBOSE | re.DOTALL)
+
+
+class SelectorTokens(Lexer):
+    """Cuts an expression into tokens, each when the parser asks for it."""
+
+    def __init__(self, lexer_conf: Any) -> None:
+        """Take lark's configuration, which says nothing of declared tokens."""
+
+    def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]
+        """The tokens of a text.
+
+        Raises:
+            Sql92Error: no token begins here.
+        """
+        # a comment needs its line's end; to look for it anew at each `--` would take quadratic time
+        last_line = max(text.rfind("\n"), text.rfind("\r")) + 1
+        at = 0
+        while at < len(text):
+            found = (_TOKEN if at < last_line else _TOKEN_OF_LAST_LINE).match(text, at)
+            if found is None or found.lastgroup is None:
+                message = f"expected a token at character {at}, found {text[at : at + 20]!r}"
+                raise Sql92Error(message)
+            kind, image, at = found.lastgroup, found[0], found.end()
+            if kind == "NAME":
+                kind = _KEYWORDS.get(image.upper(), kind) if len(image) <= len("BETWEEN") else kind
+            elif kind == "SIGN":
+                kind = _SIGNS[image]
+            if kind != "SKIP":
+                yield Token(kind, image)
+
+
+def _text_of(literal: str) -> str:
+    return literal[1:-1].replace("''", "'")
+
+
+@v_args(inline=True)
+class _Broker(Transformer[Token, Any]):
+    """Calls what the broker's parser calls at the end of each rule."""
+
+    create_and = staticmethod(e.create_and)
+    create_or = staticmethod(e.create_or)
+    create_equal = staticmethod(e.create_equal)
+    create_not_equal = staticmethod(e.create_not_equal)
+    create_is_null = staticmethod(e.create_is_null)
+    create_is_not_null = staticmethod(e.create_is_not_null)
+    create_between = staticmethod(e.create_between)
+    create_not_between = staticmethod(e.create_not_between)
+    decimal = staticmethod(e.decimal)
+    floating_point = staticmethod(e.floating_point)
+
+    def selector(self, operand: Operand) -> Operand:
+        return e.as_boolean(operand)
+
+    def create_order(self, left: Operand, symbol: Token, right: Operand) -> Operand:
+        return e.create_order(str(symbol), left, right)
+
+    def create_in(self, operand: Operand, strings: list[str]) -> Operand:
+        return e.create_in(operand, strings, negated=False)
+
+    def create_not_in(self, operand: Operand, strings: list[str]) -> Operand:
+        return e.create_in(operand, strings, negated=True)
+
+    def first_string(self, literal: Token) -> list[str]:
+        return [_text_of(literal)]
+
+    def next_string(self, strings: list[str], literal: Token) -> list[str]:
+        strings.append(_text_of(literal))
+        return strings
+
+    def plus(self, operand: Operand) -> Operand:
+        return e.nested(operand, e.SIGN_COST)
+
+    def create_negate(self, operand: Operand) -> Operand:
+        return e.nested(e.create_negate(operand), e.SIGN_COST)
+
+    def create_not(self, operand: Operand) -> Operand:
+        return e.nested(e.create_not(operand), e.SIGN_COST)
+
+    def bracket(self, operand: Operand) -> Operand:
+        return e.nested(operand, e.BRACKET_COST)
+
+    def string(self, literal: Token) -> Operand:
+        return e.constant(_text_of(literal))
+
+    def variable(self, name: Token) -> Operand:
+        return e.variable(str(name))
+
+    def true(self) -> Operand:
+        return e.constant(True)
+
+    def false(self) -> Operand:
+        return e.constant(False)
+
+    def null(self) -> Operand:
+        return e.constant(None)
+
+
+@cache
+def _selector_parser() -> Lark:
+    return Lark(_SELECTOR, start="selector", parser="lalr", lexer=SelectorTokens, transformer=_Broker())
+
+
+def parse(text: str) -> Operand:
+    """Compile an expression as SelectorParser.parse does; the result is computed (`static` is None).
+
+    Raises:
+        Sql92Error: the broker does not compile it, or it is longer than `MAX_LENGTH`.
+    """
+    if len(text) > MAX_LENGTH:
+        message = f"expected at most {MAX_LENGTH} characters, found {len(text)}"
+        raise Sql92Error(message)
+    parsing = _selector_parser().parse_interactive(text)
+    try:
+        for _ in parsing.iter_parse():
+            pass
+    except UnexpectedToken as stop:
+        last = stop.token
+    else:
+        last = None
+    try:
+        operand: Operand = parsing.feed_eof()
+    except UnexpectedToken as error:
+        found = "the end" if last is None else repr(str(last)[:40])
+        message = f"expected another token, found {found}"
+        raise Sql92Error(message) from error
+    return operand

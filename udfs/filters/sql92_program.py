@@ -1,0 +1,118 @@
+"""A compiled SQL92 filter: instructions for a stack of codes, and what they do for one message.
+
+Broker source (4.9.3): the evaluate methods of PropertyExpression, ComparisonExpression, LogicExpression, UnaryExpression and
+UnaryInExpression, which call each other; here they stand in the order in which their results are there.
+Rule: an instruction takes its computed operands from the stack, and leaves its code there.
+Surprise: both sides of AND and OR are computed. The broker stops at the left one where that decides; a throw on the right is a code, and so
+it is dropped as if nobody had come to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from udfs.filters.sql92_values import FALSE, NULL, TRUE, Value, compare, conjunction, disjunction, negation, no_number, value_of
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of the message."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that stands in the expression; `literal` unless it has a sign."""
+
+    value: Value
+    literal: bool = True
+
+
+Static: TypeAlias = Property | Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Put a code on the stack."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Put a bare property on the stack: false, or null where it is missing."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Put on the stack whether a property is one of the values, or is none of them."""
+
+    name: str
+    values: frozenset[str]
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Put a comparison on the stack; an operand that is None is taken from there, the right one first."""
+
+    symbol: str
+    left: Static | None
+    right: Static | None
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """Replace the two codes on top (AND, OR), or the one (NOT, MINUS)."""
+
+    operator: Literal["AND", "OR", "NOT", "MINUS"]
+
+
+Instruction: TypeAlias = Push | Cast | In | Compare | Logic
+
+
+def code_of(program: Sequence[Instruction], properties: Mapping[str, str | None]) -> int:
+    """The code of one message's properties."""
+    stack: list[int] = []
+
+    def operand(static: Static | None) -> Value:
+        if static is None:
+            return value_of(stack.pop())
+        return properties.get(static.name) if isinstance(static, Property) else static.value
+
+    for instruction in program:
+        if isinstance(instruction, Compare):
+            right = operand(instruction.right)
+            stack.append(compare(instruction.symbol, operand(instruction.left), right))
+        elif isinstance(instruction, Push):
+            stack.append(instruction.code)
+        elif isinstance(instruction, Cast | In):
+            stack.append(_of_property(instruction, properties.get(instruction.name)))
+        elif instruction.operator in ("AND", "OR"):
+            last = stack.pop()
+            stack.append((conjunction if instruction.operator == "AND" else disjunction)(stack.pop(), last))
+        else:
+            stack.append((negation if instruction.operator == "NOT" else no_number)(stack.pop()))
+    return stack.pop()
+
+
+def _of_property(instruction: Cast | In, text: str | None) -> int:
+    if text is None:
+        return NULL
+    if isinstance(instruction, Cast):
+        return FALSE
+    return TRUE if (text in instruction.values) != instruction.negated else FALSE
+
+
+def property_names(program: Sequence[Instruction]) -> Iterator[str]:
+    """The properties that a program looks at, some of them more than once."""
+    for instruction in program:
+        if isinstance(instruction, Cast | In):
+            yield instruction.name
+        elif isinstance(instruction, Compare):
+            yield from (side.name for side in (instruction.left, instruction.right) if isinstance(side, Property))

@@ -1,0 +1,1 @@
+"""Java's numbers and texts, where they differ from Python's."""

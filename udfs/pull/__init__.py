@@ -1,0 +1,1 @@
+"""DefaultMessageStore.getMessage: offset correction, batch caps, the scan, its results, and held pulls."""

@@ -1,0 +1,136 @@
+"""How much one pull takes: the caps on messages and bytes, the scan window, and what counts as on disk.
+
+Broker source (4.9.3): DefaultMessageStore.isTheBatchFull, checkInDiskByCommitOffset and the loop of getMessage;
+GetMessageResult.addMessage.
+Rule: the test comes before the filter and before an entry's message is looked at; the caps are those of memory or of
+disk, by where that entry lies, so one pull can start under the one and end under the other.
+Surprises: the first message always passes, whatever its size, also with maxMsgNums 0. The sum of bytes is a 32-bit int
+that wraps, and so is maxMsgNums * 20, the window in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.compiled import compiled
+from store_format.layout import CQ_STORE_UNIT_SIZE
+from udfs.java.numbers import subtract_longs, to_int
+
+_WINDOW_MIN_BYTES: Final = 16000
+_SIZE_PER_COUNT: Final = 64 * 1024  # BrokerStatsManager.SIZE_PER_COUNT
+_LONG_MAX: Final = (1 << 63) - 1
+
+
+@compiled
+def is_the_batch_full(
+    size_py: int,
+    max_msg_nums: int,
+    buffer_total: int,
+    message_total: int,
+    is_in_disk: bool,
+    max_bytes_in_memory: int,
+    max_count_in_memory: int,
+    max_bytes_in_disk: int,
+    max_count_in_disk: int,
+) -> bool:
+    """Whether the batch is full before this entry, whatever its tag. All numbers are Java ints.
+
+    Args:
+        size_py: size in bytes that the entry claims.
+        max_msg_nums: of the request.
+        buffer_total: bytes taken so far.
+        message_total: messages taken so far.
+        is_in_disk: what `check_in_disk` says of the entry.
+        max_bytes_in_memory: maxTransferBytesOnMessageInMemory.
+        max_count_in_memory: maxTransferCountOnMessageInMemory.
+        max_bytes_in_disk: maxTransferBytesOnMessageInDisk.
+        max_count_in_disk: maxTransferCountOnMessageInDisk.
+    """
+    if buffer_total == 0 or message_total == 0:
+        return False
+    if max_msg_nums <= message_total:
+        return True
+    max_bytes = max_bytes_in_disk if is_in_disk else max_bytes_in_memory
+    max_count = max_count_in_disk if is_in_disk else max_count_in_memory
+    if to_int(int(buffer_total) + int(size_py)) > max_bytes:
+        return True
+    return message_total > to_int(int(max_count) - 1)
+
+
+def memory_limit(total_physical_memory_size: int, access_message_in_memory_max_ratio: int) -> int:
+    """How many bytes from the end of the commit log the broker takes to be in memory.
+
+    Args:
+        total_physical_memory_size: of the broker's machine, in bytes.
+        access_message_in_memory_max_ratio: accessMessageInMemoryMaxRatio, in percent.
+    """
+    memory = total_physical_memory_size * (access_message_in_memory_max_ratio / 100.0)
+    return min(max(int(memory), -_LONG_MAX - 1), _LONG_MAX)
+
+
+@compiled
+def check_in_disk(offset_py: int, max_offset_py: int, memory: int) -> bool:
+    """Whether a message lies further from the end of the commit log than `memory_limit`.
+
+    The same comparison, for the last entry that a scan read, is suggestPullingFromSlave.
+
+    Args:
+        offset_py: physical offset of the entry.
+        max_offset_py: end of the commit log when the pull began.
+        memory: `memory_limit`, in bytes.
+    """
+    return subtract_longs(max_offset_py, offset_py) > memory
+
+
+@compiled
+def scan_window_entries(max_msg_nums: int) -> int:
+    """How many entries one scan visits at most; the end of the consume queue's file may stop it before."""
+    window = max(_WINDOW_MIN_BYTES, to_int(int(max_msg_nums) * CQ_STORE_UNIT_SIZE))
+    return (window + CQ_STORE_UNIT_SIZE - 1) // CQ_STORE_UNIT_SIZE
+
+
+@compiled
+def commercial_count(size: int) -> int:
+    """What a message of `size` bytes adds to msgCount4Commercial: its begun 64 KiB blocks."""
+    return -(-size // _SIZE_PER_COUNT)
+
+
+@compiled
+def batch_cut(
+    sizes: NDArray[np.int32] | Sequence[int],
+    in_disk: NDArray[np.bool_] | Sequence[bool],
+    max_msg_nums: int,
+    max_bytes_in_memory: int,
+    max_count_in_memory: int,
+    max_bytes_in_disk: int,
+    max_count_in_disk: int,
+) -> int:
+    """How many of the next messages of a queue, all of which match, one pull takes.
+
+    Args:
+        sizes: of the messages in bytes, in queue order, from the offset asked for on, within one consume queue file.
+        in_disk: what `check_in_disk` says of each.
+        max_msg_nums: of the request; the caps that follow are those of `is_the_batch_full`.
+
+    Raises:
+        ValueError: maxMsgNums is negative (the broker throws IllegalArgumentException), or the arrays differ in length.
+    """
+    if max_msg_nums < 0:
+        message = "maxMsgNums: expected 0 or more, found a negative number"
+        raise ValueError(message)
+    if len(sizes) != len(in_disk):
+        message = "sizes and inDisk: expected one of each for a message, found different lengths"
+        raise ValueError(message)
+    caps = (max_bytes_in_memory, max_count_in_memory, max_bytes_in_disk, max_count_in_disk)
+    taken = buffer_total = 0
+    for entry in range(min(len(sizes), scan_window_entries(max_msg_nums))):
+        size, disk = sizes[entry], in_disk[entry]
+        if is_the_batch_full(size, max_msg_nums, buffer_total, taken, disk, *caps):
+            break
+        taken += 1
+        buffer_total = to_int(buffer_total + int(size))
+    return taken

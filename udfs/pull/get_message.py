@@ -1,0 +1,327 @@
+"""The scan of a pull: which entries of a queue one request gets, and what the broker answers beside them.
+
+Broker source (4.9.3): DefaultMessageStore.getMessage, CommitLog.getMessage and rollNextFile, MappedFile.selectMappedBuffer.
+Rules: the bounds decide first; then entries are looked at one by one until the batch is full, the window ends, or the queue file does.
+Surprises: the fullness test comes before the filter, so a full batch ends at the very next entry, matching or not; the entry that ended it
+counts for the disk figures but not for the next offset; entries of a removed log file are passed over without a fullness test.
+
+One text serves as reference (`py_func`) and as compiled form. The arrays of one call are one block: a run of entries of one queue file
+that reaches as far as any request in it may scan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.compiled import compiled
+from store_format.layout import EXT_MAX_ADDRESS
+from udfs.filters.tags import contains_code
+from udfs.pull.batch_caps import check_in_disk, commercial_count, is_the_batch_full, scan_window_entries
+from udfs.pull.codes import GetMessageStatus
+from udfs.pull.offset_correction import SCAN, correct_offset, next_offset_correction, pull_status
+
+_FOUND = int(GetMessageStatus.FOUND)
+_NO_MATCHED_MESSAGE = int(GetMessageStatus.NO_MATCHED_MESSAGE)
+_MESSAGE_WAS_REMOVING = int(GetMessageStatus.MESSAGE_WAS_REMOVING)
+_OFFSET_FOUND_NULL = int(GetMessageStatus.OFFSET_FOUND_NULL)
+
+# statuses of our own, for a store that throws
+ILLEGAL_ARGUMENT: Final = -2
+OUT_OF_MEMORY: Final = -3
+NULL_POINTER: Final = -4
+INDEX_OUT_OF_BOUNDS: Final = -5
+BUFFER_UNDERFLOW: Final = -6
+EXCEPTIONS: Final = {
+    ILLEGAL_ARGUMENT: "java.lang.IllegalArgumentException",
+    OUT_OF_MEMORY: "java.lang.OutOfMemoryError",
+    NULL_POINTER: "java.lang.NullPointerException",
+    INDEX_OUT_OF_BOUNDS: "java.lang.IndexOutOfBoundsException",
+    BUFFER_UNDERFLOW: "java.nio.BufferUnderflowException",
+}
+
+# verdicts on an entry, beside that of the tag's code; each has its effect only where the scan comes to it
+MATCHES: Final = 0
+NOT_BY_CONSUME_QUEUE: Final = 1  # isMatchedByConsumeQueue is false, by the bits of the entry's ext unit
+NOT_BY_COMMIT_LOG: Final = 2  # isMatchedByCommitLog is false
+UNIT_UNDERFLOWS: Final = 3  # getExt throws, whatever the filter
+# a larger one is -status of what isMatchedByCommitLog throws
+
+NO_FILTER: Final = -1
+NO_REMOVED_FILE: Final = -(2**63)
+_INT_MAX = 2**31 - 1
+
+# GetMessageResult's lists cannot be longer than the virtual machine allows any array to be
+_LONGEST_ARRAY = _INT_MAX - 2
+_NO_ROOM = -1
+# entries that one call has room for before it looks how many there are
+_FIRST_ROOM = 1 << 22
+
+# columns of `requests`
+OFFSET, MAX_MSG_NUMS, MIN_OFFSET, MAX_OFFSET, LOG_END, FILTER = range(6)
+REQUEST_COLUMNS: Final = 6
+# columns of `answers`
+STATUS, NEXT, COUNT, BYTES, COMMERCIAL, LAST_PHYSIC, ENTRIES_READ, COUNT_ON_DISK = range(8)
+ANSWER_COLUMNS: Final = 8
+# positions in `caps`
+BYTES_MEMORY, COUNT_MEMORY, BYTES_DISK, COUNT_DISK, MEMORY, SLAVE_KEEPS, ENTRIES_A_FILE = range(7)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The commit log's files as the scan sees them: first offsets, bytes in use, and the one length they have."""
+
+    starts: NDArray[np.int64]
+    wrote: NDArray[np.int64]
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class TagCodes:
+    """The hash codes of each TAG filter, filter f having codes[starts[f]:starts[f + 1]], sorted."""
+
+    starts: NDArray[np.int64]
+    codes: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A run of entries of one queue file; empty where the file is missing.
+
+    Attributes:
+        tags_codes: those of the ext units, where entries have such; an address of a unit that is not there stays.
+        verdicts: on each entry, by the filter of all requests; empty where all are MATCHES.
+    """
+
+    first_offset: int
+    physic_offsets: NDArray[np.int64]
+    sizes: NDArray[np.int32]
+    tags_codes: NDArray[np.int64]
+    verdicts: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What `get_message` found.
+
+    Attributes:
+        columns: (requests, ANSWER_COLUMNS) numbers.
+        taken: positions in the block of the entries given, request after request (COUNT of each says how many).
+    """
+
+    columns: NDArray[np.int64]
+    taken: NDArray[np.int32]
+
+
+@compiled
+def _tag_matches(tags_code, codes):  # type: ignore[no-untyped-def]
+    # an address that no ext file resolves: the broker passes null, and null matches
+    return tags_code <= EXT_MAX_ADDRESS or contains_code(codes, tags_code)
+
+
+@compiled
+def _find_file(offset, starts, file_size):  # type: ignore[no-untyped-def]
+    """MappedFileQueue.findMappedFileByOffset(offset, offset == 0): index of the file, or -1."""
+    low, high = 0, len(starts)
+    while low < high:
+        middle = (low + high) >> 1
+        if starts[middle] <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    if low > 0 and offset < starts[low - 1] + file_size:
+        return low - 1
+    return 0 if offset == 0 and len(starts) > 0 else -1
+
+
+@compiled
+def _locate(offset, log_end, starts, wrote, file_size):  # type: ignore[no-untyped-def]
+    """File of an offset, the offset that positions in it count from, bounds within which both stay what they are, and its readable bytes.
+
+    A scan asks again only for what lies out of the bounds: most of its entries lie in the same file.
+    """
+    file = _find_file(offset, starts, file_size)
+    base = offset - offset % file_size
+    if file < 0:
+        return file, base, np.int64(0), np.int64(0), np.int64(0)
+    start = starts[file]
+    low, high = max(base, start), min(base, start) + file_size
+    if file + 1 < len(starts):
+        high = min(high, starts[file + 1])
+    return file, base, low, high, min(wrote[file], max(log_end - start, np.int64(0)))
+
+
+@compiled
+def _select(position, size, readable, file_size):  # type: ignore[no-untyped-def]
+    """MappedFile.selectMappedBuffer: 1 bytes, 0 null, -1 thrown. `position + size` is a 32-bit sum there, and wraps."""
+    if np.int64(np.int32(position + size)) > readable:
+        return 0
+    return -1 if size < 0 or size > file_size - position else 1
+
+
+@compiled
+def roll_next_file(offset, file_size):  # type: ignore[no-untyped-def]
+    """CommitLog.rollNextFile; Java's remainder takes the sign of the offset."""
+    remainder = offset % file_size if offset >= 0 else -((-offset) % file_size)
+    return offset + file_size - remainder
+
+
+@compiled
+def _by_commit_log(verdict, selected):  # type: ignore[no-untyped-def]
+    """What becomes of an entry whose bytes were asked for: the status it leaves, a negative one where the broker throws."""
+    if selected < 0:
+        return ILLEGAL_ARGUMENT
+    if selected == 0:
+        return _MESSAGE_WAS_REMOVING
+    if verdict > UNIT_UNDERFLOWS:
+        return -np.int64(verdict)
+    return _NO_MATCHED_MESSAGE if verdict == NOT_BY_COMMIT_LOG else _FOUND
+
+
+@compiled
+def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts, codes, starts, wrote, file_size, answer, taken, at):  # type: ignore[no-untyped-def]
+    offset, log_end, wanted = request[OFFSET], request[LOG_END], request[FILTER]
+    max_msg_nums = request[MAX_MSG_NUMS]
+    begin = offset - first_offset
+    end = min(len(physic), request[MAX_OFFSET] - first_offset, begin + scan_window_entries(max_msg_nums))
+    status, count, total, commercial, on_disk = _NO_MATCHED_MESSAGE, 0, np.int64(0), np.int64(0), 0
+    removed_until = np.int64(NO_REMOVED_FILE)
+    last_physic = np.int64(0)
+    # what is known of the log file of the entry before, for offsets in [low, high)
+    file, base, low, high, readable = -1, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    judged = len(verdicts) > 0
+    wanted_codes = codes[tag_starts[wanted] : tag_starts[wanted + 1]] if wanted != NO_FILTER else codes[:0]
+    memory = caps[MEMORY]
+    bytes_memory, count_memory, bytes_disk, count_disk = caps[BYTES_MEMORY], caps[COUNT_MEMORY], caps[BYTES_DISK], caps[COUNT_DISK]
+    i = begin
+    while i < end:
+        offset_py, size_py = physic[i], np.int64(sizes[i])
+        last_physic = offset_py
+        if removed_until != NO_REMOVED_FILE and offset_py < removed_until:
+            i += 1
+            continue
+        in_disk = check_in_disk(offset_py, log_end, memory)
+        if is_the_batch_full(
+            size_py,
+            max_msg_nums,
+            total,
+            count,
+            in_disk,
+            bytes_memory,
+            count_memory,
+            bytes_disk,
+            count_disk,
+        ):
+            break
+        verdict = verdicts[i] if judged else np.uint8(MATCHES)
+        outcome = np.int64(_NO_MATCHED_MESSAGE)
+        if verdict == UNIT_UNDERFLOWS:
+            outcome = np.int64(BUFFER_UNDERFLOW)
+        elif verdict != NOT_BY_CONSUME_QUEUE and (wanted == NO_FILTER or _tag_matches(tags[i], wanted_codes)):
+            if offset_py < low or offset_py >= high:
+                file, base, low, high, readable = _locate(offset_py, log_end, starts, wrote, file_size)
+            selected = _select(offset_py - base, size_py, readable, file_size) if file >= 0 else 0
+            outcome = _by_commit_log(verdict, selected)
+        if outcome < 0:
+            answer[STATUS] = outcome
+            return at
+        if outcome == _FOUND:
+            if at + count == len(taken):
+                return _NO_ROOM
+            taken[at + count] = i
+            count += 1
+            total = np.int64(np.int32(total + size_py))
+            commercial += commercial_count(size_py)
+            on_disk += in_disk
+            removed_until = np.int64(NO_REMOVED_FILE)
+        elif outcome == _MESSAGE_WAS_REMOVING:
+            removed_until = roll_next_file(offset_py, file_size)
+        if total == 0 or outcome == _FOUND:
+            status = outcome
+        i += 1
+    answer[STATUS] = status
+    answer[NEXT] = offset + (i - begin)
+    answer[COUNT] = count
+    answer[BYTES] = total
+    answer[COMMERCIAL] = commercial
+    answer[LAST_PHYSIC] = last_physic
+    answer[ENTRIES_READ] = min(i + 1, end) - begin
+    answer[COUNT_ON_DISK] = on_disk
+    return at + count
+
+
+@compiled
+def _answer(  # type: ignore[no-untyped-def]
+    first, at, requests, caps, first_offset, physic, sizes, tags, verdicts, tag_starts, codes, starts, wrote, file_size, answers, taken
+):
+    """Answer the requests from `first` on, `at` of `taken` being in use: (requests answered, used); fewer where there is no more room."""
+    for r in range(first, len(requests)):
+        request, answer = requests[r], answers[r]
+        offset, minimum, maximum = request[OFFSET], request[MIN_OFFSET], request[MAX_OFFSET]
+        status = pull_status(offset, minimum, maximum)
+        if status != SCAN:
+            answer[STATUS] = status
+            answer[NEXT] = correct_offset(offset, minimum, maximum, caps[SLAVE_KEEPS] != 0)
+        elif not first_offset <= offset < first_offset + len(physic):
+            answer[STATUS] = _OFFSET_FOUND_NULL
+            entries = caps[ENTRIES_A_FILE]
+            answer[NEXT] = next_offset_correction(offset, offset + entries - offset % entries, caps[SLAVE_KEEPS] != 0)
+        elif request[MAX_MSG_NUMS] < 0:
+            answer[STATUS] = ILLEGAL_ARGUMENT
+        elif request[MAX_MSG_NUMS] > _LONGEST_ARRAY:
+            answer[STATUS] = OUT_OF_MEMORY
+        else:
+            end = _scan(
+                request,
+                caps,
+                first_offset,
+                physic,
+                sizes,
+                tags,
+                verdicts,
+                tag_starts,
+                codes,
+                starts,
+                wrote,
+                file_size,
+                answer,
+                taken,
+                at,
+            )
+            if end == _NO_ROOM:
+                return r, at
+            at = end
+    return len(requests), at
+
+
+def entries_at_most(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block) -> NDArray[np.int64]:
+    """How many entries each request is given at most, as a rule."""
+    most = max(int(caps[COUNT_MEMORY]), int(caps[COUNT_DISK]), 1)
+    return np.minimum(np.clip(requests[:, MAX_MSG_NUMS], 1, most), len(block.sizes))
+
+
+def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block, filters: TagCodes, log: LogFiles) -> Answers:
+    """Answer requests whose offsets lie in one block (or out of their queue's bounds, or where no queue file is).
+
+    Args:
+        requests: (n, REQUEST_COLUMNS): offset, maxMsgNums, the queue's bounds as the request sees them, the commit log's end as it sees
+            it, and the number of its TAG filter or NO_FILTER.
+        caps: limits in the order of BYTES_MEMORY ... ENTRIES_A_FILE.
+        block: the entries.
+        filters: the TAG filters that requests name.
+        log: files of the commit log.
+    """
+    answers = np.zeros((len(requests), ANSWER_COLUMNS), np.int64)
+    taken = np.empty(min(int(entries_at_most(requests, caps, block).sum()), _FIRST_ROOM), np.int32)
+    entries = (block.physic_offsets, block.sizes, block.tags_codes, block.verdicts)
+    arrays = (*entries, filters.starts, filters.codes, log.starts, log.wrote)
+    done = used = 0
+    while True:
+        done, used = _answer(done, used, requests, caps, block.first_offset, *arrays, log.file_size, answers, taken)
+        if done == len(requests):
+            return Answers(answers, taken[:used])
+        # entries of 0 bytes never fill a batch, nor does a cap on messages of -2**31, less 1: such a pull takes all that it scans
+        taken = np.concatenate((taken[:used], np.empty(len(taken) + len(block.sizes), np.int32)))

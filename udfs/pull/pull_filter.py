@@ -1,0 +1,179 @@
+"""From the filter that a pull asks for to the filter that the store gets, and to a verdict on each entry.
+
+Broker source (4.9.3): PullMessageProcessor.processRequest, as far as it makes the MessageFilter; FilterAPI.build;
+ConsumerFilterManager.build and get; DefaultMessageStore.getMessage for the order of the verdicts.
+Rules: a subscription that the pull brings is compiled for it and has no bits; one that the group registered has those of the group.
+Surprise: with filterSupportRetry the messages of a retry topic are judged whatever the pull asks for, by what the group registered for
+the topic that each message came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import Bytes
+from store_format.queue import entry_properties as ep
+from store_format.queue.packed_ext_units import UNDERFLOW, UNIT, UnitColumns
+from store_format.record.record_columns import Slices
+from udfs.filters import tags
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager, build, compiled, is_tag_type
+from udfs.filters.message_filter import (
+    PROPERTY_RETRY_TOPIC,
+    RETRY_GROUP_TOPIC_PREFIX,
+    BitMaps,
+    Condition,
+    ExpressionMessageFilter,
+    SubscriptionData,
+    SubscriptionError,
+    message_filter,
+)
+from udfs.filters.sql92 import Compiled, compile_expression
+from udfs.filters.sql92_columns import Texts, columns_of_records
+from udfs.filters.sql92_values import TRUE
+from udfs.pull import get_message as gm
+
+SUBSCRIPTION_PARSE_FAILED: Final = "SUBSCRIPTION_PARSE_FAILED"
+FILTER_DATA_NOT_EXIST: Final = "FILTER_DATA_NOT_EXIST"
+Verdicts = NDArray[np.uint8]
+
+_THROWN: Final = {ep.INDEX_OUT_OF_BOUNDS: -gm.INDEX_OUT_OF_BOUNDS, ep.BUFFER_UNDERFLOW: -gm.BUFFER_UNDERFLOW}
+
+
+class PullFilterError(ValueError):
+    """A filter for which the broker answers a code of its own instead of asking the store; `code` is that code's name."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullFilter:
+    """The filter of a pull, as it is asked for.
+
+    Attributes:
+        expression_type: "TAG", "SQL92", or what the client calls it.
+        expression: as the client sent it.
+        registered_by: the group whose registered filter data is used; None where the pull brings the subscription.
+    """
+
+    expression_type: str
+    expression: str | None
+    registered_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterRules:
+    """What the filters of all pulls share.
+
+    Attributes:
+        manager: what groups registered.
+        support_retry: setting filterSupportRetry.
+    """
+
+    manager: ConsumerFilterManager
+    support_retry: bool
+
+    def message_filter(self, topic: str, asked: PullFilter) -> ExpressionMessageFilter:
+        """The filter that the store gets.
+
+        Raises:
+            PullFilterError: the store is not asked.
+        """
+        kind = asked.expression_type
+        try:
+            subscription = SubscriptionData.build(topic, asked.expression, kind)
+        except (SubscriptionError, tags.SubscriptionParseError) as error:
+            raise PullFilterError(SUBSCRIPTION_PARSE_FAILED) from error
+        data = None
+        if not is_tag_type(kind):
+            if asked.registered_by is None:
+                data = build(topic, "", asked.expression, kind, 0, 0)
+            elif (data := self.manager.get(topic, asked.registered_by)) is None:
+                raise PullFilterError(FILTER_DATA_NOT_EXIST)
+        return message_filter(subscription, data, self.manager, support_retry=self.support_retry)
+
+    def verdicts(self, topic: str, condition: Condition, lengths: NDArray[np.int32], properties: Bytes) -> Verdicts:
+        """What a condition makes of the messages of some entries: MATCHES, NOT_BY_COMMIT_LOG, or what the broker throws.
+
+        Args:
+            topic: that is pulled.
+            condition: of the pull's filter.
+            lengths: of each entry's properties; those of store_format.queue.entry_properties where there are none.
+            properties: of all entries, one after the other.
+        """
+        sizes = np.maximum(lengths, 0).astype(np.int64)
+        slices = Slices(np.cumsum(sizes) - sizes, sizes)
+        if condition.expression is None:
+            out = self._retry_verdicts(topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX), properties, slices)
+        else:
+            out = _verdicts(condition.expression, properties, slices)
+        for length, verdict in _THROWN.items():
+            out[lengths == length] = verdict
+        return out
+
+    def _retry_verdicts(self, group: str, properties: Bytes, slices: Slices) -> Verdicts:
+        out = np.full(len(slices.starts), -gm.NULL_POINTER, np.uint8)
+        topics = columns_of_records(properties, slices, [PROPERTY_RETRY_TOPIC])[PROPERTY_RETRY_TOPIC]
+        for real_topic, rows in _rows_by_text(topics).items():
+            data = self.manager.get(real_topic, group)
+            expression = None if data is None or compiled(data) is None else data.expression
+            out[rows] = gm.MATCHES if expression is None else _verdicts(expression, properties, slices[rows])
+        return out
+
+
+def _rows_by_text(texts: Texts) -> Mapping[str, NDArray[np.int64]]:
+    rows: dict[str, list[int]] = {}
+    for row in range(len(texts)):
+        text = texts[row]
+        if text is not None:
+            rows.setdefault(text, []).append(row)
+    return {text: np.array(found, np.int64) for text, found in rows.items()}
+
+
+def _verdicts(expression: str, properties: Bytes, slices: Slices) -> Verdicts:
+    found = compile_expression(expression)
+    count = len(slices.starts)
+    if not isinstance(found, Compiled):
+        return np.full(count, gm.MATCHES, np.uint8)
+    codes = found.matches_many(columns_of_records(properties, slices, found.properties), count)
+    return np.where(codes == TRUE, gm.MATCHES, gm.NOT_BY_COMMIT_LOG).astype(np.uint8)
+
+
+def tag_codes(wanted: ExpressionMessageFilter) -> NDArray[np.int32] | None:
+    """The tags' hash codes that a filter lets pass, sorted; None where tags do not matter."""
+    subscription = wanted.subscription
+    if subscription is None or subscription.class_filter_mode or not is_tag_type(subscription.expression_type):
+        return None
+    return None if subscription.sub_string == tags.SUB_ALL else tags.code_array(subscription.code_set)
+
+
+def with_units(tags_codes: NDArray[np.int64], units: UnitColumns) -> NDArray[np.int64]:
+    """The tagsCodes of entries, those of their ext units where they have such."""
+    # an int, as TAG compares no more: the unit may hold what would look like an address
+    own = units.tags_codes.astype(np.int32).astype(np.int64)
+    return np.where(units.states == UNIT, own, tags_codes)
+
+
+def entry_verdicts(wanted: ExpressionMessageFilter | None, units: UnitColumns | None, by_commit_log: Verdicts | None) -> Verdicts:
+    """The verdicts on entries for the scan, empty where all of them match.
+
+    Args:
+        wanted: the filter; None where the pull has none, or none but tags.
+        units: of the entries; None where none has one.
+        by_commit_log: `FilterRules.verdicts` of the filter's condition; None where it has none.
+    """
+    if units is None:
+        return np.empty(0, np.uint8) if by_commit_log is None else by_commit_log
+    out = np.full(len(units.states), gm.MATCHES, np.uint8) if by_commit_log is None else by_commit_log.copy()
+    is_tag = wanted is None or wanted.subscription is None or is_tag_type(wanted.subscription.expression_type)
+    if wanted is not None and not is_tag:
+        maps = BitMaps(units.buffer, units.bit_maps)
+        out[~wanted.are_matched_by_bit_maps(units.states == UNIT, units.msg_store_times, maps)] = gm.NOT_BY_CONSUME_QUEUE
+    out[units.states == UNDERFLOW] = gm.UNIT_UNDERFLOWS
+    return out if out.any() else np.empty(0, np.uint8)

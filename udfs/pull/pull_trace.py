@@ -1,0 +1,224 @@
+"""The way of one pull through the store, entry by entry: what each rule said of each entry, and why the scan ended.
+
+Broker source (4.9.3): DefaultMessageStore.getMessage.
+Rule: the kernel of get_message says what becomes of each entry, as the answer to a pull that sees no other; the rules between entries
+are its own too. The answer at the end is the kernel's, and a trace that comes to another one is refused. Which rule of several spoke is
+found by asking again without the others.
+Surprise: an entry of a log file that is known to be removed is passed over unseen: neither filter nor fullness is looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udfs.java.numbers import to_int
+from udfs.pull import get_message as gm
+from udfs.pull.batch_caps import check_in_disk, commercial_count, is_the_batch_full, scan_window_entries
+from udfs.pull.codes import GetMessageStatus
+from udfs.pull.offset_correction import SCAN, pull_status
+
+_INT_MAX: Final = 2**31 - 1
+_FOUND: Final = int(GetMessageStatus.FOUND)
+_REMOVING: Final = int(GetMessageStatus.MESSAGE_WAS_REMOVING)
+
+
+class Fate(Enum):
+    """What became of an entry that the scan came to."""
+
+    TAKEN = "taken"
+    NOT_BY_TAGS_CODE = "not matched by consume queue: the tag's hash code"
+    NOT_BY_BIT_MAP = "not matched by consume queue: the bit map of its ext unit"
+    NOT_BY_COMMIT_LOG = "not matched by commit log"
+    REMOVED = "removed: the commit log has no such bytes"
+    IN_REMOVED_FILE = "passed over unseen: its log file was found to be removed"
+    MAX_MSG_NUMS = "batch full: maxMsgNums"
+    BYTES_IN_MEMORY = "batch full: maxTransferBytesOnMessageInMemory"
+    COUNT_IN_MEMORY = "batch full: maxTransferCountOnMessageInMemory"
+    BYTES_IN_DISK = "batch full: maxTransferBytesOnMessageInDisk"
+    COUNT_IN_DISK = "batch full: maxTransferCountOnMessageInDisk"
+    THROWN = "the broker throws"
+
+
+BATCH_FULL: Final = frozenset({Fate.MAX_MSG_NUMS, Fate.BYTES_IN_MEMORY, Fate.COUNT_IN_MEMORY, Fate.BYTES_IN_DISK, Fate.COUNT_IN_DISK})
+
+
+class End(Enum):
+    """Why a pull went no further."""
+
+    NO_SCAN = "the bounds of the queue decide; no entry is looked at"
+    NO_FILE = "the queue has no file with this offset; the next pull starts where the next file would"
+    NOT_STARTED = "the broker throws before the first entry"
+    BATCH_FULL = "the batch is full"
+    THROWN = "the broker throws"
+    END_OF_QUEUE = "the queue ends"
+    END_OF_FILE = "the queue's file ends; a pull never goes on in the next one"
+    END_OF_WINDOW = "the window of max(16000, maxMsgNums * 20) bytes ends"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry that the scan came to.
+
+    Attributes:
+        position: in the block.
+        in_disk: whether it lies further from the log's end than memory reaches; None where that was not asked.
+        fate: what became of it.
+    """
+
+    position: int
+    in_disk: bool | None
+    fate: Fate
+
+
+@dataclass(frozen=True, slots=True)
+class PullTrace:
+    """The way of one pull.
+
+    Attributes:
+        steps: the entries that the scan came to, in order.
+        window_end: queue offset behind the last entry that it might come to; that of the pull where there is no scan.
+        end: why it went no further.
+        answer: the kernel's (columns of gm.Answers).
+    """
+
+    steps: tuple[Step, ...]
+    window_end: int
+    end: End
+    answer: NDArray[np.int64]
+
+
+class TraceError(RuntimeError):
+    """A trace that comes to another answer than the kernel: a fault of this project."""
+
+
+def trace_pull(request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.LogFiles) -> PullTrace:
+    """Answer one request as `gm.get_message` does, and tell how it came to that.
+
+    Args:
+        request: one row of REQUEST_COLUMNS; the others as for gm.get_message.
+        caps: limits.
+        block: the entries.
+        filters: the TAG filters that the request names.
+        log: files of the commit log.
+
+    Raises:
+        TraceError: the two differ.
+    """
+    found = gm.get_message(request[None, :], caps, block, filters, log)
+    answer = found.columns[0]
+    offset = int(request[gm.OFFSET])
+    if pull_status(offset, int(request[gm.MIN_OFFSET]), int(request[gm.MAX_OFFSET])) != SCAN:
+        return PullTrace((), offset, End.NO_SCAN, answer)
+    if answer[gm.STATUS] == GetMessageStatus.OFFSET_FOUND_NULL:
+        return PullTrace((), offset, End.NO_FILE, answer)
+    if request[gm.MAX_MSG_NUMS] < 0 or answer[gm.STATUS] == gm.OUT_OF_MEMORY:
+        return PullTrace((), offset, End.NOT_STARTED, answer)
+    scan = _Scan(request, caps, block, filters, log)
+    steps = scan.steps()
+    taken = [step.position for step in steps if step.fate is Fate.TAKEN]
+    traced = [scan.status, scan.count, scan.total, scan.commercial] if scan.status >= 0 else [scan.status]
+    kernel = answer[[gm.STATUS, gm.COUNT, gm.BYTES, gm.COMMERCIAL][: len(traced)]].tolist()
+    passed = sum(step.fate not in BATCH_FULL for step in steps)
+    if traced != kernel or (scan.status >= 0 and (taken != found.taken.tolist() or offset + passed != answer[gm.NEXT])):
+        message = f"pull of {offset}: expected the kernel's {kernel} and next offset {answer[gm.NEXT]}, traced {traced}, {offset + passed}"
+        raise TraceError(message)
+    return PullTrace(tuple(steps), block.first_offset + scan.end, _end(steps, scan, request, caps), answer)
+
+
+def _end(steps: list[Step], scan: _Scan, request: NDArray[np.int64], caps: NDArray[np.int64]) -> End:
+    last = steps[-1].fate
+    if last in BATCH_FULL:
+        return End.BATCH_FULL
+    if last is Fate.THROWN:
+        return End.THROWN
+    offset, entries = int(request[gm.OFFSET]), int(caps[gm.ENTRIES_A_FILE])
+    stopped = offset + scan.end - scan.begin
+    if stopped == request[gm.MAX_OFFSET]:
+        return End.END_OF_QUEUE
+    by_window = stopped == offset + scan.window and stopped != offset - offset % entries + entries
+    return End.END_OF_WINDOW if by_window else End.END_OF_FILE
+
+
+class _Scan:
+    """The loop of getMessage, one entry after the other, with what was taken so far."""
+
+    def __init__(
+        self, request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.LogFiles
+    ) -> None:
+        self.request, self.max_msg_nums, self.log_end = request, int(request[gm.MAX_MSG_NUMS]), int(request[gm.LOG_END])
+        self.caps, self.block, self.filters, self.log = caps, block, filters, log
+        self.begin = int(request[gm.OFFSET]) - block.first_offset
+        self.window = int(scan_window_entries(self.max_msg_nums))
+        self.end = min(len(block.sizes), int(request[gm.MAX_OFFSET]) - block.first_offset, self.begin + self.window)
+        self.outcomes = self._alone(block)
+        self.by_tags_alone = self._alone(replace(block, verdicts=np.empty(0, np.uint8)))
+        self.status = int(GetMessageStatus.NO_MATCHED_MESSAGE)
+        self.count = self.total = self.commercial = 0
+        self.removed_until: int | None = None
+
+    def steps(self) -> list[Step]:
+        """Go through the entries."""
+        found: list[Step] = []
+        for position in range(self.begin, self.end):
+            found.append(self._step(position))
+            if found[-1].fate in BATCH_FULL or found[-1].fate is Fate.THROWN:
+                break
+        return found
+
+    def _step(self, position: int) -> Step:
+        offset, size = int(self.block.physic_offsets[position]), int(self.block.sizes[position])
+        if self.removed_until is not None and offset < self.removed_until:
+            return Step(position, None, Fate.IN_REMOVED_FILE)
+        in_disk = bool(check_in_disk(offset, self.log_end, int(self.caps[gm.MEMORY])))
+        full = self._fullness(size, in_disk)
+        if full is not None:
+            return Step(position, in_disk, full)
+        outcome = int(self.outcomes[position - self.begin])
+        if outcome < 0:
+            self.status = outcome
+            return Step(position, in_disk, Fate.THROWN)
+        if outcome == _FOUND:
+            self.count += 1
+            self.total = to_int(self.total + size)
+            self.commercial += int(commercial_count(size))
+            self.status, self.removed_until = _FOUND, None
+            return Step(position, in_disk, Fate.TAKEN)
+        if self.total == 0:
+            self.status = outcome
+        if outcome == _REMOVING:
+            self.removed_until = int(gm.roll_next_file(offset, self.log.file_size))
+            return Step(position, in_disk, Fate.REMOVED)
+        return Step(position, in_disk, self._not_matched(position))
+
+    def _alone(self, block: gm.Block) -> NDArray[np.int64]:
+        """What becomes of each entry of the scan for which the batch has room: the status of a pull that sees it alone."""
+        requests = np.repeat(self.request[None, :], self.end - self.begin, axis=0)
+        requests[:, gm.OFFSET] += np.arange(self.end - self.begin)
+        requests[:, gm.MAX_OFFSET] = requests[:, gm.OFFSET] + 1
+        return gm.get_message(requests, self.caps, block, self.filters, self.log).columns[:, gm.STATUS]
+
+    def _not_matched(self, position: int) -> Fate:
+        """Which filter passed an entry over: the one without which it would not have been."""
+        if self.block.verdicts[position : position + 1].tolist() == [gm.NOT_BY_CONSUME_QUEUE]:
+            return Fate.NOT_BY_BIT_MAP
+        not_by_tag = self.by_tags_alone[position - self.begin] == GetMessageStatus.NO_MATCHED_MESSAGE
+        return Fate.NOT_BY_TAGS_CODE if not_by_tag else Fate.NOT_BY_COMMIT_LOG
+
+    def _fullness(self, size: int, in_disk: bool) -> Fate | None:
+        """Which limit says that the batch is full before this entry: in the rule's order, the first that says so alone."""
+        bytes_cap, count_cap = (gm.BYTES_DISK, gm.COUNT_DISK) if in_disk else (gm.BYTES_MEMORY, gm.COUNT_MEMORY)
+        by_bytes, by_count = (Fate.BYTES_IN_DISK, Fate.COUNT_IN_DISK) if in_disk else (Fate.BYTES_IN_MEMORY, Fate.COUNT_IN_MEMORY)
+        for fate, max_msg_nums, max_bytes, max_count in (
+            (Fate.MAX_MSG_NUMS, self.max_msg_nums, _INT_MAX, _INT_MAX),
+            (by_bytes, _INT_MAX, int(self.caps[bytes_cap]), _INT_MAX),
+            (by_count, _INT_MAX, _INT_MAX, int(self.caps[count_cap])),
+        ):
+            limits = (max_bytes, max_count, max_bytes, max_count)
+            if is_the_batch_full(size, max_msg_nums, self.total, self.count, in_disk, *limits):
+                return fate
+        return None
