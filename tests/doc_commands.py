@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline.main import cli
+
 PROJECT = Path(__file__).resolve().parents[1]
 # docs/commands.md is made of --help, whose examples are among the commands' own
 PAGES = (PROJECT / "README.md", *sorted(path for path in (PROJECT / "docs").glob("*.md") if path.name != "commands.md"))
@@ -91,3 +93,17 @@ def _lines(block: str) -> Iterator[str]:
         yield waiting.strip()
         waiting = ""
     assert not waiting.strip(), f"quotes are not closed: {waiting}"
+
+
+SHOWN = [one for page in PAGES for one in commands(page)]
+
+
+EXAMPLES = [
+    Shown("--help", name, words)
+    for name, command in cli.commands.items()
+    for words in commands_in("\n".join(line.strip() for line in (command.epilog or "").splitlines()[2:]))
+]
+
+
+def described(one: Shown) -> str:
+    return f"{one.page}: {' '.join(one.words)}"[:70]

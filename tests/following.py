@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from in_session import Pullsim
 from lakes import file_rows, live_files
+from living_store import LivingStore
+from pyspark.sql import SparkSession
 from replaying import BROKER
 
 from pipeline.lake.lake import Lake
@@ -77,3 +82,24 @@ def assert_same_tables(found: Lake, expected: Lake) -> None:
 def log_files(lake: Lake) -> list[tuple[Any, ...]]:
     files = [row for row in rows(lake, t.STORE_FILE, "path") if row["kind"] == "commitlog"]
     return [(row["name"], row["fromOffset"], row["length"], row["wrote"]) for row in files]
+
+
+ENTRY = struct.Struct(">qiq")
+
+
+def rewrite_stamps(store: Path, target: Path, start: int) -> None:
+    """A copy of a store in which the messages from an offset of the log on were stored a second later."""
+    shutil.copytree(store, target)
+    for offset in LivingStore(store, target.with_name("unused")).record_offsets()[:-1]:
+        if offset < start:
+            continue
+        file = max((file for file in (target / "commitlog").iterdir() if int(file.name) <= offset), key=lambda file: int(file.name))
+        raw, at = bytearray(file.read_bytes()), offset - int(file.name)
+        sys_flag = int.from_bytes(raw[at + 36 : at + 40], "big")
+        stamp = at + 48 + (20 if sys_flag & 16 else 8)
+        raw[stamp : stamp + 8] = (int.from_bytes(raw[stamp : stamp + 8], "big") + 1000).to_bytes(8, "big")
+        file.write_bytes(raw)
+    for file in (target / "consumequeue" / "SCHEDULE_TOPIC_XXXX").glob("*/*"):  # their tagsCode is a time after that
+        units = ENTRY.iter_unpack(file.read_bytes())
+        later = [(at, size, code + 1000 * (size > 0 and at >= start)) for at, size, code in units]
+        file.write_bytes(b"".join(ENTRY.pack(*unit) for unit in later))

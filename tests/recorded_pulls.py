@@ -98,3 +98,18 @@ def conversation(lines: list[dict[str, Any]], store: Path, kind: SerializeType) 
 def capture_of(sent: list[Sent]) -> bytes:
     """The capture file."""
     return pcap([(one.micros, one.packet()) for one in sent])
+
+
+DEFAULTS = {
+    "brokerRole": "ASYNC_MASTER",
+    "offsetCheckInSlave": False,
+    "accessMessageInMemoryMaxRatio": 40,
+    "maxTransferBytesOnMessageInMemory": 262_144,
+    "maxTransferCountOnMessageInMemory": 32,
+    "maxTransferBytesOnMessageInDisk": 65_536,
+    "maxTransferCountOnMessageInDisk": 8,
+    "diskFallRecorded": True,
+    "totalPhysicalMemorySize": 8 << 30,
+    "filterSupportRetry": False,
+    "bloom": {"errorRate": 20, "expectConsumers": 32},
+}

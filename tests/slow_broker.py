@@ -15,6 +15,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from replaying import Line
+
 from store_format.config.config_files import decode_consumer_filters
 from store_format.record.message import decode_properties
 from udfs.filters import message_filter as mf
@@ -295,3 +297,10 @@ class SlowBroker:
             "diskFallBehind": log_end - read if self.config["diskFallRecorded"] else None,
             "messages": messages,
         }
+
+
+def bounds_of(line: Line, lines: list[Line], log_end: int) -> Bounds:
+    """The bounds that the answer gives, or for a pull that threw another answer for the same queue."""
+    same = (other for other in [line, *lines] if all(other["request"][name] == line["request"][name] for name in ("topic", "queueId")))
+    known = next(other["response"] for other in same if "maxOffset" in other["response"])
+    return Bounds(known["minOffset"], known["maxOffset"], log_end)

@@ -13,7 +13,7 @@ from golden import names, needs_golden
 from in_session import pullsim_in
 from lakes import import_as, rows, tiny_store
 from sampling import sampled, slow_proof
-from test_export import differing, tree
+from store_trees import differing, tree
 
 from pipeline.lake.lake import Lake
 from pipeline.schema import tables as t

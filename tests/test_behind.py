@@ -14,7 +14,7 @@ from made_store import MadeStore, Record, make_store
 from replaying import Line, answers_of, differences, lake_of, write_lines
 from sampling import sampled, slow_proof
 from slow_broker import Bounds, SlowBroker
-from test_as_of import CAPS, pulls, raw, settings_of, times, wild_records
+from wild_requests import CAPS, pulls, raw, settings_of, times, wild_records
 
 from pipeline.main import run as run_command
 from pipeline.settings.replica_lag import Behind

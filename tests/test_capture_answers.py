@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from captured import CAPTURES, config, properties, rows_of, unpack
 from golden import needs_golden
-from recorded_pulls import CODES, bytes_at
+from recorded_pulls import CODES, DEFAULTS, bytes_at
 from sampling import sampled
 from slow_broker import Bounds, SlowBroker
 
@@ -32,19 +32,6 @@ from pipeline.settings.settings import BrokerSettings
 
 OWN_SUBSCRIPTION = 4
 NO_OFFSETS = {1, 16, 17, 23, 24, 25, 26, 27, 28}
-DEFAULTS = {
-    "brokerRole": "ASYNC_MASTER",
-    "offsetCheckInSlave": False,
-    "accessMessageInMemoryMaxRatio": 40,
-    "maxTransferBytesOnMessageInMemory": 262_144,
-    "maxTransferCountOnMessageInMemory": 32,
-    "maxTransferBytesOnMessageInDisk": 65_536,
-    "maxTransferCountOnMessageInDisk": 8,
-    "diskFallRecorded": True,
-    "totalPhysicalMemorySize": 8 << 30,
-    "filterSupportRetry": False,
-    "bloom": {"errorRate": 20, "expectConsumers": 32},
-}
 
 
 def of_table(table: Table, row: Row) -> Row:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from captured import CAPTURES, rows_of, unpack
+from captured_runs import ok, store_with_topics
 from captures import START, Sent, pcap
 from golden import needs_golden
 from in_session import Pullsim, pullsim_in
@@ -22,8 +22,6 @@ from store_format.remoting.command import SerializeType
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STORE, TRACE = "cleaned", "cleaned-default.jsonl"
-
 
 @pytest.fixture
 def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
@@ -33,24 +31,6 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return store_with_topics(tmp_path_factory)
-
-
-def store_with_topics(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A store that has a file of topics, and recorded pulls of it."""
-    data = demo_data(tmp_path_factory)
-    store = tmp_path_factory.mktemp("answered") / STORE
-    shutil.copytree(data / STORE, store)
-    topics = {line["request"]["topic"] for line in recorded(data / TRACE)}
-    table = {name: {"topicName": name, "readQueueNums": 1024, "writeQueueNums": 1024, "perm": 6} for name in topics}
-    (store / "config").mkdir(exist_ok=True)
-    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}), "utf-8")
-    return store, data / TRACE
-
-
-def ok(result: tuple[int, str, str]) -> str:
-    code, out, err = result
-    assert code == 0, err
-    return out
 
 
 def rows(pullsim: Pullsim, lake: Path, query: str) -> list[dict[str, Any]]:
@@ -108,7 +88,7 @@ def test_an_answer_that_is_not_the_recorded_one_is_told(pullsim: Pullsim, answer
 
 
 def two_pulls() -> list[Sent]:
-    from test_capture_streams import answer, pull
+    from captured_connections import answer, pull
 
     asked, told = pull(1) + pull(2), answer(1, b"body")
     return [Sent(True, 1, asked, micros=START), Sent(False, 1, told, micros=START + 5)]

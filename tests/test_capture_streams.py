@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
+from captured_connections import answer, pull
 from captures import ACK, CLIENT, FIN, SERVER, START, SYN, Sent
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,18 +30,6 @@ from store_format.remoting.frame_search import find_frame
 
 DIGEST = "d" * 64
 ISNS = [0, 12345, 2**32 - 100, 2**31 - 7]
-
-
-def pull(opaque: int, *, kind: SerializeType = SerializeType.JSON, **fields: str) -> bytes:
-    ext = {"consumerGroup": "g", "topic": "T", "queueId": "3", "queueOffset": str(opaque), "maxMsgNums": "32", "sysFlag": "2"}
-    return encode_frame(RemotingCommand(code=11, opaque=opaque, version=399, ext_fields=ext | fields, serialize_type=kind))
-
-
-def answer(opaque: int, body: bytes = b"", *, code: int = 0, kind: SerializeType = SerializeType.JSON) -> bytes:
-    ext: dict[str, str | None] = {"suggestWhichBrokerId": "0", "nextBeginOffset": "5", "minOffset": "0", "maxOffset": "9"}
-    return encode_frame(
-        RemotingCommand(code=code, flag=1, opaque=opaque, remark="FOUND", ext_fields=ext, body=body or None, serialize_type=kind)
-    )
 
 
 def segmented(stream: bytes, cuts: list[int], *, isn: int = 0, from_client: bool = True) -> list[Sent]:

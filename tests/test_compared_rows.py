@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from log_rows import FILE, replaced, rows_of, two_files
 from records import messages
-from test_log_records import FILE, replaced, rows_of, two_files
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.store.open_log import OpenLog

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from captured import CAPTURES, unpack
+from captured_runs import ok
 from golden import names, needs_golden, recovery
 from in_session import pullsim_in
 from lakes import import_as
 from replaying import NOON
 from sampling import slow_proof
-from test_capture_job import ok
 
 from pipeline.lake.lake import Lake
 from pipeline.schema import tables as t

@@ -12,20 +12,14 @@ from pathlib import Path
 
 import click
 import pytest
-from doc_commands import PAGES, PROJECT, Shown, commands, commands_in, inline_commands
+from doc_commands import EXAMPLES, PAGES, PROJECT, SHOWN, Shown, described, inline_commands
 
 from pipeline.docpages import commands_page, functions_page, views_page
 from pipeline.lake.views import VIEWS, view_sql
 from pipeline.main import cli, run
 from udfs.sql_functions import PANDAS_UDFS, SQL_FUNCTIONS
 
-SHOWN = [one for page in PAGES for one in commands(page)]
 NAMED = [one for page in PAGES for one in inline_commands(page) if one.words[0].islower()]
-EXAMPLES = [
-    Shown("--help", name, words)
-    for name, command in cli.commands.items()
-    for words in commands_in("\n".join(line.strip() for line in (command.epilog or "").splitlines()[2:]))
-]
 
 
 @pytest.mark.parametrize(
@@ -119,10 +113,6 @@ def parsed(words: tuple[str, ...], tmp_path: Path) -> None:
         if word == "--properties":
             rest[place + 1] = str(tmp_path / "broker.conf")
     known.make_context(f"pullsim {name}", rest)
-
-
-def described(one: Shown) -> str:
-    return f"{one.page}: {' '.join(one.words)}"[:70]
 
 
 @pytest.mark.parametrize("one", [*(one for one in SHOWN if not one.is_fragment), *EXAMPLES], ids=described)

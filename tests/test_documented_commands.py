@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doc_commands import PAGES, PROJECT, Shown, placed, programs
+from doc_commands import EXAMPLES, PAGES, PROJECT, SHOWN, Shown, described, placed, programs
 from in_session import NotHeard, Pullsim, pullsim_in
-from recorded_pulls import capture_of, conversation, request_frame
+from recorded_pulls import DEFAULTS, capture_of, conversation, request_frame
 from sampling import sampled, slow_proof
 from slow_broker import Bounds, SlowBroker
 from store_lag import StoreLag
-from test_capture_answers import DEFAULTS
-from test_docs import EXAMPLES, SHOWN, described
 
 from pipeline.commands.demo import CONSUMED_STORE, unpack_demo_data
 from pipeline.lake.lake import Lake

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from in_session import pullsim_in
 from lakes import import_as, tiny_store
 from replaying import BROKER, lake_of
 from sampling import sampled, slow_proof
+from store_trees import Tree, differing, tree
 
 from pipeline.lake.lake import Lake
 from pipeline.schema.tables import COMMIT_LOG, CONSUME_QUEUE_SEGMENT
@@ -38,9 +39,6 @@ TORN = (
     "torn-tail-garbage",
 )
 
-# path below the store -> time in ms and bytes, None for an empty folder
-Tree = dict[str, tuple[int, bytes] | None]
-
 
 @pytest.fixture
 def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
@@ -59,21 +57,6 @@ def tiny(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_lake(tiny: Path, tmp_path: Path) -> Path:
     """A lake of it that can be changed."""
     return Path(shutil.copytree(tiny / "lake", tmp_path / "lake"))
-
-
-def tree(store: Path) -> Tree:
-    found: Tree = {}
-    for path in store.rglob("*"):
-        if path.is_file():
-            found[str(path.relative_to(store))] = (path.stat().st_mtime_ns // 1_000_000, path.read_bytes())
-        elif not any(path.iterdir()):
-            found[str(path.relative_to(store))] = None
-    return found
-
-
-def differing(found: Mapping[str, object], expected: Mapping[str, object]) -> list[str]:
-    """Names rather than bytes, for the message."""
-    return sorted(name for name in found.keys() | expected.keys() if found.get(name, "none") != expected.get(name, "none"))
 
 
 def exported(lake: Lake, store: Path) -> Tree:

@@ -4,49 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from golden import golden, golden_lines, names, needs_golden
-from replaying import Line, all_lines
+from golden_traces import started_with
+from replaying import all_lines
 from sampling import sampled
-from test_golden_traces import started_with
-from without_spark import Row, Tables, answers, tables_of
-
-NUMBERS = (
-    "status",
-    "nextBeginOffset",
-    "minOffset",
-    "maxOffset",
-    "messageCount",
-    "bufferTotalSize",
-    "suggestPullingFromSlave",
-    "msgCount4Commercial",
-    "diskFallBehind",
-)
-
-
-def told(response: Any) -> Any:
-    """A recorded answer as far as it stands in a row of answers."""
-    if response is None or "exception" in response:
-        return response and response["exception"]
-    return [response[name] for name in NUMBERS], [message["storeSize"] for message in response["messages"]]
-
-
-def told_by(row: Row) -> Any:
-    assert row["error"] is None
-    if row["exception"] is not None or row["status"] is None:
-        return row["exception"]
-    return [row[name] for name in NUMBERS], [entry["size"] for entry in row["entries"]]
-
-
-def unequal(lines: list[Line], rows: list[Row]) -> list[str]:
-    pairs = zip(lines, rows, strict=True)
-    return [
-        f"{line['request']}\n recorded {told(line['response'])}\n ours {told_by(row)}"
-        for line, row in pairs
-        if told(line["response"]) != told_by(row)
-    ]
+from without_spark import Tables, answers, tables_of, unequal
 
 
 @cache

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from following import assert_as_imported
+from following import assert_as_imported, rewrite_stamps
 from in_session import pullsim_in
 from living_store import LivingStore, stages
 from replaying import BROKER
@@ -20,8 +18,6 @@ from pipeline.schema.follow_tables import FOLLOW_EVENT
 if TYPE_CHECKING:
     from in_session import Pullsim
     from pyspark.sql import SparkSession
-
-ENTRY = struct.Struct(">qiq")
 
 
 @pytest.fixture
@@ -92,21 +88,3 @@ def test_a_log_whose_first_file_is_deleted_is_imported_again(
     assert code == 0, err
     assert f"CLEANED: the log begins at {int(second.name)} now, it began at 0" in err
     assert_as_imported(spark, pullsim, lake, living.path, tmp_path / "other")
-
-
-def rewrite_stamps(store: Path, target: Path, start: int) -> None:
-    """A copy of a store in which the messages from an offset of the log on were stored a second later."""
-    shutil.copytree(store, target)
-    for offset in LivingStore(store, target.with_name("unused")).record_offsets()[:-1]:
-        if offset < start:
-            continue
-        file = max((file for file in (target / "commitlog").iterdir() if int(file.name) <= offset), key=lambda file: int(file.name))
-        raw, at = bytearray(file.read_bytes()), offset - int(file.name)
-        sys_flag = int.from_bytes(raw[at + 36 : at + 40], "big")
-        stamp = at + 48 + (20 if sys_flag & 16 else 8)
-        raw[stamp : stamp + 8] = (int.from_bytes(raw[stamp : stamp + 8], "big") + 1000).to_bytes(8, "big")
-        file.write_bytes(raw)
-    for file in (target / "consumequeue" / "SCHEDULE_TOPIC_XXXX").glob("*/*"):  # their tagsCode is a time after that
-        units = ENTRY.iter_unpack(file.read_bytes())
-        later = [(at, size, code + 1000 * (size > 0 and at >= start)) for at, size, code in units]
-        file.write_bytes(b"".join(ENTRY.pack(*unit) for unit in later))

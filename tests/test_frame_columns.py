@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frame_cases import BAD, COMMANDS, GOOD, HEADERS, framed
 from golden import golden_lines, needs_golden
 from hypothesis import given
 from hypothesis import strategies as st
-from test_frames import BAD, COMMANDS, GOOD, HEADERS, framed
 
 from store_format.remoting.command import LanguageCode, RemotingCommand, SerializeType
 from store_format.remoting.errors import TOO_LONG_FRAME, FrameError

@@ -12,22 +12,21 @@ import random
 import struct
 import tracemalloc
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
+from frame_cases import BAD, COMMANDS, GOOD, HEADERS, framed
 from golden import golden_lines, needs_golden
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store_format.java.hash_maps import hash_map_order
-from store_format.remoting.command import OPAQUE_OF_RECEIVER, LanguageCode, RemotingCommand, SerializeType
+from store_format.remoting.command import OPAQUE_OF_RECEIVER, RemotingCommand, SerializeType
 from store_format.remoting.decoder import NettyDecoder
 from store_format.remoting.errors import BUFFER_UNDERFLOW, OUT_OF_MEMORY, TOO_LONG_FRAME, FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_command, decode_frame, encode_frame
 from store_format.remoting.header_text import DEPTH_MAX
 
-HEADERS = Path(__file__).parent / "data" / "remoting" / "json_headers.jsonl"
 ABSENT: dict[str, Any] = {
     "code": 0,
     "language": "JAVA",
@@ -37,27 +36,6 @@ ABSENT: dict[str, Any] = {
     "remark": None,
     "extFields": None,
 }
-
-INTS = st.integers(-(2**31), 2**31 - 1)
-SHORTS = st.integers(-(2**15), 2**15 - 1)
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-COMMANDS = st.builds(
-    RemotingCommand,
-    code=SHORTS,
-    opaque=INTS,
-    flag=INTS,
-    version=SHORTS,
-    language=st.sampled_from(LanguageCode),
-    remark=st.none() | TEXTS.filter(bool),
-    ext_fields=st.none() | st.dictionaries(TEXTS, TEXTS, min_size=1, max_size=20),
-    body=st.none() | st.binary(min_size=1, max_size=40),
-    serialize_type=st.sampled_from(SerializeType),
-)
-
-
-def framed(header: bytes, kind: int = 0, body: bytes = b"") -> bytes:
-    word = struct.pack(">I", kind << 24 | len(header))
-    return struct.pack(">i", 4 + len(header) + len(body)) + word + header + body
 
 
 def outcome(content: bytes) -> dict[str, Any]:
@@ -248,8 +226,6 @@ def test_nothing_is_allocated_for_a_length_that_is_only_claimed(name: str) -> No
     assert [error.exception for error in decoder.errors] == ([exception] if exception else [])
 
 
-GOOD = framed(b'{"code":38,"opaque":1}')
-BAD = framed(b'{"code"')
 HUGE = framed(rocketmq_header(1, 0x7FFFFFFF), 1)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from golden import golden, golden_lines, names, needs_golden
+from golden import golden, needs_golden
+from golden_traces import CLEAN, DAMAGED, started_with, traces_by_store
 from replaying import DEMO_TRACE, all_lines, demo_data, differences, import_into, lake_of, read_lines, run
 from sampling import ALL, sampled, slow_proof
 
@@ -15,15 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.lake.lake import Lake
-
-DAMAGED = "torn-"
-
-
-def traces_by_store() -> dict[str, list[str]]:
-    found = defaultdict(list)
-    for name in names("traces", "*.jsonl"):
-        found[next(golden_lines("store", "traces", f"{name}.jsonl"))["store"]].append(name)
-    return dict(found)
 
 
 def check_trace(lake: Lake, trace: Path, out: Path) -> None:
@@ -36,14 +27,7 @@ def check_trace(lake: Lake, trace: Path, out: Path) -> None:
     assert done.unanswered == {}
 
 
-CLEAN = [store for store in traces_by_store() if not store.startswith(DAMAGED)]
 TORN = [store for store in traces_by_store() if store.startswith(DAMAGED)]
-
-
-def started_with(trace: str) -> list[str]:
-    """The settings of the broker that loaded a damaged store, as options."""
-    config = next(golden_lines("store", "traces", f"{trace}.jsonl"))["config"]
-    return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in config.items() if name != "bloom"]
 
 
 @needs_golden

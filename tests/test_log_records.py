@@ -11,32 +11,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log_rows import FILE, replaced, rows_of, two_files
 from records import messages, placed
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.rows.log_batches import commit_log_batches
 from pipeline.rows.log_records import write_records
-from pipeline.schema.arrow_types import arrow_schema
-from pipeline.schema.tables import COMMIT_LOG
 from store_format.errors import StoreError
 from store_format.files.changed_files import FileChange
-from store_format.files.mapped_files import MappedFile
 from store_format.files.used_stretches import used_stretches
 from store_format.record.message import Message, encode
-
-FILE = 4096
-
-
-def rows_of(content: bytes, from_offset: int) -> pa.RecordBatch:
-    file = MappedFile(name="f", from_offset=from_offset, length=len(content), wrote=len(content))
-    batches = list(commit_log_batches("b", file, np.frombuffer(content, np.uint8)))
-    return pa.Table.from_batches(batches, schema=arrow_schema(COMMIT_LOG)).combine_chunks().to_batches()[0]
-
-
-def two_files(found: list[Message]) -> tuple[bytes, bytes]:
-    """Messages in turn in two files that follow each other."""
-    parts = [b"".join(map(encode, placed(found[number::2], (7 + number) * FILE))) for number in range(2)]
-    return parts[0], parts[1]
 
 
 @given(st.lists(messages(text_properties=True), min_size=2, max_size=8), st.randoms(use_true_random=False))
@@ -66,13 +49,6 @@ def test_rows_that_move_give_the_same_records_with_other_offsets(found: list[Mes
     for message in moved:
         raw = encode(message)
         assert out[message.physic_offset - 3 * FILE :][: len(raw)].tobytes() == raw
-
-
-def replaced(rows: pa.RecordBatch, name: str, value: Any) -> pa.RecordBatch:
-    """The rows with another value in the last one."""
-    values = rows.column(name).to_pylist()
-    values[-1] = value
-    return rows.set_column(rows.schema.get_field_index(name), name, pa.array(values, rows.schema.field(name).type))
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from golden import golden, names, needs_golden
+from golden_traces import started_with
 from replaying import Line, all_lines
 from sampling import sampled, slow_proof
-from test_filtered_answers import unequal
-from test_golden_traces import started_with
-from without_spark import Tables, batches, blocks_of, tables_of
+from without_spark import Tables, batches, blocks_of, tables_of, unequal
 
 from pipeline.questions.explain import Traced, traced_pulls
 from udfs.pull.pull_trace import BATCH_FULL, End, Fate

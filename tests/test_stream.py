@@ -16,6 +16,7 @@ from prometheus import Metric, parse, series
 from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, demo_lake, write_lines
 from sampling import slow_proof
 from store_lag import StoreLag
+from streamed_answers import answered, answers
 
 from pipeline.lake.lake import Lake
 from pipeline.pace.feed import feed_folder, feed_of
@@ -41,16 +42,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return demo_lake(spark, tmp_path_factory, tmp_path_factory.mktemp("streams"))
-
-
-def answers(spark: SparkSession, lake: Path, run: str) -> list[tuple[Any, ...]]:
-    rows = Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").drop("runId").collect()
-    return sorted((tuple(row) for row in rows), key=repr)
-
-
-def answered(spark: SparkSession, lake: Path, run: str) -> list[dict[str, Any]]:
-    rows = Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").drop("runId").collect()
-    return [row.asDict(recursive=True) for row in rows]
 
 
 def run_of(out: str) -> str:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from captured_runs import ok, store_with_topics
 from dying_runs import Killed
 from in_session import Pullsim, pullsim_in
 from killed_streams import Dying, cut_newest, kill_together
 from recorded_pulls import capture_of, conversation, recorded
 from sampling import slow_proof
-from test_capture_job import ok, store_with_topics
-from test_stream import answered
+from streamed_answers import answered
 
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter

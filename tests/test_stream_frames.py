@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from captured_runs import ok, store_with_topics
 from golden import golden_lines, needs_golden
 from in_session import Pullsim, pullsim_in
 from recorded_pulls import bytes_at, code_of, recorded, request_frame
 from replaying import write_lines
 from sampling import slow_proof
-from test_capture_job import ok, store_with_topics
-from test_stream import answered
+from streamed_answers import answered
 
 from pipeline.lake.lake import Lake
 from pipeline.requests.request_lines import RequestError

@@ -5,31 +5,25 @@ Each scenario has a stretch of time of its own, with topics of its own, so that 
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from golden import golden_lines, needs_golden
+from golden_holds import Sent, store_of
 from held_store import START
 from in_session import Pullsim, pullsim_in
-from lakes import LOG_FILE, import_as, message, write_files
+from lakes import import_as
 from replaying import write_lines
 from sampling import slow_proof
-from test_stream import answered
-
-from store_format.record.message import encode
+from streamed_answers import answered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# time, topic, queue, tag, properties
-Sent = tuple[int, str, int, str | None, dict[str, str]]
 STRETCH = 100_000  # a whole number of sweeps, whatever their interval here
-ENTRIES_A_FILE = 5
 SUBSCRIPTION = 4
 QUEUES = 4
 # what a request of a file cannot say: a group's registration, what changes while a pull waits, a check that comes before the store
@@ -102,34 +96,6 @@ class Played:
     def _await(self, step: dict[str, Any]) -> None:
         self.expected[step["id"]] = (step["result"], self.sent[-1][0] if self.sent else 0)
         self.now += 1000 * step["result"].get("heldSeconds", 0)
-
-
-def java_hash(text: str) -> int:
-    """String.hashCode of ASCII text."""
-    value = 0
-    for char in text:
-        value = (31 * value + ord(char)) & 0xFFFFFFFF
-    return value - (1 << 32) if value >> 31 else value
-
-
-def store_of(path: Path, messages: Iterable[Sent]) -> Path:
-    """A store with messages of any topics, in the order of their times."""
-    log = bytearray()
-    entries: list[tuple[tuple[str, int], bytes]] = []
-    counts: dict[tuple[str, int], int] = {}
-    for time, topic, queue, tag, more in sorted(messages, key=lambda sent: sent[0]):
-        offset = counts[topic, queue] = counts.get((topic, queue), -1) + 1
-        properties = ({} if tag is None else {"TAGS": tag}) | more
-        raw_properties = "\x02".join(f"{name}\x01{value}" for name, value in properties.items()).encode()
-        new = message(topic.encode(), queue, offset, len(log))
-        raw = encode(replace(new, store_timestamp=time, properties=raw_properties))
-        entries.append(((topic, queue), struct.pack(">qiq", len(log), len(raw), java_hash(tag or ""))))
-        log += raw
-    assert len(log) < LOG_FILE
-    write_files(path / "commitlog", bytes(log), LOG_FILE)
-    for (topic, queue), units in groupby(sorted(entries, key=lambda entry: entry[0]), lambda entry: entry[0]):
-        write_files(path / "consumequeue" / topic / str(queue), b"".join(unit for _, unit in units), ENTRIES_A_FILE * 20)
-    return path
 
 
 def holds() -> Iterator[dict[str, Any]]:

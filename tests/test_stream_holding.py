@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from golden_holds import store_of
+from held_answers import answered, told
 from held_store import CASES, NEVER_SWEPT, START, held_store, pull
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,10 +19,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 from replaying import NOON, write_lines
 from sampling import slow_proof
-from test_stream_golden_holds import store_of
 
 from pipeline.lake.lake import Lake
-from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import BAD_REQUEST
 from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.batches import Batches
@@ -97,15 +97,6 @@ def test_a_heartbeat_says_a_time_and_no_more(line: bytes, time: int | None) -> N
 @pytest.fixture
 def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
     return pullsim_in(spark, monkeypatch, capsys)
-
-
-def answered(spark: SparkSession, lake: Path, run: str) -> list[Row]:
-    return Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").collect()
-
-
-def told(row: Row) -> tuple[Any, ...]:
-    woken = None if row["wokenMillis"] is None else row["wokenMillis"] - START
-    return woken, row["status"], row["nextBeginOffset"], row["messageCount"]
 
 
 def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark: SparkSession, pullsim: Pullsim, tmp_path: Path) -> None:

@@ -230,3 +230,39 @@ class RowBatch(list[Row]):
 
     def to_pylist(self) -> list[Row]:
         return list(self)
+
+
+NUMBERS = (
+    "status",
+    "nextBeginOffset",
+    "minOffset",
+    "maxOffset",
+    "messageCount",
+    "bufferTotalSize",
+    "suggestPullingFromSlave",
+    "msgCount4Commercial",
+    "diskFallBehind",
+)
+
+
+def told(response: Any) -> Any:
+    """A recorded answer as far as it stands in a row of answers."""
+    if response is None or "exception" in response:
+        return response and response["exception"]
+    return [response[name] for name in NUMBERS], [message["storeSize"] for message in response["messages"]]
+
+
+def told_by(row: Row) -> Any:
+    assert row["error"] is None
+    if row["exception"] is not None or row["status"] is None:
+        return row["exception"]
+    return [row[name] for name in NUMBERS], [entry["size"] for entry in row["entries"]]
+
+
+def unequal(lines: list[Line], rows: list[Row]) -> list[str]:
+    pairs = zip(lines, rows, strict=True)
+    return [
+        f"{line['request']}\n recorded {told(line['response'])}\n ours {told_by(row)}"
+        for line, row in pairs
+        if told(line["response"]) != told_by(row)
+    ]

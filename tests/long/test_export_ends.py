@@ -16,7 +16,7 @@ import pytest
 from golden import unpack_small
 from lakes import import_as
 from small_disk import disk_of
-from test_export import differing, tree
+from store_trees import differing, tree
 
 from pipeline.generate.generate import run_generate
 from pipeline.generate.workload import DEFAULT_WORKLOAD, workload_of

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from exported_parts import Files, assert_is_part, export_part
 from golden import meta_of
 from oracle import generate, load, needs_oracle, oracle
 from replaying import all_lines, import_into
-from test_export_part import Files, assert_is_part, export_part
 
 from pipeline.export.part_plan import Bound, Part
 from store_format.record.message import Message

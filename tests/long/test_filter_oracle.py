@@ -14,8 +14,7 @@ import pytest
 from golden import meta_of
 from oracle import PROFILES, ask, generate, needs_oracle, oracle, thought_up, trace_config
 from replaying import all_lines
-from test_filtered_answers import unequal
-from without_spark import Tables, answers, tables_of
+from without_spark import Tables, answers, tables_of, unequal
 
 pytestmark = needs_oracle()
 ROUNDS = int(os.environ.get("PULLSIM_ORACLE_ROUNDS", "1"))

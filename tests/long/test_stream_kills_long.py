@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from following import assert_same_tables
+from checked_kills import check_killed_streams
+from following import assert_same_tables, rewrite_stamps
+from held_answers import answered, told
 from held_store import CASES, held_store, pull
 from in_session import Pullsim, pullsim_in
 from killed_streams import Dying, assert_nothing_twice, kill_together, places
 from lakes import import_as
 from living_store import LivingStore
 from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
-from test_follow import rewrite_stamps
-from test_killed_streams import check_killed_streams
-from test_stream_holding import answered, told
 
 from pipeline.lake.lake import Lake
 

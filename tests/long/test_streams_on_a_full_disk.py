@@ -15,7 +15,7 @@ from lakes import import_as
 from living_store import LivingStore
 from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
 from small_disk import disk_of, filled, taken
-from test_stream import answers
+from streamed_answers import answers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,18 @@
+"""Pulls and answers as they travel in a captured connection."""
+
+from __future__ import annotations
+
+from store_format.remoting.command import RemotingCommand, SerializeType
+from store_format.remoting.frame import encode_frame
+
+
+def pull(opaque: int, *, kind: SerializeType = SerializeType.JSON, **fields: str) -> bytes:
+    ext = {"consumerGroup": "g", "topic": "T", "queueId": "3", "queueOffset": str(opaque), "maxMsgNums": "32", "sysFlag": "2"}
+    return encode_frame(RemotingCommand(code=11, opaque=opaque, version=399, ext_fields=ext | fields, serialize_type=kind))
+
+
+def answer(opaque: int, body: bytes = b"", *, code: int = 0, kind: SerializeType = SerializeType.JSON) -> bytes:
+    ext: dict[str, str | None] = {"suggestWhichBrokerId": "0", "nextBeginOffset": "5", "minOffset": "0", "maxOffset": "9"}
+    return encode_frame(
+        RemotingCommand(code=code, flag=1, opaque=opaque, remark="FOUND", ext_fields=ext, body=body or None, serialize_type=kind)
+    )
