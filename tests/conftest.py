@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from golden import unpack_small, unpack_stores
 from hypothesis import settings
-from sampling import ALL
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
+
+from tests.runs.sampling import ALL
+from tests.truth.golden import unpack_small, unpack_stores
+from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +75,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         # short streams reach what long ones do, too
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
+        "spark.executorEnv.PYTHONPATH": str(PROJECT),
     }
     session = build_session(master="local[2]", conf=conf)
     yield session

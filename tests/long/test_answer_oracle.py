@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_scenarios import answered as without_the_unanswered
-from made_scenarios import checks, holds, others
-from oracle import harness, needs_oracle
-from scenario_answers import answered, answered_together, compared
+
+from tests.makers.made_scenarios import answered as without_the_unanswered
+from tests.makers.made_scenarios import checks, holds, others
+from tests.runs.scenario_answers import answered, answered_together, compared
+from tests.truth.oracle import harness, needs_oracle
 
 pytestmark = needs_oracle()
 ROUNDS = int(os.environ.get("PULLSIM_ORACLE_ROUNDS", "1"))

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from golden import meta_of
-from oracle import ask, generate, needs_oracle, thought_up
-from replaying import all_lines, answers_of, differences, import_into, read_lines
-from slow_broker import SlowBroker
 
 from pipeline.settings.replica_lag import Behind
+from tests.models.slow_broker import SlowBroker
+from tests.runs.replaying import all_lines, answers_of, differences, import_into, read_lines
+from tests.truth.golden import meta_of
+from tests.truth.oracle import ask, generate, needs_oracle, thought_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from captured import CAPTURES, unpack
-from golden import needs_golden
-from in_session import Pullsim, pullsim_in
+
+from tests.runs.in_session import Pullsim, pullsim_in
+from tests.truth.captured import CAPTURES, unpack
+from tests.truth.golden import needs_golden
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from golden import unpack_small
-from lakes import import_as
-from small_disk import disk_of
-from store_trees import differing, tree
 
 from pipeline.generate.generate import run_generate
 from pipeline.generate.workload import DEFAULT_WORKLOAD, workload_of
 from pipeline.settings.settings import BrokerSettings
+from tests.makers.lakes import import_as
+from tests.makers.store_trees import differing, tree
+from tests.runs.small_disk import disk_of
+from tests.truth.golden import unpack_small
+from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
 PARTS = ((), ("--from", "1"))
 
 
@@ -41,7 +41,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def export(lake: Path, out: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pipeline.main", "export", "--lake", lake, out, *options]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    return subprocess.Popen(command, cwd=PROJECT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
 @pytest.mark.parametrize("options", PARTS, ids=["whole", "part"])

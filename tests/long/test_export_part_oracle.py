@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from exported_parts import Files, assert_is_part, export_part
-from golden import meta_of
-from oracle import generate, load, needs_oracle, oracle
-from replaying import all_lines, import_into
 
 from pipeline.export.part_plan import Bound, Part
 from store_format.record.message import Message
+from tests.makers.exported_parts import Files, assert_is_part, export_part
+from tests.runs.replaying import all_lines, import_into
+from tests.truth.golden import meta_of
+from tests.truth.oracle import generate, load, needs_oracle, oracle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

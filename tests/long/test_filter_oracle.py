@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from golden import meta_of
-from oracle import PROFILES, ask, generate, needs_oracle, oracle, thought_up, trace_config
-from replaying import all_lines
-from without_spark import Tables, answers, tables_of, unequal
+
+from tests.models.without_spark import Tables, answers, tables_of, unequal
+from tests.runs.replaying import all_lines
+from tests.truth.golden import meta_of
+from tests.truth.oracle import PROFILES, ask, generate, needs_oracle, oracle, thought_up, trace_config
 
 pytestmark = needs_oracle()
 ROUNDS = int(os.environ.get("PULLSIM_ORACLE_ROUNDS", "1"))

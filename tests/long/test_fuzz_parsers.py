@@ -10,9 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fuzzing
 import pytest
-from fuzz_targets import GROUPS
+
+from tests.runs import fuzzing
+from tests.runs.fuzz_targets import GROUPS
+from tests.truth.places import PROJECT
 
 SECONDS = int(os.environ.get("PULLSIM_FUZZ_SECONDS", "600"))
 # compiling with checks, and an input that is slow
@@ -25,7 +27,7 @@ def test_parsers_refuse_or_read_whatever_they_are_given(tmp_path: Path, group: s
     checked = os.environ | {
         "NUMBA_BOUNDSCHECK": "1",
         "NUMBA_CACHE_DIR": str(tmp_path / "compiled"),
-        "PYTHONPATH": os.pathsep.join(map(str, (Path(fuzzing.__file__).parents[1], Path(fuzzing.__file__).parent))),
+        "PYTHONPATH": str(PROJECT),
     }
     working_on = tmp_path / "working-on"
     command = [sys.executable, fuzzing.__file__, group, str(SECONDS), str(seed), str(working_on)]

@@ -9,10 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from appended import messages_of, put_again
-from golden import meta_of
-from oracle import generate, load, needs_oracle, oracle
-from replaying import all_lines
 
 from pipeline.generate.generate import run_generate
 from pipeline.generate.workload import DEFAULT_WORKLOAD, workload_of
@@ -20,6 +16,10 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.simulation.scenario import read_scenario
 from pipeline.simulation.written_run import write_run
 from store_format.record.message import Message
+from tests.makers.appended import messages_of, put_again
+from tests.runs.replaying import all_lines
+from tests.truth.golden import meta_of
+from tests.truth.oracle import generate, load, needs_oracle, oracle
 from udfs.broker.schedule import parse_delay_level
 
 pytestmark = needs_oracle()

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from dying_runs import FORMER, check_dying_runs, kill_import
-from lakes import contents, import_as, tiny_store
 
 from pipeline.lake.lake import Lake, LakeError, LakeVersion
 from pipeline.schema import tables as t
+from tests.makers.lakes import contents, import_as, tiny_store
+from tests.runs.dying_runs import FORMER, check_dying_runs, kill_import
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

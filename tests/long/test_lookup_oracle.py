@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden import meta_of
-from oracle import generate, needs_oracle, oracle
 
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.lookup import run_lookup
 from store_format.log.commit_log import walk
+from tests.truth.golden import meta_of
+from tests.truth.oracle import generate, needs_oracle, oracle
 
 pytestmark = needs_oracle()
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from golden import meta_of
-from made_store import Record, make_store
-from oracle import PROFILES, ask, generate, needs_oracle, thought_up, trace_config
-from replaying import Line, all_lines, differences, import_into, read_lines, run
 
 from store_format.errors import CorruptStoreError
+from tests.makers.made_store import Record, make_store
+from tests.runs.replaying import Line, all_lines, differences, import_into, read_lines, run
+from tests.truth.golden import meta_of
+from tests.truth.oracle import PROFILES, ask, generate, needs_oracle, thought_up, trace_config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from captured import committed
-from in_session import Pullsim, pullsim_in
-from live_broker import PORT, TOPIC, LiveBroker
-from oracle import harness, needs_oracle
 from pyspark.sql import functions as F
-from replaying import import_into
-from sampling import slow_proof
 
 from pipeline.lake.lake import Lake
 from pipeline.schema.simulation_tables import CONSUMPTION, SIMULATED_LAG
+from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.replaying import import_into
+from tests.runs.sampling import slow_proof
+from tests.truth.captured import committed
+from tests.truth.live_broker import PORT, TOPIC, LiveBroker
+from tests.truth.oracle import harness, needs_oracle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from oracle import needs_oracle, oracle
 
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.recover import run_recover
+from tests.truth.oracle import needs_oracle, oracle
 
 pytestmark = needs_oracle()
 

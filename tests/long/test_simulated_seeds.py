@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from simulated_events import finite_plan, run_of
-from simulation_faults import faults_of
+
+from tests.models.simulated_events import finite_plan, run_of
+from tests.models.simulation_faults import faults_of
 
 SEEDS = int(os.environ.get("PULLSIM_SIMULATED_SEEDS", "10000"))
 TOGETHER = 100

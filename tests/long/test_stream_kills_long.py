@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from checked_kills import check_killed_streams
-from following import assert_same_tables, rewrite_stamps
-from held_answers import answered, told
-from held_store import CASES, held_store, pull
-from in_session import Pullsim, pullsim_in
-from killed_streams import Dying, assert_nothing_twice, kill_together, places
-from lakes import import_as
-from living_store import LivingStore
-from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
 
 from pipeline.lake.lake import Lake
+from tests.makers.held_store import CASES, held_store, pull
+from tests.makers.lakes import import_as
+from tests.makers.living_store import LivingStore
+from tests.runs.checked_kills import check_killed_streams
+from tests.runs.following import assert_same_tables, rewrite_stamps
+from tests.runs.held_answers import answered, told
+from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.killed_streams import Dying, assert_nothing_twice, kill_together, places
+from tests.runs.replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

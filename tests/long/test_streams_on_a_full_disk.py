@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from following import assert_as_imported
-from held_store import CASES, held_store, pull
-from in_session import Pullsim, pullsim_in
-from lakes import import_as
-from living_store import LivingStore
-from replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
-from small_disk import disk_of, filled, taken
-from streamed_answers import answers
+
+from tests.makers.held_store import CASES, held_store, pull
+from tests.makers.lakes import import_as
+from tests.makers.living_store import LivingStore
+from tests.runs.following import assert_as_imported
+from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.replaying import BROKER, DEMO_TRACE, all_lines, demo_data, import_into, write_lines
+from tests.runs.small_disk import disk_of, filled, taken
+from tests.runs.streamed_answers import answers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

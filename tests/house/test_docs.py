@@ -1,0 +1,153 @@
+"""The pages: what is made of the code is current, the site builds without a warning, and every command on them is one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import pytest
+
+from pipeline.docpages import commands_page, functions_page, views_page
+from pipeline.lake.views import VIEWS, view_sql
+from pipeline.main import cli, run
+from tests.runs.doc_commands import EXAMPLES, PAGES, PROJECT, SHOWN, Shown, described, inline_commands
+from udfs.sql_functions import PANDAS_UDFS, SQL_FUNCTIONS
+
+NAMED = [one for page in PAGES for one in inline_commands(page) if one.words[0].islower()]
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        (commands_page.PAGE, commands_page.commands_page()),
+        (functions_page.PAGE, functions_page.functions_page()),
+        (views_page.PAGE, views_page.views_page()),
+    ],
+    ids=["commands", "functions", "views"],
+)
+def test_what_is_made_of_the_code_is_current(page: Path, text: str) -> None:
+    assert (PROJECT / page).read_text("utf-8") == text, f"python -m pipeline.{page.stem}_page"
+
+
+def test_every_command_view_and_function_is_on_its_page() -> None:
+    told = (PROJECT / commands_page.PAGE).read_text("utf-8")
+    assert all(f"\n## {name}\n" in told for name in cli.commands)
+    told = (PROJECT / views_page.PAGE).read_text("utf-8")
+    assert all(f"\n## {name}\n" in told for name in VIEWS)
+    told = (PROJECT / functions_page.PAGE).read_text("utf-8")
+    assert all(f"`{name}(" in told for name in [*PANDAS_UDFS, *(one.name for one in SQL_FUNCTIONS)])
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_column_of_a_view_says_what_it_is(name: str) -> None:
+    head, _, _ = view_sql(name).partition("\nAS\n")
+    declared = re.findall(r"^  (\w+) COMMENT '", head, re.MULTILINE)
+    assert [one.name for one in views_page.documented(view_sql(name)).columns] == declared
+    assert declared
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    if find_spec("mkdocs") is None or find_spec("material") is None:
+        pytest.skip("needs mkdocs and mkdocs-material: pip install '.[dev]'")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    for page in PAGES[1:]:
+        name = "index.html" if page.stem == "index" else f"{page.stem}/index.html"
+        assert (tmp_path / "site" / name).exists()
+    fetched = {
+        found
+        for file in (tmp_path / "site").rglob("*.html")
+        for found in re.findall(r'<(?:script|img|link rel="stylesheet")[^>]+(?:src|href)="(https?:[^"]+)"', file.read_text("utf-8"))
+    }
+    assert fetched == set(), "pages load nothing from elsewhere"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/cluster.md"])
+def test_executors_are_promised_every_package_that_modules_of_tasks_import(page: str) -> None:
+    runs_tasks = re.compile(r"\.(?:mapInArrow|applyInArrow|transformWithStateInPandas|transformWithState)\(|pandas_udf\(|DataSourceReader")
+    files = [path for path in sorted((PROJECT / "pipeline").rglob("*.py")) if runs_tasks.search(path.read_text("utf-8"))]
+    assert len(files) > 20
+    names = [".".join(path.relative_to(PROJECT).with_suffix("").parts) for path in files]
+    script = f"import sys, {', '.join(names)}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    imported = set(subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split())
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    needed = {name for name in (re.split("[=<>]", one)[0] for one in declared) if name.removesuffix("-spark") in imported} - {"pyspark"}
+    assert {"numpy", "javaproperties", "lark", "delta-spark", "dpkt"} <= needed
+    told = " ".join(re.findall(r"^(?:Executors need [^;]*;|\| the packages of .*)", (PROJECT / page).read_text("utf-8"), re.MULTILINE))
+    assert {name for name in needed if name not in told} == set()
+
+
+def test_files_of_the_code_that_the_pages_name_are_there() -> None:
+    text = (PROJECT / "docs" / "simulated.md").read_text("utf-8")
+    folders = {"store_format", "udfs", "pipeline"}
+    missing = []
+    for row in (line for line in text.splitlines() if line.startswith("| ") and "`" in line):
+        folder = ""
+        for path in re.findall(r"`([\w/]+(?:\.py|\.sql|/))`", row):
+            if path.partition("/")[0] in folders:
+                folder = path.rpartition("/")[0]
+                missing += [path] if not (PROJECT / path).exists() else []
+            else:
+                missing += [path] if not (PROJECT / folder / path).exists() else []
+    assert missing == []
+
+
+def parsed(words: tuple[str, ...], tmp_path: Path) -> None:
+    """What the command line makes of the words, without running anything: files that must be there are made."""
+    name, *rest = words
+    assert name in cli.commands, name
+    known = cli.commands[name]
+    for place, word in enumerate(rest):
+        if word == "--properties":
+            rest[place + 1] = str(tmp_path / "broker.conf")
+    known.make_context(f"pullsim {name}", rest)
+
+
+@pytest.mark.parametrize("one", [*(one for one in SHOWN if not one.is_fragment), *EXAMPLES], ids=described)
+def test_every_command_that_is_shown_is_one(one: Shown, tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("", "utf-8")
+    if one.words[-1:] == ("--help",):
+        assert one.words[0] in cli.commands
+        return
+    with suppress(click.exceptions.Exit):  # it has told what was asked for
+        parsed(one.words, tmp_path)
+
+
+@pytest.mark.parametrize("one", NAMED, ids=described)
+def test_every_command_that_is_named_has_the_options_that_are(one: Shown) -> None:
+    known = {option for parameter in cli.commands[one.words[0]].params for option in parameter.opts} | {"--help"}
+    assert {word.partition("=")[0] for word in one.words if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "expected"),
+    [("pullsim sim", 1, ["simulate"]), ("pullsim sql --fo", 2, ["--format"]), ("pullsim sql --format ", 3, ["table", "json", "csv"])],
+)
+def test_a_shell_completes_commands_options_and_their_values(
+    words: str, place: int, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("_PULLSIM_COMPLETE", "bash_complete"), ("COMP_WORDS", words), ("COMP_CWORD", str(place))):
+        monkeypatch.setenv(name, value)
+    assert run([]) == 0
+    assert capsys.readouterr().out.split() == [f"plain,{word}" for word in expected]
+
+
+def test_every_command_has_an_example() -> None:
+    assert {one.heading for one in EXAMPLES} == cli.commands.keys()
+
+
+def test_commands_are_found_on_the_pages() -> None:
+    assert len(SHOWN) > 60
+    assert {one.words[0] for one in SHOWN if one.words[0].isalpha()} >= cli.commands.keys() - {"COMMAND"}

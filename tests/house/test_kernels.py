@@ -1,0 +1,74 @@
+"""The compiled code as a whole: no access outside a buffer, and sums that are zlib's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from store_format.record import carryless
+from store_format.record.crc32 import crc32_of_ranges
+from tests.truth.places import PROJECT, TESTS
+
+
+@pytest.fixture(params=[True, False], ids=["by folding", "by tables"])
+def either_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param and not carryless.AVAILABLE:
+        pytest.skip("this processor has no carry-less multiplication, or numba may not use it")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(carryless, "AVAILABLE", request.param)
+        yield
+
+
+def expected(raw: bytes, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    return [zlib.crc32(raw[start : start + length]) for start, length in pairs]
+
+
+@pytest.mark.usefixtures("either_way")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=300), st.data())
+def test_sums_of_ranges_are_those_of_zlib(raw: bytes, data: st.DataObject) -> None:
+    starts = data.draw(st.lists(st.integers(0, len(raw)), max_size=6))
+    lengths = [data.draw(st.integers(0, len(raw) - start)) for start in starts]
+    sums = crc32_of_ranges(np.frombuffer(raw, np.uint8), np.array(starts, np.int64), np.array(lengths, np.int64))
+    assert sums.tolist() == expected(raw, zip(starts, lengths, strict=True))
+
+
+@pytest.mark.usefixtures("either_way")
+def test_sums_of_every_length_and_alignment_are_those_of_zlib() -> None:
+    raw = np.random.default_rng(7).integers(0, 256, 400, np.uint8)
+    pairs = [(start, length) for start in range(17) for length in range(330)]
+    assert crc32_of_ranges(raw, *np.array(pairs, np.int64).T).tolist() == expected(raw.tobytes(), pairs)
+
+
+def test_sums_of_bytes_that_do_not_lie_together_are_those_of_zlib() -> None:
+    raw = np.random.default_rng(8).integers(0, 256, 2000, np.uint8)[::2]
+    pairs = [(0, 1000), (5, 700), (900, 100)]
+    assert crc32_of_ranges(raw, *np.array(pairs, np.int64).T).tolist() == expected(raw.tobytes(), pairs)
+
+
+def test_no_kernel_reads_outside_its_buffer(tmp_path: Path) -> None:
+    script = TESTS / "runs" / "bounds_checked.py"
+    checked = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
+    run = subprocess.run([sys.executable, script], env=checked, capture_output=True, text=True, check=False, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout.rpartition(":")[2]) > 1000
+
+
+@pytest.mark.parametrize("told", [{"NUMBA_CPU_NAME": "generic"}, {"NUMBA_CPU_FEATURES": "+sse2"}], ids=str)
+def test_no_instruction_is_used_that_numba_was_not_told_of(told: dict[str, str], tmp_path: Path) -> None:
+    use = "print(crc32_of_ranges(np.arange(200, dtype=np.uint8), np.array([0]), np.array([200]))[0])"
+    script = f"import numpy as np; from store_format.record.crc32 import crc32_of_ranges; {use}"
+    environment = os.environ | told | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=300
+    )
+    assert int(run.stdout) == zlib.crc32(bytes(range(200)))

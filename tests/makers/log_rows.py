@@ -1,0 +1,36 @@
+"""Rows of commit_log made from two log files, and rows with one column replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.rows.log_batches import commit_log_batches
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import COMMIT_LOG
+from store_format.files.mapped_files import MappedFile
+from store_format.record.message import Message, encode
+from tests.makers.records import placed
+
+FILE = 4096
+
+
+def rows_of(content: bytes, from_offset: int) -> pa.RecordBatch:
+    file = MappedFile(name="f", from_offset=from_offset, length=len(content), wrote=len(content))
+    batches = list(commit_log_batches("b", file, np.frombuffer(content, np.uint8)))
+    return pa.Table.from_batches(batches, schema=arrow_schema(COMMIT_LOG)).combine_chunks().to_batches()[0]
+
+
+def two_files(found: list[Message]) -> tuple[bytes, bytes]:
+    """Messages in turn in two files that follow each other."""
+    parts = [b"".join(map(encode, placed(found[number::2], (7 + number) * FILE))) for number in range(2)]
+    return parts[0], parts[1]
+
+
+def replaced(rows: pa.RecordBatch, name: str, value: Any) -> pa.RecordBatch:
+    """The rows with another value in the last one."""
+    values = rows.column(name).to_pylist()
+    values[-1] = value
+    return rows.set_column(rows.schema.get_field_index(name), name, pa.array(values, rows.schema.field(name).type))

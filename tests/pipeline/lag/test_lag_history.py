@@ -1,0 +1,116 @@
+"""lag_history: what an observation holds, when it is new, and how old ones go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.lag.lag_history import is_new, record
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema.lag_tables import LAG_HISTORY
+from tests.makers.lag_lakes import write_state
+from tests.makers.lakes import live_files, rows
+from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.replaying import NOON
+from tests.runs.sampling import slow_proof
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUEUES = {("orders", 0): (10, 100), ("orders", 1): (0, 50)}
+OFFSETS = {("g", "orders", 0): 40}
+DAY = 86_400_000
+
+
+def observe(spark: SparkSession, folder: Path, broker: str, at: int, keep: int | None = None) -> Any:
+    return record(Lake(spark, str(folder)), broker, observed_at=at, keep_days=keep, run_id=f"observed {broker} {at}", committed_at=NOON)
+
+
+def times(spark: SparkSession, folder: Path) -> list[tuple[str, int, int]]:
+    """(broker, queueId, observedAt) of each row."""
+    return sorted((row["brokerName"], row["queueId"], row["observedAt"]) for row in rows(spark, folder, LAG_HISTORY))
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
+    write_state(spark, tmp_path, "a", OFFSETS, QUEUES, stamps={("orders", 0, 40): 7_000}, as_of=9_500)
+    write_state(spark, tmp_path, "b", {("g", "orders", 0): 1})
+    command = ("lag", "--lake", tmp_path, "--record", "--observed-at")
+    assert pullsim(*command, "1970-01-01T00:00:20")[:2] == (0, "recorded 2 queues of broker a at 20000 ms, lake version 3\n")
+    same = {"brokerName": "a", "consumerGroup": "g", "topic": "orders", "observedAt": 20_000, "asOf": 9_500, "lakeVersion": 2}
+    assert sorted(rows(spark, tmp_path, LAG_HISTORY), key=lambda row: row["queueId"]) == [
+        same
+        | {"queueId": 0, "consumerOffset": 40, "brokerOffset": 100, "minOffset": 10, "lag": 60, "lagMillis": 2_500}
+        | {"reason": "NO_QUEUE_FILE"},
+        same
+        | {"queueId": 1, "consumerOffset": None, "brokerOffset": 50, "minOffset": 0, "lag": None, "lagMillis": None}
+        | {"reason": "NO_OFFSET"},
+    ]
+    query = """SELECT s.queueId, why, messagesToLoss, timeToLossMillis FROM group_status s
+        JOIN retention_risk r ON r.brokerName = s.brokerName AND r.queueId = s.queueId ORDER BY s.queueId"""
+    _, out, _ = pullsim("sql", "--lake", tmp_path, query, "--format", "csv")
+    assert out.splitlines()[1:] == [f"0,INCOMPLETE_WINDOW,30,{72 * 3_600_000 - 2_500}", "1,NO_OFFSET,,"]
+
+    before = Lake(spark, str(tmp_path)).at
+    code, out, _ = pullsim(*command, 21_000)
+    assert (code, out.partition(":")[0]) == (0, "nothing new of broker a")
+    assert Lake(spark, str(tmp_path)).at == before
+    # what is imported of another broker is no news of this one, even where it is written to the same tables
+    write_state(spark, tmp_path, "b", {("g", "orders", 0): 2})
+    assert not is_new(Lake(spark, str(tmp_path)), "a", 22_000)
+    assert is_new(Lake(spark, str(tmp_path)), "b", 22_000)
+    write_state(spark, tmp_path, "a", OFFSETS)
+    assert is_new(Lake(spark, str(tmp_path)), "a", 22_000)
+    assert not is_new(Lake(spark, str(tmp_path)), "a", 20_000), "there is one of that time"
+
+
+@slow_proof
+def test_old_observations_go_and_the_others_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
+    former = [(broker, "g", "orders", 0, at, *[None] * 7, 0) for broker, at in (("a", 0), ("b", 0), ("a", DAY), ("a", 2 * DAY))]
+    writer = LakeWriter(Lake(spark, str(tmp_path)), run_id="former", what="lag", broker="a")
+    writer.prepare(LAG_HISTORY)
+    writer.append(LAG_HISTORY, spark.createDataFrame(former, LAG_HISTORY.schema).repartition(4))
+    writer.commit(NOON)
+    write_state(spark, tmp_path, "a", OFFSETS)
+    with pytest.raises(LakeError, match="from 1970 to the year 9999, in ms, found -1"):
+        observe(spark, tmp_path, "a", -1)
+    observe(spark, tmp_path, "a", 3 * DAY, keep=2)
+    assert times(spark, tmp_path) == [("a", 0, DAY), ("a", 0, 2 * DAY), ("a", 0, 3 * DAY), ("b", 0, 0)]
+    version = Lake(spark, str(tmp_path)).at.tables[LAG_HISTORY.name]
+    of_a = [add for add in live_files(tmp_path / LAG_HISTORY.name, version).values() if '"brokerName":"a"' in add["stats"]]
+    assert len(of_a) == 2, "what is kept, and the new observation"
+
+
+@slow_proof
+def test_in_a_lake_of_two_brokers_one_is_recorded_or_shown(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
+    write_state(spark, tmp_path, "a", OFFSETS, QUEUES)
+    write_state(spark, tmp_path, "b", {}, QUEUES)
+    code, _, err = pullsim("lag", "--lake", tmp_path, "--record")
+    assert (code, "say which one with --broker" in err) == (2, True)
+    code, out, _ = pullsim("lag", "--lake", tmp_path, "--broker", "b")
+    assert (code, out.splitlines()[-1]) == (0, "Diff Total: 0 (no offset is stored)")
+    code, out, _ = pullsim("lag", "--lake", tmp_path, "--broker", "a")
+    assert (code, out.splitlines()[-1]) == (0, "Diff Total: 60 (1 of 2 queues left out: their lag is not known)")
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        (["--record", "--watch"], "leave --group, --topic, --now, --watch and --format out"),
+        (["--record", "--group", "g"], "leave --group, --topic, --now, --watch and --format out"),
+        (["--keep", "3"], "give --record too"),
+        (["--observed-at", "5"], "give --record too"),
+        (["--record", "--keep", "0"], "0 is not in the range 1<=x<=36500"),
+        (["--record", "--observed-at", "noon"], "expected ms since 1970"),
+    ],
+)
+def test_options_that_do_not_go_together_end_with_2(pullsim: Pullsim, tmp_path: Path, options: list[str], hint: str) -> None:
+    code, out, err = pullsim("lag", "--lake", tmp_path, *options)
+    assert (code, out, hint in err) == (2, "", True)

@@ -1,0 +1,143 @@
+"""Long polling in `pullsim replay`: pulls that wait are answered as of when they are woken."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.lake.lake import Lake
+from pipeline.replay.held_pulls import Polling, Waking
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
+from tests.makers.held_store import CASES, MESSAGES, NEVER_SWEPT, START, held_store, pull
+from tests.makers.lakes import import_as
+from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.replaying import write_lines
+from udfs.filters.bloom_filter import BloomFilter
+from udfs.filters.consumer_filter_manager import ConsumerFilterManager
+from udfs.pull.pull_filter import FilterRules
+from udfs.pull.pull_request_hold import NEVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("held")
+    import_as(spark, folder / "lake", held_store(folder / "store"))
+    return folder / "lake"
+
+
+def responses(spark: SparkSession, lake: Path, out: str) -> list[Row]:
+    """Rows of pull_response of the last run, by line."""
+    run = re.search(r"run (\w+)", out)
+    assert run is not None, out
+    table = Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run[1]}'")
+    return sorted(table.collect(), key=lambda row: int(row["requestId"].rpartition("-")[2]))
+
+
+def told(row: Row) -> tuple[Any, ...]:
+    woken = None if row["wokenMillis"] is None else row["wokenMillis"] - START
+    return woken, row["status"], row["nextBeginOffset"], row["messageCount"]
+
+
+def test_pulls_wait_for_messages_the_sweep_and_their_patience(spark: SparkSession, lake: Path, pullsim: Pullsim, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "pulls.jsonl", [*(case[0] for case in CASES), NEVER_SWEPT])
+    code, out, err = pullsim("replay", "--lake", lake, "--requests", file, "--at", "request-time", "--hold")
+    assert code == 0, err
+    *rows, never = responses(spark, lake, out)
+    assert [told(row) for row in rows] == [case[1:] for case in CASES]
+    held_at = [case[0]["request"]["timestamp"] if case[1] is not None else None for case in CASES]
+    assert [row["heldMillis"] for row in rows] == held_at
+    assert (never["error"], never["status"], never["heldMillis"]) == ("NEVER_WOKEN", None, START + 2000)
+
+
+def test_what_cannot_wait_is_said(lake: Path, pullsim: Pullsim, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "pulls.jsonl", [pull(1, 2000), pull(1, 2000, timeout=None)])
+    command = ("replay", "--lake", lake, "--requests", file, "--hold", "--at")
+    code, _, err = pullsim(*command, "request-time")
+    assert (code, f'{file}, line 2: expected a "suspendTimeoutMillis" in the request' in err) == (2, True), err
+    code, _, err = pullsim(*command, "snapshot")
+    assert (code, "--hold: expected --at request-time" in err) == (2, True), err
+    code, _, err = pullsim(*command[:3], "--hold", "--at", "request-time")
+    assert (code, "expected files in --requests" in err) == (2, True), err
+
+
+RULES = FilterRules(manager=ConsumerFilterManager(BloomFilter.create_by_fn(20, 32)), support_retry=False)
+
+
+def moment(line: dict[str, Any], messages: tuple[tuple[int, str], ...], first: int = 0, **settings: Any) -> int:
+    """When a pull is woken as far as a run of messages from offset `first` on tells, ms behind START."""
+    polling = Polling.of(BrokerSettings(settings))
+    asked = line["request"]
+    wanted = asked["filter"] or {"type": None, "expression": None}
+    row = {
+        "topic": asked["topic"],
+        "consumerGroup": "g",
+        "queueOffset": asked["offset"],
+        "timestamp": asked["timestamp"],
+        "suspendTimeoutMillis": asked["suspendTimeoutMillis"],
+        "filterType": wanted["type"],
+        "expression": wanted["expression"],
+        "registered": None,
+        "firstQueueOffset": first,
+        "entryCount": len(messages),
+        "entries": b"".join(struct.pack(">qiq", 0, 100, ord(tag)) for _, tag in messages) or None,
+        "storeTimestamps": b"".join(struct.pack("<q", START + time) for time, _ in messages),
+        "extUnits": None,
+        "lengths": None,
+    }
+    found = Waking(RULES, polling, with_extension=False).moment(row)
+    return found if found == NEVER else found - START
+
+
+def test_arrivals_wake_nobody_on_a_slave_or_without_long_polling() -> None:
+    assert moment(pull(1, 2000), MESSAGES) == 7000
+    assert moment(pull(1, 2000), MESSAGES, brokerRole="SLAVE") == 10_000
+    # the broker's own second instead of the 15 of the pull, and a sweep a second
+    assert moment(pull(1, 2100), MESSAGES, longPollingEnable=False) == 4000
+    assert moment(pull(1, 2100), MESSAGES, longPollingEnable=False, shortPollingTimeMills=7000) == 9100 // 7000 * 7000 + first_sweep(7000)
+
+
+def first_sweep(interval: int) -> int:
+    """Between START and the sweep behind it, where START is none."""
+    return -START % interval
+
+
+@given(st.lists(st.tuples(st.integers(0, 40_000), st.sampled_from("ab")), max_size=8), st.data())
+def test_the_least_moment_of_all_runs_is_that_of_the_whole_queue(found: list[tuple[int, str]], data: st.DataObject) -> None:
+    messages = tuple(sorted(found))
+    cut = data.draw(st.integers(0, len(messages)))
+    time = data.draw(st.integers(0, 40_000))
+    offset = sum(stamp <= time for stamp, _ in messages)  # what finds nothing
+    line = pull(offset, time, tag=data.draw(st.sampled_from([None, "a", "c"])), timeout=data.draw(st.integers(0, 20_000)))
+    runs = min(moment(line, messages[:cut]), moment(line, messages[cut:], cut))
+    assert runs == moment(line, messages) == moment_by_hand(line, messages)
+
+
+def moment_by_hand(line: dict[str, Any], messages: tuple[tuple[int, str], ...]) -> int:
+    """The broker, one moment after the other: each message, then the sweep."""
+    asked = line["request"]
+    held, tag = asked["timestamp"] - START, None if asked["filter"] is None else asked["filter"]["expression"]
+    until = held + asked["suspendTimeoutMillis"]
+    sweeps = range(-(-held // 5000) * 5000, until + 5001, 5000)
+    for now in sorted({*sweeps, *(time for time, _ in messages if time > held)}):
+        come = [(number, one) for number, (time, one) in enumerate(messages) if held < time <= now]
+        for number, one in come:
+            if messages[number][0] == now and (now >= until or (number >= asked["offset"] and tag in (None, one))):
+                return now
+        if now in sweeps and (now >= until or come):
+            return now
+    raise AssertionError

@@ -1,0 +1,124 @@
+"""Bytes of every kind for every parser: files and frames of the real broker, damaged by a seeded hand.
+
+A parser may refuse what it is given, by one of REFUSALS; anything else that it raises is a fault, and so is a value that its own encoder
+does not bring back. Run as a program it fuzzes one group of them for a while, its
+memory limited; what it works on lies in a file, for a process that dies cannot tell.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.runs import fuzz_targets as ft
+
+# bytes that a process may take beyond what it has after its first rounds
+MEMORY = 1 << 30
+# s of work that one input may take
+SLOW = 5.0
+SEED = 20264
+# inputs after which everything is compiled
+_WARM_UP = 400
+_NUMBERS = (0, 1, -1, 7, 8, 20, 91, 127, 128, 255, 32767, -32768, 65535, 2**31 - 1, -(2**31), 2**31 - 8, 2**63 - 1, -(2**63))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An input that a target does not stand, and what came of it."""
+
+    target: str
+    raw: bytes
+    what: str
+
+
+def damaged(digits: random.Random, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
+    """One of the seeds after a few cuts, swaps and writes."""
+    raw = bytearray(digits.choice(seeds))
+    for _ in range(digits.choice([0, 1, 1, 1, 2, 3, 8])):
+        _damage(digits, raw, seeds, words)
+    return bytes(raw)
+
+
+def _damage(digits: random.Random, raw: bytearray, seeds: Sequence[bytes], words: Sequence[bytes]) -> None:
+    at = digits.randint(0, len(raw))
+    other = digits.choice(seeds)
+    start = digits.randint(0, len(other))
+    chosen = digits.randrange(10)
+    if chosen == 0 and at < len(raw):
+        raw[at] ^= 1 << digits.randrange(8)
+    elif chosen == 1 and at < len(raw):
+        raw[at] = digits.choice([0, 1, 0x7F, 0x80, 0xFF, digits.randrange(256)])
+    elif chosen in {2, 3}:
+        width = digits.choice([2, 4, 4, 8])
+        raw[at : at + width] = (digits.choice(_NUMBERS) % 2 ** (8 * width)).to_bytes(width, digits.choice(["big", "little"]))
+    elif chosen == 4:
+        del raw[at : at + digits.choice([1, 4, 8, digits.randint(0, len(raw))])]
+    elif chosen == 5:
+        raw[at:at] = raw[at : at + digits.randint(0, 200)]
+    elif chosen == 6:
+        raw[at:] = other[start:]
+    elif chosen == 7:
+        raw[at : at + digits.choice([0, 8])] = other[start : start + digits.randint(0, 100)]
+    elif chosen == 8 and words:
+        raw[at : at + digits.choice([0, 0, 1, 5])] = digits.choice(words) * digits.choice([1, 1, 1, 2, 300])
+    else:
+        raw[at : at + digits.randint(0, 64)] = digits.randbytes(digits.randint(0, 16))
+    del raw[ft.LONGEST :]
+
+
+def fault_of(target: str, raw: bytes, *, longest: float = float("inf")) -> Fault | None:
+    """What a target makes of an input, where it must not; `longest` is the time it may take, s."""
+    started = time.process_time()
+    try:
+        ft.TARGETS[target].use(raw)
+    except ft.REFUSALS:
+        pass
+    except Exception:
+        return Fault(target, raw, traceback.format_exc(limit=-6))
+    took = time.process_time() - started
+    return Fault(target, raw, f"took {took:.1f} s") if took > longest else None
+
+
+def rounds(targets: Sequence[str], seed: int, going_on: Callable[[int], bool], working_on: Path | None = None) -> tuple[int, list[Fault]]:
+    """Fuzz some targets in turn; how many inputs they got, and the faults, of each kind the first."""
+    digits = random.Random(f"{targets[0]} {seed}")
+    faults: dict[str, Fault] = {}
+    count = 0
+    while going_on(count):
+        target = targets[count % len(targets)]
+        raw = damaged(digits, ft.TARGETS[target].seeds(), ft.TARGETS[target].words)
+        if working_on is not None:
+            working_on.write_bytes(target.encode() + b"\n" + raw)
+        # the first inputs compile what they need
+        fault = fault_of(target, raw, longest=SLOW if count > _WARM_UP else float("inf"))
+        if fault is not None:
+            faults.setdefault(fault.what[-300:], fault)
+        count += 1
+        if working_on is not None and count == _WARM_UP:
+            _limit_memory()
+    return count, list(faults.values())
+
+
+def _limit_memory() -> None:
+    taken = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, resource.RLIM_INFINITY))
+
+
+def main(group: str, seconds: str, seed: str, working_on: str) -> None:
+    """Print what was found as a JSON line."""
+    end = time.monotonic() + float(seconds)
+    count, faults = rounds(ft.GROUPS[group], int(seed), lambda _: time.monotonic() < end, Path(working_on))
+    told = [{"target": fault.target, "raw": lzma.compress(fault.raw).hex(), "what": fault.what} for fault in faults]
+    print(json.dumps({"inputs": count, "faults": told}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

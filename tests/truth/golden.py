@@ -1,0 +1,99 @@
+"""What the real broker wrote and answered: the shared golden data where it is, and the one small store that lies beside the tests.
+
+Nothing here computes an expected value; it unpacks and reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.files.unpacking import unpack
+from tests.truth.places import DATA, GOLDEN, SHARED
+
+BESIDE = DATA / "stores"
+SMALL = "small"
+MISSING = "the shared golden data is not here"
+
+
+def shared_dir() -> Path | None:
+    """The folder that holds `golden`, or None in a clone that stands alone."""
+    return SHARED if GOLDEN.is_dir() else None
+
+
+needs_golden = pytest.mark.skipif(shared_dir() is None, reason=MISSING)
+
+
+def golden(*parts: str) -> Path:
+    """Path of a file of the golden data; skips the test that asks where there is none."""
+    shared = shared_dir()
+    if shared is None:
+        pytest.skip(MISSING)
+    return shared.joinpath("golden", *parts)
+
+
+def golden_lines(*parts: str) -> Iterator[dict[str, Any]]:
+    """The lines of a .jsonl file of the golden data."""
+    with golden(*parts).open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def names(folder: str, pattern: str) -> list[str]:
+    """Names without ending of the files in a folder of golden/store, for parametrize; none where the data is missing."""
+    shared = shared_dir()
+    return [] if shared is None else sorted(path.stem for path in shared.joinpath("golden", "store", folder).glob(pattern))
+
+
+@cache
+def recovery(name: str) -> dict[str, Any]:
+    """What the broker made of a store: one file of golden/store/recover."""
+    recorded: dict[str, Any] = json.loads(golden("store", "recover", f"{name}.json").read_text(encoding="utf-8"))
+    return recorded
+
+
+def clean_recoveries() -> list[str]:
+    """Names of the recoveries of stores without an abort file."""
+    return [name for name in names("recover", "*.json") if not recovery(name)["before"]["abort"]]
+
+
+def unpack_stores(tmp: Path) -> Path:
+    """Unpack every golden store below `tmp`; returns the folder of NAME and NAME.meta.json."""
+    _unpack(golden("store", "stores.tar.xz"), tmp)
+    for meta in (tmp / "stores").glob("*.meta.json"):
+        _set_times(meta)
+    return tmp / "stores"
+
+
+def unpack_small(tmp: Path) -> Path:
+    """Unpack the store beside the tests; returns its directory, with NAME.meta.json beside it."""
+    _unpack(BESIDE / f"{SMALL}.tar.xz", tmp)
+    meta = tmp / f"{SMALL}.meta.json"
+    meta.write_bytes((BESIDE / meta.name).read_bytes())
+    _set_times(meta)
+    return tmp / SMALL
+
+
+def meta_of(store: Path) -> dict[str, Any]:
+    """The notes on a store."""
+    notes: dict[str, Any] = json.loads(store.with_name(f"{store.name}.meta.json").read_text(encoding="utf-8"))
+    return notes
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as packed:
+        unpack(packed, folder)
+
+
+def _set_times(meta: Path) -> None:
+    """Look-ups by time read the files' times, to the millisecond."""
+    store = meta.with_name(meta.name.removesuffix(".meta.json"))
+    for name, mtime_ms in meta_of(store)["mtimesMs"].items():
+        if (store / name).exists():
+            os.utime(store / name, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))

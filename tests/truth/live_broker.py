@@ -1,0 +1,53 @@
+"""A real broker on a store of its own, and its clients: what is asked of one that runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.truth.oracle import harness
+
+TOPIC, GROUP = "FollowedTopic", "FollowedGroup"
+PORT = 23461
+# files so small that the log rolls soon
+PROPERTIES = "mappedFileSizeCommitLog=300000\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
+
+
+class LiveBroker:
+    """A broker that comes and goes on one store, and its clients; `options` are its settings."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = folder / "store"
+        self.store.mkdir()
+        self.properties = folder / "broker.conf"
+        self.properties.write_text(PROPERTIES, encoding="utf-8")
+        self.options = PROPERTIES.splitlines()
+
+    @contextmanager
+    def broker(self, *, ends_by: signal.Signals = signal.SIGTERM) -> Iterator[None]:
+        command = [harness(), "serve", "--store", self.store, "--in-place", "--port", str(PORT), "--properties", self.properties]
+        running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            assert running.stdout is not None
+            told = running.stdout.readline()
+            assert told.startswith("READY"), told
+            yield
+        finally:
+            os.killpg(running.pid, ends_by)
+            running.communicate(timeout=60)
+
+    def produce(self, messages: int, rate: int = 400) -> None:
+        numbers = ("--messages", str(messages), "--rate", str(rate), "--size", "200", "--tags", "TagA,TagB")
+        self._client("produce", *numbers)
+
+    def consume(self, messages: int) -> None:
+        self._client("consume", "--group", GROUP, "--messages", str(messages), "--seconds", "60")
+
+    @staticmethod
+    def _client(what: str, *arguments: str) -> None:
+        command = [harness(), what, "--port", str(PORT), "--topic", TOPIC, *arguments]
+        subprocess.run(command, check=True, capture_output=True, timeout=200)
