@@ -1,10 +1,11 @@
-"""Bytes as they arrive from a connection -> commands.
+"""The commands in the bytes of a connection, as they arrive chunk by chunk.
 
 Broker source (4.9.3): NettyDecoder on netty's LengthFieldBasedFrameDecoder and ByteToMessageDecoder.
 Rule: a frame is decoded once it is whole; one that cannot be decoded, or is too long, closes the connection.
 Surprise: frames behind the bad one that came in the same chunk are decoded all the same, and the broker acts on them; a length too great
 swallows the rest of the chunk. A value of two gigabytes in ROCKETMQ ext fields is an Error, which the decoder does not catch: the
 connection is left to the handlers behind it, and the rest of the chunk waits for the next one.
+No command runs this decoder: captures are read by `frame_search`. It is the rule in full that recorded connections are checked against.
 """
 
 from __future__ import annotations

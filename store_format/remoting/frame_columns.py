@@ -19,7 +19,7 @@ from store_format.big_endian import Bytes
 from store_format.compiled import compiled
 from store_format.record.message import decode_text
 from store_format.record.record_columns import Slices
-from store_format.remoting.command import LanguageCode, RemotingCommand
+from store_format.remoting.command import RemotingCommand
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, LENGTH_FIELD, decode_header, too_long
 from store_format.remoting.frame_kernel import CODE, FLAG, LANGUAGE, NUMBERS, OPAQUE, PULL_FIELDS, VERSION, read_headers, split_frames
@@ -184,8 +184,3 @@ def _numbers(buffer, starts, spans):  # type: ignore[no-untyped-def]
             state[row] = 1
             values[row] = -value if first == 0x2D else value
     return values, state
-
-
-def language_of(number: int) -> LanguageCode | None:
-    """The language of a value of the column."""
-    return None if number == NO_LANGUAGE else LanguageCode(number)

@@ -4,6 +4,8 @@ Broker source (4.9.3): MessageDecoder.decodes, clientDecode, decodeMessages; Uti
 Rule: records stand one behind the other; the list ends where one cannot be decoded, and that is no error.
 Surprise: the next record starts where the fields of the last one end, whatever its size says; a client's message id is the property
 UNIQ_KEY if there is one. A batch that ends too early is an error, and none of it counts.
+No command decodes a message list: of the body of a captured answer only length and checksum are kept. The module is for readers of raw
+bodies; recorded bodies check it.
 """
 
 from __future__ import annotations

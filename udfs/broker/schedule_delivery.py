@@ -18,7 +18,6 @@ from store_format.compiled import compiled
 
 FIRST_DELAY_TIME: Final = 1000  # ms from the start to the first look
 DELAY_FOR_A_WHILE: Final = 100  # ms from one look to the next
-DELAY_FOR_A_PERIOD: Final = 10_000  # ms to the next one after a look that threw
 
 
 def correct_deliver_timestamp(deliver_timestamp: int, now: int, delay: int) -> int:

@@ -1,4 +1,4 @@
-"""What a concurrent consumer does with the messages of a pull, and with what its listener says of them.
+"""How a concurrent consumer hands the messages of a pull to its listener, acknowledges them and sends them back.
 
 Broker source (4.9.3): client.impl.consumer.ConsumeMessageConcurrentlyService (submitConsumeRequest, ConsumeRequest.run,
 processConsumeResult, sendMessageBack), ConsumeConcurrentlyContext.
@@ -7,6 +7,7 @@ failed, goes back to the broker, one message after the other, and is acknowledge
 again five seconds later.
 Surprises: a broadcast message that fails is lost. A listener that returns null or throws has failed; one that takes too long has not. A
 queue that was dropped meanwhile is not looked at: nothing is sent back, nothing committed, and another client gets the batch again.
+A simulation has these rules in a compiled form, `udfs.simulation.consuming`; a test runs both over the same plans.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from store_format.store.lookup import ILLEGAL_ARGUMENT, ThrownError
 from udfs.consumer.offset_tree import MessageExt, OffsetTree
 
 REBALANCE_LOCK_MAX_LIVE_TIME: Final = 30_000  # ms; the broker's own is longer
-REBALANCE_LOCK_INTERVAL: Final = 20_000  # ms
 PULL_MAX_IDLE_TIME: Final = 120_000  # ms
 CLEANED_AT_ONCE: Final = 16
 NO_SUCH_ELEMENT: Final = "java.util.NoSuchElementException"

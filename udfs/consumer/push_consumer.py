@@ -23,7 +23,6 @@ CONSUME_TIMESTAMP_BEFORE_START: Final = 30 * 60_000  # ms
 # what a client does on its own: ms after its start, and every how many ms from then on
 HEARTBEAT: Final = (1000, 30_000)
 PERSIST_OFFSETS: Final = (10_000, 5000)
-UPDATE_ROUTES: Final = (10, 30_000)
 REBALANCE: Final = (0, 20_000)  # 20 s after the last one has ended
 LOCK_QUEUES: Final = (1000, 20_000)
 

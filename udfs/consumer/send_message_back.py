@@ -7,6 +7,7 @@ for each try. How often it was and may be tried goes into the header of the requ
 Surprises: what the client noted on the message is stored with it: the bounds of its queue and when it was consumed. ORIGIN_MESSAGE_ID is
 noted on a map that is then replaced, so that it is there only if the broker wrote it before. One that is given up is a dead letter by its
 number of tries, and comes to the dead letters by way of its delay.
+No command calls this module: in a simulation the broker takes every message back. Recorded results check the rule.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from udfs.filters.message_filter import PROPERTY_RETRY_TOPIC, RETRY_GROUP_TOPIC_
 
 PROPERTY_RECONSUME_TIME: Final = "RECONSUME_TIME"
 PROPERTY_MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
-PROPERTY_CONSUME_START_TIMESTAMP: Final = "CONSUME_START_TIME"
 _TAKEN_OUT: Final = {PROPERTY_RECONSUME_TIME, PROPERTY_MAX_RECONSUME_TIMES, PROPERTY_TRANSACTION_PREPARED}
 
 

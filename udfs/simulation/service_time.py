@@ -18,7 +18,6 @@ from udfs.simulation.draws import FAILURE, POISONED, SERVICE_TIME, draw
 from udfs.simulation.world import FAILING, POISON, SERVICE, SERVICE_A, SERVICE_B
 
 CONSTANT, UNIFORM, EXPONENTIAL, LOGNORMAL = range(4)
-SHAPES: Final = ("constant", "uniform", "exponential", "lognormal")
 LONGEST: Final = 15 * 60 * 1_000_000  # microseconds
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
-from pipeline.lag.consumer_offsets import merge_offsets
 from pipeline.lag.lag_history import append_observation
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
@@ -31,6 +31,14 @@ def run(spark: SparkSession, folder: Path, run_id: str) -> LakeWriter:
 
 def commits(spark: SparkSession, *found: tuple[Any, ...]) -> DataFrame:
     return spark.createDataFrame(found, _COMMITS)
+
+
+def merge_offsets(writer: LakeWriter, commits: DataFrame, *, order: str) -> None:
+    """Merge the last commit of each queue, by the column `order`, into the offsets of the writer's broker."""
+    key = ("consumerGroup", "topic", "queueId")
+    last = commits.where(F.col("consumerOffset").isNotNull()).groupBy(*key).agg(F.max_by("consumerOffset", order).alias("consumerOffset"))
+    writer.prepare(t.CONSUMER_OFFSET)
+    writer.merge(t.CONSUMER_OFFSET, last.withColumn("brokerName", F.lit(writer.broker)), ("brokerName", *key))
 
 
 def offsets(spark: SparkSession, folder: Path) -> dict[tuple[str, str, str, int], int]:
