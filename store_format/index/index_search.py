@@ -17,6 +17,7 @@ from store_format.big_endian import int32_at, int64_at
 from store_format.compiled import compiled
 from store_format.errors import CorruptStoreError
 from store_format.index.index_file import BEGIN_TIMESTAMP_AT, INDEX_COUNT_AT, INDEX_ENTRY, INDEX_HEADER, IndexFile
+from store_format.java.numbers import to_int
 
 _HEADER: Final = INDEX_HEADER.itemsize
 _ENTRY: Final = INDEX_ENTRY.itemsize
@@ -31,7 +32,7 @@ def _select(content, slots, key_hash, begin, end, found, count):  # type: ignore
         return count, False
     steps = np.int64(0)  # since the last one found: more than there are entries go round for ever
     while count < len(found):
-        at = ((_HEADER + slots * 4 + entry * _ENTRY) & np.int64(0xFFFFFFFF) ^ np.int64(0x80000000)) - np.int64(0x80000000)
+        at = to_int(_HEADER + slots * 4 + entry * _ENTRY)
         if at < 0 or at + _ENTRY > len(content):
             break  # IndexOutOfBoundsException, which is logged
         diff = int32_at(content, at + 12)

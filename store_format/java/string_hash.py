@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from store_format.big_endian import Bytes
 from store_format.compiled import compiled
+from store_format.java.numbers import to_int
 from store_format.record.message import decode_text
 from store_format.record.record_columns import Slices, are_utf8
 
@@ -21,7 +22,7 @@ def string_hash(text: str) -> int:
     code = 0
     for unit in np.frombuffer(text.encode("utf-16-be", "surrogatepass"), ">u2").tolist():
         code = (code * 31 + unit) & 0xFFFFFFFF
-    return code - (1 << 32) if code >= 1 << 31 else code
+    return to_int(code)
 
 
 @compiled

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.files.mapped_files import MappedFile, max_offset, truncate_dirty_files
+from store_format.java.numbers import to_long
 from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
 
 Units = NDArray[np.void]
@@ -64,8 +65,7 @@ def _leading_valid(units: Units) -> int:
 
 def _end_of(unit: np.void) -> int:
     """offset + size in a Java long, which wraps."""
-    end = int(unit["physicOffset"]) + int(unit["size"])
-    return (end + (1 << 63)) % (1 << 64) - (1 << 63)
+    return to_long(int(unit["physicOffset"]) + int(unit["size"]))
 
 
 def recover(files: Sequence[MappedFile], read: ReadUnits) -> RecoveredQueue:

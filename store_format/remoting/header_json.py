@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from store_format.config.fastjson_scanner import NumberText
 from store_format.config.fastjson_writer import quoted
 from store_format.java.hash_maps import hash_map_order
+from store_format.java.numbers import to_int, to_long
 from store_format.remoting.command import LanguageCode, RemotingCommand, SerializeType
 from store_format.remoting.errors import NULL_POINTER, FrameError
 from store_format.remoting.header_text import HeaderText, Member, Undefined, Value, plain_name
@@ -220,7 +221,7 @@ class _Fields:
         scaled = Decimal(value)
         if abs(int(scaled.as_tuple().exponent)) > _SCALE_MAX or len(value) > 2 * _SCALE_MAX:
             self.parser.fail("a number that fits an int", member.start)
-        return (int(scaled) - _INT_MIN) % 2**32 + _INT_MIN
+        return to_int(to_long(int(scaled)))
 
     def _enum(self, name: str, value: Value, member: Member) -> int | None:
         """EnumDeserializer: by name whatever its case, or by number."""

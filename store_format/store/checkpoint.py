@@ -13,6 +13,8 @@ from typing import Final
 
 import numpy as np
 
+from store_format.java.numbers import to_long
+
 CHECKPOINT_LENGTH: Final = 4096
 CHECKPOINT: Final = np.dtype(
     [
@@ -24,7 +26,6 @@ CHECKPOINT: Final = np.dtype(
 assert CHECKPOINT.itemsize == 24
 
 _SAFETY_MS = 3000
-_LONG_MIN = -(2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +40,7 @@ class StoreCheckpoint:
     def min_timestamp(self) -> int:
         """StoreCheckpoint.getMinTimestamp: recovery starts with a file that begins no later than this."""
         least = min(self.physic_msg_timestamp, self.logics_msg_timestamp)
-        if least < _LONG_MIN + _SAFETY_MS:  # the subtraction wraps
-            return least - _SAFETY_MS + 2**64
-        return max(least - _SAFETY_MS, 0)
+        return max(to_long(least - _SAFETY_MS), 0)
 
     @property
     def min_timestamp_index(self) -> int:

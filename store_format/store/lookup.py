@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from store_format.big_endian import Bytes
 from store_format.errors import CorruptStoreError
 from store_format.files.mapped_files import MappedFile
+from store_format.java.numbers import to_int, to_long
 from store_format.layout import BORNHOST_V6_FLAG, CQ_STORE_UNIT_SIZE, SYS_FLAG_POSITION
 from store_format.record.message import Message, decode
 
@@ -41,15 +42,6 @@ class ThrownError(Exception):
     def __init__(self, java_class: str) -> None:
         super().__init__(java_class)
         self.java_class = java_class
-
-
-def java_int(value: int) -> int:
-    """The int that Java arithmetic leaves for a result of any size."""
-    return (value + 2**31) % 2**32 - 2**31
-
-
-def _java_long(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63
 
 
 def _divided(value: int, by: int) -> int:
@@ -95,7 +87,7 @@ class MappedFiles:
         Raises:
             ThrownError: a negative size, or one so great that its sum with the position wraps.
         """
-        if java_int(position + size) > file.wrote:
+        if to_int(position + size) > file.wrote:
             return None
         if not 0 <= size <= file.length - position:
             raise ThrownError(ILLEGAL_ARGUMENT)
@@ -144,7 +136,7 @@ class CommitLogLookup:
 
     def earliest_message_time(self, max_message_size: int) -> int:
         """DefaultMessageStore.getEarliestMessageTime: of the whole store, by the setting maxMessageSize."""
-        return self.pickup_store_timestamp(self.min_offset, java_int(max_message_size * 2))
+        return self.pickup_store_timestamp(self.min_offset, to_int(max_message_size * 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +159,7 @@ class QueueLookup:
 
     def index_buffer(self, offset: int) -> Selected | None:
         """ConsumeQueue.getIndexBuffer: the entries from a queue offset to the end of their file."""
-        at = _java_long(offset * CQ_STORE_UNIT_SIZE)
+        at = to_long(offset * CQ_STORE_UNIT_SIZE)
         file = self.mapped.find(at) if at >= self.min_logic_offset else None
         return None if file is None else self.mapped.rest(file, at % file.length)
 
@@ -220,7 +212,7 @@ class QueueLookup:
         left = right = -1
         left_time = right_time = NO_TIME
         while high >= low:
-            middle = _divided(java_int(low + high), 2 * CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
+            middle = _divided(to_int(low + high), 2 * CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
             if middle < 0:
                 raise ThrownError(ILLEGAL_ARGUMENT)
             phy_offset, size = entries.number(middle, 8), entries.number(middle + 8, 4)

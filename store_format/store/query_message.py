@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from store_format.index.index_file import IndexFile
 from store_format.index.index_service import query_offset
-from store_format.store.lookup import ILLEGAL_ARGUMENT, SIZE_BYTES, CommitLogLookup, MappedFiles, Selected, ThrownError, java_int
+from store_format.java.numbers import to_int
+from store_format.store.lookup import ILLEGAL_ARGUMENT, SIZE_BYTES, CommitLogLookup, MappedFiles, Selected, ThrownError
 
 QUERY_ROUNDS = 3
 
@@ -29,7 +30,7 @@ class QueryMessageResult:
     @property
     def buffer_total_size(self) -> int:
         """Bytes of all messages, a Java int."""
-        return java_int(sum(len(message.content) for message in self.messages))
+        return to_int(sum(len(message.content) for message in self.messages))
 
 
 def query_message(

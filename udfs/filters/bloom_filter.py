@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from store_format.config.config_rows import BloomFilterData
-from udfs.java.numbers import to_int
+from store_format.java.numbers import to_int
 
 _BITS_A_BYTE: Final = 8
 _MASK: Final = (1 << 64) - 1

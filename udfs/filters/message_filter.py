@@ -73,6 +73,11 @@ class SubscriptionData:
     sub_version: int = 0
     class_filter_mode: bool = False
 
+    @property
+    def wanted_codes(self) -> frozenset[int] | None:
+        """The hash codes of the tags that a TAG subscription wants; None for "*", whatever codes a heartbeat brings with it."""
+        return None if self.sub_string == tags.SUB_ALL else self.code_set
+
     @classmethod
     def build(cls, topic: str, sub_string: str | None, expression_type: str | None) -> SubscriptionData:
         """FilterAPI.build: the subscription that a pull brings.
@@ -131,8 +136,7 @@ class ExpressionMessageFilter:
         if self.subscription is None or self.subscription.class_filter_mode:
             return True
         if is_tag_type(self.subscription.expression_type):
-            codes = None if self.subscription.sub_string == tags.SUB_ALL else self.subscription.code_set
-            return tags.tag_matches(codes, tags_code)
+            return tags.tag_matches(self.subscription.wanted_codes, tags_code)
         positions = self._judging_bits()
         if not positions or ext_unit is None or not self._is_msg_in_live(ext_unit.msg_store_time):
             return True

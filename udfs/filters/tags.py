@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.compiled import compiled
+from store_format.java.numbers import to_int
 from store_format.java.string_hash import string_hash
-from udfs.java.numbers import to_int
 from udfs.sql_definition import SqlFunction
 
 SUB_ALL: Final = "*"

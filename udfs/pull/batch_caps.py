@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.compiled import compiled
+from store_format.java.numbers import subtract_longs, to_int
 from store_format.layout import CQ_STORE_UNIT_SIZE
-from udfs.java.numbers import subtract_longs, to_int
 
 _WINDOW_MIN_BYTES: Final = 16000
 _SIZE_PER_COUNT: Final = 64 * 1024  # BrokerStatsManager.SIZE_PER_COUNT

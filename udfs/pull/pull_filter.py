@@ -150,7 +150,8 @@ def tag_codes(wanted: ExpressionMessageFilter) -> NDArray[np.int32] | None:
     subscription = wanted.subscription
     if subscription is None or subscription.class_filter_mode or not is_tag_type(subscription.expression_type):
         return None
-    return None if subscription.sub_string == tags.SUB_ALL else tags.code_array(subscription.code_set)
+    codes = subscription.wanted_codes
+    return None if codes is None else tags.code_array(codes)
 
 
 def with_units(tags_codes: NDArray[np.int64], units: UnitColumns) -> NDArray[np.int64]:

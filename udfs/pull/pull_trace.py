@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.java.numbers import to_int
+from store_format.java.numbers import to_int
 from udfs.pull import get_message as gm
 from udfs.pull.batch_caps import check_in_disk, commercial_count, is_the_batch_full, scan_window_entries
 from udfs.pull.codes import GetMessageStatus

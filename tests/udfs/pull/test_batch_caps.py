@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from store_format.java import numbers as java_numbers
 from tests.truth.places import DATA, GOLDEN
-from udfs.java import numbers as java_numbers
 from udfs.pull import batch_caps
 
 CASES = json.loads((DATA / "rule_cases.json").read_text(encoding="utf-8"))

@@ -1,9 +1,9 @@
-"""Java's int and long, where they differ from Python's numbers: they wrap, and never overflow.
+"""Java's int and long where they differ from Python's integers: a result that is too large wraps.
 
 Broker source (4.9.3): everywhere; it shows in DefaultMessageStore.isTheBatchFull (bytes so far + size of the entry), in
 getMessage (maxMsgNums * 20) and in `(int) tagsCode`. Java Language Specification 5.1.3 and 15.18.2.
-Surprise: a damaged entry can claim 2147483647 bytes; added to what is taken already the sum is negative, and the batch
-is not full. No step of the compiled functions leaves 64 bits, so their `py_func` gives the same for Python's integers.
+Surprise: a damaged entry can claim 2147483647 bytes. The sum with the bytes taken so far is negative then, and the batch is not full.
+No step of the compiled functions leaves 64 bits, so their `py_func` gives the same for Python's integers.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ def subtract_longs(left: int, right: int) -> int:
 
 
 def to_long(value: int) -> int:
-    """The long that Java arithmetic leaves for a result of any size; for Python's integers only."""
+    """The low 64 bits of a Python integer of any size, signed, as Java's arithmetic on longs leaves them."""
     return (value + _LONG_SIGN) % _LONG_MODULUS - _LONG_SIGN
