@@ -20,16 +20,9 @@ from udfs.filters.tags import tags_code
 from udfs.pull import get_message as gm
 from udfs.pull.batch_caps import scan_window_entries
 from udfs.pull.codes import BrokerRole, GetMessageStatus
-from udfs.pull.offset_correction import slave_keeps_offset
+from udfs.pull.offset_correction import OFFSET_CHECKS, slave_keeps_offset
 from udfs.pull.pull_trace import End, Fate
 
-# the checks before the scan, in their order: the status that each gives, what it asks, where the next pull is sent
-_CHECKS: Final = (
-    ("NO_MESSAGE_IN_QUEUE", "maxOffset = 0: nothing was ever written to the queue", "0"),
-    ("OFFSET_TOO_SMALL", "offset < minOffset: what was asked for is deleted", "minOffset"),
-    ("OFFSET_OVERFLOW_ONE", "offset = maxOffset: the consumer has all there is", "the same"),
-    ("OFFSET_OVERFLOW_BADLY", "offset > maxOffset: no such message was written yet", "minOffset where that is 0, else maxOffset"),
-)
 _ERRORS: Final = {
     "SUBSCRIPTION_PARSE_FAILED": "the filter's expression does not parse; the store is not asked",
     "FILTER_DATA_NOT_EXIST": "the group has registered no filter for the topic; the store is not asked",
@@ -145,10 +138,11 @@ def _checks(explanation: Explanation) -> Iterator[str]:
     assert traced.trace is not None
     yield f"\nchecks: minOffset {int(traced.request[gm.MIN_OFFSET])}, maxOffset {int(traced.request[gm.MAX_OFFSET])}"
     status = traced.answer["status"] if traced.trace.end is End.NO_SCAN else None
-    for name, asks, sent_to in _CHECKS:
-        yield f"  {asks.partition(':')[0]:<22} {'yes' if name == status else 'no'}"
-        if name == status:
-            yield f"  {name}: {asks.partition(': ')[2]}; next offset: {_corrected(explanation.settings, sent_to)}"
+    for check in OFFSET_CHECKS:
+        holds = check.status.name == status
+        yield f"  {check.condition:<22} {'yes' if holds else 'no'}"
+        if holds:
+            yield f"  {status}: {check.meaning}; next offset: {_corrected(explanation.settings, check.corrected)}"
             return
     if traced.trace.end is End.NOT_STARTED:
         yield f"  maxMsgNums {pull.max_msg_nums}: the list of messages cannot be made"

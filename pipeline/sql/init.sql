@@ -134,12 +134,12 @@ COMMENT 'Next offset of a pull that needs no scan of the queue, NULL as pull_sta
 RETURN CASE
   WHEN offset IS NULL OR minOffset IS NULL OR maxOffset IS NULL THEN NULL
   WHEN NOT coalesce(brokerRole IN ('ASYNC_MASTER', 'SYNC_MASTER', 'SLAVE') AND offsetCheckInSlave IS NOT NULL, FALSE) THEN NULL
-  WHEN maxOffset <> 0 AND offset >= minOffset AND offset < maxOffset THEN NULL
+  WHEN NOT (maxOffset = 0 OR offset < minOffset OR offset = maxOffset OR offset > maxOffset) THEN NULL
   WHEN brokerRole = 'SLAVE' AND NOT offsetCheckInSlave THEN offset
   WHEN maxOffset = 0 THEN 0
   WHEN offset < minOffset THEN minOffset
+  WHEN offset = maxOffset THEN offset
   WHEN offset > maxOffset THEN IF(minOffset = 0, minOffset, maxOffset)
-  ELSE offset
 END;
 
 CREATE OR REPLACE TEMPORARY FUNCTION response_code(status STRING, offset BIGINT, brokerRole STRING, offsetCheckInSlave BOOLEAN) RETURNS INT

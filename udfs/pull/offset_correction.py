@@ -1,4 +1,4 @@
-"""Where an out-of-range pull is sent, and what the store calls it.
+"""The status and the next offset of a pull whose offset lies outside of its queue.
 
 Broker source (4.9.3): DefaultMessageStore.getMessage (the tests before the scan) and nextOffsetCorrection.
 Rule: the first test that holds decides: empty queue, below min, at max, above max; else the scan.
@@ -9,6 +9,7 @@ offset that it is asked for; the status stays what it is.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from store_format.compiled import compiled
@@ -17,15 +18,63 @@ from udfs.sql_definition import SqlFunction
 
 SCAN: Final = -1  # no status yet: the offset is in the queue, and the scan of its entries decides
 
-_NO_MESSAGE_IN_QUEUE: Final = int(GetMessageStatus.NO_MESSAGE_IN_QUEUE)
-_OFFSET_TOO_SMALL: Final = int(GetMessageStatus.OFFSET_TOO_SMALL)
-_OFFSET_OVERFLOW_ONE: Final = int(GetMessageStatus.OFFSET_OVERFLOW_ONE)
-_OFFSET_OVERFLOW_BADLY: Final = int(GetMessageStatus.OFFSET_OVERFLOW_BADLY)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCheck:
+    """A test of getMessage before its scan.
+
+    Attributes:
+        status: what the store answers where the test holds.
+        condition: the test in SQL, over offset, minOffset and maxOffset.
+        meaning: what the test asks, in words.
+        corrected_sql: nextBeginOffset where the test holds and offsets are corrected, in SQL over the same names.
+        corrected: the same in words.
+    """
+
+    status: GetMessageStatus
+    condition: str
+    meaning: str
+    corrected_sql: str
+    corrected: str
+
+
+# in the order in which the store makes them; `pull_status` and `correct_offset` are their compiled form
+OFFSET_CHECKS: Final = (
+    OffsetCheck(
+        status=GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+        condition="maxOffset = 0",
+        meaning="nothing was ever written to the queue",
+        corrected_sql="0",
+        corrected="0",
+    ),
+    OffsetCheck(
+        status=GetMessageStatus.OFFSET_TOO_SMALL,
+        condition="offset < minOffset",
+        meaning="what was asked for is deleted",
+        corrected_sql="minOffset",
+        corrected="minOffset",
+    ),
+    OffsetCheck(
+        status=GetMessageStatus.OFFSET_OVERFLOW_ONE,
+        condition="offset = maxOffset",
+        meaning="the consumer has all there is",
+        corrected_sql="offset",
+        corrected="the same",
+    ),
+    OffsetCheck(
+        status=GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+        condition="offset > maxOffset",
+        meaning="no such message was written yet",
+        corrected_sql="IF(minOffset = 0, minOffset, maxOffset)",
+        corrected="minOffset where that is 0, else maxOffset",
+    ),
+)
+_NO_MESSAGE_IN_QUEUE, _OFFSET_TOO_SMALL, _OFFSET_OVERFLOW_ONE, _OFFSET_OVERFLOW_BADLY = (int(check.status) for check in OFFSET_CHECKS)
 
 
 @compiled
 def pull_status(offset: int, min_offset: int, max_offset: int) -> int:
-    """The GetMessageStatus of a pull that needs no scan, else SCAN.
+    """The GetMessageStatus of a pull that needs no scan, else SCAN: the first of OFFSET_CHECKS that holds.
 
     Args:
         offset: the queue offset asked for.
@@ -79,18 +128,18 @@ def slave_keeps_offset(broker_role: BrokerRole, offset_check_in_slave: bool) -> 
 # makes a function NULL, as a NULL argument does.
 ROLE_KNOWN_SQL: Final = "brokerRole IN ({}) AND offsetCheckInSlave IS NOT NULL".format(", ".join(f"'{role.name}'" for role in BrokerRole))
 SLAVE_KEEPS_OFFSET_SQL: Final = "brokerRole = 'SLAVE' AND NOT offsetCheckInSlave"
+_STATUS_SQL: Final = "\n  ".join(f"WHEN {check.condition} THEN '{check.status.name}'" for check in OFFSET_CHECKS)
+_OUTSIDE_SQL: Final = " OR ".join(check.condition for check in OFFSET_CHECKS)
+_CORRECTED_SQL: Final = "\n  ".join(f"WHEN {check.condition} THEN {check.corrected_sql}" for check in OFFSET_CHECKS)
 
 SQL_FUNCTIONS: Final = (
     SqlFunction(
         name="pull_status",
         parameters="offset BIGINT, minOffset BIGINT, maxOffset BIGINT",
         returns="STRING",
-        body="""CASE
+        body=f"""CASE
   WHEN offset IS NULL OR minOffset IS NULL OR maxOffset IS NULL THEN NULL
-  WHEN maxOffset = 0 THEN 'NO_MESSAGE_IN_QUEUE'
-  WHEN offset < minOffset THEN 'OFFSET_TOO_SMALL'
-  WHEN offset = maxOffset THEN 'OFFSET_OVERFLOW_ONE'
-  WHEN offset > maxOffset THEN 'OFFSET_OVERFLOW_BADLY'
+  {_STATUS_SQL}
 END""",
         comment="Status of a pull that needs no scan of the queue, NULL where the scan decides or an argument is NULL",
     ),
@@ -101,12 +150,9 @@ END""",
         body=f"""CASE
   WHEN offset IS NULL OR minOffset IS NULL OR maxOffset IS NULL THEN NULL
   WHEN NOT coalesce({ROLE_KNOWN_SQL}, FALSE) THEN NULL
-  WHEN maxOffset <> 0 AND offset >= minOffset AND offset < maxOffset THEN NULL
+  WHEN NOT ({_OUTSIDE_SQL}) THEN NULL
   WHEN {SLAVE_KEEPS_OFFSET_SQL} THEN offset
-  WHEN maxOffset = 0 THEN 0
-  WHEN offset < minOffset THEN minOffset
-  WHEN offset > maxOffset THEN IF(minOffset = 0, minOffset, maxOffset)
-  ELSE offset
+  {_CORRECTED_SQL}
 END""",
         comment="Next offset of a pull that needs no scan of the queue, NULL as pull_status is or for an unknown role",
     ),

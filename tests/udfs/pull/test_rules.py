@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,22 @@ def test_compiled_offset_rules_equal_their_reference(offset: int, minimum: int, 
     bounds = offset, minimum, maximum
     assert offset_correction.pull_status(*bounds) == offset_correction.pull_status.py_func(*bounds)
     assert offset_correction.correct_offset(*bounds, keeps) == offset_correction.correct_offset.py_func(*bounds, keeps)
+
+
+def test_the_compiled_offset_rules_are_those_of_the_table_in_sql() -> None:
+    checks = offset_correction.OFFSET_CHECKS
+    status = " ".join(f"WHEN {check.condition} THEN {int(check.status)}" for check in checks)
+    corrected = " ".join(f"WHEN {check.condition} THEN {check.corrected_sql.replace('IF(', 'iif(')}" for check in checks)
+    query = f"WITH pull(offset, minOffset, maxOffset) AS (VALUES (?, ?, ?)) SELECT CASE {status} END, CASE {corrected} END FROM pull"  # noqa: S608
+    ends = (-(2**63), -1, 0, 1, 2, 7, 8, 9, 2**63 - 1)
+    found = set()
+    with closing(sqlite3.connect(":memory:")) as database:
+        for bounds in product(ends, ends, ends):
+            by_table = database.execute(query, bounds).fetchone()
+            compiled = offset_correction.pull_status(*bounds), offset_correction.correct_offset(*bounds, False)
+            assert compiled == ((offset_correction.SCAN, bounds[0]) if by_table[0] is None else by_table)
+            found.add(by_table[0])
+    assert found == {None, *(int(check.status) for check in checks)}
 
 
 def traces() -> list[Path]:
