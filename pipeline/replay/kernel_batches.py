@@ -24,10 +24,9 @@ from store_format.queue.consume_queue import Units, units_of
 from store_format.queue.packed_ext_units import UnitColumns, join_units
 from udfs.filters.tags import SubscriptionParseError, code_array, parse_subscription
 from udfs.pull import get_message as gm
-from udfs.pull.batch_caps import memory_limit
-from udfs.pull.codes import BrokerRole, GetMessageStatus
-from udfs.pull.offset_correction import slave_keeps_offset
+from udfs.pull.codes import GetMessageStatus
 from udfs.pull.pull_filter import SUBSCRIPTION_PARSE_FAILED, FilterRules, PullFilterError, Verdicts, entry_verdicts, tag_codes, with_units
+from udfs.pull.scan_settings import scan_caps
 
 # rows with the same values of these meet
 MEETING_KEY = ("topic", "queueId", "key", "wide")
@@ -59,16 +58,8 @@ class Answering:
     @classmethod
     def of(cls, settings: PullSettings, entries_a_file: int, log: gm.LogFiles, *, with_entries: bool) -> Answering:
         """From the broker's settings and its store."""
-        caps = np.zeros(gm.ENTRIES_A_FILE + 1, np.int64)
-        caps[gm.BYTES_MEMORY] = settings.max_transfer_bytes_on_message_in_memory
-        caps[gm.COUNT_MEMORY] = settings.max_transfer_count_on_message_in_memory
-        caps[gm.BYTES_DISK] = settings.max_transfer_bytes_on_message_in_disk
-        caps[gm.COUNT_DISK] = settings.max_transfer_count_on_message_in_disk
-        caps[gm.MEMORY] = memory_limit(settings.total_physical_memory_size, settings.access_message_in_memory_max_ratio)
-        caps[gm.SLAVE_KEEPS] = slave_keeps_offset(BrokerRole[settings.broker_role], settings.offset_check_in_slave)
-        caps[gm.ENTRIES_A_FILE] = entries_a_file
         return cls(
-            caps=caps,
+            caps=scan_caps(settings, entries_a_file),
             log=log,
             disk_fall_recorded=settings.disk_fall_recorded,
             readable=settings.readable,

@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 
 from pipeline.requests.request_file import Chunk, open_file
 from pipeline.requests.request_lines import RequestError
-from pipeline.scenarios.scenario_broker import ScenarioBroker
+from pipeline.scenarios.scenario_settings import ScenarioSettings
 from pipeline.settings.settings import Setting, SettingsError, Value, load_catalogue
 from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.remoting.frame import FRAME_MAX_LENGTH
+from udfs.broker.memory_broker import MemoryBroker
 from udfs.filters.consumer_filter_manager import SQL92
 from udfs.filters.message_filter import SubscriptionData, SubscriptionError
 from udfs.filters.tags import SubscriptionParseError
@@ -168,7 +169,7 @@ def scenario_of(path: str, number: int, text: str) -> Scenario:
         _check_step(line, at, step, ids)
     scenario = Scenario(line=number, content=content, base=values_of(line, "brokerBase", base))
     try:
-        ScenarioBroker(base=scenario.base, note=lambda *_: None)
+        MemoryBroker(settings=ScenarioSettings.of(scenario.base), note=lambda *_: None)
     except ValueError as error:
         line.refuse('settings in "brokerBase" with which a broker starts', str(error))
     return scenario

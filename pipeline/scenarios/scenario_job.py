@@ -24,12 +24,13 @@ from pipeline.importing.import_store import spark_parallelism
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.requests.request_file import Chunk, RequestFile, scan_file
-from pipeline.scenarios.scenario_broker import EPOCH_MS, ScenarioBroker
 from pipeline.scenarios.scenario_file import Scenario, read_chunk, scenario_of
+from pipeline.scenarios.scenario_settings import ScenarioSettings
 from pipeline.scenarios.scenario_steps import take_steps
-from pipeline.scenarios.scenario_store import LogBounds
 from pipeline.schema.scenario_tables import ANSWERED_SCENARIOS, BROKER_HISTORY, OFFSET_MOVED_EVENT, SCENARIO_STEP
 from pipeline.settings.settings import Value
+from udfs.broker.memory_broker import EPOCH_MS, MemoryBroker
+from udfs.broker.memory_store import LogBounds
 
 _LINES = "line BIGINT, text STRING, logStart BIGINT, logEnd BIGINT"
 _LINES_ARROW = pa.schema({"line": pa.int64(), "text": pa.string(), "logStart": pa.int64(), "logEnd": pa.int64()})
@@ -176,7 +177,7 @@ def _logs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def log_behind(base: Mapping[str, Value], appended: Sequence[int], log: LogBounds) -> LogBounds:
     """What a scenario leaves of the log of a broker with these settings: see LogBounds.behind."""
-    return log.behind(appended, ScenarioBroker(base=base, note=_note_nothing).store.commit_log_file_size)
+    return log.behind(appended, MemoryBroker(settings=ScenarioSettings.of(base), note=_note_nothing).store.commit_log_file_size)
 
 
 def _note_nothing(_at: int, _kind: str, _row: dict[str, Any]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.scenarios.scenario_broker import BROKER_HOST, CLIENT_HOST, ScenarioBroker
 from pipeline.scenarios.scenario_file import Step
 from pipeline.scenarios.scenario_requests import answer
 from pipeline.scenarios.scenario_run import Run
 from store_format.log.put_message import InnerMessage, PutMessageError, PutMessageStatus
 from store_format.record.message import Message
+from udfs.broker.memory_broker import BROKER_HOST, CLIENT_HOST, MemoryBroker
 from udfs.broker.send_message import SendBackRequest, SendMessageRequest, SendRefused, as_sent, lacks_slave, put_refused, send_back
 from udfs.broker.topic_config import AUTO_CREATE_TOPIC_KEY_TOPIC, RMQ_SYS_OFFSET_MOVED_EVENT
 from udfs.pull.codes import ResponseCode
@@ -39,7 +39,7 @@ def send_messages(run: Run, step: Step) -> None:
         step["result"]["errors"] = errors
 
 
-def _send_one(broker: ScenarioBroker, topic: str, queue_id: int, message: Mapping[str, Any]) -> int:
+def _send_one(broker: MemoryBroker, topic: str, queue_id: int, message: Mapping[str, Any]) -> int:
     """Send a message; its queue offset."""
     properties = {
         name: value for name, value in (("TAGS", message.get("tags")), ("KEYS", message.get("keys"))) if value is not None
@@ -70,7 +70,7 @@ def _send_one(broker: ScenarioBroker, topic: str, queue_id: int, message: Mappin
     return stored.queue_offset
 
 
-def _put(broker: ScenarioBroker, inner: InnerMessage) -> Message:
+def _put(broker: MemoryBroker, inner: InnerMessage) -> Message:
     try:
         stored = broker.put(inner)
     except PutMessageError as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.scenarios.scenario_broker import PullCall
 from pipeline.scenarios.scenario_file import Step
 from pipeline.scenarios.scenario_requests import pull_answer, request
 from pipeline.scenarios.scenario_run import Run, ext_of
 from store_format.remoting.headers import RequestCode
+from udfs.broker.memory_broker import PullCall
 from udfs.pull.codes import ResponseCode
 
 _PULL_WAIT_MS = 12_000

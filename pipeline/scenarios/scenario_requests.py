@@ -13,14 +13,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pipeline.scenarios.scenario_broker import PullCall, ScenarioBroker
-from pipeline.scenarios.scenario_store import Found
 from store_format.remoting.errors import FrameError
 from store_format.remoting.headers import RequestCode, java_number
 from store_format.remoting.heartbeat import ConsumerData, decode_heartbeat
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from udfs.broker.client_config import check_subscription
 from udfs.broker.consumer_offset_manager import first_offset
+from udfs.broker.memory_broker import MemoryBroker, PullCall
+from udfs.broker.memory_store import Found
 from udfs.broker.message_queue import MessageQueue
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.pull.codes import ResponseCode
@@ -96,7 +96,7 @@ def pull_answer(call: PullCall) -> Answer:
     return told
 
 
-def request(broker: ScenarioBroker, client: str, code: int, ext: Ext | None, body: str | None) -> Answer | None:
+def request(broker: MemoryBroker, client: str, code: int, ext: Ext | None, body: str | None) -> Answer | None:
     """The answer to any request but a pull, None where the broker has one and we do not know it."""
     if code in _UNANSWERED:
         return None
@@ -109,7 +109,7 @@ def request(broker: ScenarioBroker, client: str, code: int, ext: Ext | None, bod
         return thrown(error.java_class)
 
 
-def heartbeat(broker: ScenarioBroker, client: str, client_id: str | None, consumers: tuple[ConsumerData, ...]) -> Answer:
+def heartbeat(broker: MemoryBroker, client: str, client_id: str | None, consumers: tuple[ConsumerData, ...]) -> Answer:
     """HEART_BEAT of a client."""
     auto_create = broker.settings.value("autoCreateSubscriptionGroup")
     for data in consumers:
@@ -125,7 +125,7 @@ def heartbeat(broker: ScenarioBroker, client: str, client_id: str | None, consum
     return answer(ResponseCode.SUCCESS)
 
 
-def _heartbeat(broker: ScenarioBroker, client: str, _ext: Ext, body: str | None) -> Answer:
+def _heartbeat(broker: MemoryBroker, client: str, _ext: Ext, body: str | None) -> Answer:
     try:
         data = decode_heartbeat(None if body is None else body.encode())
     except FrameError as error:
@@ -133,7 +133,7 @@ def _heartbeat(broker: ScenarioBroker, client: str, _ext: Ext, body: str | None)
     return heartbeat(broker, client, data.clientID, data.consumerDataSet)
 
 
-def unregister(broker: ScenarioBroker, client: str, ext: Ext, _body: str | None = None) -> Answer:
+def unregister(broker: MemoryBroker, client: str, ext: Ext, _body: str | None = None) -> Answer:
     """UNREGISTER_CLIENT."""
     group = ext.get("consumerGroup")
     if group is not None:
@@ -149,18 +149,18 @@ def _queue_of(ext: Ext) -> tuple[str | None, int | None]:
     return ext.get("topic"), java_number(ext.get("queueId"), 32)
 
 
-def _query_consumer_offset(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+def _query_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
     topic, queue_id = _queue_of(ext)
     committed = broker.offsets.query_offset(ext.get("consumerGroup"), topic, queue_id)
     min_offset = 0 if committed >= 0 else broker.store.queue(topic, queue_id).min_offset
-    settings = broker.pull_settings()
+    settings = broker.settings.scan()
     offset = first_offset(committed, min_offset, lambda: broker.store.is_in_disk(topic or "", queue_id or 0, 0, settings))
     if offset is None:
         return answer(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first", {})
     return answer(ResponseCode.SUCCESS, ext={"offset": offset})
 
 
-def _update_consumer_offset(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+def _update_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
     topic, queue_id = _queue_of(ext)
     group, offset = ext.get("consumerGroup"), java_number(ext.get("commitOffset"), 64)
     broker.offsets.commit_offset(group, topic, queue_id, offset)
@@ -168,27 +168,27 @@ def _update_consumer_offset(broker: ScenarioBroker, _client: str, ext: Ext, _bod
     return answer(ResponseCode.SUCCESS, ext={})
 
 
-def _max_offset(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+def _max_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
     return answer(ResponseCode.SUCCESS, ext={"offset": broker.store.queue(*_queue_of(ext)).max_offset})
 
 
-def _min_offset(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+def _min_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
     return answer(ResponseCode.SUCCESS, ext={"offset": broker.store.queue(*_queue_of(ext)).min_offset})
 
 
-def _search_offset(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+def _search_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
     queue, timestamp = broker.store.queue(*_queue_of(ext)), java_number(ext.get("timestamp"), 64)
     if timestamp is None:
         raise ThrownError(NULL_POINTER)
     return answer(ResponseCode.SUCCESS, ext={"offset": queue.lookup().offset_by_time(timestamp, broker.store.commit_log())})
 
 
-def _earliest_time(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+def _earliest_time(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
     queue = broker.store.queue(*_queue_of(ext))
     return answer(ResponseCode.SUCCESS, ext={"timestamp": queue.lookup().earliest_message_time(broker.store.commit_log())})
 
 
-def _consumer_list(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+def _consumer_list(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
     group = ext.get("consumerGroup")
     if group is None:
         raise ThrownError(NULL_POINTER)
@@ -199,7 +199,7 @@ def _consumer_list(broker: ScenarioBroker, _client: str, ext: Ext, _body: str | 
     return answer(ResponseCode.SUCCESS, ext={}, body=body)
 
 
-def _check_client_config(broker: ScenarioBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
+def _check_client_config(broker: MemoryBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
     subscription = _object(body).get("subscriptionData")
     if not isinstance(subscription, dict):
         return answer(ResponseCode.SUCCESS)
@@ -211,14 +211,14 @@ def _check_client_config(broker: ScenarioBroker, _client: str, _ext: Ext, body: 
     return answer(code, remark)
 
 
-def _lock_batch(broker: ScenarioBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
+def _lock_batch(broker: MemoryBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
     asked = _object(body)
     locked = broker.locks.try_lock_batch(asked.get("consumerGroup"), _queues(asked), asked.get("clientId"), broker.now)
     queues = [{"brokerName": one.brokerName, "queueId": one.queueId, "topic": one.topic} for one in locked]
     return answer(ResponseCode.SUCCESS, body=_json({"lockOKMQSet": queues}))
 
 
-def _unlock_batch(broker: ScenarioBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
+def _unlock_batch(broker: MemoryBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
     asked = _object(body)
     broker.locks.unlock_batch(asked.get("consumerGroup"), _queues(asked), asked.get("clientId"))
     return answer(ResponseCode.SUCCESS)
@@ -244,7 +244,7 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-_HANDLERS: Mapping[int, Callable[[ScenarioBroker, str, Ext, str | None], Answer]] = {
+_HANDLERS: Mapping[int, Callable[[MemoryBroker, str, Ext, str | None], Answer]] = {
     RequestCode.QUERY_CONSUMER_OFFSET: _query_consumer_offset,
     RequestCode.UPDATE_CONSUMER_OFFSET: _update_consumer_offset,
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _search_offset,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.scenarios.scenario_broker import PullCall, ScenarioBroker
 from pipeline.scenarios.scenario_file import Step
 from store_format.remoting.headers import PullMessageRequestHeader
+from udfs.broker.memory_broker import MemoryBroker, PullCall
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class Run:
         opened: how often each client has closed its connection.
     """
 
-    broker: ScenarioBroker
+    broker: MemoryBroker
     calls: dict[str, PullCall] = field(default_factory=dict)
     opened: dict[str, int] = field(default_factory=dict)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pipeline.scenarios import scenario_clients, scenario_messages, scenario_pulls
-from pipeline.scenarios.scenario_broker import Note, ScenarioBroker
 from pipeline.scenarios.scenario_file import Scenario, Step, typed_settings
 from pipeline.scenarios.scenario_run import Run
-from pipeline.scenarios.scenario_store import EMPTY_LOG, LogBounds
+from pipeline.scenarios.scenario_settings import ScenarioSettings
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
+from udfs.broker.memory_broker import MemoryBroker, Note
+from udfs.broker.memory_store import EMPTY_LOG, LogBounds
 
 _CONFIG_TICK_MS = 50
 _GROUP_SHOWN = (
@@ -37,7 +38,7 @@ def take_steps(scenario: Scenario, note: Note, log: LogBounds = EMPTY_LOG) -> It
         note: told of each change of what a pull depends on.
         log: the commit log that the broker goes on with; scenarios of one broker share it.
     """
-    return _taken(Run(ScenarioBroker(base=scenario.base, note=note, log=log)), scenario.steps)
+    return _taken(Run(MemoryBroker(settings=ScenarioSettings.of(scenario.base), note=note, log=log)), scenario.steps)
 
 
 def _taken(run: Run, steps: Sequence[Step]) -> Iterator[tuple[int, Step]]:

@@ -12,7 +12,6 @@ from pipeline.generate.generate import written_settings
 from pipeline.generate.store_writer import StoreWriter, check_sizes
 from pipeline.generate.workload import DEFAULT_START, PRODUCER, STORE_HOST
 from pipeline.generate.written_config import config_files
-from pipeline.scenarios.scenario_store import ScenarioStore
 from pipeline.settings.rule_settings import send_broker_config, system_topics
 from pipeline.settings.settings import BrokerSettings
 from pipeline.simulation.plans import plan_of
@@ -24,6 +23,7 @@ from store_format.errors import StoreError
 from store_format.log.append import NO_BATCH, columns_of
 from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
 from store_format.record.message import Message
+from udfs.broker.memory_store import MemoryStore
 from udfs.broker.send_message import SendMessageProcessor
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import TopicConfigManager
@@ -108,7 +108,7 @@ def write_run(store: str, scenario: Scenario, where: str, settings: BrokerSettin
     log = _Log(
         StoreWriter(store, sizes, put),
         put,
-        ScenarioStore(
+        MemoryStore(
             commit_log_file_size=sizes.commit_log_size, consume_queue_file_size=sizes.consume_queue_size, delays=plan.broker.delays
         ),
     )
@@ -138,7 +138,7 @@ class _Log:
 
     writer: StoreWriter
     settings: PutSettings
-    placed: ScenarioStore
+    placed: MemoryStore
     count: int = 0
     waiting: list[Message] = field(default_factory=list)
 

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.scenarios.scenario_file import scenario_of
 from pipeline.scenarios.scenario_job import log_behind
 from pipeline.scenarios.scenario_steps import take_steps
-from pipeline.scenarios.scenario_store import LogBounds
+from udfs.broker.memory_store import LogBounds
 
 Case = dict[str, Any]
 # texts for people: the broker's hold ports, and class names of its Java

@@ -1,4 +1,4 @@
-"""One consume queue of a scenario's store, in memory.
+"""One consume queue of a store in memory.
 
 Broker source (4.9.3): ConsumeQueue.putMessagePositionInfo, fillPreBlank, getIndexBuffer; MappedFileQueue.getLastMappedFile.
 Rule: an entry goes to the end of the last file; the first file of a queue begins where its first entry belongs, and what comes before that
@@ -31,7 +31,7 @@ class _File:
 
 
 @dataclass(slots=True, kw_only=True)
-class ScenarioQueue:
+class MemoryQueue:
     """A queue; `min_offset` is its least offset, which an operator can set."""
 
     entries_a_file: int

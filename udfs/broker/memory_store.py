@@ -1,4 +1,4 @@
-"""The store of one scenario, in memory: a commit log of messages, its consume queues, and getMessage over them.
+"""A message store in memory: a commit log of messages, its consume queues, and getMessage over them.
 
 Messages are kept as objects, not as bytes: what a pull is told of them is their place, their size and a few fields. Where a message goes,
 which entry it gets and what a pull finds are decided by the same functions as for stores on disk.
@@ -13,22 +13,21 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.replay.kernel_batches import Answering
-from pipeline.scenarios.scenario_queue import ScenarioQueue
-from pipeline.settings.settings import PullSettings
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE, TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.append import NO_BATCH, NOT_APPENDED, place
 from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings, delay_level, prepare
 from store_format.record.message import Message, encode
 from store_format.store.lookup import NULL_POINTER, CommitLogLookup, MappedFiles, ThrownError
+from udfs.broker.memory_queue import MemoryQueue
 from udfs.broker.schedule import deliver_timestamp
 from udfs.filters.message_filter import ExpressionMessageFilter, RetryTopicMissingError
 from udfs.filters.tags import tags_code
 from udfs.pull import get_message as gm
-from udfs.pull.batch_caps import check_in_disk, scan_window_entries
+from udfs.pull.batch_caps import check_in_disk, memory_limit, scan_window_entries
 from udfs.pull.codes import GetMessageStatus
 from udfs.pull.pull_filter import tag_codes
+from udfs.pull.scan_settings import ScanSettings, scan_caps
 
 DELETE_FILES_BATCH_MAX = 10  # MappedFileQueue
 HEAD_DELETED = -1
@@ -80,7 +79,7 @@ EMPTY_LOG: Final = LogBounds()
 
 
 @dataclass(slots=True, kw_only=True)
-class ScenarioStore:
+class MemoryStore:
     """The store.
 
     Attributes:
@@ -94,11 +93,11 @@ class ScenarioStore:
     consume_queue_file_size: int
     delays: Sequence[int]
     log: LogBounds = EMPTY_LOG
-    queues: dict[tuple[str, int], ScenarioQueue] = field(default_factory=dict)
+    queues: dict[tuple[str, int], MemoryQueue] = field(default_factory=dict)
     topic_queue_table: dict[tuple[str, int], int] = field(default_factory=dict)
     messages: dict[int, Message] = field(default_factory=dict)
 
-    def queue(self, topic: str | None, queue_id: int | None) -> ScenarioQueue:
+    def queue(self, topic: str | None, queue_id: int | None) -> MemoryQueue:
         """DefaultMessageStore.findConsumeQueue, which makes what it does not find.
 
         Raises:
@@ -107,7 +106,7 @@ class ScenarioStore:
         if topic is None or queue_id is None:
             raise ThrownError(NULL_POINTER)
         entries = self.consume_queue_file_size // CQ_STORE_UNIT_SIZE
-        return self.queues.setdefault((topic, queue_id), ScenarioQueue(entries_a_file=entries))
+        return self.queues.setdefault((topic, queue_id), MemoryQueue(entries_a_file=entries))
 
     # putting ------------------------------------------------------------------------------------------------------------------------
 
@@ -169,10 +168,10 @@ class ScenarioStore:
             entry = queue.entry(offset)
             yield self.message_at(entry[0] if entry else 0)
 
-    def is_in_disk(self, topic: str, queue_id: int, offset: int, settings: PullSettings) -> bool:
+    def is_in_disk(self, topic: str, queue_id: int, offset: int, settings: ScanSettings) -> bool:
         """DefaultMessageStore.checkInDiskByConsumeOffset."""
         entry = self.queue(topic, queue_id).entry(offset)
-        memory = int(self._answering(settings).caps[gm.MEMORY])
+        memory = memory_limit(settings.total_physical_memory_size, settings.access_message_in_memory_max_ratio)
         return entry is not None and bool(check_in_disk(entry[0], self.log.end, memory))
 
     def commit_log(self) -> CommitLogLookup:
@@ -189,13 +188,12 @@ class ScenarioStore:
         ]
         return CommitLogLookup(MappedFiles(files, lambda file: np.frombuffer(contents[file.from_offset], np.uint8)))
 
-    def _answering(self, settings: PullSettings) -> Answering:
+    def _log_files(self) -> gm.LogFiles:
         starts = self.log.starts(self.commit_log_file_size)
-        log = gm.LogFiles(starts, np.minimum(self.log.end - starts, self.commit_log_file_size), self.commit_log_file_size)
-        return Answering.of(settings, self.consume_queue_file_size // CQ_STORE_UNIT_SIZE, log, with_entries=True)
+        return gm.LogFiles(starts, np.minimum(self.log.end - starts, self.commit_log_file_size), self.commit_log_file_size)
 
     def get_message(
-        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter, settings: PullSettings
+        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter, settings: ScanSettings
     ) -> Found | None:
         """DefaultMessageStore.getMessage; None where the store is not readable.
 
@@ -204,7 +202,7 @@ class ScenarioStore:
         """
         if not settings.readable:
             return None
-        queue, answering = self.queue(topic, queue_id), self._answering(settings)
+        queue, caps = self.queue(topic, queue_id), scan_caps(settings, self.consume_queue_file_size // CQ_STORE_UNIT_SIZE)
         bounds = queue.min_offset, queue.max_offset
         block = queue.block(offset)
         block = self._judged(message_filter, block, offset, max_msg_nums)
@@ -212,7 +210,7 @@ class ScenarioStore:
         number = gm.NO_FILTER if filters is None else 0
         request = np.array([[offset, max_msg_nums, *bounds, self.log.end, number]], np.int64)
         codes = np.empty(0, np.int32) if filters is None else filters
-        answers = gm.get_message(request, answering.caps, block, gm.TagCodes(np.array([0, len(codes)]), codes), answering.log)
+        answers = gm.get_message(request, caps, block, gm.TagCodes(np.array([0, len(codes)]), codes), self._log_files())
         row, taken = answers.columns[0], answers.taken.tolist()
         if int(row[gm.STATUS]) in gm.EXCEPTIONS:
             raise ThrownError(gm.EXCEPTIONS[int(row[gm.STATUS])])
@@ -222,7 +220,7 @@ class ScenarioStore:
             next_begin_offset=int(row[gm.NEXT]),
             min_offset=bounds[0],
             max_offset=bounds[1],
-            suggest_pulling_from_slave=bool(row[gm.ENTRIES_READ] > 0 and behind > answering.caps[gm.MEMORY]),
+            suggest_pulling_from_slave=bool(row[gm.ENTRIES_READ] > 0 and behind > caps[gm.MEMORY]),
             messages=tuple(self._given(block, i) for i in taken),
         )
 

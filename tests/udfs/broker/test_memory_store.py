@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.scenarios.scenario_queue import PRE_BLANK, ScenarioQueue
-from pipeline.scenarios.scenario_store import EMPTY_LOG, HEAD_DELETED, LogBounds
+from udfs.broker.memory_queue import PRE_BLANK, MemoryQueue
+from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, LogBounds
 
 UNIT = 7  # tagsCode
 
 
-def filled(*queue_offsets: int, entries_a_file: int = 3) -> ScenarioQueue:
-    queue = ScenarioQueue(entries_a_file=entries_a_file)
+def filled(*queue_offsets: int, entries_a_file: int = 3) -> MemoryQueue:
+    queue = MemoryQueue(entries_a_file=entries_a_file)
     for place, offset in enumerate(queue_offsets):
         queue.put(offset, place * 100, 100, UNIT, place)
     return queue

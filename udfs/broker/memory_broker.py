@@ -1,4 +1,4 @@
-"""The broker of one scenario on a virtual clock: its settings, tables, store, and the pulls that it holds.
+"""A broker in memory, on a virtual clock: its settings, tables, store, and the pulls that it holds.
 
 What it does is said by the rules; here they are put together and given time. An operation takes none; what waits is woken in the order of
 time: sweeps of held pulls, and delayed messages that are due. Every change of what a pull depends on is noted with its time.
@@ -10,11 +10,8 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from pipeline.scenarios.scenario_store import EMPTY_LOG, HEAD_DELETED, Found, LogBounds, ScenarioStore
-from pipeline.settings.rule_settings import pull_broker_config, send_broker_config, system_topics
-from pipeline.settings.settings import BrokerSettings, PullSettings, Value
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.layout import BLANK_SIZE, CQ_STORE_UNIT_SIZE
 from store_format.log.append import NOT_APPENDED
@@ -24,31 +21,49 @@ from store_format.remoting.headers import PullMessageRequestHeader
 from store_format.store.lookup import ThrownError
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
+from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, Found, LogBounds, MemoryStore
 from udfs.broker.offset_moved_event import OffsetMovedEvent
-from udfs.broker.pull_message_processor import PullMessageProcessor, PullResponse
+from udfs.broker.pull_message_processor import PullBrokerConfig, PullMessageProcessor, PullResponse
 from udfs.broker.rebalance_lock import RebalanceLockManager
 from udfs.broker.schedule import parse_delay_level
-from udfs.broker.send_message import SendMessageProcessor, message_timeup
+from udfs.broker.send_message import SendBrokerConfig, SendMessageProcessor, message_timeup
 from udfs.broker.subscription_group import SubscriptionGroupManager
-from udfs.broker.topic_config import TopicConfigManager
+from udfs.broker.topic_config import SystemTopics, TopicConfigManager
 from udfs.filters.bloom_filter import BitsArray, BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
 from udfs.filters.message_filter import ExpressionMessageFilter, is_true
 from udfs.pull.codes import BrokerRole
 from udfs.pull.pull_request_hold import Arrival, Notified, PullRequest, is_swept, notify_message_arriving, sweep_interval
+from udfs.pull.scan_settings import ScanSettings
 
 # when a scenario begins, ms: far from the ends of what people ask for as times
 EPOCH_MS = 1_600_000_000_000
 BROKER_HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
 CLIENT_HOST = Host(address=bytes([127, 0, 0, 1]), port=40000)
 CLIENT = "/127.0.0.1:<clientPort>"
-# how the recording broker differs from a fresh one
-_BASE: Mapping[str, Value] = {
-    "brokerName": "broker-a",
-    "brokerClusterName": "DefaultCluster",
-    "brokerIP1": "127.0.0.1",
-    "mappedFileSizeCommitLog": 64 * 1024 * 1024,
-}
+Value = bool | int | str
+
+
+class MemorySettings(Protocol):
+    """The settings of a broker, and what its rules make of them."""
+
+    def value(self, name: str) -> Any:
+        """The value of a setting by the broker's own name."""
+
+    def changed(self, values: Mapping[str, Value]) -> MemorySettings:
+        """The settings with other values for some names."""
+
+    def scan(self) -> ScanSettings:
+        """What the scan of a pull depends on."""
+
+    def pulls(self) -> PullBrokerConfig:
+        """What the answer to a pull depends on, beside the scan."""
+
+    def sends(self) -> SendBrokerConfig:
+        """What sending depends on."""
+
+    def system_topics(self) -> SystemTopics:
+        """The topics that the broker starts with."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,11 +96,11 @@ HeldPull = PullRequest[PullCall]
 
 
 @dataclass(slots=True, kw_only=True)
-class ScenarioBroker:
+class MemoryBroker:
     """The broker.
 
     Attributes:
-        base: settings at its start.
+        settings: as they are now.
         note: told of each change: time in ms, kind, fields.
         log: the commit log it goes on with.
         now: ms of the virtual clock.
@@ -94,12 +109,11 @@ class ScenarioBroker:
         ValueError: settings with which no broker starts.
     """
 
-    base: Mapping[str, Value]
+    settings: MemorySettings
     note: Note
     log: LogBounds = EMPTY_LOG
     now: int = EPOCH_MS
-    settings: BrokerSettings = field(init=False)
-    store: ScenarioStore = field(init=False)
+    store: MemoryStore = field(init=False)
     groups: SubscriptionGroupManager = field(init=False)
     topics: TopicConfigManager = field(init=False)
     consumers: ConsumerManager = field(init=False)
@@ -112,12 +126,11 @@ class ScenarioBroker:
     _next_sweep: int = 0
 
     def __post_init__(self) -> None:
-        self.settings = BrokerSettings({**_BASE, **self.base})
         value = self.settings.value
         if value("mappedFileSizeCommitLog") <= BLANK_SIZE or value("mappedFileSizeConsumeQueue") < CQ_STORE_UNIT_SIZE:
             message = "files of the commit log with room for a BLANK, of a queue with room for an entry"
             raise ValueError(message)
-        self.store = ScenarioStore(
+        self.store = MemoryStore(
             commit_log_file_size=value("mappedFileSizeCommitLog"),
             consume_queue_file_size=value("mappedFileSizeConsumeQueue"),
             delays=parse_delay_level(value("messageDelayLevel")),
@@ -127,7 +140,7 @@ class ScenarioBroker:
         self.filters = ConsumerFilterManager(bloom)
         self.groups = SubscriptionGroupManager(updated=self._note_group)
         self.topics = TopicConfigManager(updated=self._note_topic)
-        self.topics.start(system_topics(self.settings))
+        self.topics.start(self.settings.system_topics())
         self.consumers = ConsumerManager(
             filters=self.filters,
             notify=lambda client, group: self.pushed.setdefault(client, []).append(group),
@@ -145,7 +158,7 @@ class ScenarioBroker:
 
     def set(self, changed: Mapping[str, Value]) -> None:
         """Change settings of a broker that runs."""
-        self.settings = BrokerSettings({**self.settings.given, **changed})
+        self.settings = self.settings.changed(changed)
         for name, value in changed.items():
             self.note(self.now, "setting", {"name": name, "value": str(value)})
 
@@ -154,13 +167,9 @@ class ScenarioBroker:
         """The setting brokerRole."""
         return BrokerRole[self.settings.value("brokerRole")]
 
-    def pull_settings(self) -> PullSettings:
-        """The settings of the scan."""
-        return self.settings.pull_settings()
-
     def sending(self) -> SendMessageProcessor:
         """The processor of messages, with the settings as they are."""
-        return SendMessageProcessor(config=send_broker_config(self.settings), topics=self.topics, groups=self.groups)
+        return SendMessageProcessor(config=self.settings.sends(), topics=self.topics, groups=self.groups)
 
     # time ---------------------------------------------------------------------------------------------------------------------------
 
@@ -280,7 +289,7 @@ class ScenarioBroker:
 
     def _process(self, call: PullCall, *, first_pass: bool) -> None:
         processor = PullMessageProcessor(
-            config=pull_broker_config(self.settings),
+            config=self.settings.pulls(),
             now=self.now,
             groups=self.groups,
             topics=self.topics,
@@ -303,7 +312,7 @@ class ScenarioBroker:
     def _get_message(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter
     ) -> Found | None:
-        return self.store.get_message(topic, queue_id, offset, max_msg_nums, message_filter, self.pull_settings())
+        return self.store.get_message(topic, queue_id, offset, max_msg_nums, message_filter, self.settings.scan())
 
     def _note_offset(self, header: PullMessageRequestHeader) -> None:
         self.note_offset(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
