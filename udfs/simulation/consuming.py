@@ -21,9 +21,9 @@ from udfs.simulation.consuming_orderly import next_turn
 from udfs.simulation.draws import RETRY_QUEUE as RETRY_QUEUE_DRAW
 from udfs.simulation.draws import draw, message_stream
 from udfs.simulation.event_heap import DELIVER, WORK_END, key_of, push
+from udfs.simulation.event_rows import write_consumed, write_dead
 from udfs.simulation.pulling import note_position
 from udfs.simulation.service_time import fails, service_time
-from udfs.simulation.told_rows import tell_dead, tell_message
 from udfs.simulation.world import (
     ALIVE,
     BATCH,
@@ -167,7 +167,7 @@ def tell(w, slot, place, count, result, now):  # type: ignore[no-untyped-def]
         return
     started = w.ring[place, STARTED]
     for ahead in range(count):
-        tell_message(w, slot, w.ring[_place(w, slot, place, ahead)], NONE, started, result, now)
+        write_consumed(w, slot, w.ring[_place(w, slot, place, ahead)], NONE, started, result, now)
 
 
 @bare
@@ -177,7 +177,7 @@ def send_back(w, queue, offset, now):  # type: ignore[no-untyped-def]
     level = w.level_of_try[min(tries, len(w.level_of_try) - 1)]
     stored = now - w.cfg[NETWORK]
     if level == NONE:
-        tell_dead(w, first_queue, first_offset, tries + 1, stored)
+        write_dead(w, first_queue, first_offset, tries + 1, stored)
         return
     stream = message_stream(w.cfg[SEED], first_queue, first_offset)
     into = w.queues[first_queue, RETRY_BASE] + np.int64(draw(stream, tries, RETRY_QUEUE_DRAW) % np.uint64(w.cfg[RETRY_NUMS]))

@@ -19,9 +19,9 @@ from udfs.consumer.process_queue import REBALANCE_LOCK_MAX_LIVE_TIME
 from udfs.simulation.arrivals import origin
 from udfs.simulation.draws import message_stream
 from udfs.simulation.event_heap import CONSUME, LOCK_ONE, WORK_END, key_of, push
+from udfs.simulation.event_rows import write_consumed, write_dead
 from udfs.simulation.pulling import expect, submit
 from udfs.simulation.service_time import fails, service_time
-from udfs.simulation.told_rows import tell_dead, tell_message
 from udfs.simulation.world import (
     ALIVE,
     AT_WORK,
@@ -146,14 +146,14 @@ def _tell(w, slot, result, now):  # type: ignore[no-untyped-def]
         return
     for ahead in range(w.slots[slot, TAKEN]):
         entry = w.ring[_entry(w, slot, ahead)]
-        tell_message(w, slot, entry, entry[TRY], entry[STARTED], result, now)
+        write_consumed(w, slot, entry, entry[TRY], entry[STARTED], result, now)
 
 
 @bare
 def _give_up(w, slot, entry, now):  # type: ignore[no-untyped-def]
     """Send a message that was tried too often to the dead letters."""
     first_queue, first_offset, _ = origin(w, w.slots[slot, QUEUE], entry[OFFSET])
-    tell_dead(w, first_queue, first_offset, entry[TRY] + 1, now + w.cfg[NETWORK])
+    write_dead(w, first_queue, first_offset, entry[TRY] + 1, now + w.cfg[NETWORK])
 
 
 @bare

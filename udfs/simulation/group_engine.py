@@ -1,7 +1,8 @@
-"""The arrays of a simulation and what happens to them from outside: clients that come and go, queues that are taken and given up.
+"""The compiled engine of a simulated group: it owns the arrays, and changes them as clients come and go and queues change hands.
 
 Broker source (4.9.3): what RebalancePushImpl and DefaultMQPushConsumerImpl do to process queues; no rule stands here.
 Rule: all growing is done here, between two stretches of the loop, by doubling.
+`group_run` asks an Engine for its changes. A second engine, in plain Python, stands in the tests: both must tell the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Verdicts on entries: those of the filter of one message and one unit, for many; and the effect that each has on a scan."""
+"""Verdicts on entries: those of the filter of one message and one unit, for many."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from udfs.filters.bloom_filter import BitsArray, BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
 from udfs.filters.tags import tags_code
 from udfs.pull import get_message as gm
-from udfs.pull.codes import GetMessageStatus
 from udfs.pull.pull_filter import FilterRules, PullFilter, PullFilterError, entry_verdicts, tag_codes, with_units
 
 BLOOM = BloomFilter.create_by_fn(20, 32)
@@ -177,52 +174,3 @@ def test_the_code_of_a_unit_counts_as_an_int() -> None:
         np.array([-(2**63), -(2**63) + 40, 5], np.int64), units((UNIT, -(2**40) + 9, 0, b""), (NO_UNIT, 0, 0, b""), (NO_UNIT, 0, 0, b""))
     )
     assert found.tolist() == [9, -(2**63) + 40, 5]
-
-
-def scanned(verdicts: list[int], *, log_end: int = 500, tag: str | None = None, wanted: int = 8) -> dict[str, Any]:
-    """The answer to one pull over entries of 100 bytes, all of them of tag TagA, in a log that ends at `log_end`."""
-    count = len(verdicts)
-    block = gm.Block(
-        0,
-        np.arange(count, dtype=np.int64) * 100,
-        np.full(count, 100, np.int32),
-        np.full(count, tags_code("TagA"), np.int64),
-        np.array(verdicts, np.uint8),
-    )
-    caps = np.array([10**6, 32, 10**6, 32, 10**9, 0, 1000], np.int64)
-    codes = np.array([] if tag is None else [tags_code(tag)], np.int32)
-    request = np.array([[0, wanted, 0, count, log_end, gm.NO_FILTER if tag is None else 0]], np.int64)
-    log = gm.LogFiles(np.array([0], np.int64), np.array([1000], np.int64), 1000)
-    found = gm.get_message(request, caps, block, gm.TagCodes(np.array([0, len(codes)]), codes), log)
-    status = int(found.columns[0, gm.STATUS])
-    name = gm.EXCEPTIONS[status].rpartition(".")[2] if status < 0 else GetMessageStatus(status).name
-    return {"status": name, "next": int(found.columns[0, gm.NEXT]), "taken": found.taken.tolist()}
-
-
-BITS, LOG, UNREADABLE, NPE = gm.NOT_BY_CONSUME_QUEUE, gm.NOT_BY_COMMIT_LOG, gm.UNIT_UNDERFLOWS, -gm.NULL_POINTER
-SCANS = [
-    ([0, LOG, 0, BITS], {}, "FOUND", 4, [0, 2]),
-    ([LOG, BITS, LOG], {}, "NO_MATCHED_MESSAGE", 3, []),
-    # nothing is asked of an entry that the batch has no room for
-    ([0, NPE], {"wanted": 1}, "FOUND", 1, [0]),
-    ([0, UNREADABLE], {"wanted": 1}, "FOUND", 1, [0]),
-    ([0, NPE], {}, "NullPointerException", 0, []),
-    ([0, -gm.INDEX_OUT_OF_BOUNDS], {}, "IndexOutOfBoundsException", 0, []),
-    ([LOG, -gm.BUFFER_UNDERFLOW], {}, "BufferUnderflowException", 0, []),
-    ([LOG, UNREADABLE], {}, "BufferUnderflowException", 0, []),
-    # the unit is read whatever the filter, the message only where tag and bits let it pass and the log has it
-    ([UNREADABLE], {"tag": "TagB"}, "BufferUnderflowException", 0, []),
-    ([NPE], {"tag": "TagB"}, "NO_MATCHED_MESSAGE", 1, []),
-    ([NPE], {"log_end": 50}, "MESSAGE_WAS_REMOVING", 1, []),
-    ([LOG], {"log_end": 50}, "MESSAGE_WAS_REMOVING", 1, []),
-    ([BITS], {"log_end": 50}, "NO_MATCHED_MESSAGE", 1, []),
-    # behind a removed message the entries of its file are passed over, units that cannot be read too
-    ([0, UNREADABLE, NPE], {"log_end": 0}, "MESSAGE_WAS_REMOVING", 3, []),
-]
-
-
-@pytest.mark.parametrize(("verdicts", "options", "status", "next_offset", "taken"), SCANS)
-def test_a_verdict_has_its_effect_where_the_scan_comes_to_it(
-    verdicts: list[int], options: dict[str, Any], status: str, next_offset: int, taken: list[int]
-) -> None:
-    assert scanned(verdicts, **options) == {"status": status, "next": next_offset, "taken": taken}

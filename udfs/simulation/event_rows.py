@@ -1,6 +1,6 @@
-"""What the loop writes down of messages that were consumed or given up, where somebody wants to know.
+"""The rows that the loop writes for messages that were consumed or became dead letters.
 
-Not the broker's own: rows of `consumed` and `dead`, as `world` has their columns.
+Nothing of the broker stands here: a row goes to `consumed` or `dead`, whose columns `world` has.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ from udfs.simulation.world import (
 
 
 @bare
-def tell_message(w, slot, entry, tries, started, result, now):  # type: ignore[no-untyped-def]
-    """A message of a batch that the listener had; `tries` is how often it had been given before, NONE for as often as it was sent back."""
+def write_consumed(w, slot, entry, tries, started, result, now):  # type: ignore[no-untyped-def]
+    """Write a row of `consumed`: an entry of a slot, and when the listener had it.
+
+    `tries` is how often the listener had the message before; NONE stands for the number of times that the message was sent back.
+    """
     queue = w.slots[slot, QUEUE]
     row = w.consumed[w.counters[CONSUMED_ROWS]]
     w.counters[CONSUMED_ROWS] += 1
@@ -52,8 +55,8 @@ def tell_message(w, slot, entry, tries, started, result, now):  # type: ignore[n
 
 
 @bare
-def tell_dead(w, queue, offset, tries, stored):  # type: ignore[no-untyped-def]
-    """A dead letter, by where it was sent first."""
+def write_dead(w, queue, offset, tries, stored):  # type: ignore[no-untyped-def]
+    """Count a dead letter, and write its row of `dead` (the place where the message was sent first) if the plan wants rows."""
     if w.cfg[TELLS]:
         dead = w.dead[w.counters[DEAD_ROWS]]
         w.counters[DEAD_ROWS] += 1
