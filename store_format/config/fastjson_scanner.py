@@ -4,12 +4,15 @@ Broker source (4.9.3): fastjson 1.2.76 under RemotingSerializable.fromJson: JSON
 scanString, scanNumber.
 Rule: strings stand in double or single quotes, may hold control characters, and have the escapes \\v \\F \\0 to \\7 \\xhh too.
 Surprise: control characters are blanks before a value and not before a name; 0x1a is the end of the text in some places.
+Headers of commands have a reader of their own, `store_format.remoting.header_text`: it must do exactly what fastjson does as it fills the
+fields of a command. The reader of config files makes a tree, and refuses a text that fastjson may read in another way. Both use the
+escapes of this module, and a test has both read the same texts.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, NoReturn
+from typing import AnyStr, NamedTuple, NoReturn
 
 from store_format.errors import ConfigFileError
 
@@ -24,9 +27,9 @@ _SOLID = {bytes([byte]) for byte in range(0x21, 0x100)} - {b"/", b"\x7f"}
 _SUFFIXES = {b".", b"L", b"S", b"B", b"F", b"D"}
 _CHUNK = {quote: re.compile(rb"[^\\" + quote + rb"]*") for quote in QUOTES}
 _HEX = re.compile(rb"[0-9a-fA-F]+")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPES = {ord(letter): char for letter, char in zip("\"\\/'bfnrtvF", "\"\\/'\b\f\n\r\t\v\f", strict=True)}
-_ESCAPES |= {ord(str(digit)): chr(digit) for digit in range(8)}
+SURROGATE = re.compile("[\ud800-\udfff]")
+# what a letter stands for behind a backslash, beside u and x
+ESCAPES = dict(zip("\"\\/'bfnrtvF01234567", "\"\\/'\b\f\n\r\t\v\f\0\1\2\3\4\5\6\7", strict=True))
 
 
 class UnsupportedConfigError(ConfigFileError):
@@ -142,7 +145,7 @@ class Scanner:
 
     def _joined(self, value: str, start: int) -> str:
         """Halves of a surrogate pair, which two escapes make, as the one character they stand for."""
-        if not _SURROGATE.search(value):
+        if not SURROGATE.search(value):
             return value
         try:
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
@@ -163,13 +166,14 @@ class Scanner:
             if len(digits) == length and java_parses:
                 self.refuse(f"{length} hexadecimal digits")
             self.fail(f"{length} hexadecimal digits")
-        if not letter or letter[0] not in _ESCAPES:
+        meaning = ESCAPES.get(letter.decode("latin-1"))
+        if meaning is None:
             self.fail("an escape")
         self.position += 2
-        return _ESCAPES[letter[0]]
+        return meaning
 
 
-def end_of(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
+def end_of(pattern: re.Pattern[AnyStr], text: AnyStr, position: int) -> int:
     """Where a pattern that also matches nothing ends."""
     found = pattern.match(text, position)
     return found.end() if found else position

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, NoReturn
 
-from store_format.config.fastjson_scanner import NumberText
+from store_format.config.fastjson_scanner import ESCAPES, SURROGATE, NumberText, end_of
 from store_format.remoting.errors import JSON_EXCEPTION, FrameError
 
 DEPTH_MAX: Final = 200  # fastjson takes 512 levels of lists; nobody writes them
@@ -32,8 +32,6 @@ _HEX = re.compile(r"u([0-9a-fA-F]{4}|[+-][0-9a-fA-F]{3})|x([0-9a-fA-F]{2})")
 _BAD_BEHIND_NUMBER = set("fFdDSBeE0123456789")
 _DROPPED_BEHIND_A_FIELD = set(";)][{(.")
 _OPENING = re.compile(r"\{|[}:,;)\].](?=\")|-?\d+(?=\")", re.ASCII)  # before a field that fits, the first token is not looked at
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPES = dict(zip("\"\\/'bfnrtvF01234567", "\"\\/'\b\f\n\r\t\v\f\0\1\2\3\4\5\6\7", strict=True))
 
 
 class Undefined:
@@ -93,7 +91,7 @@ class HeaderText:
         """Go over blanks and comments; the next character, or none at the end."""
         text = self.text
         while True:
-            self.position = end = _end_of(blanks, text, self.position)
+            self.position = end = end_of(blanks, text, self.position)
             opening = text[end : end + 2]
             if not opening.startswith("/"):
                 return opening[:1]
@@ -140,7 +138,7 @@ class HeaderText:
         self.position += 1
         while True:
             begin = self.position
-            self.position = end = _end_of(_CHUNK[quote], text, begin)
+            self.position = end = end_of(_CHUNK[quote], text, begin)
             parts.append(text[begin:end])
             letter = text[end : end + 1]
             if letter == quote:
@@ -156,10 +154,10 @@ class HeaderText:
             self.position = digits.end()
             return chr(int(digits[1] or digits[2], 16) & 0xFFFF)
         letter = self.text[self.position + 1 : self.position + 2]
-        if letter not in _ESCAPES:
+        if letter not in ESCAPES:
             self.fail("an escape")
         self.position += 2
-        return _ESCAPES[letter]
+        return ESCAPES[letter]
 
     def _members(self, depth: int) -> Iterator[Member]:
         """Members of the header's object, and on the next level of its ext fields, which are read alike."""
@@ -183,7 +181,7 @@ class HeaderText:
             self._drop_token(depth, words=depth > 1 or not known)
 
     def _letter_behind_blanks(self) -> str:
-        self.position = _end_of(_BLANKS, self.text, self.position)
+        self.position = end_of(_BLANKS, self.text, self.position)
         return self.text[self.position : self.position + 1]
 
     def _next(self, closing: str, blanks: re.Pattern[str]) -> bool:
@@ -265,11 +263,6 @@ def plain_name(key: str) -> str:
 
 def _joined(value: str) -> str:
     """Halves of a surrogate pair, which two escapes make, as the one character they stand for; a half alone stays."""
-    if not _SURROGATE.search(value):
+    if not SURROGATE.search(value):
         return value
     return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-
-
-def _end_of(pattern: re.Pattern[str], text: str, position: int) -> int:
-    found = pattern.match(text, position)
-    return found.end() if found else position
