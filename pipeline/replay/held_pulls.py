@@ -36,7 +36,7 @@ from udfs.filters.message_filter import ExpressionMessageFilter
 from udfs.pull import get_message as gm
 from udfs.pull.codes import ResponseCode
 from udfs.pull.pull_filter import FilterRules, PullFilter, PullFilterError, entry_verdicts, tag_codes, with_units
-from udfs.pull.pull_request_hold import NEVER, Arrivals, PullRequest, is_swept, polling_time, sweep_interval, woken_at
+from udfs.pull.pull_request_hold import NEVER, Arrivals, HeldRequest, is_swept, polling_time, sweep_interval, woken_at
 
 # what a row of with_wakes needs of a run of entries, and of their properties
 _RUN = ("firstQueueOffset", "entryCount", "entries", "extUnits", "storeTimestamps")
@@ -171,7 +171,7 @@ class Waking:
         except PullFilterError:  # the broker refuses it instead
             return int(row["timestamp"])
         arrivals, matches = (_NONE, np.empty(0, np.bool_)) if row["entries"] is None else self._arrivals(row, wanted)
-        pull = PullRequest(
+        pull = HeldRequest(
             request=None,
             timeout_millis=self.polling.time(row["suspendTimeoutMillis"]),
             suspend_timestamp=row["timestamp"],

@@ -30,7 +30,7 @@ from pipeline.scenarios.scenario_steps import take_steps
 from pipeline.schema.scenario_tables import ANSWERED_SCENARIOS, BROKER_HISTORY, OFFSET_MOVED_EVENT, SCENARIO_STEP
 from pipeline.settings.settings import Value
 from udfs.broker.memory_broker import EPOCH_MS, MemoryBroker
-from udfs.broker.memory_store import LogBounds
+from udfs.broker.memory_store import LogExtent
 
 _LINES = "line BIGINT, text STRING, logStart BIGINT, logEnd BIGINT"
 _LINES_ARROW = pa.schema({"line": pa.int64(), "text": pa.string(), "logStart": pa.int64(), "logEnd": pa.int64()})
@@ -114,12 +114,12 @@ def _answered(lines: DataFrame, path: str) -> DataFrame:
 def _answer_lines(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            events = _events_of(scenario_of(path, row["line"], row["text"]), LogBounds(row["logStart"], row["logEnd"]))
+            events = _events_of(scenario_of(path, row["line"], row["text"]), LogExtent(row["logStart"], row["logEnd"]))
             for first in range(0, len(events), _BATCH_ROWS):
                 yield pa.RecordBatch.from_pylist(events[first : first + _BATCH_ROWS], schema=_EVENTS_ARROW)
 
 
-def _events_of(scenario: Scenario, log: LogBounds) -> list[dict[str, Any]]:
+def _events_of(scenario: Scenario, log: LogExtent) -> list[dict[str, Any]]:
     """All that happened in a scenario, in order, and at last its line with the results."""
     base = json.dumps(scenario.base, sort_keys=True)
     whose = {"line": scenario.line, "scenario": scenario.name, "brokerName": str(scenario.base.get("brokerName", "broker-a"))}
@@ -163,21 +163,21 @@ def _anew(events: DataFrame, lines: DataFrame, path: str) -> DataFrame:
 
 def _logs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The log before each scenario that looks at it, of scenarios in the order of their brokers."""
-    base, log = None, LogBounds()
+    base, log = None, LogExtent()
     for batch in batches:
         found = []
         for row in batch.to_pylist():
             if row["base"] != base:
-                base, log = row["base"], LogBounds()
+                base, log = row["base"], LogExtent()
             if row["looksAtLog"]:
                 found.append({"line": row["line"], "logStart": log.start, "logEnd": log.end})
-            log = log_behind(json.loads(row["base"]), row["appended"], log)
+            log = log_after(json.loads(row["base"]), row["appended"], log)
         yield pa.RecordBatch.from_pylist(found, schema=pa.schema({"line": pa.int64(), "logStart": pa.int64(), "logEnd": pa.int64()}))
 
 
-def log_behind(base: Mapping[str, Value], appended: Sequence[int], log: LogBounds) -> LogBounds:
-    """What a scenario leaves of the log of a broker with these settings: see LogBounds.behind."""
-    return log.behind(appended, MemoryBroker(settings=ScenarioSettings.of(base), note=_note_nothing).store.commit_log_file_size)
+def log_after(base: Mapping[str, Value], appended: Sequence[int], log: LogExtent) -> LogExtent:
+    """What a scenario leaves of the log of a broker with these settings: see LogExtent.after."""
+    return log.after(appended, MemoryBroker(settings=ScenarioSettings.of(base), note=_note_nothing).store.commit_log_file_size)
 
 
 def _note_nothing(_at: int, _kind: str, _row: dict[str, Any]) -> None:

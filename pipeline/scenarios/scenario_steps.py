@@ -14,7 +14,7 @@ from pipeline.scenarios.scenario_run import Run
 from pipeline.scenarios.scenario_settings import ScenarioSettings
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from udfs.broker.memory_broker import MemoryBroker, Note
-from udfs.broker.memory_store import EMPTY_LOG, LogBounds
+from udfs.broker.memory_store import EMPTY_LOG, LogExtent
 
 _CONFIG_TICK_MS = 50
 _GROUP_SHOWN = (
@@ -30,7 +30,7 @@ _GROUP_SHOWN = (
 _TOPIC_SHOWN = ("perm", "readQueueNums", "writeQueueNums", "topicSysFlag", "order")
 
 
-def take_steps(scenario: Scenario, note: Note, log: LogBounds = EMPTY_LOG) -> Iterator[tuple[int, Step]]:
+def take_steps(scenario: Scenario, note: Note, log: LogExtent = EMPTY_LOG) -> Iterator[tuple[int, Step]]:
     """The steps of a scenario with their results, each with the time (ms) at which it ended.
 
     Args:

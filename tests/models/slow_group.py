@@ -287,7 +287,7 @@ class SlowEngine:
         came, offset = self.came[slot.queue], slot.request.next_offset
         if self.end_offset(slot.queue, slot.asked_at) > offset:
             return slot.asked_at
-        held = hold.PullRequest(
+        held = hold.HeldRequest(
             request=None,
             timeout_millis=BROKER_SUSPEND_MAX_TIME_MILLIS * MS,
             suspend_timestamp=slot.asked_at,

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipeline.scenarios.scenario_file import scenario_of
-from pipeline.scenarios.scenario_job import log_behind
+from pipeline.scenarios.scenario_job import log_after
 from pipeline.scenarios.scenario_steps import take_steps
-from udfs.broker.memory_store import LogBounds
+from udfs.broker.memory_store import LogExtent
 
 Case = dict[str, Any]
 # texts for people: the broker's hold ports, and class names of its Java
@@ -23,7 +23,7 @@ def answered(case: Case) -> Case:
 
 def answered_together(cases: Iterable[Case]) -> list[Case]:
     """Recorded scenarios, answered anew; those with the same settings at the start share a log, as on the recording broker."""
-    logs: dict[str, LogBounds] = {}
+    logs: dict[str, LogExtent] = {}
     told = []
     for case in cases:
         scenario, appended = scenario_of("scenarios", 1, json.dumps(case)), list[int]()
@@ -33,9 +33,9 @@ def answered_together(cases: Iterable[Case]) -> list[Case]:
                 appended.append(row["storeSize"])
 
         base = json.dumps(scenario.base, sort_keys=True)
-        for _ in take_steps(scenario, note, logs.get(base, LogBounds())):
+        for _ in take_steps(scenario, note, logs.get(base, LogExtent())):
             pass
-        logs[base] = log_behind(scenario.base, appended, logs.get(base, LogBounds()))
+        logs[base] = log_after(scenario.base, appended, logs.get(base, LogExtent()))
         told.append(scenario.content)
     return told
 

@@ -21,7 +21,7 @@ from store_format.remoting.headers import PullMessageRequestHeader
 from store_format.store.lookup import ThrownError
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
-from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, Found, LogBounds, MemoryStore
+from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, Found, LogExtent, MemoryStore
 from udfs.broker.offset_moved_event import OffsetMovedEvent
 from udfs.broker.pull_message_processor import PullBrokerConfig, PullMessageProcessor, PullResponse
 from udfs.broker.rebalance_lock import RebalanceLockManager
@@ -33,7 +33,7 @@ from udfs.filters.bloom_filter import BitsArray, BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
 from udfs.filters.message_filter import ExpressionMessageFilter, is_true
 from udfs.pull.codes import BrokerRole
-from udfs.pull.pull_request_hold import Arrival, Notified, PullRequest, is_swept, notify_message_arriving, sweep_interval
+from udfs.pull.pull_request_hold import Arrival, HeldRequest, Notified, is_swept, notify_message_arriving, sweep_interval
 from udfs.pull.scan_settings import ScanSettings
 
 # when a scenario begins, ms: far from the ends of what people ask for as times
@@ -92,7 +92,7 @@ class PullCall:
 
 
 Note = Callable[[int, str, dict[str, Any]], None]
-HeldPull = PullRequest[PullCall]
+HeldPull = HeldRequest[PullCall]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class MemoryBroker:
 
     settings: MemorySettings
     note: Note
-    log: LogBounds = EMPTY_LOG
+    log: LogExtent = EMPTY_LOG
     now: int = EPOCH_MS
     store: MemoryStore = field(init=False)
     groups: SubscriptionGroupManager = field(init=False)

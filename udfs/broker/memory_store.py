@@ -46,7 +46,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class LogBounds:
+class LogExtent:
     """A commit log: first byte of its first file, and its end."""
 
     start: int = 0
@@ -56,26 +56,26 @@ class LogBounds:
         """First byte of each file."""
         return np.arange(self.start, self.end, file_size, dtype=np.int64)
 
-    def without_head(self, file_size: int) -> LogBounds:
+    def without_head(self, file_size: int) -> LogExtent:
         """CommitLog.deleteExpiredFile of all files but the last one, as many as go at once."""
         deleted = min(max(len(self.starts(file_size)) - 1, 0), DELETE_FILES_BATCH_MAX)
-        return LogBounds(self.start + deleted * file_size, self.end)
+        return LogExtent(self.start + deleted * file_size, self.end)
 
-    def behind(self, written: Sequence[int], file_size: int) -> LogBounds:
-        """What the log becomes by records of so many bytes each; HEAD_DELETED among them stands for `without_head`."""
+    def after(self, written: Sequence[int], file_size: int) -> LogExtent:
+        """The log after records of so many bytes each; HEAD_DELETED among them stands for `without_head`."""
         bounds, rest = self, list(written)
         while rest:
             count = rest.index(HEAD_DELETED) if HEAD_DELETED in rest else len(rest)
             sizes = np.array(rest[:count], np.int64)
             end = place(sizes, np.full(count, NO_BATCH, np.int64), file_size, bounds.end).log_end
-            bounds = LogBounds(bounds.start, end)
+            bounds = LogExtent(bounds.start, end)
             if count < len(rest):
                 bounds = bounds.without_head(file_size)
             del rest[: count + 1]
         return bounds
 
 
-EMPTY_LOG: Final = LogBounds()
+EMPTY_LOG: Final = LogExtent()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class MemoryStore:
     commit_log_file_size: int
     consume_queue_file_size: int
     delays: Sequence[int]
-    log: LogBounds = EMPTY_LOG
+    log: LogExtent = EMPTY_LOG
     queues: dict[tuple[str, int], MemoryQueue] = field(default_factory=dict)
     topic_queue_table: dict[tuple[str, int], int] = field(default_factory=dict)
     messages: dict[int, Message] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class MemoryStore:
         """Write a record to the log as it comes, as for one of a master's; NOT_APPENDED is the place of one that no file has room for."""
         size = len(encode(message))
         placed = place(np.array([size]), np.array([NO_BATCH]), self.commit_log_file_size, self.log.end)
-        self.log = LogBounds(self.log.start, placed.log_end)
+        self.log = LogExtent(self.log.start, placed.log_end)
         stored = replace(message, queue_offset=queue_offset, physic_offset=int(placed.offsets[0]), store_size=size)
         if stored.physic_offset != NOT_APPENDED:
             self.messages[stored.physic_offset] = stored
@@ -148,7 +148,7 @@ class MemoryStore:
         return code
 
     def delete_log_head(self) -> int:
-        """Lose the first files of the log, as LogBounds says; gives how many."""
+        """Lose the first files of the log, as LogExtent says; gives how many."""
         before, self.log = self.log, self.log.without_head(self.commit_log_file_size)
         return (self.log.start - before.start) // self.commit_log_file_size
 

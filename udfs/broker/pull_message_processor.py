@@ -28,7 +28,7 @@ from udfs.filters.message_filter import ExpressionMessageFilter, SubscriptionDat
 from udfs.filters.tags import SubscriptionParseError
 from udfs.pull import pull_result
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
-from udfs.pull.pull_request_hold import PullRequest, polling_time
+from udfs.pull.pull_request_hold import HeldRequest, polling_time
 
 SUGGEST = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
@@ -137,7 +137,7 @@ class PullMessageProcessor:
     filters: ConsumerFilterManager
     offsets: ConsumerOffsetManager
     get_message: GetMessage
-    suspend: Callable[[str, int, PullRequest[PullMessageRequestHeader]], None]
+    suspend: Callable[[str, int, HeldRequest[PullMessageRequestHeader]], None]
     offset_moved: Callable[[OffsetMovedEvent], None]
     committed: Callable[[], None]
     write: Callable[[PullResponse], None]
@@ -290,13 +290,13 @@ class PullMessageProcessor:
         suggested = pull_result.suggest_which_broker_id(result.status, offset, result.suggest_pulling_from_slave, where)
         return PullResponse(code=code, remark=result.status.name, suggest_which_broker_id=suggested, result=result)
 
-    def _held(self, header: PullMessageRequestHeader, message_filter: ExpressionMessageFilter) -> PullRequest[PullMessageRequestHeader]:
+    def _held(self, header: PullMessageRequestHeader, message_filter: ExpressionMessageFilter) -> HeldRequest[PullMessageRequestHeader]:
         timeout = polling_time(
             _needed(header.suspendTimeoutMillis),
             long_polling_enable=self.config.long_polling_enable,
             short_polling_time_mills=self.config.short_polling_time_mills,
         )
-        return PullRequest(
+        return HeldRequest(
             request=header,
             timeout_millis=timeout,
             suspend_timestamp=self.now,

@@ -33,7 +33,7 @@ PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
 _BITS_A_BYTE: Final = 8
 
 
-class ExtUnit(Protocol):
+class EntryUnit(Protocol):
     """What is read of an entry's unit in the consume queue extension."""
 
     @property
@@ -126,7 +126,7 @@ class ExpressionMessageFilter:
     def _passes_all(self) -> bool:
         return self.subscription is None or self.subscription.class_filter_mode
 
-    def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: ExtUnit | None) -> bool:
+    def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: EntryUnit | None) -> bool:
         """Whether an entry may match, by what stands in the consume queue and its extension.
 
         Args:

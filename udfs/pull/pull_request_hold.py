@@ -21,7 +21,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from udfs.filters.message_filter import ExtUnit, RetryTopicMissingError
+from udfs.filters.message_filter import EntryUnit, RetryTopicMissingError
 
 SWEEP_MS: Final = 5000
 TOPIC_QUEUEID_SEPARATOR: Final = "@"
@@ -33,7 +33,7 @@ Asked = TypeVar("Asked")
 class HeldFilter(Protocol):
     """What is asked of the filter of a held pull."""
 
-    def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: ExtUnit | None) -> bool:
+    def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: EntryUnit | None) -> bool:
         """By tag, or by bit map."""
 
     def is_matched_by_commit_log(self, properties: Mapping[str, str] | None) -> bool:
@@ -41,7 +41,7 @@ class HeldFilter(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullRequest(Generic[Asked]):
+class HeldRequest(Generic[Asked]):
     """A held pull.
 
     Attributes:
@@ -73,8 +73,8 @@ class Arrival:
 class Notified(Generic[Asked]):
     """What becomes of held pulls: those to be asked again now, and those that stay, in their order. The others are lost."""
 
-    woken: tuple[PullRequest[Asked], ...]
-    held: tuple[PullRequest[Asked], ...]
+    woken: tuple[HeldRequest[Asked], ...]
+    held: tuple[HeldRequest[Asked], ...]
 
 
 def polling_time(suspend_timeout_millis: int, *, long_polling_enable: bool, short_polling_time_mills: int) -> int:
@@ -93,7 +93,7 @@ def is_swept(topic: str) -> bool:
 
 
 def notify_message_arriving(
-    held: Iterable[PullRequest[Asked]],
+    held: Iterable[HeldRequest[Asked]],
     max_offset: int,
     now: int,
     *,
@@ -109,8 +109,8 @@ def notify_message_arriving(
         arrival: the message; None for a sweep.
         newest_offset: the queue's maxOffset, asked for where `max_offset` passes a pull by; None where that is the same.
     """
-    woken: list[PullRequest[Asked]] = []
-    kept: list[PullRequest[Asked]] = []
+    woken: list[HeldRequest[Asked]] = []
+    kept: list[HeldRequest[Asked]] = []
     for one in held:
         newest = max_offset
         if newest <= one.pull_from_this_offset and newest_offset is not None:
@@ -155,7 +155,7 @@ class Arrivals:
 
 
 def woken_at(
-    pull: PullRequest[Asked],
+    pull: HeldRequest[Asked],
     arrivals: Arrivals,
     matches: Sequence[bool] | NDArray[np.bool_],
     *,

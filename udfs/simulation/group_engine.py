@@ -2,7 +2,7 @@
 
 Broker source (4.9.3): what RebalancePushImpl and DefaultMQPushConsumerImpl do to process queues; no rule stands here.
 Rule: all growing is done here, between two stretches of the loop, by doubling.
-`group_run` asks an Engine for its changes. A second engine, in plain Python, stands in the tests: both must tell the same.
+`group_run` asks an SimulationEngine for its changes. A second engine, in plain Python, stands in the tests: both must tell the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Told:
 Ask = Callable[[int, bool, int], None]
 
 
-class Engine(Protocol):
+class SimulationEngine(Protocol):
     """What `group_run` asks of that which simulates."""
 
     def add_client(self, now: int) -> int:

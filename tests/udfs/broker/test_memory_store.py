@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from udfs.broker.memory_queue import PRE_BLANK, MemoryQueue
-from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, LogBounds
+from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, LogExtent
 
 UNIT = 7  # tagsCode
 
@@ -68,8 +68,8 @@ def test_a_lost_file_leaves_the_bounds_alone() -> None:
     ],
 )
 def test_where_records_leave_the_log(written: list[int], log: tuple[int, int]) -> None:
-    assert EMPTY_LOG.behind(written, 100) == LogBounds(*log)
-    behind = EMPTY_LOG
+    assert EMPTY_LOG.after(written, 100) == LogExtent(*log)
+    reached = EMPTY_LOG
     for one in written:
-        behind = behind.behind([one], 100)
-    assert behind == LogBounds(*log)
+        reached = reached.after([one], 100)
+    assert reached == LogExtent(*log)

@@ -22,7 +22,7 @@ from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
 from udfs.filters.message_filter import ExpressionMessageFilter
 from udfs.pull.codes import BrokerRole, GetMessageStatus
-from udfs.pull.pull_request_hold import PullRequest
+from udfs.pull.pull_request_hold import HeldRequest
 
 VERSION = 7
 PULL = PullMessageRequestHeader(
@@ -59,7 +59,7 @@ class World:
     topics: TopicConfigManager = field(default_factory=TopicConfigManager)
     filters: ConsumerFilterManager = field(default_factory=lambda: ConsumerFilterManager(BloomFilter.create_by_fn(20, 32)))
     offsets: ConsumerOffsetManager = field(default_factory=ConsumerOffsetManager)
-    held: list[PullRequest[PullMessageRequestHeader]] = field(default_factory=list)
+    held: list[HeldRequest[PullMessageRequestHeader]] = field(default_factory=list)
     events: list[OffsetMovedEvent] = field(default_factory=list)
     asked: list[ExpressionMessageFilter] = field(default_factory=list)
     answers: list[PullResponse] = field(default_factory=list)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.filters.message_filter import ExtUnit, RetryTopicMissingError
+from udfs.filters.message_filter import EntryUnit, RetryTopicMissingError
 from udfs.pull.pull_request_hold import (
     NEVER,
     Arrival,
     Arrivals,
-    PullRequest,
+    HeldRequest,
     is_swept,
     notify_message_arriving,
     polling_time,
@@ -32,9 +32,9 @@ class Tags:
     codes: frozenset[int] = frozenset({1})
     by_properties: bool = False
     throws: bool = False
-    units: list[ExtUnit | None] = field(default_factory=list)
+    units: list[EntryUnit | None] = field(default_factory=list)
 
-    def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: ExtUnit | None) -> bool:
+    def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: EntryUnit | None) -> bool:
         self.units.append(ext_unit)
         return tags_code is None or tags_code in self.codes
 
@@ -44,8 +44,8 @@ class Tags:
         return not self.by_properties or (properties is not None and "yes" in properties)
 
 
-def pull(name: str = "p", *, offset: int = 5, held: int = 100, timeout: int = 1000, message_filter: Any = None) -> PullRequest[str]:
-    return PullRequest(
+def pull(name: str = "p", *, offset: int = 5, held: int = 100, timeout: int = 1000, message_filter: Any = None) -> HeldRequest[str]:
+    return HeldRequest(
         request=name,
         timeout_millis=timeout,
         suspend_timestamp=held,
@@ -54,7 +54,7 @@ def pull(name: str = "p", *, offset: int = 5, held: int = 100, timeout: int = 10
     )
 
 
-def told(*pulls: PullRequest[str], end: int = 6, now: int = 200, **more: Any) -> tuple[str, str]:
+def told(*pulls: HeldRequest[str], end: int = 6, now: int = 200, **more: Any) -> tuple[str, str]:
     found = notify_message_arriving(pulls, end, now, **more)
     return "".join(one.request for one in found.woken), "".join(one.request for one in found.held)
 
@@ -168,7 +168,7 @@ def moment_by_moment(case: Case) -> int:
 
 def event_by_event(case: Case) -> int:
     """The rule for one moment, at each of them."""
-    held: tuple[PullRequest[str], ...] = (pull(offset=case.offset, held=case.held, timeout=case.timeout),)
+    held: tuple[HeldRequest[str], ...] = (pull(offset=case.offset, held=case.held, timeout=case.timeout),)
     end = case.at_first
     for now in range(case.held, case.held + 200):
         for _, matches in [one for one in case.arrivals if one[0] == now]:

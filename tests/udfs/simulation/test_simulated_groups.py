@@ -93,7 +93,7 @@ def assert_it_waits_as_long(chance: random.Random) -> None:
     )
     world = new_world(plan_of(queues=1, committed=(0,), messages=recorded))
     offset = int((times + 1000 <= asked).sum())  # the end of the queue
-    pull = hold.PullRequest(
+    pull = hold.HeldRequest(
         request=None, timeout_millis=15 * SECOND, suspend_timestamp=asked, pull_from_this_offset=offset, message_filter=Always()
     )
     arrivals = hold.Arrivals(times=times + 1000, offsets=np.arange(1, len(gaps) + 1))
