@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.truth.places import PROJECT
+from tests.truth.places import PROJECT, tracked
 
 PACKAGES = ("store_format", "udfs", "pipeline")
 INWARD = {"store_format": {"store_format"}, "udfs": {"store_format", "udfs"}, "pipeline": set(PACKAGES)}
@@ -37,16 +37,6 @@ CLOCKS = {
     "os.times",
 }
 SQL_CLOCKS = {"current_timestamp", "current_date", "localtimestamp", "now", "curdate", "unix_timestamp"}
-
-
-def tracked() -> list[Path]:
-    """The files of the project: those git knows or would add, else all that are not hidden."""
-    git = ["git", "-C", str(PROJECT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(git, capture_output=True, text=True, check=False)
-    if listed.returncode == 0:
-        return sorted(PROJECT / name for name in listed.stdout.split("\0") if name and (PROJECT / name).is_file())
-    found = (path for path in PROJECT.rglob("*") if path.is_file())
-    return sorted(path for path in found if not any(part.startswith((".", "__")) for part in path.relative_to(PROJECT).parts[:-1]))
 
 
 def modules(*packages: str) -> list[Path]:
