@@ -9,8 +9,9 @@ from typing import Any
 
 from pipeline.docpages.page_text import cell
 from pipeline.docpages.views_page import documented
-from pipeline.lake.views import FUNCTIONS, view_sql
-from udfs.sql_functions import PANDAS_UDFS, SQL_FUNCTIONS, batch_cut, sql92_matches, uncompress_body
+from pipeline.sql.statements import FUNCTIONS, view_sql
+from udfs.sql_functions import PANDAS_UDFS, batch_cut, sql92_matches, uncompress_body
+from udfs.sql_statements import SQL_FUNCTIONS
 
 PAGE = Path("docs/functions.md")
 

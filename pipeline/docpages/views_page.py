@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.docpages.page_text import cell
-from pipeline.lake.views import VIEWS, view_sql
+from pipeline.sql.statements import VIEWS, view_sql
 
 PAGE = Path("docs/views.md")
 

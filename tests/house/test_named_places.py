@@ -24,8 +24,8 @@ _FILE = re.compile(r"(?<![\w/.*{{-])\w+\.(?:py|sql|ipynb)\b(?![/\w(]|\.\w)")
 # a module, or what is in one, as `pipeline.lake.lake` or `udfs.pull.batch_caps.batch_cut`
 _DOTTED = re.compile(rf"(?<![\w/.-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+(?![\w(]*/)")
 HOUSE_PAGE = PROJECT / "docs" / "how-it-works.md"
-# a wheel has these, a checkout has not
-IN_WHEELS = {"pipeline/conf"}
+# a wheel has these, a fresh checkout has not
+IN_WHEELS = {"pipeline/conf", "pipeline/sql/init.sql"}
 
 
 @cache
@@ -83,8 +83,9 @@ def is_there(dotted: str) -> bool:
 
 def missing(text: str) -> list[str]:
     """The paths, file names and modules that a text names and the project does not have."""
+    generated = {path.rpartition("/")[2] for path in IN_WHEELS}
     paths = [path for path in _PATH.findall(text) if path not in IN_WHEELS and not (PROJECT / path).exists()]
-    files = [name for name in _FILE.findall(text) if name not in file_names()]
+    files = [name for name in _FILE.findall(text) if name not in file_names() and name not in generated]
     modules = [name for name in _DOTTED.findall(text) if not is_there(name)]
     return sorted({*paths, *files, *modules})
 
