@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.docpages.page_text import cell
+from pipeline.docpages.tables_page import cell
 from pipeline.docpages.views_page import documented
 from pipeline.sql.statements import FUNCTIONS, view_sql
 from udfs.sql_functions import PANDAS_UDFS, batch_cut, sql92_matches, uncompress_body

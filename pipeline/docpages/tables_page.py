@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.docpages.page_text import cell
 from pipeline.schema.table import Column, Table
 from pipeline.schema.tables import IMPORTED, LAKE_VERSION, TABLES, TABLES_VERSION
 
@@ -43,6 +42,11 @@ def tables_page() -> str:
     for title, tables in sections:
         parts += [f"\n## {title}\n", *map(_section, tables)]
     return "".join(parts)
+
+
+def cell(text: str) -> str:
+    """A text as a cell of a Markdown table: on one line, with no markup in it."""
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")
 
 
 def _section(table: Table) -> str:

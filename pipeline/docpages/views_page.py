@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.docpages.page_text import cell
+from pipeline.docpages.tables_page import cell
 from pipeline.sql.statements import VIEWS, view_sql
 
 PAGE = Path("docs/views.md")
