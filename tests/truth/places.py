@@ -9,7 +9,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 TESTS = PROJECT / "tests"
 DATA = TESTS / "data"
-# absent in a clone that stands alone
+# missing if the clone stands alone
 SHARED = PROJECT.parent / "shared"
 GOLDEN = SHARED / "golden"
 
