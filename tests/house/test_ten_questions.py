@@ -221,8 +221,8 @@ def as_the_broker_did(asked: Pullsim, answers: CapturedAnswers, heading: str) ->
 
 
 TEN: dict[str, Callable[[Pullsim, CapturedAnswers, str], None]] = {
-    "Which groups are behind?": groups_behind,
-    "How far is one group behind, queue by queue?": one_group_queue_by_queue,
+    "Which groups lag?": groups_behind,
+    "How large is the lag of one group, queue by queue?": one_group_queue_by_queue,
     "How much of what waits does the group want?": what_the_group_wants,
     "What moved a group's offset, and what did that cost?": moved_offsets,
     "Why do its pulls find nothing?": nothing_found,
