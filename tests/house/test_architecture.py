@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows: which way imports point, who may touch Spark and the clock, how long things may be."""
+"""The rules of the house that no linter knows: which way imports point, who may use Spark and the clock, how long functions may be."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def imported_modules(tree: ast.Module) -> Iterator[str]:
 
 
 def climbing(name: str, tree: ast.Module) -> list[str]:
-    """Imports of a module that lead to a room of its own package which does not stand below its own room."""
+    """The rooms that a module imports from its own package, and that are not on a floor below its room."""
     mine = room(name)
     if mine is None:
         return []
@@ -196,7 +196,7 @@ def test_public_functions_say_what_they_take_and_give() -> None:
 
 
 def names_used(tree: ast.AST) -> Iterator[str]:
-    """Attributes and plain names, each once where it stands."""
+    """The attributes and plain names in a tree, one for each use."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             yield node.attr
@@ -223,7 +223,7 @@ FUNCTIONS_MODULE = {"F", "functions", "sf"}  # F.broadcast is the join hint
 
 
 def below_dataframes(tree: ast.Module) -> set[str]:
-    """What a module uses that Spark Connect has not."""
+    """The names that a module uses and Spark Connect does not have."""
     found = set(names_used(tree)) & BEHIND_SPARK_CONNECT
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr == "broadcast" and ast.unparse(node.value) not in FUNCTIONS_MODULE:

@@ -1,4 +1,4 @@
-"""The pages: what is made of the code is current, the site builds without a warning, and every command on them is one."""
+"""The pages: generated pages are current, the site builds without a warning, and every command on a page exists."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_files_of_the_code_that_the_pages_name_are_there() -> None:
 
 
 def parsed(words: tuple[str, ...], tmp_path: Path) -> None:
-    """What the command line makes of the words, without running anything: files that must be there are made."""
+    """Parse the words as the command line does, without running anything; files that must exist are made."""
     name, *rest = words
     assert name in cli.commands, name
     known = cli.commands[name]
