@@ -1,4 +1,4 @@
-"""docs/calibration.md and its picture: how the times of captured groups and of the same groups simulated are distributed, side by side.
+"""Generates docs/calibration.md and its picture: the distributions of times of captured groups and of the same groups simulated.
 
 What is drawn is compared by eye and asserted by nothing: a simulated machine has no scheduler, no garbage collector and no other load.
 """

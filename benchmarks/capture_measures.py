@@ -1,4 +1,4 @@
-"""The measure of `pullsim capture`: packets to rows on Spark, with reading the same packets by dpkt on one core for a peer."""
+"""The measure of `pullsim capture`: packets to rows on Spark, with dpkt as peer, which reads the same packets on one core."""
 
 from __future__ import annotations
 

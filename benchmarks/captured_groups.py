@@ -1,4 +1,4 @@
-"""The groups of a captured run: what came, who was there when, what each listener got and pulled; and the simulation of the same.
+"""The groups of a captured run: messages that came, clients over time, what each listener got and pulled; and their simulation.
 
 All of it is what the broker's process and the clients logged, with no packet between. Times of simulated and real threads differ, and the
 real listeners failed on messages of their own.

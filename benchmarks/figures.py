@@ -1,4 +1,4 @@
-"""What is measured: figures, each held against peers of the same run, and how they are shown."""
+"""Figures of measures: each has a ratio to the peers of the same run; and how figures are shown."""
 
 from __future__ import annotations
 

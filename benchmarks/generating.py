@@ -1,4 +1,4 @@
-"""The measure of `pullsim generate`: writing a store, with as many bytes written by numpy for a peer."""
+"""The measure of `pullsim generate`: writing a store, with numpy as peer, which writes as many bytes."""
 
 from __future__ import annotations
 

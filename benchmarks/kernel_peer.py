@@ -1,4 +1,4 @@
-"""The peer of a replay: its kernel over numpy arrays in one process, all entries in memory: the limit for answering on one core."""
+"""The peer of a replay: the kernel over numpy arrays in one process, with all entries in memory. It is the limit of one core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pulls that are replayed: over all queues of a store of small messages, with a filter or without, at random offsets or in order."""
+"""The pulls of replay measures: over all queues of a store of small messages, with or without filter, at random or rising offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The peer of peers: the real broker, started on the very store that a replay's tables were made of.
+"""The first of the peers: the real broker, started on the store from which a replay's tables were imported.
 
 Its store is asked in its own process, by getMessage on one thread, and its port by the real remoting client in another process. What that
 takes is looked for beside the project (`../shared/oracle` brings the jars); where it is missing the figures say so.

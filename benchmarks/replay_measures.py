@@ -1,4 +1,4 @@
-"""The measures of replays: answers a second through Spark, held against the kernel alone, the real broker, and the reading of tables."""
+"""The measures of replays: answers a second through Spark, compared with the kernel alone, the real broker, and a read of the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the scale measures, which take as long as they take, and keep what they found as JSON.
+"""Run the scale measures, which may take hours, and keep their figures as JSON.
 
 Example: python -m benchmarks.scale --only curve && python -m benchmarks.scale_page
 """

@@ -1,4 +1,4 @@
-"""The cases of the scale measures: each is measured in a process of its own, so that memory of one is not that of another.
+"""The cases of the scale measures: each case runs in a process of its own, so that its memory is measured alone.
 
 A point of a case gives rows of (case, x, series, value, unit): x is what grows or is chosen.
 """

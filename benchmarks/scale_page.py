@@ -1,4 +1,4 @@
-"""docs/scale.md and its picture, made of the figures that `python -m benchmarks.scale` found."""
+"""Generates docs/scale.md and its picture from the figures of `python -m benchmarks.scale`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast groups are simulated: pulls a second over a sweep of variants, against a pull loop on SimPy, and a day of one group."""
+"""The measures of simulations: pulls a second over a sweep of variants, compared with a pull loop on SimPy; and a day of one group."""
 
 from __future__ import annotations
 

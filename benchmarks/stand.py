@@ -1,4 +1,4 @@
-"""What measures share, each thing made when the first of them asks for it, so that one measure alone pays for nothing else."""
+"""What measures share: stores, lakes and requests. Each is made when a measure first asks for it, so one measure makes only its own."""
 
 from __future__ import annotations
 

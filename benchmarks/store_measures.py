@@ -1,4 +1,4 @@
-"""The measures of whole stores: into tables, back again, and checked."""
+"""The measures of whole stores: import, export and verify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measures of a stream: how long a batch takes, small and large, and whether that grows."""
+"""The measures of a stream: how long small and large batches take, and whether the time grows."""
 
 from __future__ import annotations
 

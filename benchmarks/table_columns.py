@@ -1,4 +1,4 @@
-"""The peer of what reads or writes tables: pyarrow, which does no more than that, with the same columns, on all cores."""
+"""The peer of measures that read or write tables: pyarrow, which only reads or writes the same columns, on all cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory that Spark's Python workers take while something runs."""
+"""Measures the memory of Spark's Python workers while a block runs."""
 
 from __future__ import annotations
 

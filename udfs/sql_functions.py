@@ -17,25 +17,12 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType
 
 from store_format.layout import COMPRESSED_FLAG
-from udfs.broker import schedule
 from udfs.consumer.message_body import uncompress
-from udfs.filters import tags
 from udfs.filters.sql92 import Compiled, compile_expression
 from udfs.filters.sql92_columns import Texts
 from udfs.filters.sql92_values import NULL, TRUE
-from udfs.pull import batch_caps, offset_correction, pull_result
-
-SQL_FUNCTIONS: Final = (
-    *offset_correction.SQL_FUNCTIONS,
-    *pull_result.SQL_FUNCTIONS,
-    *tags.SQL_FUNCTIONS,
-    *schedule.SQL_FUNCTIONS,
-)
-
-
-def sql_statements() -> list[str]:
-    """The statements that define the SQL-defined functions for a session, without the semicolons of an init file."""
-    return [function.statement for function in SQL_FUNCTIONS]
+from udfs.pull import batch_caps
+from udfs.sql_statements import sql_statements
 
 
 def _whole_array(values: Any, dtype: type[np.generic]) -> NDArray[Any] | None:

@@ -11,13 +11,13 @@ from pipeline.terminal import progress_to_stderr, say
 @cli.command("answer", cls=ExampleCommand, example="pullsim answer --lake scratch --cases scenarios.jsonl --out answered.jsonl")
 @lake_option
 @click.option("--cases", required=True, metavar="FILE", help="Scenarios, a JSON object with its steps a line.")
-@click.option("--out", required=True, metavar="FILE", help="File for the same lines with the results of their steps.")
+@click.option("--out", required=True, metavar="FILE", help="File for the same lines, with the results of their steps.")
 @engine_options
 def answer_command(lake: str, cases: str, out: str, master: str | None, conf: dict[str, str], verbose: bool) -> None:
     """Run scenarios against a broker: topics, groups, heartbeats, messages, pulls, and what the broker answers.
 
-    Time is virtual: an operation takes none, a wait takes what it says. What happened when goes to the tables scenario_step,
-    broker_history and offset_moved_event of the lake.
+    Time is virtual: an operation takes no time, a wait takes its given time. The tables scenario_step, broker_history and
+    offset_moved_event of the lake say what happened when.
     """
     from pipeline.lake.lake import Lake
     from pipeline.scenarios.scenario_job import run_answer

@@ -16,8 +16,8 @@ from pipeline.terminal import progress_to_stderr, say
 def capture_command(file: str, lake: str, broker: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
     """Read the traffic of a broker, captured as pcap or pcapng, into the lake.
 
-    A row a PULL_MESSAGE on the wire goes to pull_request, with the broker's answer; offsets that went over the wire to offset_history, what
-    heartbeats told to subscription, and what cannot be read to bad_request. Reading the same FILE again replaces its rows.
+    Each PULL_MESSAGE becomes a row of pull_request, with the broker's answer. Committed and queried offsets go to offset_history,
+    subscriptions of heartbeats to subscription, bytes that cannot be read to bad_request. Reading the same FILE again replaces its rows.
     """
     from pipeline.capture.capture_job import broker_of, run_capture
     from pipeline.lake.lake import Lake

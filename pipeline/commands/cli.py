@@ -87,7 +87,7 @@ def lake_option(command: Callable[P, R]) -> Callable[P, R]:
 
 def broker_option(command: Callable[P, R]) -> Callable[P, R]:
     """Which of the lake's brokers."""
-    return click.option("--broker", metavar="NAME", help="Broker in the lake; needed where it holds more than one.")(command)
+    return click.option("--broker", metavar="NAME", help="Broker in the lake; needed if the lake holds more than one.")(command)
 
 
 def settings_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -142,7 +142,7 @@ def _behind(_context: click.Context, _parameter: click.Parameter, value: str | N
 
 def behind_option(command: Callable[P, R]) -> Callable[P, R]:
     """How far a slave is behind."""
-    text = "How much less of the store a slave has: bytes of the log, or a time with --at request-time."
+    text = "Slave lag, what the slave lacks of the store: bytes of the log, or a time with --at request-time."
     return click.option("--behind", callback=_behind, metavar="SIZE|TIME", help=text)(command)
 
 
@@ -237,14 +237,14 @@ def cli() -> None:
     example="pullsim replay --lake lake --requests trace.jsonl --out answers.jsonl --compare",
 )
 @lake_option
-@click.option("--requests", metavar="FILE", help="Pull requests, a JSON object a line; without it the captured pulls of pull_request.")
-@click.option("--out", metavar="FILE", help="File for the answers; without it they go to the table pull_response.")
+@click.option("--requests", metavar="FILE", help="Pull requests, a JSON object a line; by default the captured pulls of pull_request.")
+@click.option("--out", metavar="FILE", help="File for the answers; by default they go to the table pull_response.")
 @at_option
 @filters_option
 @hold_option
 @behind_option
 @click.option("--no-messages", is_flag=True, help="Leave the messages out of the answers.")
-@click.option("--compare", is_flag=True, help="Hold the answers against the recorded ones; exit code 1 if any differs.")
+@click.option("--compare", is_flag=True, help="Compare the answers with the recorded ones; exit code 1 if any differs.")
 @broker_option
 @settings_options
 @engine_options
@@ -267,15 +267,15 @@ def replay_command(
 ) -> None:
     """Answer pull requests as the broker would have.
 
-    The settings are those of the import, over them those of the file's header line, over them --properties and --set.
+    The settings are those of the import, overridden by those of the file's header line, and these by --properties and --set.
 
     With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits for suspendTimeoutMillis, and is answered as of
     the moment at which a message or the broker's sweep wakes it.
 
-    With --behind, it is a slave that answers (--set brokerRole=SLAVE --set brokerId=1), and lacks the end of its master's store.
+    With --behind, a slave answers (--set brokerRole=SLAVE --set brokerId=1) that lacks the end of its master's store.
 
-    Captured pulls (`pullsim capture`) are compared by code, offsets and the SHA-256 of the messages; one that was held is answered as of
-    when it was woken.
+    Captured pulls (`pullsim capture`) are compared by code, offsets and the SHA-256 of the messages. A pull that was held is answered as of
+    the moment it was woken.
     """
     from pipeline.capture.replay_captured import run_captured_replay
     from pipeline.lake.lake import Lake
@@ -330,14 +330,14 @@ def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: 
     is_eager=True,
     expose_value=False,
     callback=_tell_init_file,
-    help="Tell where the init file of spark-sql is.",
+    help="Print the path of the init file of spark-sql.",
 )
 @format_option
 @engine_options
 def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict[str, str], verbose: bool) -> None:
     """Run SQL over the lake's tables, views and functions.
 
-    `DESCRIBE NAME` tells what the columns of a table or view mean. The same tables and views in spark-sql:
+    `DESCRIBE NAME` says what the columns of a table or view mean. This gives spark-sql the same tables and views:
     spark-sql -i $(pullsim sql --init-file) --hivevar lake=/data/lake
     """
     from pipeline.lake.lake import Lake

@@ -14,13 +14,13 @@ from pipeline.terminal import progress_to_stderr, say
 
 @cli.command("recover", cls=ExampleCommand, example="pullsim recover /data/rocketmq/store --out recovered.json")
 @click.argument("store")
-@click.option("--out", required=True, metavar="FILE.json", help="File for what was found.")
+@click.option("--out", required=True, metavar="FILE.json", help="File for the states and the files.")
 @settings_options
 @engine_options
 def recover_command(store: str, out: str, settings: tuple[str, ...], properties: str | None, **_needs_no_spark: object) -> None:
-    """Tell what the broker's load, start and clean shutdown make of STORE, with the state after each and the files at the end.
+    """Write what the broker's load, start and clean shutdown make of STORE: the state after each, and the files at the end.
 
-    STORE is only read, and needs no Spark.
+    STORE is only read. This needs no Spark.
     """
     from pipeline.store.recover import run_recover, summary, write_recovery
 
@@ -40,12 +40,12 @@ def lookup_command(
 ) -> None:
     """Look up offsets by time, messages by offset or key, and times of messages in a broker's STORE directory.
 
-    A line of FILE is an object with op and what goes with it: getOffsetInQueueByTime (topic, queueId, timestamp), getMessageStoreTimeStamp
+    A line of FILE is an object with op and its arguments: getOffsetInQueueByTime (topic, queueId, timestamp), getMessageStoreTimeStamp
     (topic, queueId, consumeQueueOffset), getEarliestMessageTime (topic, queueId), getEarliestMessageTimeOfStore, queryMessage (topic, key,
     maxNum, begin, end), lookMessageByOffset (commitLogOffset).
 
-    STORE is only read. Settings and the times of queue files are those of FILE's header line where it has one, else those of the files;
-    --set and --properties win over the header.
+    STORE is only read. Settings and the times of queue files come from FILE's header line if it has one, else from the files.
+    --set and --properties override the header.
     """
     from pipeline.store.lookup import run_lookup
 
@@ -65,9 +65,9 @@ def lookup_command(
 
 @cli.command("generate", cls=ExampleCommand, example="pullsim generate made-store --messages 100000 --workload workload.toml")
 @click.argument("store")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed, instead of the workload's; the same one gives the same bytes.")
-@click.option("--messages", type=click.IntRange(0), help="How many messages, instead of the workload's.")
-@click.option("--workload", metavar="FILE", help="What is sent, in TOML or JSON (docs/workload.md); a small mixed one by default.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed, instead of the workload's; the same seed gives the same bytes.")
+@click.option("--messages", type=click.IntRange(0), help="Number of messages, instead of the workload's.")
+@click.option("--workload", metavar="FILE", help="Workload in TOML or JSON (docs/workload.md); a small mixed one by default.")
 @settings_options
 @engine_options
 def generate_command(
@@ -81,7 +81,7 @@ def generate_command(
 ) -> None:
     """Write a store that a broker loads as it is: made-up messages, put as the broker puts them, and a clean shutdown.
 
-    STORE is made and must be empty. Needs no Spark.
+    STORE is created; a folder that exists must be empty. This needs no Spark.
     """
     from pipeline.generate.generate import run_generate
     from pipeline.generate.workload import DEFAULT_WORKLOAD, read_workload, workload_of
@@ -106,7 +106,7 @@ def generate_command(
 def frames_command(file: str, out: str, **_needs_no_spark: object) -> None:
     """Decode the RemotingCommand frames of FILE, a JSON object with frameHex a line, as the broker does.
 
-    A frame that the broker refuses gets the exception that it throws, and the byte where. This needs no Spark.
+    A frame that the broker refuses gets the broker's exception, and the position of the byte. This needs no Spark.
     """
     from pipeline.requests.frames import run_frames
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     help="Layout by queue.",
 )
 @click.option("--as-found", is_flag=True, help="Take the files as they are, to verify or export a sick store; replay refuses it then.")
-@click.option("--follow", is_flag=True, help="Go on with what the broker, which runs, appends to its store.")
-@click.option("--checkpoint", metavar="DIR", help="Folder that remembers how far --follow came; one below the lake by default.")
+@click.option("--follow", is_flag=True, help="Go on to import what the running broker appends to its store.")
+@click.option("--checkpoint", metavar="DIR", help="Folder that remembers the progress of --follow; one below the lake by default.")
 @click.option(
-    "--trigger", type=click.FloatRange(min=0), metavar="SECONDS", help="With --follow, look for new messages so often; 1 by default."
+    "--trigger", type=click.FloatRange(min=0), metavar="SECONDS", help="With --follow, time between looks for new messages; 1 by default."
 )
-@click.option("--once", is_flag=True, help="End when all was added that --follow finds.")
+@click.option("--once", is_flag=True, help="End when --follow has added everything that is there.")
 @settings_options
 @engine_options
 def import_command(
@@ -56,13 +56,13 @@ def import_command(
     conf: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it, or as it was found.
+    """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it, or as it is.
 
-    STORE is only read. Importing a broker that the lake holds replaces it; another one is added.
+    STORE is only read. The import of a broker that the lake holds replaces it; another broker is added.
 
-    With --follow only what the lake does not have yet is added, batch by batch, until Ctrl-C or SIGTERM. Where the broker cut its log or
+    With --follow, the command adds what the lake does not have yet, batch by batch, until Ctrl-C or SIGTERM. If the broker cut its log or
     deleted files of it, the whole store is imported again, and the table follow_event says so. Index files, the checkpoint and bytes
-    that are no message stay as the last whole import found them: export and verify need such an import.
+    that are no message stay as the last whole import found them: export and verify need a whole import.
     """
     from pipeline.importing.import_store import import_store
     from pipeline.lake.lake import Lake

@@ -18,17 +18,17 @@ from pipeline.terminal import say, show_rows, show_table, start_page
 @click.option("--group", metavar="NAME", help="Only this consumer group.")
 @click.option("--topic", metavar="NAME", help="Only this topic.")
 @click.option("--now", "until_now", is_flag=True, help="Count waiting time until now instead of the store's last message.")
-@click.option("--watch", is_flag=True, help="Show it again whenever the lake has changed, until Ctrl-C or SIGTERM.")
+@click.option("--watch", is_flag=True, help="Show the lag again whenever the lake has changed, until Ctrl-C or SIGTERM.")
 @click.option(
-    "--record", is_flag=True, help="Append how far all groups of a broker are to lag_history, if that is new, instead of showing it."
+    "--record", is_flag=True, help="Append the lag of all groups of a broker to lag_history, if it is new, instead of showing it."
 )
 @click.option(
-    "--observed-at", callback=moment, metavar="TIME", help="With --record: when the store was so; ms, or a time in UTC. Now by default."
+    "--observed-at", callback=moment, metavar="TIME", help="With --record: the time of the store; ms, or a time in UTC. Now by default."
 )
 @click.option(
     "--keep", type=click.IntRange(1, 36_500), metavar="DAYS", help="With --record: drop older observations, and compact the others."
 )
-@click.option("--broker", metavar="NAME", help="Only this broker, all by default; with --record needed where the lake holds more than one.")
+@click.option("--broker", metavar="NAME", help="Only this broker, all by default; with --record needed if the lake holds more than one.")
 @format_option
 @engine_options
 def lag_command(
@@ -46,13 +46,13 @@ def lag_command(
     conf: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Show how far each group is behind: the columns of mqadmin consumerProgress, and how long the next message has waited.
+    """Show the lag of each group: the columns of mqadmin consumerProgress, and how long the next message has waited.
 
-    NULL is what cannot be known, and #Reason says why: `pullsim sql --lake DIR "DESCRIBE consume_lag"` explains each. #LastTime is in UTC.
-    As json and csv the rows are those of consume_lag, under its column names.
+    A value that cannot be known is NULL, and #Reason says why: `pullsim sql --lake DIR "DESCRIBE consume_lag"` explains each. #LastTime is
+    in UTC. As json and csv the rows are those of consume_lag, under its column names.
 
-    With --record, after each import say, lag_history grows by an observation of the broker, for group_status and retention_risk to look at.
-    It is new where the lake has changed for the broker since the last one.
+    With --record, for example after each import, an observation of the broker is appended to lag_history, for group_status and
+    retention_risk. Nothing is appended if the broker's tables have not changed since the last observation.
     """
     engine = Engine(master, conf, verbose)
     if record:

@@ -50,14 +50,14 @@ def _text(_context: click.Context, _parameter: click.Parameter, value: str | Non
 )
 @lake_option
 @click.option("--group", required=True, callback=_text, metavar="NAME", help="Consumer group that pulls.")
-@click.option("--topic", required=True, callback=_text, metavar="NAME", help="Topic; one that the store does not have is explained too.")
+@click.option("--topic", required=True, callback=_text, metavar="NAME", help="Topic; one that is not in the store is explained too.")
 @click.option("--queue", "queue_id", required=True, type=_INT, metavar="ID", help="Queue of the topic.")
 @click.option("--offset", required=True, type=_LONG, help="Queue offset to pull from.")
-@click.option("--max-msg-nums", type=_INT, default=32, show_default=True, help="Messages asked for.")
-@click.option("--filter-type", callback=_text, metavar="TYPE", help="TAG or SQL92; TAG where there is an --expression.")
+@click.option("--max-msg-nums", type=_INT, default=32, show_default=True, help="Maximum number of messages of the answer.")
+@click.option("--filter-type", callback=_text, metavar="TYPE", help="TAG or SQL92; TAG if there is an --expression.")
 @click.option("--expression", callback=_text, metavar="TEXT", help="The filter.")
 @click.option("--registered", is_flag=True, help="Use the filter that the group registered for the topic.")
-@click.option("--at", callback=moment, metavar="TIME", help="See the store as of then: ms, or a time in UTC. All of it by default.")
+@click.option("--at", callback=moment, metavar="TIME", help="See the store as of this time: ms, or a time in UTC. All of it by default.")
 @click.option("--all", "every_entry", is_flag=True, help="Show every entry, also those of long runs with the same outcome.")
 @broker_option
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the explanation.")
@@ -83,9 +83,9 @@ def explain_command(
     conf: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Tell how a pull comes to its answer: the checks, the window, what became of each entry, and why the scan ended.
+    """Explain how a pull comes to its answer: the checks, the window, what became of each entry, and why the scan ended.
 
-    The settings are those of the import, over them --properties and --set. As json there is one object, with every entry.
+    The settings are those of the import, overridden by --properties and --set. As json there is one object, with every entry.
     """
     from pipeline.lake.lake import Lake
     from pipeline.questions.explain import Pull, explain
@@ -139,7 +139,7 @@ def _names(settings: tuple[str, ...]) -> frozenset[str]:
 @lake_option
 @click.option("--requests", required=True, metavar="FILE", help="Pull requests, a JSON object a line.")
 @click.option("--versus", multiple=True, metavar="NAME=VALUE", help="A broker setting of the other side; repeatable.")
-@click.option("--drain", "with_drain", is_flag=True, help="Find out how many pulls it takes to read the same messages (slower).")
+@click.option("--drain", "with_drain", is_flag=True, help="Count the pulls that it takes to read the same messages (slower).")
 @at_option
 @filters_option
 @behind_option
@@ -163,9 +163,9 @@ def whatif_command(
     conf: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Answer the same pulls under two sets of settings, --set and --versus, and tell how the answers differ.
+    """Answer the same pulls under two sets of settings, --set and --versus, and show how the answers differ.
 
-    Both lie over the settings of the import, those of the file's header line, and --properties; a side without options is these alone. As
+    Both override the settings of the import, of the file's header line, and of --properties; a side without options has these settings. As
     json there is one object, as csv a row a number. With --behind, the side with brokerRole=SLAVE lacks the end of the store.
     """
     from pipeline.lake.lake import Lake

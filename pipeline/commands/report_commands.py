@@ -16,7 +16,7 @@ from pipeline.terminal import progress_to_stderr, say
 def report_command(lake: str, out: str, broker: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
     """Write a page that says how the groups are doing: lag, pulls, filters, moved offsets, lost messages, slow and hot queues.
 
-    It is one file of HTML without scripts, which loads nothing, for a browser or for print. The SQL behind each answer is in it.
+    The page is one file of HTML without scripts that loads nothing, for a browser or for print. It has the SQL of each answer.
     """
     from pipeline.files.output_file import write_text
     from pipeline.lake.lake import Lake

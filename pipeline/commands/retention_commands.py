@@ -45,7 +45,7 @@ def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> Z
 @lake_option
 @click.option("--group", metavar="NAME", help="Only this consumer group.")
 @click.option(
-    "--at", callback=moment, metavar="TIME", help="Look ahead from then: ms, or a time in UTC. The store's last message by default."
+    "--at", callback=moment, metavar="TIME", help="Look ahead from this time: ms, or UTC. That of the store's last message by default."
 )
 @click.option(
     "--rate",
@@ -57,9 +57,9 @@ def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> Z
     "--growth", callback=_size, metavar="BYTES", help="Bytes a second that come to the log; as in the last day of the store by default."
 )
 @click.option("--disk-size", callback=_size, metavar="BYTES", help="Size of the store's disk, as in 500G; without it only age counts.")
-@click.option("--disk-used", callback=_size, metavar="BYTES", help="Bytes of it that are used; those of the store by default.")
+@click.option("--disk-used", callback=_size, metavar="BYTES", help="Used bytes of the store's disk; those of the store by default.")
 @click.option(
-    "--time-zone", "zone", callback=_zone, default="UTC", show_default=True, metavar="NAME", help="Zone of the broker's clock: deleteWhen."
+    "--time-zone", "zone", callback=_zone, default="UTC", show_default=True, metavar="NAME", help="Zone of the broker's clock (deleteWhen)."
 )
 @broker_option
 @format_option
@@ -82,10 +82,10 @@ def retention_command(
     conf: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Tell which group loses what to the deletion of old files, when, and with which fileReservedTime it would not.
+    """Show which group loses which messages to the deletion of old files, when, and which fileReservedTime would keep them.
 
-    Files go as the broker's cleaning has it: fileReservedTime, deleteWhen, diskMaxUsedSpaceRatio, cleanFileForciblyEnable. The settings are
-    those of the import, over them --properties and --set. As json and csv times are in ms.
+    Files are deleted by the broker's rules: fileReservedTime, deleteWhen, diskMaxUsedSpaceRatio, cleanFileForciblyEnable. The settings are
+    those of the import, overridden by --properties and --set. As json and csv, times are in ms.
     """
     from pipeline.lag.retention import Asked, for_people, retention
     from pipeline.lake.lake import Lake

@@ -14,7 +14,7 @@ from pipeline.terminal import progress_to_stderr
     example="pullsim simulate --lake lake --scenario slow.toml --vary clients.count=3,4,6 --seeds 5 --out lag.svg",
 )
 @lake_option
-@click.option("--scenario", required=True, metavar="FILE", help="What is asked, as TOML: docs/simulate.md.")
+@click.option("--scenario", required=True, metavar="FILE", help="Scenario in TOML: docs/simulate.md.")
 @click.option(
     "--seeds", type=click.IntRange(1, 100_000), default=1, show_default=True, help="Runs of each variant, each with a seed of its own."
 )
@@ -22,7 +22,7 @@ from pipeline.terminal import progress_to_stderr
     "--vary", "varied", multiple=True, metavar="NAME=A,B,...", help="Values of a field of the scenario; repeatable: all combinations."
 )
 @click.option("--out", metavar="FILE.svg", help="File for a picture of lag over time.")
-@click.option("--write-store", metavar="DIR", help="Folder for a store with all that the run appended; for one variant and one seed.")
+@click.option("--write-store", metavar="DIR", help="Folder for a store with the messages that the run appended; one variant and one seed.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of the rows.")
 @click.option("--broker", metavar="NAME", help="Broker whose messages are recorded; needed where the lake holds more than one.")
 @settings_options
@@ -44,8 +44,8 @@ def simulate_command(
 ) -> None:
     """Simulate a consumer group: its clients, listeners, retries and offsets, in virtual time.
 
-    A row a variant: when the group had caught up, how far it was behind, what came twice or was given up. What happened in each run goes to
-    the tables simulation_run, simulated_lag, rebalance_event and, where the scenario asks for it, consumption, dead_letter and
+    A row a variant says when the group had caught up, how large its lag was, and what came twice or was given up. The events of each run go
+    to the tables simulation_run, simulated_lag, rebalance_event and, if the scenario asks for them, consumption, dead_letter and
     simulated_transactions. With --write-store the broker's store is written too, with the file sizes and other settings of --properties
     and --set.
     """

@@ -48,11 +48,11 @@ def export_command(
 ) -> None:
     """Write the tables of a broker as a STORE directory, to the byte and with the files' times.
 
-    It is the store that was imported, or what the broker's start made of it. STORE is a local directory that is not there yet, or empty;
-    it appears when all is written.
+    The result is the store that was imported, or what the broker's start made of it. STORE is a local directory that does not exist yet or
+    is empty; it appears when all is written.
 
-    With --topic, --from or --to it is a smaller store that a broker loads: messages keep their queue's offsets and get new places in the
-    commit log, with them new message ids. A time is ISO 8601, in UTC where it names no zone, or @ms since 1970.
+    With --topic, --from or --to the result is a smaller store that a broker loads: messages keep their queue offsets and get new places in
+    the commit log, and so new message ids. A time is ISO 8601, in UTC unless it names a zone, or @ms since 1970.
     """
     from pipeline.export.export_part import export_part
     from pipeline.export.export_store import export_store
@@ -74,7 +74,7 @@ def export_command(
 
 @cli.command("verify", cls=ExampleCommand, example="pullsim verify /data/rocketmq/store --lake lake")
 @click.argument("store")
-@click.option("--lake", metavar="DIR", help="Hold the tables of a lake that the store was imported into against it, too.")
+@click.option("--lake", metavar="DIR", help="Also compare the store with the tables of a lake into which it was imported.")
 @broker_option
 @settings_options
 @engine_options
@@ -88,10 +88,10 @@ def verify_command(
     conf: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Read every file of a STORE directory, write it again, compare the bytes, and hold the files against each other.
+    """Read every file of a STORE directory, write it again, compare the bytes, and compare the files with each other.
 
-    A line a file: path, kind, bytes and result, with tabs between; then a line a finding: its code, the path, and what is wrong. The exit
-    code is 1 where there is a finding. STORE is only read.
+    The output has a line a file: path, kind, bytes and result, with tabs between. A line a finding follows: its code, the path, and what is
+    wrong. The exit code is 1 if there is a finding. STORE is only read.
     """
     from pipeline.lake.lake import Lake
     from pipeline.verify.verify_lake import verify_lake

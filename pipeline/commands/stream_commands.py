@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 @click.option("--checkpoint", required=True, metavar="DIR", help="Folder that remembers what was read; one for each stream.")
 @at_option
 @hold_option
-@click.option("--once", is_flag=True, help="Answer what is there and end.")
+@click.option("--once", is_flag=True, help="Answer the requests that are there, and end.")
 @click.option(
-    "--trigger", type=click.FloatRange(min=0), default=1.0, show_default=True, metavar="SECONDS", help="Look for new files so often."
+    "--trigger", type=click.FloatRange(min=0), default=1.0, show_default=True, metavar="SECONDS", help="Time between looks for new files."
 )
 @click.option("--max-files", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N", help="Files of one batch.")
 @click.option("--metrics", metavar="FILE|PORT", help="Prometheus metrics: a file, written whole after each batch, or [HOST:]PORT.")
-@click.option("--run-id", metavar="ID", help="Go on with this run under a new checkpoint; what it has answered is left out.")
+@click.option("--run-id", metavar="ID", help="Go on with this run under a new checkpoint; requests that have an answer are skipped.")
 @broker_option
 @settings_options
 @engine_options
@@ -76,21 +76,21 @@ def stream_command(
     conf: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Answer the pull requests in a folder, and those that come, into the table pull_response: each exactly once, whatever is killed when.
+    """Answer the pull requests that are in a folder or come to it into the table pull_response: each exactly once, whatever is killed when.
 
-    Put files there by renaming them: one that grows while it is read is read again, as another one. The same content is answered once,
+    Put files there by renaming them: a file that grows while it is read is read again, as another file. The same content is answered once,
     whatever its name. A line may also be a frame of PULL_MESSAGE, {"frameHex": HEX}. Lines that are no requests go to bad_request. Ctrl-C
-    or SIGTERM end the stream behind the batch it is at.
+    or SIGTERM end the stream after its current batch.
 
-    With `--requests pull_request` they are the captured pulls of the lake, and those of each `pullsim capture` that ends, answered as
-    `pullsim replay` without --requests answers them.
+    With `--requests pull_request` the requests are the captured pulls of the lake, and those of each `pullsim capture` that ends, answered
+    as `pullsim replay` without --requests answers them.
 
-    A line a batch says what was done and what waits. --metrics gives it to Prometheus, with how far each group is behind: docs/streams.md.
+    A line a batch says what was done and what waits. --metrics gives the same to Prometheus, with the lag of each group: docs/streams.md.
 
     With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits, and is answered once as of the moment at which a
-    message or the broker's sweep wakes it. Time is that of the requests: a pull is answered as soon as a later request comes than that
-    moment, or a line {"kind": "heartbeat", "timestamp": MS}. What still waits at the end is kept in the checkpoint, and goes on to wait
-    with the next start.
+    message or the broker's sweep wakes it. The time of the stream is that of the requests: a pull is answered when a request or a line
+    {"kind": "heartbeat", "timestamp": MS} comes that is later than that moment. Pulls that wait at the end are kept in the checkpoint, and
+    go on to wait with the next start.
     """
     from pipeline.capture.replay_captured import SOURCE
     from pipeline.files.store_files import absolute_path
@@ -168,21 +168,21 @@ def _faults(_context: click.Context, _parameter: click.Parameter, value: str) ->
 
 @cli.command("pace", cls=ExampleCommand, example="pullsim pace trace.jsonl --into incoming/ --speed 10 --faults late=0.1,duplicated=0.05")
 @click.argument("file")
-@click.option("--into", "folder", required=True, metavar="DIR", help="Folder that a stream reads; made where there is none.")
-@click.option("--speed", type=float, callback=_above_zero, metavar="N", help="So many times the pace of the requests' timestamps.")
-@click.option("--rate", type=float, callback=_above_zero, metavar="R", help="So many requests a second.")
-@click.option("--loop", type=click.IntRange(min=1), default=1, show_default=True, metavar="K", help="Feed the requests so many times.")
+@click.option("--into", "folder", required=True, metavar="DIR", help="Folder that a stream reads; it is created if it does not exist.")
+@click.option("--speed", type=float, callback=_above_zero, metavar="N", help="Pace, as a multiple of that of the requests' timestamps.")
+@click.option("--rate", type=float, callback=_above_zero, metavar="R", help="Pace in requests a second.")
+@click.option("--loop", type=click.IntRange(min=1), default=1, show_default=True, metavar="K", help="How many times the requests are fed.")
 @click.option(
-    "--tick", type=float, default=1.0, show_default=True, callback=_above_zero, metavar="SECONDS", help="From one file to the next."
+    "--tick", type=float, default=1.0, show_default=True, callback=_above_zero, metavar="SECONDS", help="Time from one file to the next."
 )
 @click.option(
     "--faults",
     callback=_faults,
     default="",
     metavar="NAME=SHARE,...",
-    help="Shares that get lost, late, duplicated, reordered.",
+    help="Shares of requests that are lost, late, duplicated, reordered.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S", help="Of the faults.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S", help="Seed of the faults.")
 @engine_options
 def pace_command(
     file: str,
@@ -197,9 +197,9 @@ def pace_command(
 ) -> None:
     """Feed the pull requests of FILE into a folder for `pullsim stream`: as fast as possible, or at a pace.
 
-    At a pace each file has what falls into one tick, and appears whole at its end. The same FILE, options and seed give the same files, and
-    one that is there stays: after a kill, start the feed again. To ask all again, give another --seed. Ctrl-C or SIGTERM end the feed
-    behind the file it is at. This needs no Spark.
+    At a pace, each file has the requests of one tick, and appears whole at its end. The same FILE, options and seed give the same files,
+    and a file that exists stays: after a kill, start the feed again. To feed all requests again, give another --seed. Ctrl-C or SIGTERM end
+    the feed after its current file. This needs no Spark.
     """
     from pipeline.pace.feed import feed_folder, feed_of
     from pipeline.pace.request_pace import Pace

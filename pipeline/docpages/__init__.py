@@ -1,1 +1,1 @@
-"""Pages of docs/ that are made from commands, tables, views and functions."""
+"""The pages of docs/ that are generated from commands, tables, views and functions."""

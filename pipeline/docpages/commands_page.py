@@ -1,4 +1,4 @@
-"""docs/commands.md, made of the command line: what each command says of itself with --help."""
+"""Generates docs/commands.md from the command line: the `--help` text of each command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTH = 110
 _HEAD = """\
 # Commands
 
-What `pullsim COMMAND --help` says. `python -m pipeline.docpages.commands_page` makes this page of the commands themselves.
+The text of `pullsim COMMAND --help` for each command. `python -m pipeline.docpages.commands_page` generates this page from the commands.
 
 Results go to stdout or to files, progress to stderr. Exit codes: 0 done, 1 the comparison found differences, 2 bad usage or bad
 input (the message names file, position, expected, found), 3 the engine failed.
@@ -23,7 +23,7 @@ input (the message names file, position, expected, found), 3 the engine failed.
 
 
 def commands_page() -> str:
-    """The text of the page."""
+    """The text of docs/commands.md."""
     return "".join([_HEAD, *(_section(name, cli.commands[name]) for name in sorted(cli.commands))])
 
 

@@ -1,4 +1,4 @@
-"""docs/functions.md, made of the registry of SQL functions: what each takes, gives and means."""
+"""Generates docs/functions.md from the registry of SQL functions: the parameters, result and meaning of each."""
 
 from __future__ import annotations
 
@@ -7,42 +7,43 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.docpages.page_text import cell
+from pipeline.docpages.tables_page import cell
 from pipeline.docpages.views_page import documented
-from pipeline.lake.views import FUNCTIONS, view_sql
-from udfs.sql_functions import PANDAS_UDFS, SQL_FUNCTIONS, batch_cut, sql92_matches, uncompress_body
+from pipeline.sql.statements import FUNCTIONS, view_sql
+from udfs.sql_functions import PANDAS_UDFS, batch_cut, sql92_matches, uncompress_body
+from udfs.sql_statements import SQL_FUNCTIONS
 
 PAGE = Path("docs/functions.md")
 
 _HEAD = """\
 # Functions
 
-The broker's rules as functions of SQL. `python -m pipeline.docpages.functions_page` makes this page of their definitions;
-`DESCRIBE FUNCTION tags_code` tells the same in a session. Every session that pullsim builds has all of them, `spark-sql`
-with the init file those of SQL.
+The broker's rules as functions of SQL. `python -m pipeline.docpages.functions_page` generates this page from their definitions;
+`DESCRIBE FUNCTION tags_code` shows the same in a session. Every session that pullsim builds has all of these functions. `spark-sql`
+with the init file has the functions that are defined in SQL.
 
-## Of SQL
+## Functions defined in SQL
 
-Spark puts them into the query in their place, so they cost what the expression costs.
+Spark puts the expression of such a function into the query, so a call costs what the expression costs.
 
 | function | gives | what |
 | --- | --- | --- |
 """
 _PYTHON = """
-## Of Python
+## Functions in Python
 
 | function | gives | what |
 | --- | --- | --- |
 """
 _TABLES = """
-## That give rows
+## Functions that give rows
 
 """
 _OF_PYTHON: dict[str, Callable[..., Any]] = {"batch_cut": batch_cut, "uncompress_body": uncompress_body, "sql92_matches": sql92_matches}
 
 
 def functions_page() -> str:
-    """The text of the page."""
+    """The text of docs/functions.md."""
     sql = [_row(one.name, one.parameters, one.returns, one.comment) for one in SQL_FUNCTIONS]
     python = [_python_row(name) for name in PANDAS_UDFS]
     return "".join([_HEAD, *sql, _PYTHON, *python, _TABLES, *map(_of_rows, FUNCTIONS)])

@@ -1,4 +1,4 @@
-"""docs/views.md, made of the statements that define the views: what each answers, and what its columns mean."""
+"""Generates docs/views.md from the statements that define the views: what each view answers, and what its columns mean."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.docpages.page_text import cell
-from pipeline.lake.views import VIEWS, view_sql
+from pipeline.docpages.tables_page import cell
+from pipeline.sql.statements import VIEWS, view_sql
 
 PAGE = Path("docs/views.md")
 
 _HEAD = """\
 # Views
 
-The views of a lake, and what their columns mean. `python -m pipeline.docpages.views_page` makes this page of the files
-under `pipeline/sql`; `DESCRIBE consume_lag` tells the same in a session. Which view answers which question: [Answers in SQL](sql.md).
+The views of a lake, and what their columns mean. `python -m pipeline.docpages.views_page` generates this page from the files
+in `pipeline/sql`; `DESCRIBE consume_lag` shows the same in a session. [Answers in SQL](sql.md) says which view answers which question.
 """
 # a text of SQL: quotes in it are doubled
 _COMMENT = r"COMMENT '(?P<what>(?:[^']|'')*)'"
@@ -26,7 +26,7 @@ _WHOLE = re.compile(rf"^{_COMMENT}$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """A name and what it means."""
+    """A column or parameter, and what it means."""
 
     name: str
     what: str
@@ -34,7 +34,7 @@ class Documented:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What the statement of a view or a function of rows says of it."""
+    """The comments of a view or a function that gives rows: of the whole, its parameters, its columns."""
 
     what: str
     parameters: Sequence[Documented]
@@ -42,7 +42,7 @@ class Definition:
 
 
 def documented(statement: str) -> Definition:
-    """The comments of a statement of pipeline/sql: of the whole, of each parameter, of each column."""
+    """The comments in a statement of pipeline/sql: of the whole, of each parameter, of each column."""
     whole = _WHOLE.search(statement)
     assert whole is not None, "every view has a comment"
     head = statement[: whole.start()]
@@ -51,7 +51,7 @@ def documented(statement: str) -> Definition:
 
 
 def views_page() -> str:
-    """The text of the page."""
+    """The text of docs/views.md."""
     return "".join([_HEAD, *map(_section, sorted(VIEWS))])
 
 

@@ -5,17 +5,22 @@
 Rule: tables are read as of the lake's newest commit, as everywhere. A version in SQL must be a literal, so that the file builds each
 statement from the last row of `lake_version` and has it executed.
 Surprise: a session keeps the versions that it began with; what is committed later is seen by the next one.
+
+A wheel has the file: `hatch_build.py` writes it when the wheel is built. In a checkout `init_file` writes it. This module and all that it
+imports need no Spark, so that the build needs no more than numpy and numba.
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from pipeline.lake.delta_sql import literal
-from pipeline.lake.views import FUNCTIONS, VIEWS, view_sql
 from pipeline.schema.tables import LAKE_VERSION, TABLES, TABLES_VERSION, Table
-from udfs.sql_functions import sql_statements
+from pipeline.sql.statements import FUNCTIONS, VIEWS, view_sql
+from store_format.errors import UnusableInputError
+from udfs.sql_statements import sql_statements
 
 INIT_FILE = "init.sql"
 _LAKE = "${lake}"
@@ -23,7 +28,7 @@ _LAKE = "${lake}"
 _HEAD = f"""\
 -- Tables, views and functions of a lake for spark-sql, as of the lake's newest commit:
 --   spark-sql -i FILE --hivevar lake=/data/lake
--- The lake is an absolute path or a URI. Made of the files beside this one by `python -m pipeline.lake.init_file`: change those.
+-- The lake is an absolute path or a URI. This file is generated from the views beside it, pipeline/schema and udfs: change those.
 DECLARE OR REPLACE VARIABLE pullsim_tables MAP<STRING, BIGINT>;
 DECLARE OR REPLACE VARIABLE pullsim_view STRING;
 SET VAR pullsim_tables = (
@@ -44,6 +49,10 @@ _IN_PYTHON = "coalesce(sql92_matches(w.expression, m.properties), false)"
 _NOT_KNOWN = "CAST(NULL AS BOOLEAN)"
 
 
+class InitFileError(UnusableInputError, ValueError):
+    """The init file is not there and cannot be written."""
+
+
 def init_sql() -> str:
     """The text of the file."""
     parts = [
@@ -57,8 +66,23 @@ def init_sql() -> str:
 
 
 def init_file() -> Path:
-    """Where the file of this package is."""
-    return Path(str(files("pipeline").joinpath("sql", INIT_FILE)))
+    """The path of the file, in the installed package or the checkout. A file that is missing or outdated is written first.
+
+    Raises:
+        InitFileError: the file has to be written and cannot be, as in a zip or a folder without write permission.
+    """
+    path = Path(str(files("pipeline").joinpath("sql", INIT_FILE)))
+    text = init_sql()
+    try:
+        if not path.is_file() or path.read_text("utf-8") != text:
+            with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{INIT_FILE}.", delete=False) as written:
+                written.write(text)
+            made = Path(written.name)
+            made.chmod(0o644)
+            made.replace(path)  # another process never sees half of the file
+    except OSError as error:
+        raise InitFileError(f"{path}: cannot be written ({error.strerror}); use a pullsim that is installed from a wheel") from error
+    return path
 
 
 def _table(table: Table) -> str:
@@ -68,7 +92,3 @@ def _table(table: Table) -> str:
     none = f"{create} {', '.join(f'CAST(NULL AS {column.type}) AS {column.name}' for column in table.columns)} WHERE false"
     either = f"coalesce({literal(read)} || pullsim_tables['{table.name}'], {literal(none)})"
     return f"SET VAR pullsim_view = {either};\nEXECUTE IMMEDIATE pullsim_view;\n"
-
-
-if __name__ == "__main__":
-    init_file().write_text(init_sql(), "utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -11,31 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.schema.tables import BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, LAKE_VERSION, QUEUE, TABLES
 from pipeline.settings.settings import nearest
+from pipeline.sql.statements import FUNCTIONS, VIEWS, view_sql
 from udfs.sql_functions import has_functions, register
 
-# in the order of their dependence
-VIEWS = (
-    "consume_lag",
-    "consume_lag_by_group",
-    "group_lag",
-    "group_filter",
-    "consume_lag_matched",
-    "catch_up",
-    "group_status",
-    "retention_risk",
-    "pull_status_summary",
-    "pull_outcome",
-    "offset_correction",
-    "pull_nothing_found",
-    "filter_efficiency",
-    "disk_read",
-    "pull_hold",
-    "hot_queue",
-    "topic_size",
-    "message",
-)
-# functions that look into tables, called by views
-FUNCTIONS = ("queue_status",)
 _WORD = re.compile(r"\w+")
 # literals and comments
 _NO_NAMES = re.compile(r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -43,11 +20,6 @@ _NO_NAMES = re.compile(r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _NOT_FOUND = {"TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_ROUTINE", "UNRESOLVABLE_TABLE_VALUED_FUNCTION"}
 # what consume_lag reads
 CONSUME_LAG_TABLES = (BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, QUEUE)
-
-
-def view_sql(name: str) -> str:
-    """The statement that defines a view or function, with what each of its columns means: one file each under pipeline/sql."""
-    return files("pipeline").joinpath("sql", f"{name}.sql").read_text("utf-8")
 
 
 def create_views(lake: Lake, query: str | None = None) -> SparkSession:

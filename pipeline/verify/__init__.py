@@ -1,1 +1,1 @@
-"""`pullsim verify`: every file of a store parsed, written again, compared, and held against the tables."""
+"""`pullsim verify`: every file of a store is parsed, written again and compared, also with the tables of a lake."""

@@ -1,4 +1,4 @@
-"""The constraints of the tables held against the rows of a broker: what is never NULL, and the checks."""
+"""Finds the rows of a broker that break a constraint of their table: a NULL in a column that has none, or a check that fails."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pipeline.schema.tables import TABLES
 
 
 def broken_constraints(lake: Lake, broker: str) -> DataFrame:
-    """Findings (code, path, text): one for each constraint of a table that some rows of the broker break.
+    """Findings (code, path, text): one for each constraint of a table that rows of the broker break.
 
-    All tables are asked at once for a row that breaks any; only those that have one are asked which these are, and how many rows.
+    One query finds the tables with a row that breaks any constraint. A query of each of these tables then counts the rows by constraint.
     """
     there = {
         table.name: lake.table(table).where(F.col("brokerName") == broker) for table in TABLES.values() if table.name in lake.at.tables
@@ -30,7 +30,7 @@ def broken_constraints(lake: Lake, broker: str) -> DataFrame:
 
 
 def counted(rows: DataFrame, table: Table) -> DataFrame:
-    """How many rows break each constraint of a table: path, constraint, rows; nothing of those that none does."""
+    """The number of rows that break each constraint of a table: path, constraint, rows. A constraint that no row breaks is left out."""
     broken = [F.struct(F.lit(one).alias("constraint"), F.count_if(~F.expr(one)).alias("rows")) for one in _held(rows, table)]
     return (
         _with_all_columns(rows, table)
@@ -41,12 +41,12 @@ def counted(rows: DataFrame, table: Table) -> DataFrame:
 
 
 def _breaking(rows: DataFrame, table: Table) -> DataFrame:
-    """The rows that break a constraint."""
+    """The rows that break any constraint of their table."""
     return _with_all_columns(rows, table).where(" OR ".join(f"NOT ({one})" for one in _held(rows, table)))
 
 
 def _held(rows: DataFrame, table: Table) -> list[str]:
-    """The constraints that rows are held against: a column that the table of an earlier release does not have yet breaks none."""
+    """The constraints to check. The table of an earlier release may lack a column; its NOT NULL constraint is left out."""
     return [one for one in table.constraints if one not in {never_null(name) for name in set(table.names) - set(rows.columns)}]
 
 

@@ -1,8 +1,8 @@
-"""The files beside the mapped ones of log and queues, checked: index, queue extension, checkpoint, config, lock and abort.
+"""Checks the files of a store that are not mapped files of log or queues: index, queue extension, checkpoint, config, lock and abort.
 
 Broker source (4.9.3): IndexFile, ConsumeQueueExt, StoreCheckpoint, ConfigManager, DefaultMessageStore.createTempFile.
-Surprise: a checkpoint may lag behind, an index may lack messages, a group's offset may lie in a file that is deleted: none of that is
-wrong.
+Surprise: a checkpoint may be older than the log, an index may lack messages, and a group's offset may lie in a deleted file. None of
+these is an error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NOT_CHECKED = "not checked"
 
 
 def _has_key(content: Bytes, positions: NDArray[np.int64], hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which messages have a key of a hash, their texts decoded as Java does."""
+    """Whether each message has a key with the hash that is given beside it; keys are decoded as Java decodes them."""
     starts = np.unique(positions)
     keys = messages_to_index(read_requests(content, starts, None))
     counts = np.diff(keys.key_ends, prepend=0)
@@ -54,17 +54,17 @@ def _has_key(content: Bytes, positions: NDArray[np.int64], hashes: NDArray[np.in
 
 
 class OtherFiles:
-    """Checks the files of one store that are no mapped files of log or queues; can be sent to Spark's workers."""
+    """Checks the files of one store that are not mapped files of log or queues. Spark can send it to its workers."""
 
     def __init__(self, log: LogFiles, queue_file_size: int, index_sizes: IndexSizes | None, newest: int | None) -> None:
-        """`index_sizes` is None where none agree with the files, `newest` the greatest storeTimestamp of the log's last records."""
+        """`index_sizes` is None if no sizes agree with the files; `newest` is the greatest storeTimestamp at the end of the log, ms."""
         self.log, self.store = log, log.store
         self.queue_file_size = queue_file_size
         self.index_sizes = index_sizes
         self.newest = newest
 
     def verify(self, path: FilePath, entry: Entry) -> Checked:
-        """Check one file by what its place says that it is."""
+        """Check one file; its path says which kind of file it is."""
         found = Checked("/".join(path), kind_of(path), entry.length)
         if path[0] == INDEX and len(path) == 2 and is_index_file_name(path[1]):
             self._index(found, path)
@@ -206,7 +206,7 @@ class OtherFiles:
             found.find("OFFSET_BEYOND_QUEUE", text)
 
     def _has_entries(self, queue: Queue, start: int, inside: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether the file of a queue that begins at `start` has entries at these positions, or is one that was deleted."""
+        """For each position, whether the queue file that begins at byte `start` has an entry there. A deleted file counts as full."""
         folder = (CONSUME_QUEUE, queue[0], str(queue[1]))
         name = offset_to_file_name(start)
         names = [entry.name for entry in self.store.folder(*folder)]

@@ -1,7 +1,7 @@
-"""The tables of a broker held against its store: every file, and every byte; and its rows against the tables' own constraints.
+"""Compares the tables of a broker with its store, file by file and byte by byte, and checks the constraints of the tables.
 
-A byte of the store that is not zero must come from exactly one row. So rows are made into bytes again and compared with those at their
-place, and the bytes that are not zero are counted by file on both sides.
+A byte of the store that is not zero must come from exactly one row. So the rows are made into bytes again, and compared with the store's
+bytes at their place. The bytes that are not zero are counted by file on both sides.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.record.record_check import first_difference, used_bytes
 from store_format.store_paths import COMMIT_LOG
 
-# used bytes of a file that the rows of a batch give, or what is wrong with one of them
+# used bytes of a file that the rows of a batch give, or what is wrong with one of the rows
 _DDL = "path STRING, used BIGINT, text STRING"
 _ROWS = pa.schema({"path": pa.string(), "used": pa.int64(), "text": pa.string()})
 Compare = Callable[[pa.RecordBatch], Iterator[tuple[str, int, str | None]]]
@@ -45,14 +45,14 @@ def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, pr
     """Findings (code, path, text) about the tables of a broker that was imported from this store.
 
     Raises:
-        StoreError: the broker would not load or start the store, so that it cannot have been imported.
+        StoreError: the broker would not load or start the store, so the store cannot have been imported.
         LakeError: the lake does not hold all of the broker's files.
     """
     lake.require_files(broker)
     progress("loading the store as an import does")
     as_found = lake.is_as_found(broker)
     loaded, files = rows_of_store(lake.spark, StoreFiles(path), broker, settings, as_found=as_found)
-    progress("holding the tables against the store")
+    progress("comparing the tables with the store")
     expected = files.select(*t.STORE_FILE.names).localCheckpoint()
     compared = _compared_rows(lake, broker, loaded).localCheckpoint()
     findings = [_files(lake, broker, expected), _bytes(compared, expected, loaded.store), _queues(lake, broker)]
@@ -70,7 +70,7 @@ def _finding(code: str, path: str, text: Column) -> tuple[Column, Column, Column
 
 
 def _files(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
-    """Files that only one side has, or of which they say different things."""
+    """Findings: files that only the store or only store_file has, and files with different facts in them."""
     told = [name for name in t.STORE_FILE.names if name not in {"brokerName", "path"}]
     ours = lake.table(t.STORE_FILE).where(F.col("brokerName") == broker).select("path", F.struct(*told).alias("ours"))
     both = expected.select("path", F.struct(*told).alias("theirs")).join(ours, "path", "full_outer")
@@ -83,7 +83,7 @@ def _files(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
 
 
 def _bytes(compared: DataFrame, expected: DataFrame, store: StoreFiles) -> DataFrame:
-    """Rows that give other bytes, and files of which some bytes are in no row, or in two."""
+    """Findings: rows that give other bytes than the store has, and files with bytes that are in no row or in two rows."""
     wrong = compared.where("text IS NOT NULL").groupBy("path").agg(F.first("text").alias("text"))
     pieces = pieces_of(expected.where(F.col("kind") != FOLDER), F.lit(0).cast("BIGINT"))
     stored = pieces.repartition(spark_parallelism(expected.sparkSession)).mapInArrow(partial(_count_used, store), _DDL)
@@ -109,24 +109,24 @@ def _compared_rows(lake: Lake, broker: str, loaded: LoadedStore) -> DataFrame:
 
 
 def _queues(lake: Lake, broker: str) -> DataFrame:
-    """Queues whose rows in consume_queue are not the entries of their segments."""
+    """Findings: queues whose rows in consume_queue are not the entries of their segments."""
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
     text = "the rows are not the entries of consume_queue_segment"
     return _other_rows(lake, broker, t.CONSUME_QUEUE, segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema), ["topic", "queueId"], text)
 
 
 def _packed(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:
-    """Queues whose packed rows are not those that their files give."""
+    """Findings: queues whose packed rows are not the rows that the queue's files give."""
     return _other_rows(lake, broker, table, expected, ["topic", "queueId"], "the rows are not those that the queue's files give")
 
 
 def _index(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
-    """Index files whose rows in index_entry are not their entries."""
+    """Findings: index files whose rows in index_entry are not their entries."""
     return _other_rows(lake, broker, t.INDEX_ENTRY, expected, ["file"], "the rows are not the entries of the file")
 
 
 def _other_rows(lake: Lake, broker: str, table: t.Table, expected: DataFrame, by: list[str], text: str) -> DataFrame:
-    """Groups of rows that differ from the expected ones in number or in the hash of all columns."""
+    """Findings: groups of rows that differ from the expected rows in number or in the hash of all columns; `by` names a group's columns."""
     columns = [name for name in table.names if name != "brokerName"]
     rows = lake.table(table).where(F.col("brokerName") == broker)
     sums = [

@@ -1,4 +1,4 @@
-"""Files of the commit log and of consume queues, checked: read, written again, compared, and held against each other.
+"""Checks files of the commit log and of consume queues: each is read, written again and compared; entries are looked up in the log.
 
 Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, ConsumeQueue.putMessagePositionInfoWrapper.
 """
@@ -44,7 +44,7 @@ _CHECKED_UNITS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with a file; one a file and code."""
+    """What is wrong with a file. A file has at most one finding of each code."""
 
     code: str
     path: str
@@ -53,11 +53,11 @@ class Finding:
 
 @dataclass(slots=True)
 class Checked:
-    """What the check of a file gave.
+    """The result of the check of one file.
 
     Attributes:
-        result: in a word or two, where there are no findings.
-        queued: messages that belong into each queue, less the entries that have theirs; together they are 0.
+        result: a word or two, for a file without findings.
+        queued: by queue, the messages of this file for the queue, less its entries whose message was found; over all files they sum to 0.
         newest: the greatest storeTimestamp, ms.
     """
 
@@ -77,7 +77,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """The commit log that entries are looked up in: its files as they lie there, the last one up to the end of its records."""
+    """The commit log in which entries are looked up: its files as they are, the last file up to the end of its records."""
 
     store: StoreFiles
     files: tuple[MappedFile, ...]
@@ -85,16 +85,16 @@ class LogFiles:
 
     @property
     def start(self) -> int:
-        """Offset of its first byte."""
+        """Offset of the log's first byte."""
         return self.files[0].from_offset if self.files else 0
 
     @property
     def end(self) -> int:
-        """Offset behind its last record."""
+        """Offset after the log's last record."""
         return self.files[-1].from_offset + self.files[-1].wrote if self.files else 0
 
     def stretches(self, offsets: NDArray[np.int64]) -> Iterator[tuple[MappedFile, Bytes, NDArray[np.int64]]]:
-        """Each file that offsets lie in, its bytes, and which of the offsets they are."""
+        """For each file in which offsets lie: the file, its bytes, and the indexes of these offsets."""
         index = find_files(self.files, offsets)
         starts = np.array([file.from_offset for file in self.files] or [0], np.int64)
         rows = np.flatnonzero((index >= 0) & (offsets >= starts[index]))
@@ -106,7 +106,7 @@ class LogFiles:
 
 
 def verify_log_file(store: StoreFiles, file: MappedFile, *, is_last: bool) -> Checked:
-    """Walk a file's records, write each of them again from its columns, and compare."""
+    """Walk the records of a file, write each record again from its columns, and compare the bytes."""
     found = Checked(f"{COMMIT_LOG}/{file.name}", COMMIT_LOG, file.length)
     content = store.content(COMMIT_LOG, file.name)
     end, ended = 0, None
@@ -139,7 +139,7 @@ def _verify_records(found: Checked, file: MappedFile, content: Bytes, positions:
     again = np.zeros(end - first, np.uint8)
     offsets, queue_offsets = prefix["physicOffset"].astype(np.int64), prefix["queueOffset"].astype(np.int64)
     encode(_columns(content, parts, prefix), slice(None), offsets, queue_offsets, again, file.from_offset + first)
-    if not pa.py_buffer(again).equals(pa.py_buffer(content[first:end])):  # records that are no row lie between them, or one differs
+    if not pa.py_buffer(again).equals(pa.py_buffer(content[first:end])):  # a record that is no row lies between, or one differs
         differs = first_difference(again, positions - first, content[first:end], positions - first, sizes)
         if differs >= 0:
             found.find("LOG_DIFFERS", f"byte {first + differs}: written again from its columns, the record is another one")
@@ -152,7 +152,7 @@ def _verify_records(found: Checked, file: MappedFile, content: Bytes, positions:
 
 
 def _columns(content: Bytes, parts: rc.RecordParts, prefix: NDArray[np.void]) -> MessageColumns:
-    """Records as columns that point into their file."""
+    """The records of a file as columns that point into its bytes."""
     middle = rc.middles(content, parts)
     none = np.full(len(prefix), NO_BATCH, np.int64)
     return MessageColumns(
@@ -177,7 +177,7 @@ def _columns(content: Bytes, parts: rc.RecordParts, prefix: NDArray[np.void]) ->
 
 
 def verify_queue_file(log: LogFiles, queue: Queue, file: MappedFile, *, is_last: bool) -> Checked:
-    """Read a queue file's entries, write them again, compare, and look each up in the commit log."""
+    """Read the entries of a queue file, write them again, compare the bytes, and look each entry up in the commit log."""
     topic, queue_id = queue
     path = (CONSUME_QUEUE, topic, str(queue_id), file.name)
     found = Checked("/".join(path), CONSUME_QUEUE, file.length)
@@ -231,7 +231,7 @@ def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, fir
 
 
 def _has_unit(store: StoreFiles, queue: Queue, codes: NDArray[np.int64], requests: DispatchRequests) -> NDArray[np.bool_]:
-    """Which of the tagsCodes that are addresses have a unit with the time of their message, and but for delayed ones with its tag."""
+    """For each tagsCode that is an address, whether its ext unit has the message's time and, unless the message is delayed, its tag."""
     found = np.zeros(len(codes), np.bool_)
     addresses = np.where(codes <= EXT_MAX_ADDRESS, codes + np.int64(2**62) + np.int64(2**62), -1)
     if not (addresses >= 0).any():

@@ -1,7 +1,7 @@
-"""A store, or a copy of one, checked file by file: each is read, written again and compared, and they are held against each other.
+"""Checks a store, or a copy of a store, file by file: each file is read, written again and compared, and entries are looked up.
 
-Tasks check files of the commit log, groups of topics, index files and the others, each by itself; the driver sums what they say of the
-messages that each queue must have. A file takes its mapped pages and one batch of its records.
+A task checks files of the commit log, a group of topics, or other files. The driver sums over all tasks how many messages each queue must
+have. The check of a file needs memory for its mapped pages and for one batch of its records.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from store_format.record import record_columns as rc
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
 
 Progress = Callable[[str], None]
-# each task maps the commit log anew, so a few a core: enough that all cores end at about the same time
+# each task maps the commit log anew, so few tasks a core; two are enough for all cores to end at about the same time
 _TASKS_A_CORE = 2
 _FILES_A_TASK = 64
 _ROWS = pa.schema(
@@ -56,7 +56,7 @@ _DDL = (
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
         files: path, kind, length and result (text) of each file, by path.
@@ -69,7 +69,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topics:
-    """Queues of some topics: every `shares`-th one of each, from the one at `number` on."""
+    """Queues of some topics for one task: every `shares`-th queue of each topic, beginning with the queue at `number`."""
 
     names: tuple[str, ...]
     number: int = 0
@@ -78,9 +78,9 @@ class Topics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What tasks check: groups of other files, then shares of topics, then `log_files` a task each; `odd` needs no look inside.
+    """The files that each task checks: groups of other files, then shares of topics, then a log file a task. `odd` has finished results.
 
-    The greatest come first, so that none of them is left when the others are done.
+    The largest come first, so that no large file is left when the other tasks are done.
     """
 
     log: LogFiles
@@ -93,11 +93,11 @@ class Plan:
 
     @property
     def tasks(self) -> int:
-        """How many there are."""
+        """The number of tasks."""
         return len(self.log_files) + len(self.topics) + len(self.others)
 
     def run(self, task: int) -> Iterator[Checked]:
-        """Check the files of one task."""
+        """Check the files of one task; gives what was found in each."""
         if task < len(self.others):
             for path, entry in self.others[task]:
                 yield self.checks.verify(path, entry)
@@ -129,16 +129,16 @@ class Plan:
 
 
 def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progress: Progress) -> Verified:
-    """Check a store.
+    """Check every file of a store.
 
     Args:
         spark: the session.
         path: directory or URI; it is only read.
-        settings: lengths of files, where they do not say them themselves.
-        progress: told of each step.
+        settings: the lengths of files that do not show their length themselves.
+        progress: called with the name of each step.
 
     Raises:
-        StoreError: no store, or one that cannot be read.
+        StoreError: the path is no store, or the store cannot be read.
     """
     store = StoreFiles(path)
     store.check_exists()
@@ -160,7 +160,7 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
 
 
 def plan_of(store: StoreFiles, settings: BrokerSettings, topic_tasks: int) -> Plan:
-    """Share the files of a store out to tasks, the queues of topics to about so many; reads its last commit log file."""
+    """The plan that shares the files of a store out to tasks, the queues to about `topic_tasks`. It reads the last commit log file."""
     sampled = store.changed({}, frozenset(odd_queues(store, ls.topics(store)[: ls.SAMPLED_TOPICS])))
     sizes = ls.file_sizes(sampled, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     log_files, odd = _mapped(store, (COMMIT_LOG,), sizes.commit_log)
@@ -188,7 +188,7 @@ def _odd_queue(path: FilePath) -> Checked:
 
 
 def _shared(names: Sequence[str], tasks: int) -> Iterator[Topics]:
-    """Topics for tasks: several of them a task, or several tasks a topic."""
+    """The topics of each task: several topics a task, or several tasks a topic."""
     count = min(tasks, len(names))
     shares = tasks // max(count, 1)
     for start in range(count):
@@ -203,7 +203,7 @@ def _index_sizes(store: StoreFiles, settings: BrokerSettings) -> IndexSizes | No
 
 
 def _mapped(store: StoreFiles, folder: FilePath, size: int) -> tuple[tuple[MappedFile, ...], list[Checked]]:
-    """The mapped files of a folder, and what else lies in it, on which no broker starts."""
+    """The mapped files of a folder, and the results of all other files in it; a broker does not start with them."""
     files: list[MappedFile] = []
     odd: list[Checked] = []
     for entry in store.folder(*folder):
@@ -226,7 +226,7 @@ def _mapped(store: StoreFiles, folder: FilePath, size: int) -> tuple[tuple[Mappe
 
 
 def _filled(store: StoreFiles, files: Sequence[MappedFile]) -> tuple[tuple[MappedFile, ...], int | None]:
-    """The files up to the last one with records (the broker makes files before it needs them), and its greatest storeTimestamp."""
+    """The files up to the last one with records, and its greatest storeTimestamp. The broker makes files before it needs them."""
     for last in range(len(files) - 1, -1, -1):
         content = store.content(COMMIT_LOG, files[last].name)
         end, newest = 0, None
@@ -240,7 +240,7 @@ def _filled(store: StoreFiles, files: Sequence[MappedFile]) -> tuple[tuple[Mappe
 
 
 def _rows(found: Checked) -> pa.RecordBatch:
-    """A row for the file, one for each finding, and one for each queue of which its messages or entries say something."""
+    """A row for the file, a row for each finding, and a row for each queue that the file has messages or entries of."""
     count = len(found.findings)
     result = (f"{count} findings" if count > 1 else "1 finding") if count else found.result
     is_gap = count == 1 and found.findings[0].code == "FILES_MISSING"

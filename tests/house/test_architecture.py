@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows: which way imports point, who may touch Spark and the clock, how long things may be."""
+"""The rules of the house that no linter knows: which way imports point, who may use Spark and the clock, how long functions may be."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.truth.places import PROJECT
+from tests.truth.places import PROJECT, tracked
 
 PACKAGES = ("store_format", "udfs", "pipeline")
 INWARD = {"store_format": {"store_format"}, "udfs": {"store_format", "udfs"}, "pipeline": set(PACKAGES)}
 # the rooms of each package, the lowest floor first: a room imports only rooms that stand before it; a module beside the rooms is one itself
 FLOORS = {
     "store_format": "errors layout compiled store_paths big_endian files record java config log queue index remoting made store",
-    "udfs": "sql_definition java cleaning filters pull broker consumer simulation sql_functions",
+    "udfs": "sql_definition java cleaning filters pull broker consumer simulation sql_statements sql_functions",
     "pipeline": (
-        "schema files settings requests store lake rows generate lag report importing export replay terminal verify capture scenarios"
+        "schema sql files settings requests store lake rows generate lag report importing export replay terminal verify capture scenarios"
         " questions simulation stream pace follow worker_daemon commands main docpages"
     ),
 }
@@ -37,16 +37,6 @@ CLOCKS = {
     "os.times",
 }
 SQL_CLOCKS = {"current_timestamp", "current_date", "localtimestamp", "now", "curdate", "unix_timestamp"}
-
-
-def tracked() -> list[Path]:
-    """The files of the project: those git knows or would add, else all that are not hidden."""
-    git = ["git", "-C", str(PROJECT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(git, capture_output=True, text=True, check=False)
-    if listed.returncode == 0:
-        return sorted(PROJECT / name for name in listed.stdout.split("\0") if name and (PROJECT / name).is_file())
-    found = (path for path in PROJECT.rglob("*") if path.is_file())
-    return sorted(path for path in found if not any(part.startswith((".", "__")) for part in path.relative_to(PROJECT).parts[:-1]))
 
 
 def modules(*packages: str) -> list[Path]:
@@ -104,7 +94,7 @@ def imported_modules(tree: ast.Module) -> Iterator[str]:
 
 
 def climbing(name: str, tree: ast.Module) -> list[str]:
-    """Imports of a module that lead to a room of its own package which does not stand below its own room."""
+    """The rooms that a module imports from its own package, and that are not on a floor below its room."""
     mine = room(name)
     if mine is None:
         return []
@@ -206,7 +196,7 @@ def test_public_functions_say_what_they_take_and_give() -> None:
 
 
 def names_used(tree: ast.AST) -> Iterator[str]:
-    """Attributes and plain names, each once where it stands."""
+    """The attributes and plain names in a tree, one for each use."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             yield node.attr
@@ -233,7 +223,7 @@ FUNCTIONS_MODULE = {"F", "functions", "sf"}  # F.broadcast is the join hint
 
 
 def below_dataframes(tree: ast.Module) -> set[str]:
-    """What a module uses that Spark Connect has not."""
+    """The names that a module uses and Spark Connect does not have."""
     found = set(names_used(tree)) & BEHIND_SPARK_CONNECT
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr == "broadcast" and ast.unparse(node.value) not in FUNCTIONS_MODULE:

@@ -1,4 +1,4 @@
-"""The benchmarks, but for the time that anything takes: what a figure is, which measures run, and that all peers answer alike."""
+"""The benchmarks, without their times: what a figure is, which measures run, and that all peers give the same answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages: what is made of the code is current, the site builds without a warning, and every command on them is one."""
+"""The pages: generated pages are current, the site builds without a warning, and every command on a page exists."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import click
 import pytest
 
 from pipeline.docpages import commands_page, functions_page, views_page
-from pipeline.lake.views import VIEWS, view_sql
 from pipeline.main import cli, run
+from pipeline.sql.statements import VIEWS, view_sql
 from tests.runs.doc_commands import EXAMPLES, PAGES, PROJECT, SHOWN, Shown, described, inline_commands
-from udfs.sql_functions import PANDAS_UDFS, SQL_FUNCTIONS
+from udfs.sql_functions import PANDAS_UDFS
+from udfs.sql_statements import SQL_FUNCTIONS
 
 NAMED = [one for page in PAGES for one in inline_commands(page) if one.words[0].islower()]
 
@@ -32,7 +33,7 @@ NAMED = [one for page in PAGES for one in inline_commands(page) if one.words[0].
     ids=["commands", "functions", "views"],
 )
 def test_what_is_made_of_the_code_is_current(page: Path, text: str) -> None:
-    assert (PROJECT / page).read_text("utf-8") == text, f"python -m pipeline.{page.stem}_page"
+    assert (PROJECT / page).read_text("utf-8") == text, f"python -m pipeline.docpages.{page.stem}_page"
 
 
 def test_every_command_view_and_function_is_on_its_page() -> None:
@@ -105,7 +106,7 @@ def test_files_of_the_code_that_the_pages_name_are_there() -> None:
 
 
 def parsed(words: tuple[str, ...], tmp_path: Path) -> None:
-    """What the command line makes of the words, without running anything: files that must be there are made."""
+    """Parse the words as the command line does, without running anything; files that must exist are made."""
     name, *rest = words
     assert name in cli.commands, name
     known = cli.commands[name]

@@ -1,7 +1,7 @@
 """Every command that README.md, the pages under docs/ and `--help` show is run as it stands there, and ends with 0.
 
 The store is one of a real broker that comes with the package; requests, look-ups, scenarios and workloads are those of the pages. Recorded
-answers, and the traffic that carries them, are the plain broker's of slow_broker.py. Absolute paths lie below the folder of the test.
+answers, and the traffic that carries them, come from tests/models/slow_broker.py. Absolute paths are below the folder of the test.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MADE_BY = {
     "demo-lake": (("demo", "--lake", "demo-lake"),),
     "scratch": (("answer", "--lake", "scratch", "--cases", "scenarios.jsonl", "--out", "answered.jsonl"),),
 }
-# what is shown and not run here, and why
+# shown commands that are not run here, and why
 RUN_ELSEWHERE = {"questions.md": "test_ten_questions.py asks them of a captured broker, and knows the answers"}
 NOT_RUN = {"--metrics": "takes a port, or a folder of the system, for as long as it runs: test_metrics.py has others"}
 PROGRAMS = {
@@ -57,7 +57,7 @@ PROGRAMS = {
     "pip": "the same",
     "export": "the same",
 }
-# ends each of these where it would go on without end
+# options that end commands that would run without end
 ENDED_BY = {"stream": ["--once"], "--follow": ["--once"], "--watch": []}
 
 
@@ -67,7 +67,7 @@ def fenced(page: str, language: str) -> list[str]:
 
 
 def indented(page: str, start: str) -> str:
-    """The lines of a page that stand indented and begin so."""
+    """The indented lines of a page that begin with `start`."""
     return "".join(f"{line}\n" for line in re.findall(rf"^    ({start}.*)$", (PROJECT / page).read_text("utf-8"), re.MULTILINE))
 
 
@@ -84,7 +84,7 @@ SAMPLE = {one.words for one in sampled(QUICK, 1)}
 
 
 def answered_pulls(store: Path) -> list[dict[str, Any]]:
-    """Pulls of the topic orders with the plain broker's answers: below, at and behind the bounds of each queue, and between them."""
+    """Pulls of the topic orders with the slow broker's answers: below, at and past the bounds of each queue, and between them."""
     broker = SlowBroker(store, DEFAULTS | SIZES, 2**62)
     broker.log_end = max(end for end, _ in broker.records)
     lines = []
@@ -98,7 +98,7 @@ def answered_pulls(store: Path) -> list[dict[str, Any]]:
 
 
 def write_inputs(folder: Path) -> None:
-    """The files that the commands name, each as its page says."""
+    """Write the files that the commands name, each with the content that its page shows."""
     store = folder / STORE
     store.parent.mkdir(parents=True)
     (folder / "unpacked").mkdir()
@@ -132,14 +132,14 @@ def write_inputs(folder: Path) -> None:
 
 
 class Place:
-    """The folder with what the commands need; a lake is there once it was asked for."""
+    """The folder with what the commands need; a lake is made when it is first asked for."""
 
     def __init__(self, folder: Path, pullsim: Pullsim) -> None:
         self.folder, self.pullsim = folder, pullsim
         write_inputs(folder)
 
     def lake(self, name: str) -> Path:
-        """A lake, made by the commands that are shown for that."""
+        """A lake, made by the commands that the pages show for it."""
         if not (self.folder / name).exists():
             for words in MADE_BY[name]:
                 assert self.pullsim(*placed(words, self.folder))[0] == 0, words
@@ -152,7 +152,7 @@ def writes_to_the_lake(words: tuple[str, ...]) -> bool:
 
 @contextmanager
 def told_already() -> Iterator[threading.Event]:
-    """In the place of told_to_stop: a stop that was asked for."""
+    """Takes the place of told_to_stop: a stop that was asked for."""
     stop = threading.Event()
     stop.set()
     yield stop

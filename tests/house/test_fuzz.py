@@ -1,4 +1,4 @@
-"""A few seconds of fuzzing, the same inputs each time, and inputs that once were too much; the long tests go on longer."""
+"""A few seconds of fuzzing with the same inputs each time, and inputs that once failed; tests/long fuzzes longer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_parser_stands_what_a_seeded_hand_makes_of_its_files(target: str) -> N
     assert [(fault.what, fault.raw) for fault in faults] == []
 
 
-# what fuzzing found, each once more than the parser stood
+# inputs that fuzzing found, on which a parser once failed
 FOUND: list[tuple[str, bytes]] = []
 
 

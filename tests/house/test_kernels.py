@@ -1,4 +1,4 @@
-"""The compiled code as a whole: no access outside a buffer, and sums that are zlib's."""
+"""The compiled code as a whole: no access outside a buffer, and the same checksums as zlib."""
 
 from __future__ import annotations
 

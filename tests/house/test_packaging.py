@@ -82,7 +82,7 @@ def test_a_wheel_in_an_empty_environment_runs_the_demo(wheel: Path, tmp_path: Pa
 
 
 def submission(wheel: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """A command that submits pullsim to executors that have only the zip, but for pullsim's arguments; and its environment."""
+    """The spark-submit command, without pullsim's arguments, for executors that have only the zip; and its environment."""
     archive = folder / "pullsim.zip"
     shutil.copy(wheel, archive)
     shutil.copy(PROJECT / "pipeline" / "main.py", folder / "main.py")
@@ -112,7 +112,7 @@ def submission(wheel: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def submitted(wheel: Path, folder: Path, *arguments: str) -> str:
-    """What pullsim says that runs on executors that have only the zip; spark-submit puts what the driver says on stderr there too."""
+    """The output of pullsim on executors that have only the zip; spark-submit puts the driver's stderr there too."""
     command, environment = submission(wheel, folder)
     done = subprocess.run([*command, *arguments], cwd=folder, env=environment, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
@@ -157,7 +157,7 @@ def driver_of(submitted: subprocess.Popen[str]) -> int:
 
 
 def wait_until_answered(requests: int, stream: subprocess.Popen[str], metrics: Path) -> None:
-    """Until the metrics of a stream say so, or it ends."""
+    """Wait until the metrics of a stream count so many answers, or the stream ends."""
     answered = 0.0
     while answered < requests and stream.poll() is None:
         time.sleep(0.2)

@@ -1,7 +1,7 @@
-"""Ten questions of an operator on captured traffic: the commands of docs/questions.md, against what the broker's own files and log say.
+"""Ten questions of an operator on captured traffic: the commands of docs/questions.md, against the broker's own files and log.
 
-The answers are worked out from the capture with struct and json alone (operator_answers.py, store_lag.py), so that neither the page nor the
-project can be wrong unnoticed.
+The expected answers are computed from the capture with struct and json alone (operator_answers.py, store_lag.py), so that an error of the
+page or of the project is noticed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def asked(spark: SparkSession, taken: CapturedAnswers, monkeypatch: pytest.Monke
 
 
 def rows(asked: Pullsim, heading: str) -> Rows:
-    """What the SQL under a heading gives."""
+    """The rows that the SQL under a heading gives."""
     [words] = SHOWN[heading]
     code, out, err = asked(*words, "--format", "json")
     assert code == 0, err
@@ -221,8 +221,8 @@ def as_the_broker_did(asked: Pullsim, answers: CapturedAnswers, heading: str) ->
 
 
 TEN: dict[str, Callable[[Pullsim, CapturedAnswers, str], None]] = {
-    "Which groups are behind?": groups_behind,
-    "How far is one group behind, queue by queue?": one_group_queue_by_queue,
+    "Which groups lag?": groups_behind,
+    "How large is the lag of one group, queue by queue?": one_group_queue_by_queue,
     "How much of what waits does the group want?": what_the_group_wants,
     "What moved a group's offset, and what did that cost?": moved_offsets,
     "Why do its pulls find nothing?": nothing_found,

@@ -1,4 +1,4 @@
-"""Storing again what the real broker stored: its messages as they were before it put them, and a store that they are put into."""
+"""Stores again what the real broker stored: the messages of its log, as they were before the broker put them, put into our store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from store_format.record.message import Message, decode, decode_text
 from store_format.store.dispatcher import BitMapOf
 from udfs.broker.schedule import parse_delay_level
 
-# files small enough to be many
+# small files, so that there are many
 PLAIN_CONFIG = {
     "mappedFileSizeCommitLog": "65536",
     "mappedFileSizeConsumeQueue": "2000",
@@ -30,7 +30,7 @@ PLAIN_CONFIG = {
 
 
 def settings_of(config: Mapping[str, str]) -> StoreSettings:
-    """Settings of a store that is written, from those in the notes on a golden store."""
+    """The settings for our store, from the NAME.meta.json of a golden store."""
     broker = BrokerSettings.from_sources(options=[f"{name}={value}" for name, value in config.items() if not name.startswith("bloom")])
     return StoreSettings(
         commit_log_size=broker.value("mappedFileSizeCommitLog"),
@@ -44,14 +44,14 @@ def settings_of(config: Mapping[str, str]) -> StoreSettings:
 
 @dataclass(frozen=True)
 class Logged:
-    """A message of a log, and the number of the batch it was part of."""
+    """A message of a log, and the number of its batch."""
 
     message: Message
     batch: int
 
 
 def messages_of(store: Path) -> list[Logged]:
-    """The messages of a store's log. A batch is told by the harness's marks: flags 0, 1, 2… of one queue at one time."""
+    """The messages of a store's log. The harness marks a batch by the flags 0, 1, 2… of one queue at one time."""
     found = list(_decoded(store))
     batches, number = [], -1
     for before, one in zip([None, *found], found, strict=False):
@@ -80,8 +80,8 @@ def _decoded(store: Path) -> Iterator[Message]:
 
 
 def as_put(message: Message, put: PutSettings) -> Message:
-    """What our store makes of the message that the broker was given when it stored this one."""
-    # not properties_map: the broker writes what has no value, and drops it when it reads
+    """The message that the broker was given when it stored this record, put by our store."""
+    # not properties_map: the broker writes a property without value, and drops it when it reads
     properties = dict(pair.split("\x01", 1) for pair in decode_text(message.properties).split("\x02") if pair)
     topic, queue_id, text = decode_text(message.topic), message.queue_id, decode_text(message.properties)
     if topic == SCHEDULE_TOPIC:
@@ -108,7 +108,7 @@ def as_put(message: Message, put: PutSettings) -> Message:
 def put_again(
     logged: Sequence[Logged], root: Path, config: Mapping[str, str], steps: Sequence[int], bit_map_of: BitMapOf | None = None
 ) -> StoreWriter:
-    """Put the messages into a new store, so many at a time; batches are not parted."""
+    """Put the messages into a new store, some at a time; batches are not divided."""
     writer = StoreWriter(str(root), settings_of(config), bit_map_of=bit_map_of)
     at, turn = 0, 0
     while at < len(logged):
@@ -124,7 +124,7 @@ def put_again(
 
 
 def recorded_bit_maps(store: Path) -> BitMapOf:
-    """The bit maps that the broker gave the messages of a store, by topic and properties."""
+    """The recorded bit maps of the messages of a store, by topic and properties."""
     log = b"".join(path.read_bytes() for path in sorted((store / "commitlog").iterdir()))
     found: dict[tuple[str, frozenset[tuple[str, str]]], list[bytes | None]] = {}
     for queue in sorted((store / "consumequeue").glob("*/*")):

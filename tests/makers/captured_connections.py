@@ -1,4 +1,4 @@
-"""Pulls and answers as they travel in a captured connection."""
+"""Makes pulls and answers in the form that they have in a captured connection."""
 
 from __future__ import annotations
 

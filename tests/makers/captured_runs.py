@@ -1,4 +1,4 @@
-"""A run of `pullsim capture` on a store with topics."""
+"""Runs `pullsim capture` on a store with topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORE, TRACE = "cleaned", "cleaned-default.jsonl"
 
 
 def store_with_topics(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A store that has a file of topics, and recorded pulls of it."""
+    """A store with a file of topics, and recorded pulls from it."""
     data = demo_data(tmp_path_factory)
     store = tmp_path_factory.mktemp("answered") / STORE
     shutil.copytree(data / STORE, store)

@@ -1,4 +1,4 @@
-"""Packets and capture files written by hand, byte by byte, with nothing of what reads them."""
+"""Writes packets and capture files byte by byte, without any code of their readers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def link(kind: int, packet: bytes, *, vlans: Iterable[int] = ()) -> bytes:
 
 @dataclass(frozen=True)
 class Sent:
-    """A segment on its way: who sends it, where its payload stands in the stream, when."""
+    """A segment: its sender, the place of its payload in the stream, and its time."""
 
     from_client: bool
     seq: int

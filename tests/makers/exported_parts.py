@@ -1,4 +1,4 @@
-"""An exported part of a store held against the whole store."""
+"""Compares an exported part of a store with the whole store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRE_BLANK = (0, 2147483647, 0)
 
 
 class Files:
-    """Log and queues of a store, read with struct alone."""
+    """The log and the queues of a store, read with struct alone."""
 
     def __init__(self, store: Path) -> None:
         self.log = {int(path.name): path.read_bytes() for path in (store / "commitlog").iterdir()}
@@ -36,7 +36,7 @@ class Files:
         return self.log[offset // self.log_size * self.log_size][offset % self.log_size :][:size]
 
     def tags_code(self, queue: Queue, code: int) -> int:
-        """That of an entry, or of the unit in the extension that it is the address of."""
+        """The tagsCode of an entry, or of its unit in the extension."""
         if code > -(2**31) - 1:
             return code
         offset = code + 2**63
@@ -46,7 +46,7 @@ class Files:
         return code
 
     def messages(self) -> dict[Queue, dict[int, tuple[Message, int]]]:
-        """Message and tagsCode of each entry that is no pre-blank."""
+        """The message and the tagsCode of each entry that is no pre-blank."""
         found: dict[Queue, dict[int, tuple[Message, int]]] = {}
         for queue, units in self.queues.items():
             for offset, unit in units.items():
@@ -63,7 +63,7 @@ def but_place(message: Message) -> dict[str, Any]:
 
 
 def wanted(part: Part, queue: Queue, messages: dict[int, tuple[Message, int]]) -> dict[int, tuple[Message, int]]:
-    """The messages between the first and the last one that both bounds let through."""
+    """The messages from the first to the last that both bounds include."""
 
     def passes(bound: Bound, offset: int, message: Message) -> int:
         return (message.store_timestamp if bound.is_time else offset) - bound.value
@@ -85,7 +85,7 @@ def export_part(lake: Lake, out: Path, part: Part, broker: str = BROKER) -> None
 
 
 def assert_is_part(store: Path, out: Path, part: Part) -> None:
-    """The messages asked for and no others; a log without gaps; a load that changes nothing."""
+    """Check that the part has exactly the chosen messages, a log without gaps, and that a load changes nothing."""
     theirs, ours = Files(store).messages(), Files(out).messages()
     expected = {queue: found for queue, all_of in theirs.items() if (found := wanted(part, queue, all_of))}
     assert expected

@@ -1,4 +1,4 @@
-"""A store with messages at known times, and what becomes of pulls that wait for them: worked out by hand from the broker's rules.
+"""A store with messages at known times, and the answers to pulls that wait for them, found by hand from the broker's rules.
 
 Long polling: a message that arrives wakes the pulls whose offset it passes and whose filter it matches; the sweep at each full five seconds
 wakes those whose offset was passed, and those that waited long enough.
@@ -69,11 +69,11 @@ CASES: tuple[tuple[dict[str, Any], int | None, str, int, int], ...] = (
     # within 20 s neither, but the message of that moment comes with the sweep that sees it
     (pull(3, 9000, timeout=20_000), 30_000, "FOUND", 4, 1),
     (pull(1, 2000, timeout=0), 5000, OVERFLOW, 1, 0),
-    # a message that comes when patience is over ends it too, whatever its tag
+    # a message at the moment of the timeout ends the wait too, whatever its tag
     (pull(1, 6000, timeout=500, tag="z"), 7000, "NO_MATCHED_MESSAGE", 2, 0),
     # a queue without messages
     (pull(0, 2000, topic="none"), 20_000, "NO_MESSAGE_IN_QUEUE", 0, 0),
-    # these do not wait: they find something, do not ask to, or are answered with another code than PULL_NOT_FOUND
+    # pulls that do not wait: they find something, have no suspend bit, or get another code than PULL_NOT_FOUND
     (pull(0, 9000), None, "FOUND", 3, 3),
     (pull(3, 9000, sys_flag=1), None, OVERFLOW, 3, 0),
     (pull(3, 9000, sys_flag=None, timeout=None), None, OVERFLOW, 3, 0),

@@ -1,4 +1,4 @@
-"""Lakes with nothing but what consume_lag reads: the state of a few queues, written as a run of the broker writes it."""
+"""Lakes with only the tables that consume_lag reads: the state of a few queues, written as an import writes it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_state(
     min_phy_offset: int = 0,
     as_of: int = 0,
 ) -> int:
-    """Put the state of a broker into a lake, as an import does, or its offsets only; gives the lake's version."""
+    """Write the state of a broker into a lake, as an import does, or its offsets only; returns the lake's version."""
     found: dict[t.Table, list[tuple[Any, ...]]] = {
         t.CONSUMER_OFFSET: [(broker, group, topic, queue_id, offset) for (group, topic, queue_id), offset in offsets.items()]
     }

@@ -1,7 +1,7 @@
-"""Small stores with any topics, imports of them under any broker name, and what a lake holds, read past the project's own code.
+"""Makes small stores with any topics, imports them under any broker name, and reads lakes without the project's code.
 
-A Delta table at a version is read by its protocol: the commits up to it add and remove Parquet files, and a partition's values stand in
-the commit, not in the file.
+A Delta table at a version is read by Delta's protocol: the commits up to the version add and remove Parquet files. A partition's values
+are in the commit, not in the file.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def message(topic: bytes, queue_id: int, queue_offset: int, physic_offset: int) 
 
 
 def tiny_store(path: Path, queues: Iterable[tuple[str, int]], *, without_queue: Sequence[bytes] = ()) -> Path:
-    """MESSAGES messages in each queue, in a commit log of whole files; before them a message each of topics that have no queue any more.
+    """A store with MESSAGES messages in each queue, after one message for each topic whose queue was deleted. The log has whole files.
 
-    As a clean shutdown leaves it: what follows the last message is zeros.
+    The store is as a clean shutdown leaves it: zeros follow the last message.
     """
     log = bytearray()
     for topic in without_queue:
@@ -79,7 +79,7 @@ def _append(log: bytearray, new: Message) -> tuple[int, int]:
 
 
 def write_files(folder: Path, content: bytes, size: int) -> None:
-    """Mapped files of one size that hold `content`, zeros behind it; one at least."""
+    """Write `content` into mapped files of one size, at least one, with zeros after it."""
     folder.mkdir(parents=True)
     for start in range(0, max(len(content), 1), size):
         (folder / offset_to_file_name(start)).write_bytes(content[start : start + size].ljust(size, b"\0"))
@@ -95,7 +95,7 @@ def import_as(
     as_found: bool = False,
     run_id: str = "run",
 ) -> Imported:
-    """`pullsim import` under a name of choice."""
+    """`pullsim import` under a given broker name."""
     from pipeline.importing.import_store import import_store
     from pipeline.lake.lake import Lake
     from pipeline.settings.settings import BrokerSettings
@@ -150,7 +150,7 @@ def clustering(table: Path, version: int) -> list[str]:
 
 
 def file_rows(table: Path, add: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of one file of a table, in the file's order, the partition's columns among them as text."""
+    """The rows of one file of a table, in the file's order; the columns of the partition are text."""
     from urllib.parse import unquote
 
     rows: list[dict[str, Any]] = pq.ParquetFile(table / unquote(add["path"])).read().to_pylist()
@@ -171,14 +171,14 @@ def contents(lake: Path, tables: Mapping[str, int], broker: str | None = None) -
 
 
 def rows(spark: SparkSession, lake: Path, table: Table, where: str = "true") -> list[dict[str, Any]]:
-    """The rows of a table as the lake's readers see it."""
+    """The rows of a table that the lake's readers see."""
     from pipeline.lake.lake import Lake
 
     return [row.asDict(recursive=True) for row in Lake(spark, str(lake)).table(table).where(where).collect()]
 
 
 def put_together(store: Path, log_rows: Iterable[Mapping[str, Any]], ranges: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
-    """The commit log's files made of the tables only: records where their rows say, bytes of ranges, zeros elsewhere."""
+    """The files of the commit log made from the tables alone: records at the places of their rows, bytes of ranges, zeros elsewhere."""
     files = {path.name: bytearray(path.stat().st_size) for path in (store / "commitlog").iterdir()}
     size = len(next(iter(files.values())))
     for row in log_rows:

@@ -1,4 +1,4 @@
-"""A store as its broker had it while it was being written: a finished one, cut at offsets of its commit log."""
+"""A store at earlier moments of its life: a finished store, cut at offsets of its commit log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENTRY = 20
 
 
 class LivingStore:
-    """The store `grown` as it was when it had less; `at` is where its log ends now."""
+    """The store `grown` at an earlier moment; `at` is the end of its log at that moment."""
 
     def __init__(self, grown: Path, path: Path) -> None:
         self.grown, self.path = grown, path
@@ -22,7 +22,7 @@ class LivingStore:
         self.cut_at(0)
 
     def record_offsets(self) -> list[int]:
-        """Where each record begins, and where the last one ends."""
+        """The offset at which each record begins, and the end of the last one."""
         found, end = [], 0
         for file in sorted((self.grown / "commitlog").iterdir()):
             raw, at = file.read_bytes(), 0
@@ -36,7 +36,7 @@ class LivingStore:
         return [*found, end]
 
     def cut_at(self, end: int, *, half: int = 0) -> None:
-        """Have the log end at `end`, with `half` bytes of the next record, and the queues at the last message before that."""
+        """Cut the log at `end`, with `half` bytes of the next record, and the queues at the last message before `end`."""
         for source in sorted(self.grown.rglob("*")):
             name = source.relative_to(self.grown)
             target = self.path / name
@@ -75,7 +75,7 @@ class LivingStore:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """In place, as the broker does: readers that have mapped the file see it change."""
+    """Write a file in place, as the broker does: readers that have mapped the file see it change."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         path.write_bytes(content)

@@ -24,13 +24,13 @@ def rows_of(content: bytes, from_offset: int) -> pa.RecordBatch:
 
 
 def two_files(found: list[Message]) -> tuple[bytes, bytes]:
-    """Messages in turn in two files that follow each other."""
+    """Two consecutive log files with the messages in turn."""
     parts = [b"".join(map(encode, placed(found[number::2], (7 + number) * FILE))) for number in range(2)]
     return parts[0], parts[1]
 
 
 def replaced(rows: pa.RecordBatch, name: str, value: Any) -> pa.RecordBatch:
-    """The rows with another value in the last one."""
+    """The rows, with another value in one column of the last row."""
     values = rows.column(name).to_pylist()
     values[-1] = value
     return rows.set_column(rows.schema.get_field_index(name), name, pa.array(values, rows.schema.field(name).type))

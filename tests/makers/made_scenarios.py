@@ -1,7 +1,7 @@
-"""Scenarios thought up to catch what recorded ones miss: every check and its order, registrations, offsets, filters, held pulls.
+"""Makes random scenarios to find what recorded ones miss: every check and its order, registrations, offsets, filters, held pulls.
 
-Names are unique to a scenario, because the real broker runs many of them one after the other. Times stay away from the sweeps of held
-pulls, so that what the real broker needs for its work changes nothing.
+Names are unique to a scenario, because the real broker runs many scenarios one after the other. Times keep a distance to the sweeps of held
+pulls, so that the time the real broker needs for its work changes nothing.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def message(digits: random.Random) -> dict[str, Any]:
 
 
 class Maker:
-    """One scenario in the making."""
+    """Collects the steps of one scenario."""
 
     def __init__(self, name: str, base: str, seed: int) -> None:
         self.digits = random.Random(seed)
@@ -309,7 +309,7 @@ def checks(name: str, base: str, seed: int, length: int = 22) -> dict[str, Any]:
 
 
 def meddle(maker: Maker, ids: list[str], budget: int) -> None:
-    """What happens while pulls are held, for up to `budget` ms."""
+    """Add steps that happen while pulls are held, for up to `budget` ms."""
     digits, topic = maker.digits, maker.topics[0]
     settings = [{"brokerPermission": 2}, {"enablePropertyFilter": False}, {"slaveReadEnable": True}]
     actions: list[Callable[[], None]] = [
@@ -350,7 +350,7 @@ def holds(name: str, base: str, seed: int) -> dict[str, Any]:
         ext = maker.ext(kind) | {"topic": maker.topics[0], "queueId": digits.choice([0, 0, 0, 1]), "maxMsgNums": 32}
         ext |= {"queueOffset": digits.choice([0, 0, 2, 2, 3]), "suspendTimeoutMillis": digits.choice([0, 100, 7000, 7000, 15000])}
         maker.add("pull", client=digits.choice(["c1", "c3"]), ext=ext, id=one)
-        maker.add("sleep", ms=40)  # nobody waits for the pull to come in
+        maker.add("sleep", ms=40)  # the harness does not wait for the pull to arrive
     meddle(maker, ids, 1200 if short else 3600)
     for one in ids:
         maker.add("await", id=one)
@@ -360,7 +360,7 @@ def holds(name: str, base: str, seed: int) -> dict[str, Any]:
 
 
 def answered(scenario: dict[str, Any], steps: list[Step]) -> dict[str, Any]:
-    """The scenario without waiting for pulls that, as `steps` with results say, nobody answers; nothing answers them on the real one."""
+    """The scenario without its waits for pulls that get no answer by the results in `steps`; the real broker gives none either."""
     kept = [
         old
         for old, new in zip(scenario["steps"], steps, strict=True)
@@ -370,7 +370,7 @@ def answered(scenario: dict[str, Any], steps: list[Step]) -> dict[str, Any]:
 
 
 class Rarer(Maker):
-    """What is rarer: messages that are sent back or late, locks, lost files, connections that close, odd requests."""
+    """Makes rarer steps: messages that are sent back or late, locks, lost files, connections that close, odd requests."""
 
     def __init__(self, name: str, base: str, seed: int) -> None:
         super().__init__(name, base, seed)
@@ -465,11 +465,11 @@ class Rarer(Maker):
 
 
 def others(name: str, base: str, seed: int) -> dict[str, Any]:
-    """A scenario of what is rarer."""
+    """A scenario of rarer steps."""
     maker = Rarer(name, base, seed)
     maker.begin()
     maker.add("topic", topic=maker.topic, perm=6, readQueueNums=4, writeQueueNums=4)
-    for step in maker.steps:  # the harness stumbles over what has no body
+    for step in maker.steps:  # the harness fails on a step without body
         step["messages"] = [one | {"body": "x"} for one in step["messages"]] if "messages" in step else None
     maker.steps = [{key: value for key, value in step.items() if value is not None} for step in maker.steps]
     messages = [message(maker.digits) | {"body": f"{name} {i}"} for i in range(4)]

@@ -1,4 +1,4 @@
-"""Stores made of records of our choice, for what no broker's own store has: store timestamps in any order, queues of many small entries.
+"""Makes stores of chosen records, with what no broker's own store has: store timestamps in any order, queues of many small entries.
 
 The real broker loads them as they are (tests/long asks it).
 """
@@ -31,7 +31,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class MadeStore:
-    """A store on disk: what a trace's header says of it, and each queue's bounds."""
+    """A store on disk, with the header of its trace and the bounds of each queue."""
 
     path: Path
     sizes: dict[str, int]

@@ -9,7 +9,7 @@ from udfs.consumer.process_queue import ProcessQueue
 
 
 def message(offset: int) -> MessageExt:
-    """One with a body of the size that the recorded ones have."""
+    """A message with a body of the recorded size."""
     return MessageExt(offset, offset % 7 + 1)
 
 

@@ -1,4 +1,4 @@
-"""Answers that a real broker's store gave, as traffic in which a client would have got them: packets around recorded facts."""
+"""Makes traffic of recorded answers: the packets in which a client would have got what a real broker's store answered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from store_format.remoting.command import RemotingCommand, SerializeType
 from store_format.remoting.frame import encode_frame
 from tests.makers.captures import ACK, START, SYN, Sent, pcap
 
-# what PullMessageProcessor answers with for each status (a queue that is empty aside)
+# the code of PullMessageProcessor for each status, except for an empty queue
 CODES = {
     "FOUND": 0,
     "NO_MATCHED_MESSAGE": 20,
@@ -40,7 +40,7 @@ def code_of(line: dict[str, Any]) -> int:
 
 
 def request_frame(opaque: int, line: dict[str, Any], kind: SerializeType) -> bytes:
-    """PULL_MESSAGE with a subscription of its own, without the right to be held."""
+    """PULL_MESSAGE with a subscription of its own and without the suspend bit."""
     asked = line["request"]
     wanted = asked["filter"] or {"type": "TAG", "expression": "*"}
     ext: dict[str, str | None] = {
@@ -60,7 +60,7 @@ def request_frame(opaque: int, line: dict[str, Any], kind: SerializeType) -> byt
 
 
 def response_frame(opaque: int, line: dict[str, Any], store: Path, kind: SerializeType) -> bytes:
-    """The answer; its body is cut out of the commit log at the recorded places."""
+    """The frame of the answer; its body is cut out of the commit log at the recorded places."""
     told = line["response"]
     names = ("nextBeginOffset", "minOffset", "maxOffset")
     ext: dict[str, str | None] = {"suggestWhichBrokerId": "0"} | {name: str(told[name]) for name in names}

@@ -58,7 +58,7 @@ def _hosts(length: int) -> st.SearchStrategy[Host]:
 
 
 def placed(found: list[Message], from_offset: int) -> list[Message]:
-    """The messages as they lie one after the other in a file that starts at `from_offset`."""
+    """The messages with their places one after the other in a file that starts at `from_offset`."""
     at, lying = from_offset, []
     for message in found:
         size = len(encode(message))
@@ -68,12 +68,12 @@ def placed(found: list[Message], from_offset: int) -> list[Message]:
 
 
 def blank(rest: int) -> bytes:
-    """What ends a file that has `rest` bytes left."""
+    """The blank that ends a file with `rest` bytes left."""
     return rest.to_bytes(4, "big") + BLANK_MAGIC
 
 
 def message_of(row: Mapping[str, Any]) -> Message:
-    """The record that a row of commit_log stands for."""
+    """The record of a row of commit_log."""
     return Message(
         store_size=row["storeSize"],
         body_crc=row["bodyCrc"],

@@ -1,4 +1,4 @@
-"""Lakes for reports: a captured broker in a few rows, whose names do what names may do to a page, to a picture and to SQL."""
+"""Lakes for reports: a captured broker in a few rows, with names that could break a page, a picture or SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BROKER = "b'1 <i>\\"
 START = 1_700_000_000_000
-# what a producer or a consumer may call a topic or a group, none of which may become markup, a formula, a format or an attribute
+# allowed names of topics and groups, none of which may become markup, a formula, a format or an attribute
 HOSTILE = (
     "<script>document.title='taken'</script>",
     '"><img src=x onerror="document.title=\'taken\'">',
@@ -33,7 +33,7 @@ TOPIC = "<u>orders</u> $a_b$"
 
 
 def write_rows(spark: SparkSession, lake: Path, broker: str, found: Mapping[t.Table, Sequence[Mapping[str, Any]]]) -> None:
-    """Rows of a broker in the place of those that it has in these tables; what a row leaves out is NULL."""
+    """Replace the rows of a broker in these tables; a column that a row leaves out is NULL."""
     writer = LakeWriter(Lake(spark, str(lake)), run_id=f"rows of {broker}", what="import", broker=broker)
     for table, rows in found.items():
         values = [tuple({"brokerName": broker, **row}.get(name) for name in table.names) for row in rows]
@@ -43,7 +43,7 @@ def write_rows(spark: SparkSession, lake: Path, broker: str, found: Mapping[t.Ta
 
 
 def hostile_rows() -> dict[t.Table, list[dict[str, Any]]]:
-    """A broker with a topic of two queues, and a group of each hostile name that commits, pulls, is corrected and falls behind.
+    """A broker with a topic of two queues, and for each hostile name a group that commits, pulls, is corrected and lags.
 
     Group n has consumed up to 10 * n of each queue; each queue got a message every 100 ms, queue 0 all of 200, queue 1 only 20.
     """
@@ -104,7 +104,7 @@ def _commit(group: str, sequence: int, at: int, offset: int) -> dict[str, Any]:
 
 
 def _pull(group: str, number: int, second: int) -> dict[str, Any]:
-    """One pull of four finds messages, one asks below the begin of the queue, the filter of the two others lets nothing pass."""
+    """A pull of four: one finds messages, one asks below the begin of the queue, two have a filter that lets nothing pass."""
     at = (START + 1000 * second) * 1000 + 500 * number
     code, remark, offset, given, length = (20, "NO_MATCHED_MESSAGE", 10, 20, 0)
     if second % 4 == 0:

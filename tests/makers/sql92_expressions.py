@@ -1,4 +1,4 @@
-"""SQL92 expressions made by chance, good and bad ones, and properties that are awkward to compare."""
+"""Makes random SQL92 expressions, good and bad ones, and properties that are awkward to compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two store directories held against each other, file by file."""
+"""Compares two store directories file by file."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def tree(store: Path) -> Tree:
 
 
 def differing(found: Mapping[str, object], expected: Mapping[str, object]) -> list[str]:
-    """Names rather than bytes, for the message."""
+    """The names of the files that differ: names rather than bytes, so that a failed assertion can be read."""
     return sorted(name for name in found.keys() | expected.keys() if found.get(name, "none") != expected.get(name, "none"))

@@ -1,4 +1,4 @@
-"""Requests at wild times and offsets on made stores, with the settings they are answered under."""
+"""Makes requests at random times and offsets on made stores, and the settings under which they are answered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CAPS = [
 
 
 def wild_records(count: int) -> Iterator[Record]:
-    """Messages of one long queue and some short ones, whose stamps grow, tie, fall back, and now and then are far off."""
+    """Messages of one long queue and some short ones. Their stamps grow, repeat, fall, and are sometimes far off."""
     digits = random.Random(11)
     for number in range(count):
         stamp = 1_000_000 + number // 3 * 10 + digits.choice([0, 0, 0, digits.randint(-900, 900)])
@@ -58,7 +58,7 @@ def pulls(digits: random.Random, made: MadeStore, count: int) -> Iterator[Line]:
 
 
 def times(digits: random.Random, stamps: list[int]) -> Iterator[int]:
-    """Times about the stamps of a store, and out of all range."""
+    """Times around the stamps of a store, and times out of all range."""
     while True:
         around = digits.choice(stamps) + digits.choice([-1, 0, 0, 1])
         yield digits.choice([around] * 20 + [0, -1, -(2**63), 2**63 - 1, min(stamps) - 1])

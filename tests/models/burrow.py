@@ -1,4 +1,6 @@
-"""Burrow's evaluation of a partition, as its source says it, and the windows that observations of lag make for it: nothing of the project.
+"""Burrow's evaluation of a partition, transcribed from its source, and the windows that observations of lag make for it.
+
+It uses nothing of the project.
 
 Source: linkedin/Burrow, core/internal/evaluator/caching.go and, for the windows, core/internal/storage/inmemory.go.
 """
@@ -39,7 +41,7 @@ def status_of(commits: Sequence[Commit], broker_offsets: Sequence[int], current_
 
 
 def lost_ground(commits: Sequence[Commit]) -> bool:
-    """Whether the first fall of the offset was not made good by the end."""
+    """Whether the offset fell and did not reach its old value again by the end; only the first fall counts."""
     for number in range(1, len(commits)):
         before = commits[number - 1].offset
         if commits[number].offset < before:
@@ -60,7 +62,7 @@ class Seen:
 
 
 def statuses(rows: Iterable[Seen], *, intervals: int, minimum_complete: float, allowed_lag: int) -> dict[tuple[str, str, int], str]:
-    """The status of each queue that the last observation has, by (group, topic, queueId)."""
+    """The status of each queue in the last observation, by (group, topic, queueId)."""
     queues: dict[tuple[str, str, int], list[Seen]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.at):
         queues[row.group, row.topic, row.queue_id].append(row)

@@ -1,4 +1,4 @@
-"""IndexFile.java and IndexService.java said again, step by step over a ByteBuffer, for tests to hold the compiled code against."""
+"""IndexFile.java and IndexService.java transcribed step by step over a ByteBuffer; tests compare the compiled code with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HEADER, SLOT, ENTRY = 40, 4, 20
 
 
 class GoesRoundError(Exception):
-    """A chain on which the broker's thread would not end."""
+    """A chain of entries that is a circle: the broker's thread would not end."""
 
 
 def hash_of(key: str) -> int:
@@ -138,7 +138,7 @@ class JavaIndexFile:
 
 @dataclass
 class JavaIndexService:
-    """IndexService with a flush thread that is done at once."""
+    """IndexService with a flush thread that ends at once."""
 
     slots: int
     entries: int

@@ -1,4 +1,4 @@
-"""The look-ups of ConsumeQueue, CommitLog and MappedFileQueue said again over byte buffers, for tests to hold ours against."""
+"""The look-ups of ConsumeQueue, CommitLog and MappedFileQueue transcribed over byte buffers; tests compare ours with them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class JavaFiles:
 
 @dataclass
 class JavaLog:
-    """CommitLog, and what DefaultMessageStore asks it."""
+    """CommitLog, with the calls that DefaultMessageStore makes."""
 
     mapped: JavaFiles
 

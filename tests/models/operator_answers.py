@@ -1,4 +1,4 @@
-"""What the views of operators' questions must hold for a capture, worked out from its own files with struct and json alone.
+"""The rows that the views of operators' questions must have for a capture, computed from the capture's files with struct and json alone.
 
 The broker's process logged every exchange (exchange.jsonl), its clients every message that they got (consumption.jsonl), the broker
 itself each pull that it sent to another offset (topic OFFSET_MOVED_EVENT). Nothing of the project is used here but to unpack the files.
@@ -24,7 +24,7 @@ CORRECTIONS = {"OFFSET_TOO_SMALL", "OFFSET_OVERFLOW_BADLY", "NO_MESSAGE_IN_QUEUE
 SQL92: dict[str, Callable[[dict[str, str]], bool]] = {
     "qty > 4 AND color IN ('red', 'blue')": lambda p: number(p, "qty") > 4 and p.get("color") in {"red", "blue"},
     "NOT (color = 'green') AND qty <= 7": lambda p: p.get("color", "green") != "green" and number(p, "qty") <= 7,
-    # the broker throws for it on each message: no client got one by it
+    # the broker throws on each message with this filter: no client got a message through it
     "price BETWEEN 20 AND 60 OR (vip IS NOT NULL AND region = 'eu')": lambda _: False,
 }
 
@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
 
 def number(properties: dict[str, str], name: str) -> float:
-    """A property as a number, one that every comparison refuses where it is none."""
+    """A property as a number; NaN, which fails every comparison, if it is none."""
     try:
         return float(properties.get(name, "nan"))
     except ValueError:
@@ -57,7 +57,7 @@ def java_hash(text: str) -> int:
 
 
 class CapturedAnswers:
-    """A capture that was unpacked with its store."""
+    """An unpacked capture with its store."""
 
     def __init__(self, folder: Path, store: Path | None = None) -> None:
         self.folder, self.store = folder, store or folder / "store"
@@ -74,7 +74,7 @@ class CapturedAnswers:
         return {start + at: record for start, content in self.lag.log for at, record in _records(content)}
 
     def filters(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """(group, topic) -> (type, expression): the last heartbeat or pull that told one, else what the broker stored."""
+        """(group, topic) -> (type, expression): from the last heartbeat or pull with a filter, else from the broker's files."""
         told: dict[tuple[str, str], tuple[int, str, str]] = {}
         for one in exchanges(self.folder):
             at, ext = one["t_arrive_us"], one["request"]["ext"] or {}
@@ -90,13 +90,13 @@ class CapturedAnswers:
         return {key: (kind, expression) for key, (_, kind, expression) in told.items()}
 
     def waiting(self, queue: QueueFiles, offset: int) -> Iterator[tuple[int, int, Record | None]]:
-        """(size, tagsCode, record) of each entry from an offset on, the record None where it is gone."""
+        """(size, tagsCode, record) of each entry from an offset on; the record is None if it is deleted."""
         for number_, (at, size) in sorted(queue.entries.items()):
             if number_ >= max(offset, queue.minimum):
                 yield size, java_hash(self.records[at].properties.get("TAGS", "")) if at in self.records else 0, self.records.get(at)
 
     def matched(self, topic: str, queue_id: int, offset: int, kind: str, expression: str) -> tuple[int, int, int]:
-        """Messages that a filter lets pass of those that wait, their bytes, and the ms that the first of them has waited."""
+        """The number of waiting messages that a filter lets pass, their bytes, and the ms that the first of them has waited."""
         codes = {java_hash(tag.strip()) for tag in expression.split("||")}
 
         def passes(code: int, record: Record) -> bool:
@@ -111,14 +111,14 @@ class CapturedAnswers:
         return len(found), sum(size for size, _ in found), waited
 
     def moved_events(self) -> list[tuple[str, str, int, int, int]]:
-        """(group, topic, queueId, asked, given) of each event that the broker stored of a pull that it sent elsewhere."""
+        """(group, topic, queueId, asked, given) of each OFFSET_MOVED_EVENT: the offset of the pull, and the corrected one."""
         bodies = [json.loads(record.body) for record in self.records.values() if record.topic == "OFFSET_MOVED_EVENT"]
         queues = [(one, one["messageQueue"]) for one in bodies]
         return [(one["consumerGroup"], queue["topic"], queue["queueId"], one["offsetRequest"], one["offsetNew"]) for one, queue in queues]
 
 
 def outcome(exchange: dict[str, Any]) -> str:
-    """How a pull ended: the status that the store gave, else the name of the code."""
+    """The outcome of a pull: the status of the store, else the name of the code."""
     response = exchange["response"]
     if response is None:
         return "NO_ANSWER"

@@ -1,4 +1,4 @@
-"""A simulated run as others see it: its plan, and what it told. Nothing here looks into the simulation."""
+"""A simulated run from outside: its plan, and the events that it told. Nothing here looks into the simulation."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Dead(NamedTuple):
 
 @dataclass(frozen=True)
 class Hold:
-    """The time [begins, ends) in which a client has a queue; `dropped` where it ended because it was given up."""
+    """The time [begins, ends) in which a client has a queue; `dropped` if it ended because the client gave the queue up."""
 
     begins: int
     ends: int = FAR
@@ -63,7 +63,7 @@ class Hold:
 
 
 class Sent(NamedTuple):
-    """The messages of a queue: offset of the first, which of them the group wants, and when each was stored where that is known."""
+    """The messages of a queue: the offset of the first, whether the group wants each, and when each was stored if that is known."""
 
     first: int
     wanted: NDArray[np.bool_]
@@ -72,7 +72,7 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True)
 class Events:
-    """What a run told."""
+    """The events that a run told."""
 
     plan: GroupPlan
     outcome: Outcome
@@ -81,7 +81,7 @@ class Events:
 
     @cached_property
     def clients(self) -> list[ClientPlan]:
-        """The clients that joined, in the order in which they did, by which rows name them."""
+        """The clients that joined, in this order; rows name a client by its place in it."""
         return sorted((one for one in self.plan.clients if one.joins <= self.outcome.stopped_at), key=lambda one: one.joins)
 
     def end_of(self, client: int) -> int:
@@ -101,7 +101,7 @@ class Events:
         return [Sent(0, np.ones(end, np.bool_), None) for end in ends.tolist()]
 
     def wants(self, queue: int, offset: int) -> bool:
-        """Whether a message is there and the group's."""
+        """Whether a message exists and the group wants it."""
         at = offset - self.sent[queue].first
         return 0 <= at < len(self.sent[queue].wanted) and bool(self.sent[queue].wanted[at])
 
@@ -143,12 +143,12 @@ class Events:
 
     @cached_property
     def most_tries(self) -> int:
-        """After so many tries that failed a message is given up."""
+        """The number of failed tries after which a message is given up."""
         consumer = self.plan.consumer
         return consumer.orderly_max_reconsume_times() if self.plan.orderly else consumer.concurrent_max_reconsume_times()
 
     def begin_of(self, queue: int) -> int | None:
-        """From which offset on a group that shares its messages is promised them; None where that depends on who comes when."""
+        """The offset from which on a group that shares its messages gets all of them; None if that depends on who comes when."""
         if queue >= len(self.plan.queues):
             return 0
         least, committed = self.plan.min_offsets[queue], self.plan.committed[queue]
@@ -162,7 +162,7 @@ class Events:
 
 
 def run_of(plan: GroupPlan) -> Events:
-    """Run a plan that tells."""
+    """The events of a plan that is run with all of them told."""
     rows: list[Row] = []
     dead: list[Dead] = []
 
@@ -174,12 +174,12 @@ def run_of(plan: GroupPlan) -> Events:
 
 
 def finite_plan(seed: int) -> GroupPlan:
-    """A small plan in which clients come, go, die and stand still, and which ends; what it sends is known without the simulation."""
+    """A small plan that ends, in which clients come, go, die and stand still. Its messages are known without the simulation."""
     chance = random.Random(f"finite {seed}")
     kind = chance.choice(("concurrent", "concurrent", "orderly", "broadcast"))
     plan = random_plan(seed, until=10 * 3600 * SECOND, orderly=kind == "orderly")
     short = max(plan.broker.delays) < 10_000
-    # not in step with what happens every so many seconds
+    # not a multiple of any period in the simulation
     sample = chance.choice((97_003, 499_979, 5_000_011)) if short or kind != "concurrent" else 19_999_999
     consumer = plan.consumer
     if kind == "broadcast":
@@ -191,7 +191,7 @@ def finite_plan(seed: int) -> GroupPlan:
 
 
 def sent_at_rates(messages: Rates) -> Sequence[float]:
-    """How many messages come into each queue, on average where they come at random."""
+    """The number of messages that come into each queue; the average if they come at random."""
     begins = [begin for begin, _ in messages.steps] + [messages.ends]
     total = sum(rate * max(min(end, messages.ends) - begin, 0) for (begin, rate), end in zip(messages.steps, begins[1:], strict=True))
     return [backlog + total * share / SECOND for backlog, share in zip(messages.backlog, messages.shares, strict=True)]

@@ -1,4 +1,4 @@
-"""What must hold of every simulated run, whatever its plan: each check gives what it finds wrong with the events that a run told."""
+"""Checks of what must hold for every simulated run, whatever its plan. Each check yields what is wrong with the events that a run told."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from udfs.simulation.world import LOST, RECONSUME_LATER, SUCCESS, TOO_LATE
 
 Faults = Iterator[str]
 FIRST_RETRY_LEVEL = 3
-# a batch that ends after the run is not told
+# the events of a run leave out a batch that ends after it
 LONGEST_BATCH = 60 * SECOND
-# a queue that its client did not try to pull for so long is given up and taken anew
+# a client gives up a queue that it did not try to pull for so long, and takes it again
 PULL_MAX_IDLE_TIME = 120 * SECOND
 
 
 def processed(run: Events) -> dict[int, dict[int, int]]:
-    """When each message of each queue was first done with: consumed, sent back or given up."""
+    """When each message of each queue was first done: consumed, sent back or given up."""
     found: dict[int, dict[int, int]] = defaultdict(dict)
     for row in run.rows:
         done = row.result == SUCCESS or (row.result == RECONSUME_LATER and (not run.plan.orderly or row.tries >= run.most_tries))
@@ -34,7 +34,7 @@ def processed(run: Events) -> dict[int, dict[int, int]]:
 
 
 def done_before(run: Events, queue: int, begin: int, times: dict[int, int]) -> NDArray[np.int64]:
-    """For each offset from `begin` on: by when all that are wanted up to it were done with, FAR for never."""
+    """For each offset from `begin` on, the time by which all wanted messages up to it were done; FAR for never."""
     end = int(run.outcome.lag[-1, queue, BROKER_OFFSET])
     topic = queue < len(run.plan.queues)
     each = [times.get(offset, FAR) if not topic or run.wants(queue, offset) else -FAR for offset in range(begin, end)]
@@ -42,12 +42,12 @@ def done_before(run: Events, queue: int, begin: int, times: dict[int, int]) -> N
 
 
 def may_be_untold(run: Events, ended: int) -> bool:
-    """Whether a batch that a client was at when it lost a queue may have gone on past the end of the run."""
+    """Whether a client's batch at the loss of a queue may have ended after the run."""
     return ended <= run.outcome.stopped_at < ended + LONGEST_BATCH
 
 
 def no_message_is_lost(run: Events) -> Faults:
-    """Each that the group wants was consumed or is a dead letter; where it broadcasts `each_client_has_all` says so."""
+    """Each message that the group wants was consumed or is a dead letter. For groups that broadcast, `each_client_has_all` checks this."""
     if run.plan.broadcasts:
         return
     reached = {row.origin for row in run.rows if row.result == SUCCESS} | {(one.queue, one.offset) for one in run.dead}
@@ -59,7 +59,7 @@ def no_message_is_lost(run: Events) -> Faults:
 
 
 def nothing_else_is_given(run: Events) -> Faults:
-    """A listener is given what is there and the group's, once it has been stored and could have come."""
+    """A listener gets only messages that exist and that the group wants, after they were stored and could have arrived."""
     network, dispatch = run.plan.broker.network, run.plan.broker.dispatch
     for row in run.rows:
         if not run.wants(*row.origin):
@@ -76,7 +76,7 @@ def nothing_else_is_given(run: Events) -> Faults:
 
 
 def as_many_come_as_the_plan_says(run: Events) -> Faults:
-    """The ends of the queues are those of the messages that were planned."""
+    """The ends of the queues match the number of planned messages."""
     messages = run.plan.messages
     if not isinstance(messages, Rates):
         expected = [sent.first + len(sent.wanted) for sent in run.sent]
@@ -89,7 +89,7 @@ def as_many_come_as_the_plan_says(run: Events) -> Faults:
 
 
 def no_offset_passes_what_is_not_done(run: Events) -> Faults:
-    """What is committed, or in the file of the client that is furthest behind, is never past a message that is not done with."""
+    """The committed offset (for groups that broadcast, the least one in the clients' files) is never past a message that is not done."""
     if run.plan.broadcasts:
         return
     done = processed(run)
@@ -106,7 +106,7 @@ def no_offset_passes_what_is_not_done(run: Events) -> Faults:
 
 
 def orderly_queues_are_in_order(run: Events) -> Faults:
-    """A message is given to an orderly listener when all before it are done with, and one at a time, or one batch."""
+    """An orderly listener gets a message only when all before it are done, and one message or batch at a time."""
     if not run.plan.orderly:
         return
     done = processed(run)
@@ -125,7 +125,7 @@ def orderly_queues_are_in_order(run: Events) -> Faults:
 
 
 def _one_at_a_time(run: Events, batches: list[Row]) -> Faults:
-    """But for the batch of a client that died, or stood still and lost its lock."""
+    """A listener gets one batch at a time, except for the batch of a client that died, or stood still and lost its lock."""
     last = None
     for batch in batches:
         if last is not None and batch.started < last.ended and not _may_overlap(run, last):
@@ -139,7 +139,7 @@ def _may_overlap(run: Events, batch: Row) -> bool:
 
 
 def results_fit_the_holds(run: Events) -> Faults:
-    """A listener is given messages of queues that its client has, and what becomes of them counts as long as it does."""
+    """A listener gets messages only of queues that its client has; results count only while the client has the queue."""
     for row in run.rows:
         hold, gone = run.hold_of(row), run.end_of(row.client)
         if hold is None or row.pulled < hold.begins:
@@ -153,7 +153,7 @@ def results_fit_the_holds(run: Events) -> Faults:
 
 
 def each_hold_gives_a_run(run: Events) -> Faults:
-    """Of a queue that a client has it is given all from where it begins on, in order, and nothing twice."""
+    """A client gets all messages of its queue from where it begins, in order, and none twice."""
     batch = min(run.plan.consumer.pull_batch_size, run.plan.broker.count_in_memory)
     for (client, queue, hold), rows in run.by_hold.items():
         who = f"client {client}, queue {queue}"
@@ -177,7 +177,7 @@ def each_hold_gives_a_run(run: Events) -> Faults:
 
 
 def most_at_once(spans: Iterable[tuple[int, int]]) -> int:
-    """How many spans [begin, end) share a moment at most."""
+    """The greatest number of spans [begin, end) that share a moment."""
     moments = sorted(moment for begin, end in spans for moment in ((begin, 1), (end, -1)))
     busy = most = 0
     for _, change in moments:
@@ -187,7 +187,7 @@ def most_at_once(spans: Iterable[tuple[int, int]]) -> int:
 
 
 def clients_keep_to_their_limits(run: Events) -> Faults:
-    """No more batches at once than threads, no more messages of a queue than flow control lets in, and nothing while it stands still."""
+    """A client has no more batches than threads, no more messages of a queue than flow control allows, and none while it stands still."""
     consumer = run.plan.consumer
     batches = defaultdict(set)
     for row in run.rows:
@@ -209,7 +209,7 @@ def clients_keep_to_their_limits(run: Events) -> Faults:
 
 
 def what_fails_comes_again(run: Events) -> Faults:
-    """Each failed try is followed by another after its delay, or by a dead letter; nothing else comes to the retry topic."""
+    """Each failed try is followed by another try after its delay, or by a dead letter. Nothing else comes to the retry topic."""
     if run.plan.broadcasts:
         return
     failed = defaultdict(list)
@@ -259,7 +259,7 @@ def _retries(run: Events, failed: dict[tuple[int, ...], list[int]]) -> Faults:
 
 
 def each_client_has_all(run: Events) -> Faults:
-    """Of a group that broadcasts: all from where it begins on, as long as it is there, and the group is as far as the last of them."""
+    """Each client of a group that broadcasts gets all messages from where it begins; the group's offset is that of the slowest client."""
     if not run.plan.broadcasts:
         return
     first = run.plan.consumer.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -281,7 +281,7 @@ def each_client_has_all(run: Events) -> Faults:
 
 
 def it_ends_with_all_done(run: Events) -> Faults:
-    """A run ends when all was consumed and committed, and its figures are those of its events."""
+    """A run ends when all is consumed and committed, and its figures match its events."""
     outcome, last = run.outcome, run.outcome.lag[-1]
     if not outcome.consumed_all:
         yield "it was cut"
@@ -297,7 +297,7 @@ def it_ends_with_all_done(run: Events) -> Faults:
         given[row.queue, row.offset, row.client if run.plan.broadcasts else -1].append(row)
     twice = sum(len(rows) - 1 for rows in given.values())
     untold = outcome.counts["delivered"] - len(run.rows)
-    # clients of a group that never committed may begin apart; what the one behind is given is counted as if it had been before
+    # clients of a group that never committed may begin apart; what the later one gets is counted as if it had come before
     known = all(run.begin_of(queue) is not None for queue in range(len(run.plan.queues)))
     if known and not run.plan.orderly and not twice <= outcome.counts["duplicates"] <= twice + untold:
         yield f"duplicates: {outcome.counts['duplicates']}, not {twice}"
@@ -321,6 +321,6 @@ CHECKS: tuple[Callable[[Events], Faults], ...] = (
 
 
 def faults_of(run: Events) -> dict[str, list[str]]:
-    """What each check finds, by its name; those that find nothing are left out."""
+    """The findings of each check, by its name. Checks without findings are left out."""
     found = {check.__name__: list(check(run)) for check in CHECKS}
     return {name: faults for name, faults in found.items() if faults}

@@ -1,8 +1,8 @@
-"""getMessage written out in plain Python over a store's files, one pull at a time: what a pull gets that no broker can be asked for.
+"""getMessage in plain Python over a store's files, one pull at a time: for pulls that no broker can be asked.
 
-The real broker answers as of now only. For a pull as of its own time, or cut at a recorded maxOffset, this is what the replay is held
-against; that it answers as the broker did where the broker could be asked is tested first. What a filter makes of one entry and of one
-message is asked of udfs.filters.message_filter, one at a time.
+The real broker answers as of now only. For a pull as of its own time, or cut at a recorded maxOffset, the replay is compared with this
+model. A test first compares the model with recorded answers of the broker. udfs.filters.message_filter judges each entry and each
+message for it, one at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_ADDR = -(2**31) - 1  # ConsumeQueueExt: a tagsCode up to here is an address
 
 
 class Thrown(Exception):  # noqa: N818 - not an error here: the broker's answer
-    """What getMessage throws; its text is the class."""
+    """An exception of getMessage; its text is the class."""
 
 
 class Unit(NamedTuple):
@@ -43,7 +43,7 @@ class Unit(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What a pull sees of its queue and of the log."""
+    """The bounds of its queue and of the log that a pull sees."""
 
     min_offset: int
     max_offset: int
@@ -88,7 +88,7 @@ def stamp_of(record: bytes) -> int:
 
 
 def matches(wanted: mf.ExpressionMessageFilter, record: bytes) -> bool:
-    """MessageFilter.isMatchedByCommitLog, which looks into the message only where it needs to."""
+    """MessageFilter.isMatchedByCommitLog. It looks into the message only if it has to."""
     raw = decode_properties_of(record) if wanted.commit_log_condition() else b""
     try:
         return wanted.is_matched_by_commit_log(decode_properties(raw) if raw else None)
@@ -98,7 +98,7 @@ def matches(wanted: mf.ExpressionMessageFilter, record: bytes) -> bool:
 
 @dataclass(eq=False)
 class SlowBroker:
-    """A store's files and the settings it is asked under (the `config` of a trace's header)."""
+    """A broker over a store's files, with the settings of a trace's header (`config`)."""
 
     store: Path
     config: dict[str, Any]
@@ -114,7 +114,7 @@ class SlowBroker:
         return {int(path.name) // UNIT: path.read_bytes() for path in sorted(folder.iterdir())} if folder.is_dir() else {}
 
     def entries(self, topic: str, queue_id: int, offset: int, end: int) -> list[tuple[int, int, int]]:
-        """The entries from `offset` on, to the end of its file or to `end`; none where there is no file."""
+        """The entries from `offset` to the end of its file, or to `end`; none if there is no file."""
         size = self.config["mappedFileSizeConsumeQueue"] // UNIT
         first = offset // size * size
         content = self.queue(topic, queue_id).get(first, b"")
@@ -122,7 +122,7 @@ class SlowBroker:
 
     @cache  # noqa: B019 - one per test
     def entry_stamps(self, topic: str, queue_id: int) -> list[tuple[int, int]]:
-        """Offset and store timestamp of each entry, NO_LONG where the log has no message for it."""
+        """Offset and store timestamp of each entry; NO_LONG if the log has no message for it."""
         found = []
         for first, content in self.queue(topic, queue_id).items():
             for number, (physic, size, _) in enumerate(struct.iter_unpack(">qiq", content)):
@@ -148,7 +148,7 @@ class SlowBroker:
 
     @cached_property
     def manager(self) -> ConsumerFilterManager:
-        """What groups registered."""
+        """The filters that groups registered."""
         names = {"errorRate": "maxErrorRateOfBloomFilter", "expectConsumers": "expectConsumerNumUseFilter"}
         bloom = self.config.get("bloom") or {short: self.config[name] for short, name in names.items()}
         manager = ConsumerFilterManager(BloomFilter.create_by_fn(bloom["errorRate"], bloom["expectConsumers"]))
@@ -172,7 +172,7 @@ class SlowBroker:
         return mf.ExpressionMessageFilter(subscription, data, self.manager.bloom_filter)
 
     def bytes_at(self, offset: int, size: int, log_end: int) -> tuple[int, bytes] | None:
-        """CommitLog.getMessage: where the bytes start, and they."""
+        """CommitLog.getMessage: the position of the bytes, and the bytes."""
         length = self.config["mappedFileSizeCommitLog"]
         start = offset // length * length
         if start not in self.log:
@@ -202,7 +202,7 @@ class SlowBroker:
                 at += size
 
     def as_of(self, topic: str, queue_id: int, whole: Bounds, time: int) -> Bounds:
-        """Bounds as of a time: up to the last entry, and the last record, that is not younger."""
+        """The bounds as of a time: up to the last entry, and the last record, that is not later."""
         visible = (offset + 1 for offset, stamp in self.entry_stamps(topic, queue_id) if stamp <= time and offset < whole.max_offset)
         return Bounds(
             min_offset=whole.min_offset,
@@ -299,7 +299,7 @@ class SlowBroker:
 
 
 def bounds_of(line: Line, lines: list[Line], log_end: int) -> Bounds:
-    """The bounds that the answer gives, or for a pull that threw another answer for the same queue."""
+    """The bounds in the answer; for a pull that threw, those in another answer for the same queue."""
     same = (other for other in [line, *lines] if all(other["request"][name] == line["request"][name] for name in ("topic", "queueId")))
     known = next(other["response"] for other in same if "maxOffset" in other["response"])
     return Bounds(known["minOffset"], known["maxOffset"], log_end)

@@ -1,4 +1,4 @@
-"""The same simulation as the compiled loop's, of the clients' and the broker's own rules, one object a thing: slow, and to compare with."""
+"""The simulation of the compiled loop a second time, slowly: with the rules of udfs.consumer and udfs.broker, an object for each thing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SlowEngine:
     def __init__(self, plan: GroupPlan) -> None:
         self.plan = plan
         at_once = replace(plan, messages=replace(plan.messages, delay_level=0)) if isinstance(plan.messages, Rates) else plan
-        self.world = new_world(at_once)  # what is stored, and what each try is like
+        self.world = new_world(at_once)  # the stored messages, and the outcome of each try
         names = [*plan.queues]
         for broker in plan.brokers:
             names += [MessageQueue(RETRY_GROUP_TOPIC_PREFIX + plan.group, broker, one) for one in range(plan.broker.retry_queue_nums)]
@@ -80,7 +80,7 @@ class SlowEngine:
             offset += 1
 
     def _delay(self, level: int) -> None:
-        """What comes stands in the queue of its level until a look of the broker's finds it due."""
+        """A delayed message stays in the queue of its level until a look of the broker finds it due."""
         delay = self.plan.broker.delays[min(level, len(self.plan.broker.delays)) - 1]
         line = sorted((one.time, queue, number) for queue, came in enumerate(self.came) for number, one in enumerate(came) if one.time >= 0)
         first, now = 0, FIRST_DELAY_TIME
@@ -263,7 +263,7 @@ class SlowEngine:
             return
         slot.last_pull = now
         last = slot.request.process_queue.msg_tree_map.last_key()
-        slot.put = slot.put if last is None else slot.places[last] + 1  # where the compiled loop goes on in its ring
+        slot.put = slot.put if last is None else slot.places[last] + 1  # the place where the compiled loop goes on in its ring
         if verdict is Pull.FIX_OFFSET:
             self._later(slot, FIX_OFFSET, now)
             return

@@ -1,4 +1,4 @@
-"""The things that `slow_group` is made of: messages that came, batches, holds on queues, clients."""
+"""The objects of `slow_group`: messages that came, batches, holds on queues, clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from udfs.consumer.pull_message import PullRequest
 
 
 class Always:
-    """The filter of a pull that waits: `hold.woken_at` is told of each message whether it matches."""
+    """The filter of a pull that waits; `hold.woken_at` gets whether each message matches."""
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: object) -> bool:
         return True
@@ -78,7 +78,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Unordered:
-    """What an event is about: two events are never told apart by it."""
+    """The subject of an event; the order of events never depends on it."""
 
     what: object
 

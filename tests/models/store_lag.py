@@ -1,6 +1,6 @@
-"""Consume lag worked out from a store's own files, with struct and json alone: what the view is held against.
+"""Consume lag computed from a store's files with struct and json alone; tests compare the view with it.
 
-Nothing of the project is used here, and nothing is fast. The stores are ones that the broker shut down cleanly, so that its load changes
+Nothing of the project is used here, and nothing is fast. The broker shut these stores down cleanly, so its load changes
 nothing: the last file of the log ends where its records end, the last file of a queue where its entries end.
 """
 
@@ -35,7 +35,7 @@ def mapped_files(folder: Path) -> list[tuple[int, bytes]]:
 
 
 def records_end(content: bytes) -> tuple[int, list[int]]:
-    """Where the records of a log file end, and their store timestamps."""
+    """The position at which the records of a log file end, and their store timestamps."""
     at, stamps = 0, []
     while at + 8 <= len(content):
         size, magic = struct.unpack_from(">ii", content, at)
@@ -83,7 +83,7 @@ class StoreLag:
         return QueueFiles(next(kept, 0), maximum, entries)
 
     def stamp(self, entry: tuple[int, int] | None) -> int | None:
-        """The store timestamp of an entry's message, None where the log does not have it."""
+        """The store timestamp of an entry's message; None if the log does not have it."""
         for start, content in self.log:
             used = self.last_end if start == self.log[-1][0] else len(content)
             if entry is not None and start <= entry[0] and entry[0] + entry[1] <= start + used:
@@ -99,7 +99,7 @@ class StoreLag:
         return {(group, topic): {int(queue): offset for queue, offset in queues.items()} for (topic, group), queues in named}
 
     def rows(self, broker: str) -> dict[tuple[str, str, str, int], dict[str, Any]]:
-        """What consume_lag must hold, by (brokerName, consumerGroup, topic, queueId)."""
+        """The rows that consume_lag must have, by (brokerName, consumerGroup, topic, queueId)."""
         found = {}
         for (group, topic), stored in self.offsets.items():
             for queue_id in {*stored, *(number for name, number in self.queues if name == topic)}:
@@ -124,7 +124,7 @@ class StoreLag:
 
 
 def reason(row: dict[str, Any], queue: QueueFiles | None, *, missing: bool) -> str | None:
-    """The first that holds."""
+    """The first reason that holds."""
     offset = row["consumerOffset"]
     _, next_size = (queue.entries.get(offset) if queue else None) or (None, None)
     reasons = {

@@ -53,7 +53,7 @@ REQUESTS = pa.schema(
 
 
 def manager_of(store: Path, error_rate: int = 20, consumers: int = 32) -> ConsumerFilterManager:
-    """What the broker has loaded from the store's consumerFilter.json."""
+    """The filters that the broker loads from the store's consumerFilter.json."""
     manager = ConsumerFilterManager(BloomFilter.create_by_fn(error_rate, consumers))
     file = store / "config" / "consumerFilter.json"
     if file.exists():
@@ -63,7 +63,7 @@ def manager_of(store: Path, error_rate: int = 20, consumers: int = 32) -> Consum
 
 @dataclass(frozen=True)
 class Tables:
-    """What an import makes of a store, as far as a replay of a snapshot reads it."""
+    """The tables of an imported store that a replay with --at snapshot reads."""
 
     store: rp.BrokerStore
     bounds: Mapping[tuple[str, int], tuple[int, int]]
@@ -73,7 +73,7 @@ class Tables:
 
 
 def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
-    """Read a store that was shut down cleanly, its extension too, where it has one; with `options` as load and start leave it."""
+    """The tables of a store that was shut down cleanly, with its extension if it has one; with `options`, as load and start leave it."""
     store = StoreFiles(str(path))
     settings = with_extension(BrokerSettings.from_sources(options=options or ()), store)
     sizes = ls.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
@@ -142,7 +142,7 @@ def answers(tables: Tables, lines: list[Line], config: Mapping[str, Any]) -> lis
 def blocks_of(
     tables: Tables, lines: list[Line], config: Mapping[str, Any], *, whole_files: bool = False
 ) -> list[tuple[Answering, list[Row]]]:
-    """The requests packed, with the entries that they scan, or with those of their whole queue files."""
+    """The packed requests, with the entries that they scan, or with the entries of their whole queue files."""
     settings = BrokerSettings.from_sources(header=dict(config)).pull_settings()
     rules = FilterRules(manager=tables.manager, support_retry=settings.filter_support_retry)
     answering = Answering.of(settings, tables.store.entries_a_file, tables.store.log, with_entries=True)
@@ -210,7 +210,7 @@ def verdicts(tables: Tables, rules: FilterRules, row: Row) -> list[Row] | None:
 
 
 def with_blocks(tables: Tables, rows: list[Row]) -> list[Row]:
-    """The rows, each behind one with its entries, if there are any."""
+    """The rows, each after a row with its entries, if it has entries."""
     found = []
     for row in rows:
         blocks = [tables.segments[key] for key in segment_keys(tables, row) if key in tables.segments]
@@ -220,13 +220,13 @@ def with_blocks(tables: Tables, rows: list[Row]) -> list[Row]:
 
 
 def batches(rows: list[Row]) -> Iterator[Any]:
-    """A batch a row, for types that differ from row to row."""
+    """One batch for each row, because types differ from row to row."""
     for row in rows:
         yield RowBatch([row])
 
 
 class RowBatch(list[Row]):
-    """Rows where a batch is expected."""
+    """Rows in the form of a batch."""
 
     def to_pylist(self) -> list[Row]:
         return list(self)
@@ -246,7 +246,7 @@ NUMBERS = (
 
 
 def told(response: Any) -> Any:
-    """A recorded answer as far as it stands in a row of answers."""
+    """The fields of a recorded answer that a row of answers has."""
     if response is None or "exception" in response:
         return response and response["exception"]
     return [response[name] for name in NUMBERS], [message["storeSize"] for message in response["messages"]]

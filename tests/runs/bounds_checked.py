@@ -1,4 +1,7 @@
-"""Run by test_kernels.py under NUMBA_BOUNDSCHECK=1: the kernels over bytes of every kind. An access outside a buffer raises IndexError."""
+"""Calls the kernels with bytes of every kind.
+
+test_kernels.py runs it with NUMBA_BOUNDSCHECK=1, so an access outside a buffer raises IndexError.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def record(digits: random.Random, at: int) -> bytes:
 
 
 def near_record(digits: random.Random) -> bytes:
-    """The size and magic code of a record, and lengths that do not quite fit."""
+    """Bytes with the size and magic code of a record, and lengths that do not quite fit."""
     size = digits.randint(88, 125)
     raw = bytearray(size.to_bytes(4, "big") + bytes.fromhex("daa320a7") + bytes(size - 8))
     raw[39] = digits.choice([0, 0, 0x10, 0x20, 0x30])

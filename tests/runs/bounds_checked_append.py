@@ -1,4 +1,4 @@
-"""Run by test_append.py under NUMBA_BOUNDSCHECK=1: the kernels that make and write messages, with buffers that just suffice."""
+"""Calls the kernels that make and write messages, with buffers of just the needed size. test_append.py runs it with NUMBA_BOUNDSCHECK=1."""
 
 from __future__ import annotations
 

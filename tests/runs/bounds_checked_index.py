@@ -1,4 +1,4 @@
-"""Run by test_index_file.py under NUMBA_BOUNDSCHECK=1: the kernels of the index over bytes of every kind."""
+"""Calls the kernels of the index with bytes of every kind. test_index_file.py runs it with NUMBA_BOUNDSCHECK=1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDS = 1500
 
 
 def some_bytes(digits: random.Random, length: int) -> np.ndarray:
-    """Small numbers mostly, so that chains and sizes lead somewhere."""
+    """Bytes of mostly small numbers, so that chains and sizes lead to places in the file."""
     numbers = [digits.choice([0, 1, 2, 3, digits.randrange(-3, 40), 2**31 - 1, -(2**31)]) for _ in range(length // 4 + 1)]
     return np.array(numbers, ">i4").view(np.uint8)[:length].copy()
 

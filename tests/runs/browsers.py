@@ -1,4 +1,4 @@
-"""A headless Chromium for pages, where there is one: the machine's own, or that of Playwright."""
+"""Opens a headless Chromium for pages: the one of the machine, or Playwright's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWN = ("chromium", "chromium-browser", "google-chrome")
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser; skips the test where there is none."""
+    """A browser. Without Chromium it skips the calling test."""
     api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     own = next(filter(None, map(shutil.which, OWN)), None)
     with api.sync_playwright() as playwright:

@@ -1,4 +1,4 @@
-"""Streams that are killed again and again, resumed, and held against a replay."""
+"""Kills and resumes streams again and again, and compares their answers with a replay."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.runs.streamed_answers import answers
 FILES, LINES = 6, 10
 
 
-# files that are answered between kills
+# request files that are answered between two kills
 PARTS = 24 if ALL else 8
 
 
 def dying_streams(base: Path, folder: Path, count: int) -> list[Dying]:
-    """Streams that read one folder, each with a lake of its own that holds what `base` does."""
+    """Streams that read one folder, each with a lake of its own that is a copy of `base`."""
     streams = []
     for number in range(count):
         lake, checkpoint = folder / f"lake{number}", folder / f"checkpoint{number}"
@@ -36,7 +36,7 @@ def dying_streams(base: Path, folder: Path, count: int) -> list[Dying]:
 
 
 def kill_and_cut(streams: list[Dying], told: Path, chance: random.Random) -> Counter[str]:
-    """Kill them together; of some, cut a file of the checkpoint too. Where they were killed."""
+    """Kill the streams together, and cut a file of the checkpoint of some. Returns where each was killed."""
     found = places(kill_together(streams, told, chance))
     for stream in streams:
         assert_nothing_twice(stream)
@@ -48,7 +48,10 @@ def kill_and_cut(streams: list[Dying], told: Path, chance: random.Random) -> Cou
 def check_killed_streams(
     spark: SparkSession, pullsim: Pullsim, base: Path, lines: list[dict[str, Any]], folder: Path, *, streams: int, kills: int, seed: int
 ) -> Counter[str]:
-    """Streams are killed, so often together, then run to their end: each request has the answer of a replay. Where they were killed."""
+    """Kill the streams together so many times, run them to their end, and check that each request has the answer of a replay.
+
+    Returns where each stream was killed.
+    """
     chance = random.Random(seed)
     (folder / "incoming").mkdir()
     parts = [lines[start : start + LINES] for start in range(0, PARTS * LINES, LINES)]

@@ -1,6 +1,6 @@
-"""Several commands of pullsim at the same time in one session of a process; given as a JSON list of their arguments.
+"""Runs several commands of pullsim at the same time, in one session of one process. The argument is a JSON list of their arguments.
 
-Who kills the process kills them all: a process takes long to get to work, so that many streams die as cheaply as one.
+A kill of the process kills all commands. A process takes long to start, so many streams in one process are killed as cheaply as one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BEGUN, ENDED = "has begun", "ended with exit code"
-# Spark gives a process of Python ten seconds to begin; so many of them at once would take longer
+# Spark gives a Python process ten seconds to begin; many at once take longer
 _BEGINS_SECONDS_MAX = 15
 
 
 def run_at_once(commands: list[list[str]]) -> None:
-    """Run them until all have ended; stderr says which did."""
+    """Run the commands until all have ended; stderr names each that ended."""
     spark = build_session(master="local[2]", conf=SHORT_JOBS | WALKED_PLANS | {"spark.sql.shuffle.partitions": "2"})
 
     @contextmanager
@@ -54,7 +54,7 @@ def run_at_once(commands: list[list[str]]) -> None:
 
 
 def await_queries(spark: SparkSession, count: int) -> None:
-    """Give so many queries the time to open their sources."""
+    """Wait until `count` queries have opened their sources, or some seconds have passed."""
     until = time.monotonic() + _BEGINS_SECONDS_MAX
     while time.monotonic() < until:
         begun = [query for query in spark.streams.active if "nitializing" not in query.status["message"]]

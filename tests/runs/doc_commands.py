@@ -19,7 +19,7 @@ _INLINE = re.compile(r"`(pullsim [^`]+)`")
 
 
 class Shown(NamedTuple):
-    """A command on a page: the words behind `pullsim`, and the heading that it stands under."""
+    """A command on a page: its words after `pullsim`, and its heading."""
 
     page: str
     heading: str
@@ -27,12 +27,12 @@ class Shown(NamedTuple):
 
     @property
     def is_fragment(self) -> bool:
-        """Whether something is left out of it, or stands for something else."""
+        """Whether the command has `...` in place of words."""
         return any("..." in word for word in self.words)
 
 
 def commands(page: Path) -> Iterator[Shown]:
-    """The commands in the indented blocks of a page; one goes on over lines until its quotes are closed."""
+    """The commands in the indented blocks of a page. A command continues on the next line until its quotes are closed."""
     heading, text = "", _FENCED.sub("", page.read_text("utf-8"))
     for part in re.split(r"(?m)^(?=#+ )", text):
         heading = part.partition("\n")[0].lstrip("# ") if part.startswith("#") else ""
@@ -41,7 +41,7 @@ def commands(page: Path) -> Iterator[Shown]:
 
 
 def commands_in(block: str) -> Iterator[tuple[str, ...]]:
-    """The words behind `pullsim` of each command in a text that a shell could read."""
+    """The words after `pullsim` of each command in a text that a shell could read."""
     for line in _lines(block):
         words = shlex.split(line, comments=True)
         while words:
@@ -52,7 +52,7 @@ def commands_in(block: str) -> Iterator[tuple[str, ...]]:
 
 
 def programs(page: Path) -> set[str]:
-    """The programs that the indented blocks of a page call; a line of JSON and a drawing call none."""
+    """The programs that the indented blocks of a page call. Lines of JSON and drawings are skipped."""
     blocks = _INDENTED.findall(_FENCED.sub("", page.read_text("utf-8")))
     lines = (shlex.split(line, comments=True) for block in blocks for line in _lines(block))
     return {words[0] for words in lines if words and "->" not in words and not words[0].startswith("{")}
@@ -66,9 +66,10 @@ def inline_commands(page: Path) -> Iterator[Shown]:
 
 
 def placed(words: Sequence[str], *folders: Path) -> list[str]:
-    """The words of a command, files and folders among them by their whole path: in the first of the folders that has them.
+    """The words of a command; a word that names a file or folder becomes a whole path, in the first of the folders that has it.
 
-    Spark's processes stay where they were started. A path that the pages begin with a slash lies below the first folder.
+    The paths must be whole, because Spark's processes stay where they were started. A path with a leading slash lies below the
+    first folder.
     """
 
     def place(word: str) -> str:
@@ -80,7 +81,7 @@ def placed(words: Sequence[str], *folders: Path) -> list[str]:
 
 
 def _lines(block: str) -> Iterator[str]:
-    """Whole commands: lines joined where one ends with a backslash or within quotes."""
+    """Whole commands: a line that ends with a backslash or within quotes is joined with the next."""
     waiting = ""
     for line in block.splitlines():
         waiting += line.removesuffix("\\") if line.endswith("\\") else line + "\n"

@@ -1,4 +1,4 @@
-"""Imports that die: by an exception that nothing catches after a table of choice, or as a process that is killed."""
+"""Imports that die: by an exception that nothing catches after a chosen table, or by a kill of the process."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ FORMER: dict[str, tuple[str, ...]] = {"the first import": (), "a replacement": (
 
 
 class Killed(BaseException):
-    """Stands for a kill: nothing catches it."""
+    """An exception in place of a kill: nothing catches it."""
 
 
 def die_after(monkeypatch: pytest.MonkeyPatch, table: t.Table | None) -> None:
-    """Runs write their tables one by one and die when they have written this one, or right before they commit."""
+    """Make runs write their tables one by one, and die after this table, or right before the commit."""
     written = LakeWriter.replace_broker
 
     def replace_broker(self: LakeWriter, now: t.Table, *rest: Any) -> None:
@@ -59,7 +59,7 @@ def check_dying_runs(
     former: tuple[str, ...],
     deadly: tuple[t.Table | None, ...],
 ) -> None:
-    """Brokers `former` hold store `one`; runs that import `other` as b die one after the other, then one succeeds."""
+    """Check a lake whose brokers `former` hold store `one`: runs that import `other` as b die one after the other, then one succeeds."""
     lake, alone = folder / "lake", folder / "alone"
     for broker in former:
         import_as(spark, lake, one, broker)
@@ -74,7 +74,7 @@ def check_dying_runs(
         assert contents(lake, before.tables) == contents_before
 
     import_as(spark, lake, other, run_id="next")
-    # what once was clustered stays so, even if the run that clustered it died
+    # a clustered table stays clustered, even if the run that clustered it died
     import_as(spark, alone, other, layout=rows(spark, lake, t.BROKER, "brokerName = 'b'")[0]["layout"])
     after, expected = Lake(spark, str(lake)).at, Lake(spark, str(alone)).at
     assert after.version == before.version + 1
@@ -86,13 +86,13 @@ def check_dying_runs(
 
 
 def commits_made(*lakes: Path) -> int:
-    """How many commits the tables of lakes have seen."""
+    """The number of commits to the tables of some lakes."""
     return len([path for lake in lakes for path in lake.glob("*/_delta_log/*.json") if path.stem.isdigit()])
 
 
 @contextmanager
 def doomed(command: list[str], told: Path, program: Sequence[str] = PULLSIM) -> Iterator[subprocess.Popen[bytes]]:
-    """A command of pullsim as a process of its own that is killed, JVM and all, at the end of the block; `told` gets its stderr."""
+    """Run a command of pullsim as a process, and kill it with its JVM at the end of the block; `told` gets its stderr."""
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     with told.open("wb") as err:
         run = subprocess.Popen(
@@ -111,7 +111,7 @@ def doomed(command: list[str], told: Path, program: Sequence[str] = PULLSIM) -> 
 
 
 def kill_import(store: Path, lake: Path, *, commits: int) -> None:
-    """Start an import as a process of its own and kill it when it has made so many commits to tables."""
+    """Start an import as a process, and kill it after so many commits to tables."""
     until, told = commits_made(lake) + commits, lake.parent / "killed.err"
     with doomed(["import", str(store), "--lake", str(lake), "--broker-name", "b"], told) as run:
         while commits_made(lake) < until:

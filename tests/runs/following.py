@@ -1,4 +1,4 @@
-"""Holding the tables of a followed lake against those of an import."""
+"""Compares the tables of a followed lake with those of an import."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BOUNDS = ("minPhyOffset", "maxPhyOffset", "maxStoreTimestamp")
 
 
 def rows(lake: Lake, table: t.Table, *order: str) -> list[dict[str, Any]]:
-    """The rows of a table, read past Spark."""
+    """The rows of a table, read without Spark."""
     folder = Path(lake.root) / table.name
     if table.name not in lake.at.tables:
         return []
@@ -48,7 +48,7 @@ def rows(lake: Lake, table: t.Table, *order: str) -> list[dict[str, Any]]:
 
 
 def properties_by_segment(lake: Lake) -> dict[tuple[Any, ...], tuple[bytes, bytes]]:
-    """Parts of a segment, which may be cut anywhere, one after the other."""
+    """The properties of each segment, its parts joined: parts may be cut anywhere."""
     found: dict[tuple[Any, ...], tuple[bytes, bytes]] = {}
     for row in rows(lake, t.CONSUME_QUEUE_PROPERTIES, "topic", "queueId", "segment", "firstQueueOffset"):
         key = (row["topic"], row["queueId"], row["segment"])
@@ -63,14 +63,14 @@ def log_ends(lake: Lake) -> tuple[bytes, bytes]:
 
 
 def assert_as_imported(spark: SparkSession, pullsim: Pullsim, lake: Path, store: Path, other: Path) -> None:
-    """The lake has what an import of the store gives."""
+    """Assert that the lake has the tables that an import of the store gives."""
     code, _, err = pullsim("import", store, "--lake", other, "--broker-name", BROKER)
     assert code == 0, err
     assert_same_tables(Lake(spark, str(lake)), Lake(spark, str(other)))
 
 
 def assert_same_tables(found: Lake, expected: Lake) -> None:
-    """The lake that was followed into has what the one that the store was imported into has."""
+    """Assert that the followed lake has the same tables as the imported one."""
     for table in KEPT:
         assert rows(found, table) == rows(expected, table), table.name
     assert properties_by_segment(found) == properties_by_segment(expected)

@@ -1,4 +1,4 @@
-"""What is fuzzed: for each parser of bytes its seeds, and what must hold of any bytes that it takes.
+"""The targets of fuzzing: for each parser of bytes its seeds, and what must hold for any bytes that the parser accepts.
 
 Seeds come from the store and the frames beside the tests, so that the fuzzers run where there is no golden data.
 """
@@ -65,7 +65,7 @@ REFUSALS = (StoreError, ext.UnitUnderflowError, DispatchError)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parser: what it is given at first, words of its language, and how it is used."""
+    """A parser: its seeds, words of its language, and a function that calls it and checks the result."""
 
     seeds: Callable[[], list[bytes]]
     use: Callable[[bytes], None]
@@ -90,7 +90,7 @@ def file_of(raw: bytes) -> MappedFile:
 
 @cache
 def log_seeds() -> list[bytes]:
-    """A few records of each kind, the end of a file with its BLANK, and the log's end with the zeros behind it."""
+    """A few records of each kind, the end of a file with its BLANK, and the end of the log with the zeros after it."""
     found = []
     for path in sorted((small_store() / "commitlog").iterdir()):
         raw = path.read_bytes()
@@ -101,7 +101,7 @@ def log_seeds() -> list[bytes]:
 
 
 def plain_walk(raw: bytes) -> list[int]:
-    """Where records start, by struct alone."""
+    """The positions at which records start, found with struct alone."""
     found, at = [], 0
     while at + 8 <= len(raw):
         size, magic = struct.unpack_from(">ii", raw, at)
@@ -145,7 +145,7 @@ def use_commit_log(raw: bytes) -> None:
 
 
 def _hold_entries(raw: bytes, positions: Positions) -> None:
-    """The entries that dispatch makes of messages are right, and those for other places are held without a fall."""
+    """Check that dispatch makes the right entries of messages, and that the entry check survives entries for other places."""
     content = array(raw)
     requests = read_requests(content, positions, None)
     units = np.zeros(len(requests), CQ_UNIT)
@@ -164,7 +164,7 @@ def _hold_entries(raw: bytes, positions: Positions) -> None:
 
 
 def use_rows(raw: bytes) -> None:
-    """Every byte of a file comes back from its rows of commit_log and store_file_range."""
+    """Check that every byte of a file comes back from its rows of commit_log and store_file_range."""
     content, file = array(raw), file_of(raw)
     made = np.zeros(len(raw), np.uint8)
     for batch in commit_log_batches("b", file, content):
@@ -331,13 +331,13 @@ def use_frame(raw: bytes) -> None:
             with contextlib.suppress(FrameError):
                 header.decode(command.ext_fields)
         again = decode_frame(encode_frame(command))
-        # a language that the receiver does not know is null, which nobody writes: it is the default, Java, when it comes back
+        # a language that the receiver does not know is null; null is not written, so it comes back as the default, Java
         assert again == command or (command.language is None and replace(again, language=None) == command), (again, command)
     _use_stream(raw)
 
 
 def _use_stream(raw: bytes) -> None:
-    """The columns say of each frame what the decoder of one says, and a stream in parts is the stream as a whole."""
+    """Check that the columns of many frames equal the decoded single frames, and that a stream in parts equals the whole stream."""
     columns = frame_columns(array(raw))
     for row in range(len(columns.starts)):
         start, length = int(columns.starts[row]), int(columns.lengths[row])
@@ -407,7 +407,7 @@ STORE_SIZES = BrokerSettings.from_sources(options=["maxHashSlotNum=100", "maxInd
 
 @cache
 def store_files() -> list[Path]:
-    """Files of a store to be damaged one at a time; log files are too long for that, but for the first one."""
+    """The files of a store that are damaged one at a time. Of the long log files only the first is."""
     store = small_store()
     shutil.copytree(store, store.with_name("damaged"))
     files = sorted(path for path in store.with_name("damaged").rglob("*") if path.is_file())
@@ -415,12 +415,12 @@ def store_files() -> list[Path]:
 
 
 def store_seeds() -> list[bytes]:
-    """Number of the file, and its bytes."""
+    """Seeds: the number of a file, and its bytes."""
     return [bytes([number]) + path.read_bytes() for number, path in enumerate(store_files())]
 
 
 def use_store(raw: bytes) -> None:
-    """A broker's load, start and shutdown, and the check of every file, with one file damaged."""
+    """Load, start and shut down a store with one damaged file, and check every file of it."""
     if not raw:
         return
     path = store_files()[raw[0] % len(store_files())]
@@ -459,7 +459,7 @@ TARGETS: dict[str, Target] = {
     "store": Target(store_seeds, use_store),
 }
 
-# what is fuzzed together, for the same time
+# targets that share a time limit
 GROUPS: dict[str, tuple[str, ...]] = {
     "log": ("commit log", "rows", "message"),
     "queues": ("consume queue", "extension", "checkpoint"),

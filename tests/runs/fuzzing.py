@@ -1,8 +1,8 @@
-"""Bytes of every kind for every parser: files and frames of the real broker, damaged by a seeded hand.
+"""Feeds every parser with bytes of every kind: files and frames of the real broker, damaged at random from a seed.
 
 A parser may refuse what it is given, by one of REFUSALS; anything else that it raises is a fault, and so is a value that its own encoder
-does not bring back. Run as a program it fuzzes one group of them for a while, its
-memory limited; what it works on lies in a file, for a process that dies cannot tell.
+does not bring back. Run as a program, this module fuzzes one group of targets for a while, with limited memory. A file holds the input at
+work, because a process that dies cannot report it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NUMBERS = (0, 1, -1, 7, 8, 20, 91, 127, 128, 255, 32767, -32768, 65535, 2**31 -
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An input that a target does not stand, and what came of it."""
+    """An input that made a target fail, and the failure."""
 
     target: str
     raw: bytes
@@ -40,7 +40,7 @@ class Fault:
 
 
 def damaged(digits: random.Random, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
-    """One of the seeds after a few cuts, swaps and writes."""
+    """One of the seeds after a few random cuts, swaps and writes."""
     raw = bytearray(digits.choice(seeds))
     for _ in range(digits.choice([0, 1, 1, 1, 2, 3, 8])):
         _damage(digits, raw, seeds, words)
@@ -75,7 +75,7 @@ def _damage(digits: random.Random, raw: bytearray, seeds: Sequence[bytes], words
 
 
 def fault_of(target: str, raw: bytes, *, longest: float = float("inf")) -> Fault | None:
-    """What a target makes of an input, where it must not; `longest` is the time it may take, s."""
+    """The failure of a target on an input, or None. `longest` is the time that the target may take, s."""
     started = time.process_time()
     try:
         ft.TARGETS[target].use(raw)
@@ -88,7 +88,7 @@ def fault_of(target: str, raw: bytes, *, longest: float = float("inf")) -> Fault
 
 
 def rounds(targets: Sequence[str], seed: int, going_on: Callable[[int], bool], working_on: Path | None = None) -> tuple[int, list[Fault]]:
-    """Fuzz some targets in turn; how many inputs they got, and the faults, of each kind the first."""
+    """Fuzz some targets in turn. Returns the number of inputs, and the first fault of each kind."""
     digits = random.Random(f"{targets[0]} {seed}")
     faults: dict[str, Fault] = {}
     count = 0
@@ -113,7 +113,7 @@ def _limit_memory() -> None:
 
 
 def main(group: str, seconds: str, seed: str, working_on: str) -> None:
-    """Print what was found as a JSON line."""
+    """Print the faults that were found as a JSON line."""
     end = time.monotonic() + float(seconds)
     count, faults = rounds(ft.GROUPS[group], int(seed), lambda _: time.monotonic() < end, Path(working_on))
     told = [{"target": fault.target, "raw": lzma.compress(fault.raw).hex(), "what": fault.what} for fault in faults]

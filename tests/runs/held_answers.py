@@ -1,4 +1,4 @@
-"""What a stream that holds pulls answered, and when."""
+"""Reads what a stream that holds pulls answered, and when."""
 
 from __future__ import annotations
 

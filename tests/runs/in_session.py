@@ -1,4 +1,4 @@
-"""Commands of pullsim run in the session of the tests, so that none of them starts Spark again."""
+"""Runs commands of pullsim in the session of the tests, so that no command starts Spark again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pullsim = Callable[..., tuple[int, str, str]]
 
 
 class NotHeard:
-    """In the place of capsys, for fixtures of a module: what is printed stays where it goes."""
+    """Takes the place of capsys in fixtures of a module: it captures nothing."""
 
     def readouterr(self) -> tuple[str, str]:
         """Nothing."""
@@ -26,7 +26,7 @@ class NotHeard:
 
 
 def pullsim_in(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str] | NotHeard) -> Pullsim:
-    """The command line on a session that is there already and stays."""
+    """A function that runs the command line on an existing session, which stays open."""
 
     @contextmanager
     def same_session(_engine: Engine, *_: object, **__: object) -> Iterator[SparkSession]:

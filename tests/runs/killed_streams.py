@@ -1,4 +1,4 @@
-"""Streams that are killed together, as threads of one process: at which place in a batch each of them was, and what it left."""
+"""Kills streams together, as threads of one process, and finds at which place in a batch each was and what it left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.runs.dying_runs import commits_made, doomed
 
 _STARVED = "terminated with exception: Python worker failed to connect back"
 _AT_ONCE = Path(__file__).with_name("commands_at_once.py")
-# a process that is at its end before so many steps were taken is killed all the same
+# a process that ends before it took so many steps is killed all the same
 _SECONDS_MAX = 240
 # the places in the life of a batch that differ in what a kill leaves behind
 WAITS, PLANNED, ANSWERING, WRITTEN, COMMITTED = "waits", "planned", "answering", "written", "committed"
@@ -27,7 +27,7 @@ WAITS, PLANNED, ANSWERING, WRITTEN, COMMITTED = "waits", "planned", "answering",
 
 @dataclass(frozen=True, slots=True)
 class Dying:
-    """A stream: where its lake and checkpoint are, and its command."""
+    """A stream: its lake, its checkpoint and its command."""
 
     lake: Path
     checkpoint: Path
@@ -37,17 +37,17 @@ class Dying:
 def kill_together(
     streams: list[Dying], told: Path, chance: random.Random, *, meanwhile: Callable[[], object] = lambda: None, steps: int = 1
 ) -> list[Dying]:
-    """Run them in one process, and kill it when all have begun and took some steps, one or two each, and some milliseconds later.
+    """Run the streams in one process, and kill the process some milliseconds after each stream began and took one or two steps.
 
     Args:
-        streams: which.
-        told: gets what they say.
-        chance: says when.
-        meanwhile: called again and again.
-        steps: so many times as many, where a batch commits to so many more tables.
+        streams: the streams to run.
+        told: gets their stderr.
+        chance: decides when to kill.
+        meanwhile: called again and again until the kill.
+        steps: multiplies the number of steps, for batches that commit to more tables.
 
     Returns:
-        Those that were killed: on a machine that has much else to do Spark gives up some by itself.
+        The streams that were killed. On a busy machine Spark may give up others by itself.
     """
     order = chance.sample(streams, len(streams))
     until = steps_taken(streams) + chance.randint(steps * len(streams) // 2, steps * 2 * len(streams))
@@ -65,18 +65,18 @@ def kill_together(
 
 
 def steps_taken(streams: list[Dying]) -> int:
-    """Commits to tables, and batches that ended."""
+    """The number of steps a stream took: commits to tables, and batches that ended."""
     ended = (len([path for path in (stream.checkpoint / "spark" / "commits").glob("*") if path.name.isdigit()]) for stream in streams)
     return commits_made(*(stream.lake for stream in streams)) + sum(ended)
 
 
 def places(streams: list[Dying]) -> Counter[str]:
-    """Where streams were when they were killed."""
+    """The places at which streams were killed."""
     return Counter(place_of_kill(stream) for stream in streams)
 
 
 def place_of_kill(stream: Dying) -> str:
-    """Where a stream was when it was killed, by what it left."""
+    """The place at which a stream was killed, found from what it left."""
     begun, done = _newest(stream.checkpoint / "spark" / "offsets"), _newest(stream.checkpoint / "spark" / "commits")
     if begun == done:
         planned = _newest(stream.checkpoint / "requests")
@@ -98,7 +98,7 @@ def lake_versions(lake: Path) -> list[dict[str, Any]]:
 
 
 def visible_answers(lake: Path) -> list[tuple[str, str]]:
-    """Run and request of each answer that readers of the lake see."""
+    """The run and request of each answer that readers of the lake see."""
     version = dict(lake_versions(lake)[-1]["tables"]).get("pull_response")
     if version is None:
         return []
@@ -107,13 +107,13 @@ def visible_answers(lake: Path) -> list[tuple[str, str]]:
 
 
 def assert_nothing_twice(stream: Dying) -> None:
-    """No answer that is visible is there twice."""
+    """Assert that no visible answer is there twice."""
     found = Counter(visible_answers(stream.lake))
     assert {key: count for key, count in found.items() if count > 1} == {}, stream.lake
 
 
 def cut_newest(checkpoint: Path, kind: str, chance: random.Random) -> None:
-    """Leave half of the newest file of a kind, as a machine that lost its power does."""
+    """Cut the newest file of a kind, as a loss of power does."""
     numbered = [path for path in (checkpoint / kind).glob("*") if path.name.removesuffix(".json").isdigit()]
     if numbered:
         newest = max(numbered, key=lambda path: int(path.name.removesuffix(".json")))
@@ -125,7 +125,7 @@ def _newest(folder: Path) -> int:
 
 
 def _entry(offsets: Path) -> int:
-    """The entry of the request log that a batch ends with; none is greater where the file was cut, and nobody mended it yet."""
+    """The entry of the request log at which a batch ends; the greatest possible number if the file was cut and not yet repaired."""
     lines = offsets.read_text().splitlines() if offsets.exists() else ["v1", "", '{"entry": 0}']
     try:
         return int(json.loads(lines[2])["entry"])

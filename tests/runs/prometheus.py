@@ -1,4 +1,4 @@
-"""A strict reader of Prometheus' text format 0.0.4, made from its description alone: what it does not allow is an error."""
+"""A strict reader of Prometheus' text format 0.0.4, written from its description alone. What the format does not allow is an error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Metric:
 
 
 def parse(text: str) -> dict[str, Metric]:
-    """The metrics of a text: for each, in this order and in one piece, HELP, TYPE, and at least one series, no two the same."""
+    """The metrics of a text. Each must have HELP, TYPE and at least one series, in this order and in one piece, no two series the same."""
     assert text == "" or text.endswith("\n")
     found: dict[str, Metric] = {}
     name = ""
@@ -72,7 +72,7 @@ def unescaped(text: str) -> str:
 
 
 def series(metric: Metric, *names: str) -> dict[tuple[str, ...], float]:
-    """The values of a metric by some of its labels, which tell its series apart."""
+    """The values of a metric by the values of some labels, which must tell its series apart."""
     found = {tuple(dict(labels)[name] for name in names): value for labels, value in metric.series.items()}
     assert len(found) == len(metric.series)
     return found

@@ -1,4 +1,4 @@
-"""Import and replay as tests call them, and their own comparison of answers with recorded ones."""
+"""Imports and replays for tests, and a comparison of answers with recorded answers that is independent of --compare."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 
 
 def import_into(spark: SparkSession, folder: Path, store: Path, *, layout: Layout | None = None, options: Sequence[str] = ()) -> Lake:
-    """A lake in `folder` that holds the store."""
+    """Import a store into a lake in `folder`; returns the lake."""
     from pipeline.importing.import_store import import_store
     from pipeline.lake.lake import Lake
     from pipeline.settings.settings import BrokerSettings
@@ -61,14 +61,14 @@ _LAKES: dict[tuple[Path, Layout | None], Lake] = {}
 
 
 def lake_of(spark: SparkSession, store: Path, factory: pytest.TempPathFactory, *, layout: Layout | None = None, **options: Any) -> Lake:
-    """A lake that holds the store, imported once a run of the tests; for tests that only read."""
+    """A lake that holds the store, imported once a test run, for tests that only read."""
     if (store, layout) not in _LAKES:
         _LAKES[store, layout] = import_into(spark, factory.mktemp(f"lake-{store.name}"), store, layout=layout, **options)
     return _LAKES[store, layout]
 
 
 def demo_lake(spark: SparkSession, factory: pytest.TempPathFactory, folder: Path) -> Path:
-    """A lake in `folder`, to be written to, that holds the store of the demo's trace."""
+    """A lake in `folder` that holds the store of the demo's trace, for tests that write."""
     return shutil.copytree(lake_of(spark, demo_data(factory) / "cleaned", factory).root, folder / "lake")
 
 
@@ -104,7 +104,7 @@ def write_lines(path: Path, lines: Iterable[Line]) -> Path:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """The lines that hold requests; a trace's first line does not."""
+    """The lines of a file that hold requests: all but the header of a trace."""
     return [line for line in all_lines(path) if "request" in line]
 
 
@@ -113,19 +113,19 @@ def all_lines(path: Path) -> list[Line]:
 
 
 def with_raw_messages(response: Any) -> Any:
-    """A recorded answer with no more of its messages than can be said without decoding them."""
+    """A recorded answer, its messages reduced to what can be said without decoding them."""
     if not isinstance(response, dict) or "messages" not in response:
         return as_compared(response)
     return response | {"messages": [{name: message[name] for name in MESSAGE_FIELDS} for message in response["messages"]]}
 
 
 def as_compared(response: Any) -> Any:
-    """Of an exception the class counts, not the text."""
+    """An answer in the form that is compared: of an exception only the class."""
     return {"exception": response["exception"]} if isinstance(response, dict) and "exception" in response else response
 
 
 def differences(recorded: Sequence[Line], ours: Sequence[Line]) -> list[str]:
-    """Each request that got another answer than the recorded one, with both."""
+    """The requests whose answer differs from the recorded one, each with both answers."""
     assert [line["request"] for line in ours] == [line["request"] for line in recorded]
     pairs = zip(recorded, ours, strict=True)
     return [

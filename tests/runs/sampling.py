@@ -1,4 +1,4 @@
-"""Slow cases: all of them where PULLSIM_LONG is set (`./run long` sets it), else a seeded sample."""
+"""Chooses among slow cases: all of them if PULLSIM_LONG is set (`./run long` sets it), else a seeded sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenarios through the broker without Spark, and how their results are held against recorded ones."""
+"""Answers scenarios without Spark, and compares their results with recorded ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def answered(case: Case) -> Case:
 
 
 def answered_together(cases: Iterable[Case]) -> list[Case]:
-    """Recorded scenarios, answered anew; those with the same settings at the start share a log, as on the recording broker."""
+    """Recorded scenarios, answered anew. Scenarios with the same first settings share a log, as on the recording broker."""
     logs: dict[str, LogExtent] = {}
     told = []
     for case in cases:
@@ -41,7 +41,7 @@ def answered_together(cases: Iterable[Case]) -> list[Case]:
 
 
 def compared(recorded: Case, ours: Case, ignored: Iterable[str] = ()) -> list[tuple[int, Any, Any]]:
-    """The steps whose results differ: number, recorded, ours."""
+    """The steps whose results differ: number, recorded result, our result."""
     found = []
     names = INFORMATIVE | set(ignored)
     for number, (old, new) in enumerate(zip(recorded["steps"], ours["steps"], strict=True), 1):

@@ -1,4 +1,4 @@
-"""Small file systems, and what fills them."""
+"""Mounts small file systems, and fills them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK = 4096
 
 @contextmanager
 def disk_of(place: Path, *, mebibytes: int) -> Iterator[Path]:
-    """A file system of so many MiB, mounted for the block; skips the test where none can be mounted."""
+    """A file system of some MiB, mounted for the block. It skips the calling test if mounting is not possible."""
     place.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", place], capture_output=True, check=False)
     if mounted.returncode:
@@ -27,13 +27,13 @@ def disk_of(place: Path, *, mebibytes: int) -> Iterator[Path]:
 
 
 def taken(folder: Path) -> int:
-    """Bytes that the files of a folder take on such a disk."""
+    """The bytes that the files of a folder take on the small disk."""
     return sum(-(-path.stat().st_size // BLOCK) * BLOCK for path in folder.rglob("*") if path.is_file())
 
 
 @contextmanager
 def filled(disk: Path, *, left: int) -> Iterator[None]:
-    """Leave so many bytes of a disk for the block."""
+    """Fill a disk for the block, except for some bytes."""
     filler = disk / "filler"
     found = os.statvfs(disk)
     filler.write_bytes(bytes(found.f_bavail * found.f_frsize - left))

@@ -1,4 +1,4 @@
-"""The golden captures, and what the broker itself saw of them: `exchange.jsonl`, written inside its process, with no packet involved."""
+"""Unpacks the golden captures and reads what the broker logged in its own process at the time (`exchange.jsonl`), without any packet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PULL_MESSAGE = 11
 
 
 def unpack(name: str, folder: Path, *, store: bool = False) -> Path:
-    """A capture unpacked: the packets, the exchanges, the files of configuration.
+    """Unpack a capture; returns its folder: packets, exchanges, config files.
 
     On demand also the store and what clients consumed.
     """
@@ -39,13 +39,13 @@ def _wanted(path: str, *, store: bool) -> bool:
 
 @cache
 def exchanges(folder: Path) -> list[dict[str, Any]]:
-    """What the broker's process logged, a request each."""
+    """The lines that the broker's process logged, one a request."""
     with (folder / "exchange.jsonl").open(encoding="utf-8") as lines:
         return list(map(json.loads, lines))
 
 
 def rows_of(pcap: Path) -> Iterator[tuple[str, Row]]:
-    """The rows of a capture, each with its kind, without Spark."""
+    """The rows of a capture, each with its kind, made without Spark."""
     connections: dict[tuple[str, str], Connection] = {}
     with pcap.open("rb") as file:
         for packed in pack_segments(read_packets(file, str(pcap))):
@@ -63,18 +63,18 @@ def consumer_offsets(folder: Path) -> dict[tuple[str, str, int], int]:
 
 
 def committed(folder: Path, topic: str, group: str) -> dict[int, int]:
-    """queueId -> offset of one group on one topic, from the same."""
+    """queueId -> offset of one group on one topic, from the broker's consumerOffset.json."""
     return {queue: offset for (*of, queue), offset in consumer_offsets(folder).items() if of == [topic, group]}
 
 
 def config(folder: Path, name: str) -> dict[str, Any]:
-    """A file of the broker's configuration; it writes numbers as keys without quotes."""
+    """The content of a config file of the broker; the broker writes numbers as keys without quotes."""
     text = (folder / "store" / "config" / name).read_text("utf-8")
     tree: dict[str, Any] = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', text))
     return tree
 
 
 def properties(folder: Path) -> dict[str, str]:
-    """The broker.conf of a capture."""
+    """The path of the broker.conf of a capture."""
     lines = (folder / "broker.conf").read_text("utf-8").splitlines()
     return {name: value for name, _, value in (line.partition("=") for line in lines) if value}

@@ -1,6 +1,6 @@
-"""What the real broker wrote and answered: the shared golden data where it is, and the one small store that lies beside the tests.
+"""Unpacks and reads what the real broker wrote and answered: the shared golden data if it is there, and the small store beside the tests.
 
-Nothing here computes an expected value; it unpacks and reads.
+Nothing here computes an expected value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MISSING = "the shared golden data is not here"
 
 
 def shared_dir() -> Path | None:
-    """The folder that holds `golden`, or None in a clone that stands alone."""
+    """The folder that holds `golden`, or None if the clone has no shared data beside it."""
     return SHARED if GOLDEN.is_dir() else None
 
 
@@ -32,7 +32,7 @@ needs_golden = pytest.mark.skipif(shared_dir() is None, reason=MISSING)
 
 
 def golden(*parts: str) -> Path:
-    """Path of a file of the golden data; skips the test that asks where there is none."""
+    """The path of a file of the golden data. Without golden data it skips the calling test."""
     shared = shared_dir()
     if shared is None:
         pytest.skip(MISSING)
@@ -46,14 +46,14 @@ def golden_lines(*parts: str) -> Iterator[dict[str, Any]]:
 
 
 def names(folder: str, pattern: str) -> list[str]:
-    """Names without ending of the files in a folder of golden/store, for parametrize; none where the data is missing."""
+    """The names, without ending, of the files in a folder of golden/store, for parametrize; none if the data is missing."""
     shared = shared_dir()
     return [] if shared is None else sorted(path.stem for path in shared.joinpath("golden", "store", folder).glob(pattern))
 
 
 @cache
 def recovery(name: str) -> dict[str, Any]:
-    """What the broker made of a store: one file of golden/store/recover."""
+    """The recorded recovery of a store by the broker: one file of golden/store/recover."""
     recorded: dict[str, Any] = json.loads(golden("store", "recover", f"{name}.json").read_text(encoding="utf-8"))
     return recorded
 
@@ -81,7 +81,7 @@ def unpack_small(tmp: Path) -> Path:
 
 
 def meta_of(store: Path) -> dict[str, Any]:
-    """The notes on a store."""
+    """The NAME.meta.json of a store."""
     notes: dict[str, Any] = json.loads(store.with_name(f"{store.name}.meta.json").read_text(encoding="utf-8"))
     return notes
 
@@ -92,7 +92,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _set_times(meta: Path) -> None:
-    """Look-ups by time read the files' times, to the millisecond."""
+    """Set the files' times, to the millisecond: look-ups by time read them."""
     store = meta.with_name(meta.name.removesuffix(".meta.json"))
     for name, mtime_ms in meta_of(store)["mtimesMs"].items():
         if (store / name).exists():

@@ -1,4 +1,4 @@
-"""The stores of golden runs with held pulls."""
+"""Makes the stores of the golden runs with held pulls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def java_hash(text: str) -> int:
 
 
 def store_of(path: Path, messages: Iterable[Sent]) -> Path:
-    """A store with messages of any topics, in the order of their times."""
+    """A store with these messages, appended in the order of their times."""
     log = bytearray()
     entries: list[tuple[tuple[str, int], bytes]] = []
     counts: dict[tuple[str, int], int] = {}

@@ -1,4 +1,4 @@
-"""The golden traces of pulls: which stores they are of, and a store started with the settings of a trace."""
+"""The golden traces of pulls, the store of each, and the settings with which a damaged store was started."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ CLEAN = [store for store in traces_by_store() if not store.startswith(DAMAGED)]
 
 
 def started_with(trace: str) -> list[str]:
-    """The settings of the broker that loaded a damaged store, as options."""
+    """The settings of the broker that loaded a damaged store, as values of --set."""
     config = next(golden_lines("store", "traces", f"{trace}.jsonl"))["config"]
     return [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in config.items() if name != "bloom"]

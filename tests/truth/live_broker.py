@@ -1,4 +1,4 @@
-"""A real broker on a store of its own, and its clients: what is asked of one that runs."""
+"""Runs a real broker on a store of its own, and its clients."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.truth.oracle import harness
 
 TOPIC, GROUP = "FollowedTopic", "FollowedGroup"
 PORT = 23461
-# files so small that the log rolls soon
+# small files, so that the log soon begins its next one
 PROPERTIES = "mappedFileSizeCommitLog=300000\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=1000\nmaxIndexNum=4000\n"
 
 
 class LiveBroker:
-    """A broker that comes and goes on one store, and its clients; `options` are its settings."""
+    """A broker that is started and ended on one store again and again, and its clients; `options` are the settings of the broker."""
 
     def __init__(self, folder: Path) -> None:
         self.store = folder / "store"

@@ -1,4 +1,4 @@
-"""Asking the real broker: stores it generates, pulls it answers, and pulls thought up to catch what recorded ones miss."""
+"""Asks the real broker: to generate stores and to answer pulls, among them pulls made up to find what recorded pulls miss."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.truth.golden import shared_dir
 from udfs.filters.sql92 import Compiled, compile_expression
 
 ENTRY_BYTES = 20
-SEGMENT = 8192  # entries that our tables keep in a row
-WINDOW = 800  # entries that a pull looks at
+SEGMENT = 8192  # entries in a row of consume_queue_segment
+WINDOW = 800  # entries that a pull scans at most
 
-# what else a store of a profile may be generated with: file sizes that are odd, small, of no whole number of entries
+# more settings to generate a store of a profile with: file sizes that are odd, small, or no whole number of entries
 PROFILES: Mapping[str, tuple[str, ...]] = {
     "basic": ("", "mappedFileSizeConsumeQueue=6001", "mappedFileSizeCommitLog=150001,mappedFileSizeConsumeQueue=41"),
     "small": ("", "mappedFileSizeConsumeQueue=25", "mappedFileSizeCommitLog=40003,mappedFileSizeConsumeQueue=333"),
@@ -36,35 +36,35 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     "ext": ("", "mappedFileSizeConsumeQueueExt=333", "mappedFileSizeConsumeQueue=500,mappedFileSizeConsumeQueueExt=65536"),
     "extmix": ("", "mappedFileSizeConsumeQueue=1500,mappedFileSizeConsumeQueueExt=999"),
 }
-# so many messages make the longest queue pass a segment, in one file of 400,000 bytes
+# with this many messages the longest queue is longer than a segment, in one file of 400,000 bytes
 LONG_QUEUES = {"mappedFileSizeConsumeQueue=400000": "30000"}
 
 CAPS = (0, 1, -1, 2, 8, 32, 100, 500, 1000, 20_000, 65_536, 2**31 - 1, -(2**31))
 RATIOS = (0, 1, 7, 33, 40, 50, 99, 100, 101, -1, 2**31 - 1)
 MAX_MSG_NUMS = (-(2**31), -1, 0, 1, 2, 3, 16, 31, 32, 33, 64, 799, 800, 801, 802, 1000, 1601, 5000, 9000, 100_000)
 HUGE_MAX_MSG_NUMS = (107_374_183, 2**31 - 2, 2**31 - 1)
-# of the messages that the harness makes
+# properties of the messages that the harness makes
 PROPERTIES = ("price", "color", "vip", "weight", "region", "TAGS", "KEYS", "UNIQ_KEY", "none", "RETRY_TOPIC", "DELAY", "REAL_TOPIC")
 SQL92 = ("price > 50", "price BETWEEN 20 AND 60", "color IN ('red', 'Red')", "color IS NULL", "vip = TRUE", "weight < 2.5", "TAGS = 'TagA'")
 UNKNOWN_QUEUES = (("NoSuchTopic", 0), ("NoSuchTopic", -1), ("", 0), ("%LMQ%x", 0), ("%LMQ%x", 1), ("%RETRY%x", 0), ("ü🚀", 0), ("../x", 0))
 
 
 class Bounds(NamedTuple):
-    """Of a queue, as the broker reports them."""
+    """Bounds of a queue, as the broker reports them."""
 
     min_offset: int
     max_offset: int
 
 
 def harness() -> Path:
-    """The command that runs the real broker's code."""
+    """The path of the command that runs the real broker's code."""
     here = shared_dir()
     assert here is not None
     return here / "oracle" / "oracle"
 
 
 def needs_oracle() -> list[pytest.MarkDecorator]:
-    """Marks of what asks the real broker."""
+    """The marks of a test that asks the real broker: `oracle`, and a skip if the harness or Java is missing."""
     missing = shared_dir() is None or not harness().exists() or shutil.which("java") is None
     return [pytest.mark.oracle, pytest.mark.skipif(missing, reason="the real broker's harness or Java is not here")]
 
@@ -74,7 +74,7 @@ def oracle(*arguments: str | Path) -> None:
 
 
 def load(store: Path, config: Mapping[str, Any], out: Path) -> dict[str, Any]:
-    """What the broker's load, start and shutdown say of a store that other software made."""
+    """The result of the broker's load, start and shutdown of a store that other software made."""
     given = ",".join(f"{name}={_text(value)}" for name, value in config.items())
     command = [harness(), "load", "--store", store, "--out", out, "--config", given]
     subprocess.run(command, check=True, capture_output=True, timeout=240)
@@ -87,7 +87,7 @@ def _text(value: object) -> str:
 
 
 def generate(store: Path, profile: str, seed: int, config: str) -> Path:
-    """A store that the broker wrote."""
+    """Let the broker write a store of a profile; returns its directory."""
     given = ["--config", config] if config else []
     count = ["--n", LONG_QUEUES[config]] if config in LONG_QUEUES else []
     oracle("generate", "--profile", profile, "--seed", str(seed), "--out", store, *given, *count)
@@ -95,7 +95,7 @@ def generate(store: Path, profile: str, seed: int, config: str) -> Path:
 
 
 def ask(store: Path, out: Path, config: Mapping[str, Any], *, requests: Sequence[Line] = (), seed: int = 1) -> Path:
-    """The broker's answers: to the requests, to the first and last offset of each queue, to random pulls, and queues drained."""
+    """Write a trace of the broker's answers: to the requests, at both ends of each queue, to random pulls, to pulls that drain queues."""
     asked = out.with_suffix(".requests")
     asked.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in requests), encoding="utf-8")
     given = ["--config", ",".join(f"{name}={value}" for name, value in config.items())] if config else []
@@ -105,7 +105,7 @@ def ask(store: Path, out: Path, config: Mapping[str, Any], *, requests: Sequence
 
 
 def queues_of(trace: Path) -> dict[tuple[str, int], Bounds]:
-    """Bounds of each queue that a trace asked for and that is not empty."""
+    """The bounds of each queue that a trace pulls from and that is not empty."""
     found = {}
     for line in all_lines(trace)[1:]:
         response = line["response"] or {}
@@ -115,7 +115,7 @@ def queues_of(trace: Path) -> dict[tuple[str, int], Bounds]:
 
 
 def trace_config(digits: random.Random, log_end: int) -> dict[str, Any]:
-    """Settings a broker may be asked under."""
+    """Random settings for a broker that answers a trace."""
     config: dict[str, Any] = {}
     if digits.random() < 0.4:
         config |= {"brokerRole": digits.choice(["SLAVE", "SLAVE", "SYNC_MASTER"]), "offsetCheckInSlave": digits.choice(["true", "false"])}
@@ -142,7 +142,7 @@ def trace_config(digits: random.Random, log_end: int) -> dict[str, Any]:
 
 
 class FilterMaker:
-    """Filters of every kind that a broker which wrote a store may be asked for."""
+    """Makes filters of every kind for the messages of a store that the broker wrote."""
 
     def __init__(self, meta: Mapping[str, Any], digits: random.Random) -> None:
         self.tags: Sequence[str] = meta["tags"]
@@ -163,7 +163,7 @@ class FilterMaker:
         return pull | {"filter": {"type": "SQL92", "expression": self.sql92(), "registered": False}}
 
     def sql92(self) -> str:
-        """An expression that compiles: for another one the harness, unlike a broker, asks no store."""
+        """A SQL92 expression that compiles. The harness, unlike a broker, asks no store for an expression that does not."""
         while self.digits.random() < 0.6:
             text = self.expressions.disjunction(2)
             if isinstance(compile_expression(text), Compiled):
@@ -172,7 +172,7 @@ class FilterMaker:
 
 
 def thought_up(trace: Path, meta: Mapping[str, Any], digits: random.Random, count: int) -> list[Line]:
-    """Pulls about every boundary of the queues that a trace shows, of every size, with filters of every form; `meta` of the store."""
+    """Pulls around every boundary of the queues in a trace, of every size, with filters of every form; `meta` is that of the store."""
     filters = FilterMaker(meta, digits)
     queues = queues_of(trace)
     entries_a_file = all_lines(trace)[0]["config"]["mappedFileSizeConsumeQueue"] // ENTRY_BYTES

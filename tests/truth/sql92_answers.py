@@ -1,4 +1,4 @@
-"""What our SQL92 filters answer, in the form in which the real broker's answers are recorded, and where the two differ."""
+"""Compares our SQL92 filters with recorded answers of the real broker, in the form of the recording."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def together(expression: sql92.Compiled, messages: list[dict[str, str]]) -> list
 
 
 def differences(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Where we do not answer what the broker answered; the second part of each is ours."""
+    """The cases in which our answer differs from the broker's: the case with the recorded answer, and ours."""
     found: list[tuple[Any, ...]] = []
     for row in rows:
         text, evals = row["expr"], row["evals"]
@@ -60,7 +60,7 @@ def differences(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def matched_by_commit_log(text: str, properties: Mapping[str, str]) -> bool:
-    """What the broker does with a message, the expression compiled or not."""
+    """Whether the broker delivers a message, for an expression that compiles and for one that does not."""
     subscription = message_filter.SubscriptionData.build("T", text, "SQL92")
     data = build("T", "G", text, "SQL92", 1, now=5)
     return message_filter.ExpressionMessageFilter(subscription, data, BloomFilter(3, 112)).is_matched_by_commit_log(properties)

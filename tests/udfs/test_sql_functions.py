@@ -13,7 +13,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from tests.truth.places import DATA
-from udfs import sql_functions
+from udfs import sql_functions, sql_statements
 from udfs.filters import tags
 from udfs.pull.codes import BrokerRole, GetMessageStatus
 from udfs.pull.pull_result import Suggestion, suggest_which_broker_id
@@ -141,13 +141,13 @@ def test_a_batch_of_sizes_without_their_place_is_an_error(sql: SparkSession) -> 
 
 
 def test_users_find_a_sentence_about_every_function(sql: SparkSession) -> None:
-    for function in sql_functions.SQL_FUNCTIONS:
+    for function in sql_statements.SQL_FUNCTIONS:
         lines = [row.function_desc for row in sql.sql(f"DESCRIBE FUNCTION EXTENDED {function.name}").collect()]
         assert any(line.startswith("Comment:") and line.endswith(function.comment) for line in lines)
 
 
 def test_statements_survive_an_init_file() -> None:
-    for statement in sql_functions.sql_statements():
+    for statement in sql_statements.sql_statements():
         assert not set(";\\") & set(statement)
 
 

@@ -19,8 +19,9 @@ import pytest
 from pipeline.importing.import_store import import_store
 from pipeline.lag.lag import diff_total, lag_rows
 from pipeline.lake.lake import Lake
-from pipeline.lake.views import VIEWS, create_views
+from pipeline.lake.views import create_views
 from pipeline.settings.settings import BrokerSettings
+from pipeline.sql.statements import VIEWS
 from tests.models.store_lag import StoreLag, write_offsets
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.replaying import demo_data

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.lake.views import view_sql
 from pipeline.schema.lag_tables import LAG_HISTORY
+from pipeline.sql.statements import view_sql
 from tests.models.burrow import Commit, Seen, status_of, statuses
 
 if TYPE_CHECKING:

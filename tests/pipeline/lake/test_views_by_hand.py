@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.lake.views import CONSUME_LAG_TABLES, view_sql
+from pipeline.lake.views import CONSUME_LAG_TABLES
 from pipeline.schema import tables as t
 from pipeline.schema.lag_tables import LAG_HISTORY
+from pipeline.sql.statements import view_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,1 @@
+"""The statements that define the views of a lake, one file each."""
