@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.simulation_tables import (
     CONSUMPTION,
     DEAD_LETTER,
@@ -37,10 +37,9 @@ from udfs.simulation.transactions import TransactionFigures
 from udfs.simulation.world import MS
 
 TABLE_COLUMN = "tableName"
-_FIELDS = {field.name: field for table in SIMULATED for field in arrow_schema(table)}
 _TYPES = {column.name: column.type for table in SIMULATED for column in table.columns}
-SCHEMA = pa.schema([pa.field(TABLE_COLUMN, pa.string()), *_FIELDS.values()])
 SCHEMA_DDL = ", ".join([f"{TABLE_COLUMN} STRING", *(f"`{name}` {kind}" for name, kind in _TYPES.items())])
+SCHEMA = arrow_of(SCHEMA_DDL)
 
 
 @dataclass(frozen=True, slots=True)
