@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pipeline.generate.workload_fields import unknown_name
-from pipeline.simulation.scenario import Scenario
+from pipeline.simulation.scenario import Scenario, transactions_of
 from pipeline.simulation.scenario_fields import ScenarioError
-from pipeline.simulation.scenario_transactions import transactions_of
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.log.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, properties_to_string
 from udfs.broker.message_queue import MessageQueue

@@ -16,9 +16,8 @@ from pipeline.scenarios.scenario_store import ScenarioStore
 from pipeline.settings.rule_settings import send_broker_config, system_topics
 from pipeline.settings.settings import BrokerSettings
 from pipeline.simulation.plans import plan_of
-from pipeline.simulation.scenario import BROKER_SETTINGS, Scenario
+from pipeline.simulation.scenario import BROKER_SETTINGS, Scenario, expected_messages
 from pipeline.simulation.scenario_fields import ScenarioError
-from pipeline.simulation.scenario_transactions import expected_messages
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.errors import StoreError
 from store_format.log.append import NO_BATCH, columns_of

@@ -15,8 +15,7 @@ from pipeline.settings.settings import SettingsError
 from pipeline.simulation.lag_picture import lag_picture
 from pipeline.simulation.plans import plan_of
 from pipeline.simulation.recorded_messages import recorded_messages
-from pipeline.simulation.scenario import BROKER_SETTINGS, Variant, located, read_scenario, read_variant
-from pipeline.simulation.scenario_transactions import CHECK_SETTINGS
+from pipeline.simulation.scenario import BROKER_SETTINGS, CHECK_SETTINGS, Variant, located, read_scenario, read_variant
 from pipeline.simulation.simulation_rows import Run, rows_of
 from udfs.broker.message_queue import MessageQueue
 from udfs.simulation.arrivals import ALL_MATCH
