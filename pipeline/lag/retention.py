@@ -81,7 +81,7 @@ _FORECAST = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RetentionQuestion:
     """What is asked.
 
     Attributes:
@@ -121,7 +121,7 @@ class Forecast:
     times_are_late: bool
 
 
-def retention(lake: Lake, broker: str, asked: Asked) -> tuple[Forecast, DataFrame]:
+def retention(lake: Lake, broker: str, asked: RetentionQuestion) -> tuple[Forecast, DataFrame]:
     """What is foreseen of a broker's commit log, and a row a queue of retention_risk with it; docs/retention.md has the columns.
 
     Raises:
@@ -134,7 +134,7 @@ def retention(lake: Lake, broker: str, asked: Asked) -> tuple[Forecast, DataFram
     return forecast, _losses(spark, broker, asked, forecast)
 
 
-def _forecast(spark: SparkSession, broker: str, asked: Asked) -> Forecast:
+def _forecast(spark: SparkSession, broker: str, asked: RetentionQuestion) -> Forecast:
     mine = F.col("brokerName") == broker
     (known,) = spark.table("broker").where(mine).collect()
     since = known["maxStoreTimestamp"] if asked.at is None else asked.at
@@ -177,7 +177,7 @@ def _disk(size: int, used: int | None, files: DataFrame) -> Disk:
     return Disk(size, used)
 
 
-def _losses(spark: SparkSession, broker: str, asked: Asked, forecast: Forecast) -> DataFrame:
+def _losses(spark: SparkSession, broker: str, asked: RetentionQuestion, forecast: Forecast) -> DataFrame:
     risks = spark.table("retention_risk").where(F.col("brokerName") == broker).selectExpr(*_RISK)
     if asked.group is not None:
         risks = risks.where(F.col("consumerGroup") == asked.group)

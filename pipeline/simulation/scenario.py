@@ -109,7 +109,7 @@ class TransactionsPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class GroupScenario:
     """A whole scenario; times in microseconds."""
 
     group: str
@@ -154,7 +154,7 @@ class Variant:
 
     number: int
     given: Mapping[str, str]
-    scenario: Scenario
+    scenario: GroupScenario
 
 
 def _broker(value: object, where: str) -> BrokerSettings:
@@ -334,8 +334,8 @@ def _value(text: str) -> Any:
         return text
 
 
-def _scenario(tables: Mapping[str, Any], path: str) -> Scenario:
-    scenario: Scenario = read.table_of(Scenario, _SCENARIO, _NEEDED)(tables, path)
+def _scenario(tables: Mapping[str, Any], path: str) -> GroupScenario:
+    scenario: GroupScenario = read.table_of(GroupScenario, _SCENARIO, _NEEDED)(tables, path)
     _check_messages(scenario, path)
     _check_effects(scenario, tables["messages"], path)
     _check_settings(tables.get("broker", {}), scenario.broker, has_transactions=scenario.transactions is not None, path=path)
@@ -366,7 +366,7 @@ def _named(number: int, part: ClientsPart) -> ClientsPart:
     return part if part.name else replace(part, name=f"client{number or ''}")
 
 
-def _check_messages(scenario: Scenario, path: str) -> None:
+def _check_messages(scenario: GroupScenario, path: str) -> None:
     messages = scenario.messages
     where = f"{path}, messages"
     if messages.recorded == bool(messages.rate):
@@ -389,7 +389,7 @@ def _check_messages(scenario: Scenario, path: str) -> None:
                 raise read.unknown_name(f"{path}, subscription", "tags that occur in messages, tags", tag, sorted(tags) or [""])
 
 
-def _check_effects(scenario: Scenario, given: Mapping[str, Any], path: str) -> None:
+def _check_effects(scenario: GroupScenario, given: Mapping[str, Any], path: str) -> None:
     """Whether all that is said of messages counts."""
     recorded = scenario.messages.recorded
     expected = "no field but begins, as recorded messages are what the lake has" if recorded else "recorded = true beside it"
@@ -398,7 +398,7 @@ def _check_effects(scenario: Scenario, given: Mapping[str, Any], path: str) -> N
             raise ScenarioError(f"{path}, messages, {name}", expected, repr(given[name]))
 
 
-def _check_broadcast(scenario: Scenario, path: str) -> None:
+def _check_broadcast(scenario: GroupScenario, path: str) -> None:
     if scenario.listener.orderly:
         expected = "a concurrent listener: an orderly client of a group that broadcasts never pulls, as nothing marks its queues as locked"
         raise ScenarioError(f"{path}, listener, orderly", expected, "true")
@@ -409,7 +409,7 @@ def _check_broadcast(scenario: Scenario, path: str) -> None:
         raise ScenarioError(f"{path}, begin", expected, "'committed'")
 
 
-def _check_clients(scenario: Scenario, part: ClientsPart, where: str) -> None:
+def _check_clients(scenario: GroupScenario, part: ClientsPart, where: str) -> None:
     last = part.joins + part.every * (part.count - 1)
     if part.joins > scenario.until:
         raise ScenarioError(f"{where}, joins", f"a time before the end at {scenario.until / SECOND:g} s", f"{part.joins / SECOND:g} s")
