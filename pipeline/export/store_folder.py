@@ -21,7 +21,7 @@ from store_format.errors import StoreError
 from store_format.store_paths import COMMIT_LOG
 
 _OPEN_AT_ONCE = 64
-# more at once, and the system looks for memory that lies together, which takes ten times as long where there is none
+# larger buffers need contiguous memory; when memory is fragmented, they are ten times slower
 _ZEROS = bytes(256 << 10)
 
 

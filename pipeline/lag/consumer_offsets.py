@@ -1,4 +1,4 @@
-"""consumer_offset as a table that changes: offsets that groups commit, as traffic tells them, on top of those of an import."""
+"""Updates of the table consumer_offset: offsets that groups commit in traffic replace the offsets of the import."""
 
 from __future__ import annotations
 

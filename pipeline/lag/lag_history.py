@@ -24,7 +24,7 @@ _DAY = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class ObservedLag:
-    """An observation that was recorded.
+    """Size and lake version of an observation that was added to lag_history.
 
     Attributes:
         queues: its rows.
@@ -53,7 +53,7 @@ def observation(lake: Lake, broker: str, observed_at: int) -> DataFrame:
 
 
 def append_observation(writer: LakeWriter, observed_at: int) -> bool:
-    """Append an observation of the writer's broker, with what the run has written so far; the caller commits.
+    """Append an observation of the writer's broker, which includes the rows that the run has written so far; the caller commits.
 
     Call it once a trigger of a stream, after its other tables are written.
 

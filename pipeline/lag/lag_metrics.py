@@ -1,4 +1,4 @@
-"""How far consumer groups are behind, as the gauges that users of apache/rocketmq-exporter know, of one broker.
+"""Consumer lag of one broker, as the gauges that users of apache/rocketmq-exporter know.
 
 Source (rocketmq-exporter): names and labels are those of RMQMetricsCollector, sums those of MetricsCollectTask.collectTopicOffset and
 collectConsumerOffset. A retry topic and a dead letter topic have metrics of their own.
@@ -31,7 +31,7 @@ _CLUSTERING = "1"
 
 @dataclass(frozen=True, slots=True)
 class LagMetrics:
-    """The gauges, and how many pairs of group and topic, and topics, are not among them."""
+    """The gauges, the number of pairs of group and topic that they leave out, and the number of topics that they leave out."""
 
     families: tuple[Metric, ...]
     groups_left_out: int
@@ -39,7 +39,7 @@ class LagMetrics:
 
 
 def lag_metrics(spark: SparkSession, broker: str, cluster: str) -> LagMetrics:
-    """The gauges of a broker: the groups that are furthest behind, where there are more than GROUPS_MAX.
+    """The gauges of a broker; of more than GROUPS_MAX groups, those with the greatest lag.
 
     Args:
         spark: session with the lake's views.
@@ -58,7 +58,7 @@ def lag_metrics(spark: SparkSession, broker: str, cluster: str) -> LagMetrics:
 
 
 def _first(rows: DataFrame, most: int, *order: object) -> tuple[list[Row], int]:
-    """The first rows in an order, and how many are left out."""
+    """The first `most` rows in an order, and the number of rows after them."""
     found = rows.orderBy(*order).limit(most + 1).collect()  # type: ignore[arg-type]
     return found[:most], rows.count() - most if len(found) > most else 0
 

@@ -82,7 +82,7 @@ _FORECAST = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionQuestion:
-    """What is asked.
+    """Arguments of a forecast of what retention deletes.
 
     Attributes:
         settings: of the broker.
@@ -106,7 +106,7 @@ class RetentionQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What is foreseen of a broker's commit log.
+    """The forecast of a broker's commit log.
 
     Attributes:
         outlook: what it is made of.
@@ -122,7 +122,7 @@ class Forecast:
 
 
 def retention(lake: Lake, broker: str, asked: RetentionQuestion) -> tuple[Forecast, DataFrame]:
-    """What is foreseen of a broker's commit log, and a row a queue of retention_risk with it; docs/retention.md has the columns.
+    """The forecast of a broker's commit log, and a row of retention_risk for each queue; docs/retention.md has the columns.
 
     Raises:
         LakeError: the lake has no file of the log, or does not know the group; a time or a disk that cannot be.
