@@ -31,7 +31,7 @@ from pipeline.lake.delta_sql import literal
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema import capture_tables as ct
-from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.table import Table
 from store_format.errors import StoreError
 
@@ -40,17 +40,7 @@ DEFAULT_BROKER = "broker"
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 8192
 _SEGMENTS = "first STRING, second STRING, number BIGINT, matrix BINARY, payload BINARY, position BIGINT, error STRING"
-_SEGMENTS_ARROW = pa.schema(
-    {
-        "first": pa.string(),
-        "second": pa.string(),
-        "number": pa.int64(),
-        "matrix": pa.binary(),
-        "payload": pa.binary(),
-        "position": pa.int64(),
-        "error": pa.string(),
-    }
-)
+_SEGMENTS_ARROW = arrow_of(_SEGMENTS)
 # what the file and the lake say is the same in every row
 _OF_SOURCE = {"brokerName", "source", "sourceDigest"}
 _KINDS = {PULL: ct.PULL_REQUEST, OFFSET: ct.OFFSET_HISTORY, SUBSCRIPTION: ct.SUBSCRIPTION, BAD: ct.BAD_REQUEST}
@@ -183,14 +173,6 @@ def _schema() -> str:
     return ", ".join(["kind STRING", *structs])
 
 
-def _arrow_schema() -> pa.Schema:
-    structs = {}
-    for kind, table in _KINDS.items():
-        whole = arrow_schema(table)
-        structs[kind] = pa.struct([whole.field(name) for name in _own(table)])
-    return pa.schema({"kind": pa.string(), **structs})
-
-
 def _segments(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The file as packed segments, and what is bad; in the one task that gets the one row."""
     for batch in batches:
@@ -218,7 +200,7 @@ def _segment_row(found: PackedSegments | Bad) -> Row:
 
 def _rows(digest: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Sorted segments, connection after connection -> rows."""
-    schema = _arrow_schema()
+    schema = arrow_of(_schema())
     gathered: list[Row] = []
     for kind, row in _found(digest, batches):
         gathered.append({"kind": kind, kind: row})

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pipeline.capture.registrations import NO_GROUP, SUBSCRIBED
 from pipeline.lake.lake import Lake
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
 from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig, TopicConfig
 from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
@@ -38,9 +39,7 @@ from udfs.pull.codes import BrokerRole, ResponseCode
 Row = dict[str, Any]
 OTHER_CODES = "OTHER_CODES"  # a heartbeat whose hash codes are not those of its tags
 CHECKED = "seq BIGINT, refusedCode INT, filterType STRING, expression STRING, checkError STRING"
-_CHECKED_ARROW = pa.schema(
-    {"seq": pa.int64(), "refusedCode": pa.int32(), "filterType": pa.string(), "expression": pa.string(), "checkError": pa.string()}
-)
+_CHECKED_ARROW = arrow_of(CHECKED)
 _NO_BITS = BloomFilter(1, 64)
 _KNOWN_MAX = 1 << 16
 _HEADER = tuple(one.name for one in fields(PullMessageRequestHeader))

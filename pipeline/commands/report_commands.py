@@ -22,7 +22,7 @@ def report_command(lake: str, out: str, broker: str | None, master: str | None, 
     from pipeline.lake.lake import Lake
     from pipeline.report.build import report
     from pipeline.schema.capture_tables import PULL_REQUEST
-    from pipeline.schema.replay_tables import REPLAY_RUN
+    from pipeline.schema.tables import REPLAY_RUN
 
     with Engine(master, conf, verbose).session(reads=lake) as spark:
         opened = Lake(spark, lake).require()

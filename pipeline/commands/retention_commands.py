@@ -87,7 +87,7 @@ def retention_command(
     Files are deleted by the broker's rules: fileReservedTime, deleteWhen, diskMaxUsedSpaceRatio, cleanFileForciblyEnable. The settings are
     those of the import, overridden by --properties and --set. As json and csv, times are in ms.
     """
-    from pipeline.lag.retention import Asked, for_people, retention
+    from pipeline.lag.retention import RetentionQuestion, for_people, retention
     from pipeline.lake.lake import Lake
 
     if disk_used is not None and disk_size is None:
@@ -96,7 +96,7 @@ def retention_command(
     with Engine(master, conf, verbose).session(reads=lake) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
-        asked = Asked(
+        asked = RetentionQuestion(
             settings=BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings),
             zone=zone,
             group=group,

@@ -28,7 +28,7 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
 
 if TYPE_CHECKING:
-    from pipeline.lag.metrics_target import Publish
+    from pipeline.lag.metrics import Publish
     from pipeline.pace.request_pace import Faults
 
 
@@ -130,7 +130,7 @@ def stream_command(
 @contextmanager
 def _metrics(target: str | None) -> Iterator[Publish | None]:
     """What takes the metrics, if any are asked for."""
-    from pipeline.lag.metrics_target import metrics_target
+    from pipeline.lag.metrics import metrics_target
 
     if target is None:
         yield None

@@ -28,6 +28,7 @@ from pipeline.lake.session import tasks_at_once
 from pipeline.rows.log_records import RECORD_COLUMNS, write_records
 from pipeline.rows.unmapped_files import FOLDER
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_of
 from store_format.errors import StoreError
 from store_format.files.mapped_files import offset_to_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -38,8 +39,8 @@ Batches = Iterator[pa.RecordBatch]
 RowsOf = Callable[[Batches], Batches]
 # what a task does with the rows of a batch; gives how many they are, and the bytes written
 Write = Callable[[OpenFiles, pa.RecordBatch], tuple[int, int]]
-_COUNT = pa.schema({"count": pa.int64(), "bytes": pa.int64()})
 _COUNT_DDL = "count BIGINT, bytes BIGINT"
+_COUNT = arrow_of(_COUNT_DDL)
 _SEGMENT = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
 # a table, columns of it, and one of these: rows whose values of it lie near each other belong in one task
 WrittenTable = tuple[t.Table, tuple[str, ...], str]

@@ -26,6 +26,7 @@ from pipeline.generate.written_index import WrittenIndex
 from pipeline.lake.lake import Lake
 from pipeline.rows.log_batches import walks
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
 from store_format.config import config_files as cf
 from store_format.config.config_rows import ConsumerOffsets, split_topic_at_group
@@ -40,7 +41,8 @@ from store_format.store_paths import CHECKPOINT_FILE, COMMIT_LOG, CONFIG, LOCK_F
 
 _OFFSETS = f"{CONFIG}/consumerOffset.json"
 _DELAYS = f"{CONFIG}/delayOffset.json"
-_INDEX_DDL, _INDEX_ARROW = "files INT, indexMsgTimestamp BIGINT", pa.schema({"files": pa.int32(), "indexMsgTimestamp": pa.int64()})
+_INDEX_DDL = "files INT, indexMsgTimestamp BIGINT"
+_INDEX_ARROW = arrow_of(_INDEX_DDL)
 
 
 def write_index(lake: Lake, broker: str, folder: StoreFolder, plan: Plan, sizes: Row) -> tuple[int, int]:

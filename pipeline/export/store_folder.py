@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+from cachetools import LRUCache
 
-from pipeline.files.last_used import last_used
 from store_format.big_endian import Bytes
 from store_format.errors import StoreError
 from store_format.store_paths import COMMIT_LOG
 
 _OPEN_AT_ONCE = 64
-# more at once, and the system looks for memory that lies together, which takes ten times as long where there is none
+# larger buffers need contiguous memory; when memory is fragmented, they are ten times slower
 _ZEROS = bytes(256 << 10)
 
 
@@ -112,27 +111,37 @@ def _fill_next(place: str) -> None:
         _fill(f"{folder}/{min(behind)}")
 
 
+class _Descriptors(LRUCache[str, int]):
+    """Descriptors of open files by path; a descriptor that leaves the cache is closed."""
+
+    def popitem(self) -> tuple[str, int]:
+        path, file = super().popitem()
+        os.close(file)
+        return path, file
+
+
 class OpenFiles:
-    """Files of a StoreFolder that one task writes to, those last used open."""
+    """Files of a StoreFolder that one task writes to; the least recently used are closed beyond _OPEN_AT_ONCE."""
 
     def __init__(self, folder: StoreFolder) -> None:
         self.folder = folder
-        self._files: OrderedDict[str, int] = OrderedDict()
-        self._mapped: OrderedDict[str, Bytes] = OrderedDict()
+        self._files = _Descriptors(_OPEN_AT_ONCE)
+        self._mapped: LRUCache[str, Bytes] = LRUCache(_OPEN_AT_ONCE)
 
     def __enter__(self) -> OpenFiles:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            os.close(file)
-        self._files.clear()
+        while self._files:
+            self._files.popitem()
         self._mapped.clear()
 
     def write(self, path: str, position: int, data: bytes) -> int:
         """Put bytes at a position of a file that was created, and is long enough; gives their number."""
         place = self.folder.path_of(path)
-        file = last_used(self._files, path, lambda: self._open(place), most=_OPEN_AT_ONCE, close=os.close)
+        if path not in self._files:
+            self._files[path] = self._open(place)
+        file = self._files[path]
         length = os.fstat(file).st_size
         if position < 0 or position + len(data) > length:
             raise StoreError(place, f"bytes inside the file's {length}", f"{len(data)} bytes", position=position)
@@ -145,7 +154,9 @@ class OpenFiles:
 
     def log_file(self, name: str, length: int) -> Bytes:
         """A file of the commit log, mapped."""
-        return last_used(self._mapped, name, lambda: self._map(f"{COMMIT_LOG}/{name}", length), most=_OPEN_AT_ONCE)
+        if name not in self._mapped:
+            self._mapped[name] = self._map(f"{COMMIT_LOG}/{name}", length)
+        return self._mapped[name]
 
     def _open(self, place: str) -> int:
         with _told(place):

@@ -20,10 +20,11 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from pipeline.files.store_files import filesystem_of, is_uri, local_path
+from pipeline.schema.arrow_types import arrow_of
 from store_format.errors import UnusableInputError
 
 _COPY_BYTES = 1 << 20
-_PART = pa.schema({"part": pa.int64(), "name": pa.string(), "size": pa.int64()})
+_PART = "part BIGINT, name STRING, size BIGINT"
 
 
 class OutputError(UnusableInputError, ValueError):
@@ -73,7 +74,7 @@ def write_lines(lines: DataFrame, out: OutputFile) -> None:
     Raises:
         OutputError: parts are missing where the driver looks: executors and driver do not see the same folder.
     """
-    rows = lines.mapInArrow(partial(_write_part, out.parts), "part BIGINT, name STRING, size BIGINT").collect()
+    rows = lines.mapInArrow(partial(_write_part, out.parts), _PART).collect()
     filesystem, inside = filesystem_of(out.path)
     _, parts = filesystem_of(out.parts)
     with filesystem.open_output_stream(f"{parts}/joined") as joined:
@@ -115,4 +116,4 @@ def _write_part(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
             text = "".join(f"{line}\n" for line in batch.column(0).to_pylist()).encode()
             part.write(text)
             size += len(text)
-    yield pa.RecordBatch.from_pylist([{"part": number, "name": name, "size": size}], schema=_PART)
+    yield pa.RecordBatch.from_pylist([{"part": number, "name": name, "size": size}], schema=arrow_of(_PART))

@@ -1,4 +1,4 @@
-"""Being asked to end, by Ctrl-C or SIGTERM, between two batches."""
+"""Ends a run between two batches after Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def told_to_stop() -> Iterator[threading.Event]:
-    """An event that is set where the process is asked to end."""
+    """An event that is set when the process gets SIGINT or SIGTERM."""
     stop = threading.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: stop.set()) for number in signals]

@@ -1,4 +1,4 @@
-"""Unpacking of the archives that come with the package and beside it."""
+"""Unpacks the tar archives of the package and of the project."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ from pipeline.follow.log_tail import CLEANED, Event, FollowOffset, LogTail, Mark
 from pipeline.rows.log_batches import commit_log_batch, walks
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.schema.arrow_types import arrow_schema
-from pipeline.schema.tables import COMMIT_LOG, Column, Table
+from pipeline.schema.table import Column, Table
+from pipeline.schema.tables import COMMIT_LOG
 from store_format.big_endian import Bytes, Positions
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.dispatch_request import DispatchRequests, read_requests

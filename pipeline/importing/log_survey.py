@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.files.store_files import StoreFiles
 from pipeline.rows.log_batches import topics_of, walks
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.store import loaded_store as ls
 from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile
@@ -54,14 +55,13 @@ class FileSurvey:
 PIECE_BYTES = 128 << 20
 
 _TYPES = {
-    "tuple[int, ...]": ("ARRAY<BIGINT>", pa.list_(pa.int64())),
-    "int": ("BIGINT", pa.int64()),
-    "int | None": ("BIGINT", pa.int64()),
-    "bool": ("BOOLEAN", pa.bool_()),
+    "tuple[int, ...]": "ARRAY<BIGINT>",
+    "int": "BIGINT",
+    "int | None": "BIGINT",
+    "bool": "BOOLEAN",
 }
-_COLUMNS = [(field.name, *_TYPES[str(field.type)]) for field in fields(FileSurvey)]
-_DDL = ", ".join(f"{name} {ddl}" for name, ddl, _ in _COLUMNS)
-_ARROW = pa.schema([(name, arrow) for name, _, arrow in _COLUMNS])
+_DDL = ", ".join(f"{field.name} {_TYPES[str(field.type)]}" for field in fields(FileSurvey))
+_ARROW = arrow_of(_DDL)
 
 
 def survey_log(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None) -> list[FileSurvey]:

@@ -19,7 +19,8 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.rows.log_batches import commit_log_batches, log_segment_batches, range_batches
 from pipeline.rows.queue_batches import LogIndex, QueueFile, QueueReader, unpack_segments
 from pipeline.schema.arrow_types import arrow_schema
-from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, EXT_FILES_TYPE, STORE_FILE_RANGE, Column, Table
+from pipeline.schema.table import Column, Table
+from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, EXT_FILES_TYPE, STORE_FILE_RANGE
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.loaded_extension import LoadedExtension, has_extension, recover_extension
 from pipeline.store.loaded_store import FileSizes, LogBounds, file_sizes, load_log, queue_ids, recover_log, recover_queue, topics

@@ -23,8 +23,8 @@ _DAY = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """An observation that was recorded.
+class ObservedLag:
+    """Size and lake version of an observation that was added to lag_history.
 
     Attributes:
         queues: its rows.
@@ -53,7 +53,7 @@ def observation(lake: Lake, broker: str, observed_at: int) -> DataFrame:
 
 
 def append_observation(writer: LakeWriter, observed_at: int) -> bool:
-    """Append an observation of the writer's broker, with what the run has written so far; the caller commits.
+    """Append an observation of the writer's broker, which includes the rows that the run has written so far; the caller commits.
 
     Call it once a trigger of a stream, after its other tables are written.
 
@@ -99,7 +99,9 @@ def is_new(lake: Lake, broker: str, observed_at: int) -> bool:
     return changed is not None and changed > last["version"] and _observed_at(history, broker, observed_at).isEmpty()
 
 
-def record(lake: Lake, broker: str, *, observed_at: int, keep_days: int | None, run_id: str, committed_at: dt.datetime) -> Recorded | None:
+def record(
+    lake: Lake, broker: str, *, observed_at: int, keep_days: int | None, run_id: str, committed_at: dt.datetime
+) -> ObservedLag | None:
     """Record an observation in a commit of its own.
 
     Args:
@@ -124,7 +126,7 @@ def record(lake: Lake, broker: str, *, observed_at: int, keep_days: int | None, 
         forget_before(writer, observed_at - keep_days * _DAY)
     append_observation(writer, observed_at)
     queues = _observed_at(writer.written(LAG_HISTORY), broker, observed_at).count()
-    return Recorded(queues, writer.commit(committed_at))
+    return ObservedLag(queues, writer.commit(committed_at))
 
 
 def _require_time(observed_at: int) -> None:

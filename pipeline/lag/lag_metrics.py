@@ -1,4 +1,4 @@
-"""How far consumer groups are behind, as the gauges that users of apache/rocketmq-exporter know, of one broker.
+"""Consumer lag of one broker, as the gauges that users of apache/rocketmq-exporter know.
 
 Source (rocketmq-exporter): names and labels are those of RMQMetricsCollector, sums those of MetricsCollectTask.collectTopicOffset and
 collectConsumerOffset. A retry topic and a dead letter topic have metrics of their own.
@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from prometheus_client.core import Metric
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.lag.metrics_text import Family, Sample
+from pipeline.lag.metrics import metric
 
 # pairs of group and topic, and topics: what Prometheus stores grows with them
 GROUPS_MAX = 1000
@@ -30,15 +31,15 @@ _CLUSTERING = "1"
 
 @dataclass(frozen=True, slots=True)
 class LagMetrics:
-    """The gauges, and how many pairs of group and topic, and topics, are not among them."""
+    """The gauges, the number of pairs of group and topic that they leave out, and the number of topics that they leave out."""
 
-    families: tuple[Family, ...]
+    families: tuple[Metric, ...]
     groups_left_out: int
     topics_left_out: int
 
 
 def lag_metrics(spark: SparkSession, broker: str, cluster: str) -> LagMetrics:
-    """The gauges of a broker: the groups that are furthest behind, where there are more than GROUPS_MAX.
+    """The gauges of a broker; of more than GROUPS_MAX groups, those with the greatest lag.
 
     Args:
         spark: session with the lake's views.
@@ -57,12 +58,12 @@ def lag_metrics(spark: SparkSession, broker: str, cluster: str) -> LagMetrics:
 
 
 def _first(rows: DataFrame, most: int, *order: object) -> tuple[list[Row], int]:
-    """The first rows in an order, and how many are left out."""
+    """The first `most` rows in an order, and the number of rows after them."""
     found = rows.orderBy(*order).limit(most + 1).collect()  # type: ignore[arg-type]
     return found[:most], rows.count() - most if len(found) > most else 0
 
 
-def _of_groups(rows: Sequence[Row], at_broker: dict[str, str]) -> list[Family]:
+def _of_groups(rows: Sequence[Row], at_broker: dict[str, str]) -> list[Metric]:
     def diff(row: Row) -> dict[str, str]:
         return {"group": row["consumerGroup"], "topic": row["topic"], "countOfOnlineConsumers": "", "msgModel": _CLUSTERING}
 
@@ -80,7 +81,7 @@ def _of_groups(rows: Sequence[Row], at_broker: dict[str, str]) -> list[Family]:
     ]
 
 
-def _of_topics(rows: Sequence[Row], at_broker: dict[str, str]) -> list[Family]:
+def _of_topics(rows: Sequence[Row], at_broker: dict[str, str]) -> list[Metric]:
     def of_topic(row: Row) -> dict[str, str]:
         return at_broker | {"topic": row["topic"]}
 
@@ -102,6 +103,6 @@ def _by_kind(rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
     return retry, dlq, [row for row in rows if not row["topic"].startswith((_RETRY, _DLQ))]
 
 
-def _gauge(name: str, text: str, rows: Sequence[Row], value: str, labels: Callable[[Row], dict[str, str]]) -> Family:
+def _gauge(name: str, text: str, rows: Sequence[Row], value: str, labels: Callable[[Row], dict[str, str]]) -> Metric:
     """A gauge of the rows whose value is known."""
-    return Family(name, text, "gauge", tuple(Sample(row[value], labels(row)) for row in rows if row[value] is not None))
+    return metric("gauge", name, text, ((labels(row), row[value]) for row in rows if row[value] is not None))

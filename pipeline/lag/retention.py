@@ -81,8 +81,8 @@ _FORECAST = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is asked.
+class RetentionQuestion:
+    """Arguments of a forecast of what retention deletes.
 
     Attributes:
         settings: of the broker.
@@ -106,7 +106,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What is foreseen of a broker's commit log.
+    """The forecast of a broker's commit log.
 
     Attributes:
         outlook: what it is made of.
@@ -121,8 +121,8 @@ class Forecast:
     times_are_late: bool
 
 
-def retention(lake: Lake, broker: str, asked: Asked) -> tuple[Forecast, DataFrame]:
-    """What is foreseen of a broker's commit log, and a row a queue of retention_risk with it; docs/retention.md has the columns.
+def retention(lake: Lake, broker: str, asked: RetentionQuestion) -> tuple[Forecast, DataFrame]:
+    """The forecast of a broker's commit log, and a row of retention_risk for each queue; docs/retention.md has the columns.
 
     Raises:
         LakeError: the lake has no file of the log, or does not know the group; a time or a disk that cannot be.
@@ -134,7 +134,7 @@ def retention(lake: Lake, broker: str, asked: Asked) -> tuple[Forecast, DataFram
     return forecast, _losses(spark, broker, asked, forecast)
 
 
-def _forecast(spark: SparkSession, broker: str, asked: Asked) -> Forecast:
+def _forecast(spark: SparkSession, broker: str, asked: RetentionQuestion) -> Forecast:
     mine = F.col("brokerName") == broker
     (known,) = spark.table("broker").where(mine).collect()
     since = known["maxStoreTimestamp"] if asked.at is None else asked.at
@@ -177,7 +177,7 @@ def _disk(size: int, used: int | None, files: DataFrame) -> Disk:
     return Disk(size, used)
 
 
-def _losses(spark: SparkSession, broker: str, asked: Asked, forecast: Forecast) -> DataFrame:
+def _losses(spark: SparkSession, broker: str, asked: RetentionQuestion, forecast: Forecast) -> DataFrame:
     risks = spark.table("retention_risk").where(F.col("brokerName") == broker).selectExpr(*_RISK)
     if asked.group is not None:
         risks = risks.where(F.col("consumerGroup") == asked.group)

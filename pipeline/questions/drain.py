@@ -24,6 +24,7 @@ from pipeline.lake.lake import Lake
 from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, Part, met, parts_of
 from pipeline.replay.replay import Kinds, meet
 from pipeline.requests.packing import Col
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import PullSettings
 from udfs.pull import get_message as gm
 from udfs.pull.codes import GetMessageStatus
@@ -31,7 +32,7 @@ from udfs.pull.codes import GetMessageStatus
 _KEY: Final = ("consumerGroup", "topic", "queueId", "filterType", "expression", "registered", "maxMsgNums")
 OPEN, DONE, STUCK = range(3)
 _SCHEMA = "seq BIGINT, state INT, nextOffset BIGINT, pulls BIGINT, found BIGINT, messages BIGINT, bytes BIGINT, fromDisk BIGINT"
-_ARROW = pa.schema({name: pa.int32() if name == "state" else pa.int64() for name in _SCHEMA.replace(",", "").split()[::2]})
+_ARROW = arrow_of(_SCHEMA)
 _COUNTED: Final = ("pulls", "found", "messages", "bytes", "fromDisk")
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.types import StringType
 from pipeline.lake.lake import Lake
 from pipeline.replay.held_pulls import NEVER_WOKEN
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_of
 from udfs.pull.pull_filter import FILTER_DATA_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED
 
 _SHOWN_DIFFERENCES = 3
@@ -190,18 +191,7 @@ def _compare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [_compared(*row.values()) for row in batch.select(["seq", "line", "response"]).to_pylist()]
         if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=_COMPARED_ARROW)
-
-
-_COMPARED_ARROW = pa.schema(
-    {
-        "seq": pa.int64(),
-        "kind": pa.string(),
-        "recorded": pa.string(),
-        "response": pa.string(),
-        "fields": pa.list_(pa.string()),
-    }
-)
+            yield pa.RecordBatch.from_pylist(rows, schema=arrow_of(_COMPARED))
 
 
 def _compared(seq: int, line: str, response: str) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.replay.touched_segments import asked_ranges
-from pipeline.requests.packing import ARROW_SCHEMA, SCHEMA, Col, Packed, Repacker
+from pipeline.requests.packing import SCHEMA, Col, Packed, Repacker
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import PullSettings, SettingsError
 from store_format.config.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
 from udfs.filters.bloom_filter import BloomFilter, BloomFilterError
@@ -30,20 +31,10 @@ from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX, Condition
 from udfs.pull.pull_filter import FilterRules, PullFilter, PullFilterError, Verdicts
 
 SPLIT_SCHEMA = f"{SCHEMA}, condition STRING"
-_SPLIT_ARROW = ARROW_SCHEMA.append(pa.field("condition", pa.string()))
+_SPLIT_ARROW = arrow_of(SPLIT_SCHEMA)
 _KEY = ("topic", "queueId", "wide", "key", "condition")
 _JUDGED = "topic STRING, queueId INT, wide BOOLEAN, key BIGINT, condition STRING, firstQueueOffset BIGINT, verdicts BINARY"
-_JUDGED_ARROW = pa.schema(
-    {
-        "topic": pa.string(),
-        "queueId": pa.int32(),
-        "wide": pa.bool_(),
-        "key": pa.int64(),
-        "condition": pa.string(),
-        "firstQueueOffset": pa.int64(),
-        "verdicts": pa.binary(),
-    }
-)
+_JUDGED_ARROW = arrow_of(_JUDGED)
 # up to so many segments are asked for by name, so that no other's properties are moved
 _FEW_SEGMENTS = 10_000
 _OF_RETRY_TOPIC = ""  # no expression that compiles is empty

@@ -11,7 +11,20 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.question import IMPORT, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, waiting, with_broker
+from pipeline.report.question import (
+    IMPORT,
+    TOP,
+    Answer,
+    Missing,
+    Question,
+    ReportColumn,
+    ReportFinding,
+    Row,
+    Scope,
+    Tone,
+    waiting,
+    with_broker,
+)
 
 
 def _queries(scope: Scope) -> Sequence[str]:
@@ -58,15 +71,15 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         return Missing("No group has stored an offset in the lake: config/consumerOffset.json of the store has none.", [IMPORT])
     columns = with_broker(
         scope,
-        Column("consumerGroup", "Group", forms.name),
-        Column("messagesBehind", "Messages behind", bar=True),
-        Column("lagMillisMax", "Next message has waited", forms.duration),
-        Column("lagBytes", "Bytes", forms.size),
-        Column("retriesBehind", "Waiting for a retry"),
-        Column("dlqMessages", "Dead letters"),
-        Column("queues", "Queues"),
-        Column("queuesUnknown", "of unknown lag"),
-        Column("queuesNegative", "past the end"),
+        ReportColumn("consumerGroup", "Group", forms.name),
+        ReportColumn("messagesBehind", "Messages behind", bar=True),
+        ReportColumn("lagMillisMax", "Next message has waited", forms.duration),
+        ReportColumn("lagBytes", "Bytes", forms.size),
+        ReportColumn("retriesBehind", "Waiting for a retry"),
+        ReportColumn("dlqMessages", "Dead letters"),
+        ReportColumn("queues", "Queues"),
+        ReportColumn("queuesUnknown", "of unknown lag"),
+        ReportColumn("queuesNegative", "past the end"),
     )
     note = (
         "Offsets past the end count as no lag; mqadmin and the view group_lag subtract them. Queues of unknown lag are in no sum: "
@@ -75,13 +88,13 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     return Answer(_finding(rows[0]), columns=columns, rows=rows, note=note)
 
 
-def _finding(worst: Row) -> Finding:
+def _finding(worst: Row) -> ReportFinding:
     groups, behind, unknown = worst["groups"], worst["groupsBehind"], worst["queuesUnknownInAll"]
     if not behind and unknown:
         text = Markup("No message is known to wait for any of the <b>{}</b> groups, but of <b>{}</b> of their queues the lag is unknown.")
-        return Finding(Tone.PLAIN, text.format(forms.count(groups), forms.count(unknown)))
+        return ReportFinding(Tone.PLAIN, text.format(forms.count(groups), forms.count(unknown)))
     if not behind:
-        return Finding(Tone.GOOD, Markup("No message waits for any of the <b>{}</b> groups.").format(forms.count(groups)))
+        return ReportFinding(Tone.GOOD, Markup("No message waits for any of the <b>{}</b> groups.").format(forms.count(groups)))
     text = Markup("<b>{}</b> of {} groups are behind, {} the furthest: <b>{}</b> messages").format(
         forms.count(behind), forms.count(groups), forms.name(worst["consumerGroup"]), forms.count(worst["messagesBehind"])
     )
@@ -91,7 +104,7 @@ def _finding(worst: Row) -> Finding:
         text += Markup("; the next one has waited <b>{}</b>").format(forms.duration(worst["lagMillisMax"]))
     if unknown:
         text += Markup("; of <b>{}</b> queues the lag is unknown").format(forms.count(unknown))
-    return Finding(Tone.WARN, text + Markup("."))
+    return ReportFinding(Tone.WARN, text + Markup("."))
 
 
 BEHIND_NOW = Question(

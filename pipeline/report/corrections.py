@@ -12,10 +12,10 @@ from pipeline.report.question import (
     NO_PULLS,
     TOP,
     Answer,
-    Column,
-    Finding,
     Missing,
     Question,
+    ReportColumn,
+    ReportFinding,
     Row,
     Scope,
     Tone,
@@ -55,16 +55,16 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         return NO_PULLS
     rows = found[0]
     if not rows:
-        return Answer(Finding(Tone.GOOD, Markup("The broker sent no pull to another offset than it asked for.")))
+        return Answer(ReportFinding(Tone.GOOD, Markup("The broker sent no pull to another offset than it asked for.")))
     columns = with_broker(
         scope,
-        Column("consumerGroup", "Group", forms.name),
-        Column("topic", "Topic", forms.name),
-        Column("status", "Why", forms.words),
-        Column("corrections", "Pulls", bar=True),
-        Column("skipped", "Offsets skipped"),
-        Column("readAgain", "Messages read again"),
-        Column("last", "Last time (UTC)", forms.moment),
+        ReportColumn("consumerGroup", "Group", forms.name),
+        ReportColumn("topic", "Topic", forms.name),
+        ReportColumn("status", "Why", forms.words),
+        ReportColumn("corrections", "Pulls", bar=True),
+        ReportColumn("skipped", "Offsets skipped"),
+        ReportColumn("readAgain", "Messages read again"),
+        ReportColumn("last", "Last time (UTC)", forms.moment),
     )
     picture = None
     if scope.captured is not None:
@@ -73,7 +73,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     return Answer(_finding(rows), picture, columns, rows)
 
 
-def _finding(rows: Sequence[Row]) -> Finding:
+def _finding(rows: Sequence[Row]) -> ReportFinding:
     text = Markup("<b>{}</b> pulls were sent to another offset than they asked for").format(forms.count(rows[0]["correctionsInAll"]))
     cost = False
     for column, meant in (("skipped", Markup("skipped <b>{}</b> offsets")), ("readAgain", Markup("got <b>{}</b> messages again"))):
@@ -83,7 +83,7 @@ def _finding(rows: Sequence[Row]) -> Finding:
             cause = forms.words(worst["status"])
             names = forms.name(worst["consumerGroup"]), forms.name(worst["topic"])
             text += Markup("; {} on {} {} ({})").format(*names, meant.format(forms.count(worst[column])), cause)
-    return Finding(Tone.BAD if cost else Tone.WARN, text + Markup("."))
+    return ReportFinding(Tone.BAD if cost else Tone.WARN, text + Markup("."))
 
 
 CORRECTIONS = Question(

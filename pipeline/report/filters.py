@@ -12,10 +12,10 @@ from pipeline.report.question import (
     REPLAY,
     TOP,
     Answer,
-    Column,
-    Finding,
     Missing,
     Question,
+    ReportColumn,
+    ReportFinding,
     Row,
     Scope,
     Tone,
@@ -46,18 +46,18 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         return NO_PULLS
     [rows] = found
     if not rows:
-        return Answer(Finding(Tone.GOOD, Markup("No group pulled with a filter that leaves messages out.")))
+        return Answer(ReportFinding(Tone.GOOD, Markup("No group pulled with a filter that leaves messages out.")))
     columns = with_broker(
         scope,
-        Column("consumerGroup", "Group", forms.name),
-        Column("topic", "Topic", forms.name),
-        Column("expression", "Filter", forms.name),
-        Column("pulls", "Pulls"),
-        Column("pullsForNothing", "let nothing pass", bar=True),
-        Column("shareForNothing", "of its pulls", forms.share),
-        Column("offsetsPassed", "Messages looked at"),
-        Column("messageCount", "given"),
-        Column("efficiency", "Passed", forms.share),
+        ReportColumn("consumerGroup", "Group", forms.name),
+        ReportColumn("topic", "Topic", forms.name),
+        ReportColumn("expression", "Filter", forms.name),
+        ReportColumn("pulls", "Pulls"),
+        ReportColumn("pullsForNothing", "let nothing pass", bar=True),
+        ReportColumn("shareForNothing", "of its pulls", forms.share),
+        ReportColumn("offsetsPassed", "Messages looked at"),
+        ReportColumn("messageCount", "given"),
+        ReportColumn("efficiency", "Passed", forms.share),
     )
     note = ""
     if not scope.replayed:
@@ -66,14 +66,14 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     return Answer(_finding(rows[0]), columns=columns, rows=rows, note=note)
 
 
-def _finding(worst: Row) -> Finding:
+def _finding(worst: Row) -> ReportFinding:
     part = worst["pullsForNothing"] / worst["pulls"]
     text = Markup("The filter of {} on {} let nothing pass in <b>{}</b> of its {} pulls").format(
         forms.name(worst["consumerGroup"]), forms.name(worst["topic"]), forms.share(part), forms.count(worst["pulls"])
     )
     if worst["efficiency"] is not None:
         text += Markup("; of the messages looked at {} passed").format(forms.share(worst["efficiency"]))
-    return Finding(Tone.WARN if part > _POOR else Tone.PLAIN, text + Markup("."))
+    return ReportFinding(Tone.WARN if part > _POOR else Tone.PLAIN, text + Markup("."))
 
 
 FILTERS = Question(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.question import IMPORT, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, with_broker
+from pipeline.report.question import IMPORT, TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Row, Scope, Tone, with_broker
 
 _HOT = 1.5
 
@@ -29,7 +29,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if not scope.imported:
         return Missing("No store was imported.", [IMPORT])
     if not rows:
-        return Answer(Finding(Tone.GOOD, Markup("No queue gets more than {} its share of a topic.").format(forms.times(_HOT))))
+        return Answer(ReportFinding(Tone.GOOD, Markup("No queue gets more than {} its share of a topic.").format(forms.times(_HOT))))
     worst = rows[0]
     text = Markup("Queue {} of {} gets <b>{}</b> its share: {} messages, {} of the topic.").format(
         worst["queueId"],
@@ -40,15 +40,15 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     )
     columns = with_broker(
         scope,
-        Column("topic", "Topic", forms.name),
-        Column("queueId", "Queue", forms.words),
-        Column("timesFairShare", "of its share", forms.times, bar=True),
-        Column("messages", "Messages"),
-        Column("messagesShare", "of the topic", forms.share),
-        Column("bytes", "Bytes", forms.size),
-        Column("messagesPerSecond", "Rate", forms.rate),
+        ReportColumn("topic", "Topic", forms.name),
+        ReportColumn("queueId", "Queue", forms.words),
+        ReportColumn("timesFairShare", "of its share", forms.times, bar=True),
+        ReportColumn("messages", "Messages"),
+        ReportColumn("messagesShare", "of the topic", forms.share),
+        ReportColumn("bytes", "Bytes", forms.size),
+        ReportColumn("messagesPerSecond", "Rate", forms.rate),
     )
-    return Answer(Finding(Tone.WARN, text), columns=columns, rows=rows)
+    return Answer(ReportFinding(Tone.WARN, text), columns=columns, rows=rows)
 
 
 HOT_QUEUES = Question(

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from pipeline.report import forms
 from pipeline.report.charts import Series, line_chart
-from pipeline.report.question import CAPTURE, RECORD, SERIES, Answer, Finding, Missing, Question, Row, Scope, Tone, waiting
+from pipeline.report.question import CAPTURE, RECORD, SERIES, Answer, Missing, Question, ReportFinding, Row, Scope, Tone, waiting
 from pipeline.report.window import Window
 
 _FURTHEST = """\
@@ -109,7 +109,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     )
 
 
-def _finding(worst: Series, window: Window, *, captured: bool) -> Finding:
+def _finding(worst: Series, window: Window, *, captured: bool) -> ReportFinding:
     known = [(number, value) for number, value in enumerate(worst.values) if value is not None]
     (_, first), (_, last) = known[0], known[-1]
     at, peak = max(known, key=lambda pair: (pair[1], -pair[0]))
@@ -125,7 +125,7 @@ def _finding(worst: Series, window: Window, *, captured: bool) -> Finding:
         forms.count(first),
         forms.count(last),
     )
-    return Finding(Tone.WARN if last > max(first, 0) else Tone.PLAIN, said)
+    return ReportFinding(Tone.WARN if last > max(first, 0) else Tone.PLAIN, said)
 
 
 LAG_OVER_TIME = Question(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.question import NO_PULLS, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, with_broker
+from pipeline.report.question import NO_PULLS, TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Row, Scope, Tone, with_broker
 
 
 def _queries(scope: Scope) -> Sequence[str]:
@@ -28,7 +28,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         return NO_PULLS
     [rows] = found
     if not rows:
-        return Answer(Finding(Tone.GOOD, Markup("Every pull brought messages.")))
+        return Answer(ReportFinding(Tone.GOOD, Markup("Every pull brought messages.")))
     most = rows[0]
     text = Markup("{} on {} pulled for nothing most often, <b>{}</b> times, {} of its pulls: {}.").format(
         forms.name(most["consumerGroup"]),
@@ -39,15 +39,15 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     )
     columns = with_broker(
         scope,
-        Column("consumerGroup", "Group", forms.name),
-        Column("topic", "Topic", forms.name),
-        Column("pulls", "Pulls", bar=True),
-        Column("share", "of its pulls", forms.share),
-        Column("held", "held before"),
-        Column("outcome", "Ended", forms.words),
-        Column("why", "Which means", forms.words),
+        ReportColumn("consumerGroup", "Group", forms.name),
+        ReportColumn("topic", "Topic", forms.name),
+        ReportColumn("pulls", "Pulls", bar=True),
+        ReportColumn("share", "of its pulls", forms.share),
+        ReportColumn("held", "held before"),
+        ReportColumn("outcome", "Ended", forms.words),
+        ReportColumn("why", "Which means", forms.words),
     )
-    return Answer(Finding(Tone.PLAIN, text), columns=columns, rows=rows)
+    return Answer(ReportFinding(Tone.PLAIN, text), columns=columns, rows=rows)
 
 
 NOTHING_FOUND = Question(

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.report.question import Answer, Column, Missing, Question, Row, Scope, Tone
+from pipeline.report.question import Answer, Missing, Question, ReportColumn, Row, Scope, Tone
 
 _ORDER = (Tone.BAD, Tone.WARN, Tone.PLAIN, Tone.GOOD)
 
@@ -47,7 +47,7 @@ def page(scope: Scope, facts: Sequence[tuple[str, Markup]], sections: Sequence[S
     )
 
 
-def _cell(column: Column, row: Row, rows: Sequence[Mapping[str, Any]]) -> Markup:
+def _cell(column: ReportColumn, row: Row, rows: Sequence[Mapping[str, Any]]) -> Markup:
     """A figure, with its bar where the column has one."""
     value = row[column.name]
     if not column.bar:

@@ -8,7 +8,21 @@ from markupsafe import Markup
 
 from pipeline.report import forms
 from pipeline.report.charts import layers, stacked_chart
-from pipeline.report.question import NO_PULLS, SERIES, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, bin_of, by_bin
+from pipeline.report.question import (
+    NO_PULLS,
+    SERIES,
+    TOP,
+    Answer,
+    Missing,
+    Question,
+    ReportColumn,
+    ReportFinding,
+    Row,
+    Scope,
+    Tone,
+    bin_of,
+    by_bin,
+)
 from pipeline.report.window import Window
 
 OTHERS = "all others"
@@ -17,9 +31,9 @@ _USUAL = {"FOUND", "OFFSET_OVERFLOW_ONE", "NO_MESSAGE_IN_QUEUE", "NO_MATCHED_MES
 _REPLAYED = "Replayed pulls of a file have no time of their own, so there is no picture over time."
 _UNTIMED = "The clock of the capture gave times before 1970 or after the year 9999, so there is no picture over time."
 _COLUMNS = (
-    Column("outcome", "Ended", forms.words),
-    Column("pulls", "Pulls", bar=True),
-    Column("share", "Share", forms.share),
+    ReportColumn("outcome", "Ended", forms.words),
+    ReportColumn("pulls", "Pulls", bar=True),
+    ReportColumn("share", "Share", forms.share),
 )
 
 
@@ -74,7 +88,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     return Answer(_finding(totals, whole, "were captured"), picture, _COLUMNS, table, note)
 
 
-def _finding(pulls: dict[str, int], whole: int, came: str) -> Finding:
+def _finding(pulls: dict[str, int], whole: int, came: str) -> ReportFinding:
     unusual = {outcome: number for outcome, number in pulls.items() if outcome not in _USUAL}
     named = [outcome for outcome in unusual if outcome != OTHERS]
     text = Markup("<b>{}</b> pulls {}: {} brought messages").format(forms.count(whole), came, forms.share(pulls.get("FOUND", 0) / whole))
@@ -84,7 +98,7 @@ def _finding(pulls: dict[str, int], whole: int, came: str) -> Finding:
         text += Markup(", {} were refused or sent elsewhere").format(forms.share(sum(unusual.values()) / whole))
     if named:
         text += Markup(", most of them with {}").format(forms.words(max(named, key=lambda outcome: unusual[outcome])))
-    return Finding(Tone.WARN if unusual else Tone.PLAIN, text + Markup("."))
+    return ReportFinding(Tone.WARN if unusual else Tone.PLAIN, text + Markup("."))
 
 
 PULL_STATUSES = Question(

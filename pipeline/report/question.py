@@ -75,7 +75,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ReportColumn:
     """A column of a table: `bar` lies behind its figure, as long as the figure is large."""
 
     name: str
@@ -90,7 +90,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ReportFinding:
     """A sentence of the summary."""
 
     tone: Tone
@@ -108,9 +108,9 @@ class Answer:
         note: what to know of the figures.
     """
 
-    finding: Finding
+    finding: ReportFinding
     picture: Markup | None = None
-    columns: Sequence[Column] = ()
+    columns: Sequence[ReportColumn] = ()
     rows: Sequence[Row] = ()
     note: str = ""
 
@@ -161,9 +161,9 @@ def by_bin(rows: Sequence[Row], label: str, figure: str) -> dict[str, Counter[in
     return found
 
 
-def with_broker(scope: Scope, *columns: Column) -> tuple[Column, ...]:
+def with_broker(scope: Scope, *columns: ReportColumn) -> tuple[ReportColumn, ...]:
     """The columns of a table, the broker's first where there are several."""
-    return (Column("brokerName", "Broker", forms.name), *columns) if len(scope.brokers) > 1 else columns
+    return (ReportColumn("brokerName", "Broker", forms.name), *columns) if len(scope.brokers) > 1 else columns
 
 
 IMPORT: Final = "pullsim import /data/rocketmq/store --lake {lake} --broker-name broker-a"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.question import IMPORT, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, with_broker
+from pipeline.report.question import IMPORT, TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Row, Scope, Tone, with_broker
 
 _SOON, _AT_ONCE = 6 * 3_600_000, 60_000
 
@@ -32,13 +32,13 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     at_risk = [row for row in rows if row["lostMessages"] or row["timeToLossMillis"] is not None]
     columns = with_broker(
         scope,
-        Column("consumerGroup", "Group", forms.name),
-        Column("topic", "Topic", forms.name),
-        Column("queueId", "Queue", forms.words),
-        Column("lostMessages", "Lost", bar=True),
-        Column("messagesToLoss", "Messages before the next loss"),
-        Column("timeToLossMillis", "Next loss in", forms.duration),
-        Column("basis", "Estimated by", forms.words),
+        ReportColumn("consumerGroup", "Group", forms.name),
+        ReportColumn("topic", "Topic", forms.name),
+        ReportColumn("queueId", "Queue", forms.words),
+        ReportColumn("lostMessages", "Lost", bar=True),
+        ReportColumn("messagesToLoss", "Messages before the next loss"),
+        ReportColumn("timeToLossMillis", "Next loss in", forms.duration),
+        ReportColumn("basis", "Estimated by", forms.words),
     )
     note = (
         "Times are estimates from the last message in the store on. HISTORY: at the pace at which the first offset moved in lag_history; "
@@ -48,21 +48,21 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     return Answer(_finding(rows), columns=columns if at_risk else (), rows=at_risk, note=note if at_risk else "")
 
 
-def _finding(rows: Sequence[Row]) -> Finding:
+def _finding(rows: Sequence[Row]) -> ReportFinding:
     first = rows[0]
     where = Markup("{} on {}, queue {}").format(forms.name(first["consumerGroup"]), forms.name(first["topic"]), first["queueId"])
     if first["queuesLost"]:
         text = Markup("<b>{}</b> messages were deleted before a group had consumed them, in {} queues; most of them {} lost: {}.")
         lost = forms.count(first["lostInAll"]), forms.count(first["queuesLost"]), where, forms.count(first["lostMessages"])
-        return Finding(Tone.BAD, text.format(*lost))
+        return ReportFinding(Tone.BAD, text.format(*lost))
     if first["timeToLossMillis"] is None:
-        return Finding(Tone.GOOD, Markup("By their stored offsets no group has lost messages to deletion, and none is about to."))
+        return ReportFinding(Tone.GOOD, Markup("By their stored offsets no group has lost messages to deletion, and none is about to."))
     left = first["timeToLossMillis"]
     when = (
         Markup("in about <b>{}</b> if nothing changes").format(forms.duration(left)) if left >= _AT_ONCE else Markup("<b>at any moment</b>")
     )
     text = Markup("By their stored offsets no group has lost messages to deletion yet. {} comes first, {}.").format(where, when)
-    return Finding(Tone.WARN if left < _SOON else Tone.GOOD, text)
+    return ReportFinding(Tone.WARN if left < _SOON else Tone.GOOD, text)
 
 
 RETENTION = Question(

@@ -7,7 +7,20 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.question import IMPORT, RECORD, TOP, Answer, Column, Finding, Missing, Question, Row, Scope, Tone, with_broker
+from pipeline.report.question import (
+    IMPORT,
+    RECORD,
+    TOP,
+    Answer,
+    Missing,
+    Question,
+    ReportColumn,
+    ReportFinding,
+    Row,
+    Scope,
+    Tone,
+    with_broker,
+)
 
 _OF_A_GROUP = 5
 
@@ -43,21 +56,21 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if not scope.imported:
         return Missing("No store was imported.", [IMPORT])
     if not rows:
-        return Answer(Finding(Tone.GOOD, Markup("No queue has a message that waits.")))
+        return Answer(ReportFinding(Tone.GOOD, Markup("No queue has a message that waits.")))
     columns = [
-        Column("consumerGroup", "Group", forms.name),
-        Column("topic", "Topic", forms.name),
-        Column("queueId", "Queue", forms.words),
-        Column("lagMillis", "Next message has waited", forms.duration, bar=True),
-        Column("lag", "Messages behind"),
+        ReportColumn("consumerGroup", "Group", forms.name),
+        ReportColumn("topic", "Topic", forms.name),
+        ReportColumn("queueId", "Queue", forms.words),
+        ReportColumn("lagMillis", "Next message has waited", forms.duration, bar=True),
+        ReportColumn("lag", "Messages behind"),
     ]
     if scope.observed is not None:
         columns += [
-            Column("status", "Status", forms.words),
-            Column("why", "by the rule", forms.words),
-            Column("catchUpMillis", "Caught up in", forms.duration),
+            ReportColumn("status", "Status", forms.words),
+            ReportColumn("why", "by the rule", forms.words),
+            ReportColumn("catchUpMillis", "Caught up in", forms.duration),
         ]
-    columns.append(Column("reason", "What is odd", forms.words))
+    columns.append(ReportColumn("reason", "What is odd", forms.words))
     note = ""
     if scope.observed is None:
         command = RECORD.format(lake=scope.lake)
@@ -65,16 +78,18 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     return Answer(_finding(rows), columns=with_broker(scope, *columns), rows=rows, note=note)
 
 
-def _finding(rows: Sequence[Row]) -> Finding:
+def _finding(rows: Sequence[Row]) -> ReportFinding:
     worst = rows[0]
     where = Markup("{} on {}, queue {}").format(forms.name(worst["consumerGroup"]), forms.name(worst["topic"]), worst["queueId"])
     if worst["status"] not in {None, "OK"}:
         text = Markup("{} is in trouble: <b>{}</b> ({}), {} messages behind.")
-        return Finding(Tone.BAD, text.format(where, forms.words(worst["status"]), forms.words(worst["why"]), forms.count(worst["lag"])))
+        return ReportFinding(
+            Tone.BAD, text.format(where, forms.words(worst["status"]), forms.words(worst["why"]), forms.count(worst["lag"]))
+        )
     if worst["lagMillis"] is None:
-        return Finding(Tone.WARN, Markup("{} is the furthest behind: {} messages.").format(where, forms.count(worst["lag"])))
+        return ReportFinding(Tone.WARN, Markup("{} is the furthest behind: {} messages.").format(where, forms.count(worst["lag"])))
     text = Markup("The message that has waited longest is one of {}: <b>{}</b>.")
-    return Finding(Tone.PLAIN, text.format(where, forms.duration(worst["lagMillis"])))
+    return ReportFinding(Tone.PLAIN, text.format(where, forms.duration(worst["lagMillis"])))
 
 
 SLOW_QUEUES = Question(

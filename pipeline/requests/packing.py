@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pipeline.schema.arrow_types import arrow_of
+
 Matrix = NDArray[np.int64]
 # the key of each request of a matrix, and whether its row is a wide one
 Place = Callable[[Matrix], tuple[NDArray[np.int64], NDArray[np.bool_]]]
@@ -47,17 +49,7 @@ class Col(IntEnum):
 COLUMNS = len(Col)
 REQUEST_BYTES = COLUMNS * 8
 SCHEMA = "topic STRING, queueId INT, key BIGINT, wide BOOLEAN, requests BINARY, groups ARRAY<STRING>, filters ARRAY<STRING>"
-ARROW_SCHEMA = pa.schema(
-    {
-        "topic": pa.string(),
-        "queueId": pa.int32(),
-        "key": pa.int64(),
-        "wide": pa.bool_(),
-        "requests": pa.binary(),
-        "groups": pa.list_(pa.string()),
-        "filters": pa.list_(pa.string()),
-    }
-)
+ARROW_SCHEMA = arrow_of(SCHEMA)
 # column of a request, of the matrix, and what stands for NULL
 _WANTED = (
     ("seq", Col.SEQ, 0),

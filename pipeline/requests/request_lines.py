@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from pipeline.schema.arrow_types import arrow_of
 from store_format.errors import UnusableInputError
 
 SCHEMA = (
@@ -20,24 +21,7 @@ SCHEMA = (
     "expression STRING, registered BOOLEAN, timestamp BIGINT, sysFlag INT, suspendTimeoutMillis BIGINT, recordedMaxOffset BIGINT, "
     "line STRING"
 )
-REQUEST_ARROW = pa.schema(
-    {
-        "seq": pa.int64(),
-        "consumerGroup": pa.string(),
-        "topic": pa.string(),
-        "queueId": pa.int32(),
-        "queueOffset": pa.int64(),
-        "maxMsgNums": pa.int32(),
-        "filterType": pa.string(),
-        "expression": pa.string(),
-        "registered": pa.bool_(),
-        "timestamp": pa.int64(),
-        "sysFlag": pa.int32(),
-        "suspendTimeoutMillis": pa.int64(),
-        "recordedMaxOffset": pa.int64(),
-        "line": pa.string(),
-    }
-)
+REQUEST_ARROW = arrow_of(SCHEMA)
 _SHOWN = 200
 # a line with more objects and lists than this may nest deeper than it should
 _OPENINGS_MAX = 500

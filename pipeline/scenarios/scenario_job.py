@@ -27,32 +27,20 @@ from pipeline.requests.request_file import Chunk, RequestFile, scan_file
 from pipeline.scenarios.scenario_file import Scenario, read_chunk, scenario_of
 from pipeline.scenarios.scenario_settings import ScenarioSettings
 from pipeline.scenarios.scenario_steps import take_steps
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.scenario_tables import ANSWERED_SCENARIOS, BROKER_HISTORY, OFFSET_MOVED_EVENT, SCENARIO_STEP
 from pipeline.settings.settings import Value
 from udfs.broker.memory_broker import EPOCH_MS, MemoryBroker
 from udfs.broker.memory_store import LogExtent
 
 _LINES = "line BIGINT, text STRING, logStart BIGINT, logEnd BIGINT"
-_LINES_ARROW = pa.schema({"line": pa.int64(), "text": pa.string(), "logStart": pa.int64(), "logEnd": pa.int64()})
+_LINES_ARROW = arrow_of(_LINES)
 # a row of kind "line" is the scenario with its results, one of kind "step" a step, each other one what changed in a step
 _EVENTS = (
     "line BIGINT, scenario STRING, brokerName STRING, step INT, at BIGINT, kind STRING, row STRING, base STRING, looksAtLog BOOLEAN, "
     "appended ARRAY<INT>"
 )
-_EVENTS_ARROW = pa.schema(
-    {
-        "line": pa.int64(),
-        "scenario": pa.string(),
-        "brokerName": pa.string(),
-        "step": pa.int32(),
-        "at": pa.int64(),
-        "kind": pa.string(),
-        "row": pa.string(),
-        "base": pa.string(),
-        "looksAtLog": pa.bool_(),
-        "appended": pa.list_(pa.int32()),
-    }
-)
+_EVENTS_ARROW = arrow_of(_EVENTS)
 _BATCH_ROWS = 4096
 _LOOK_AT_LOG = {"deleteCommitLogHead"}
 

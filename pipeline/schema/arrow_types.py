@@ -1,32 +1,66 @@
-"""Arrow schemas of the tables, made from their Spark types."""
+"""Arrow types and schemas, made from DDL texts of Spark SQL: a schema is written once, as DDL.
+
+Rule: the types are those of DataFrames that tasks exchange with Spark. Spark itself reads DDL in the JVM alone, which tasks do not have.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import pyarrow as pa
 
-from pipeline.schema.tables import ENTRIES_TYPE, EXT_FILES_TYPE, EXT_UNIT_TYPE, Table
+from pipeline.schema.table import Table
 
-_ARROW = {
+_SIMPLE = {
     "STRING": pa.string(),
     "INT": pa.int32(),
     "BIGINT": pa.int64(),
     "BOOLEAN": pa.bool_(),
     "BINARY": pa.binary(),
     "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "ARRAY<INT>": pa.list_(pa.int32()),
-    "ARRAY<STRING>": pa.list_(pa.string()),
-    "ARRAY<BIGINT>": pa.list_(pa.int64()),
-    "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
-    "MAP<STRING, BIGINT>": pa.map_(pa.string(), pa.int64()),
-    ENTRIES_TYPE: pa.list_(pa.struct({"queueOffset": pa.int64(), "physicOffset": pa.int64(), "size": pa.int32()})),
-    EXT_UNIT_TYPE: pa.struct({"tagsCode": pa.int64(), "msgStoreTime": pa.int64(), "filterBitMap": pa.binary()}),
-    EXT_FILES_TYPE: pa.list_(pa.struct({"name": pa.string(), "fromOffset": pa.int64(), "length": pa.int64(), "wrote": pa.int64()})),
 }
 
 
 @cache
 def arrow_schema(table: Table) -> pa.Schema:
     """The table's columns as an Arrow schema."""
-    return pa.schema([(column.name, _ARROW[column.type]) for column in table.columns])
+    return arrow_of(table.schema)
+
+
+@cache
+def arrow_of(ddl: str) -> pa.Schema:
+    """The Arrow schema of columns in DDL: `NAME TYPE, NAME TYPE`; names may stand in backticks.
+
+    Raises:
+        KeyError: a type is none of Spark's that tables and tasks here use.
+    """
+    return pa.schema(_fields(ddl, " "))
+
+
+def _type(ddl: str) -> pa.DataType:
+    outer, _, inner = ddl.removesuffix(">").partition("<")
+    if outer == "ARRAY":
+        return pa.list_(_type(inner))
+    if outer == "MAP":
+        return pa.map_(*map(_type, _parts(inner)))
+    if outer == "STRUCT":
+        return pa.struct(list(_fields(inner, ": ")))
+    return _SIMPLE[ddl]
+
+
+def _fields(ddl: str, between: str) -> Iterator[tuple[str, pa.DataType]]:
+    for part in _parts(ddl):
+        name, _, kind = part.partition(between)
+        yield name.strip("`"), _type(kind)
+
+
+def _parts(ddl: str) -> Iterator[str]:
+    """The parts of a text between commas that stand in no brackets."""
+    start = depth = 0
+    for place, letter in enumerate(ddl):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "," and depth == 0:
+            yield ddl[start:place].strip()
+            start = place + 1
+    yield ddl[start:].strip()

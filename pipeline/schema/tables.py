@@ -6,25 +6,15 @@ queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pipeline.schema.capture_tables import CAPTURED
-from pipeline.schema.config_manager_tables import CONSUMER_FILTER as CONSUMER_FILTER  # noqa: PLC0414
-from pipeline.schema.config_manager_tables import CONSUMER_OFFSET as CONSUMER_OFFSET  # noqa: PLC0414
-from pipeline.schema.config_manager_tables import DELAY_OFFSET as DELAY_OFFSET  # noqa: PLC0414
-from pipeline.schema.config_manager_tables import SUBSCRIPTION_GROUP as SUBSCRIPTION_GROUP  # noqa: PLC0414
-from pipeline.schema.config_manager_tables import TOPIC_CONFIG as TOPIC_CONFIG  # noqa: PLC0414
 from pipeline.schema.follow_tables import FOLLOWED
 from pipeline.schema.lag_tables import OBSERVED
-from pipeline.schema.replay_tables import ENTRIES_TYPE as ENTRIES_TYPE  # noqa: PLC0414
-from pipeline.schema.replay_tables import PULL_RESPONSE as PULL_RESPONSE  # noqa: PLC0414
-from pipeline.schema.replay_tables import REPLAY_RUN as REPLAY_RUN  # noqa: PLC0414
-from pipeline.schema.replay_tables import REPLAYED as REPLAYED  # noqa: PLC0414
 from pipeline.schema.scenario_tables import ANSWERED_SCENARIOS
 from pipeline.schema.simulation_tables import SIMULATED
-from pipeline.schema.table import BROKER_NAME, QUEUE_ID, RUN_ID, TOPIC
-
-# other modules name these from here, beside the tables
-from pipeline.schema.table import Column as Column  # noqa: PLC0414
-from pipeline.schema.table import Layout as Layout  # noqa: PLC0414
+from pipeline.schema.table import BROKER_NAME, QUEUE_ID, RUN_ID, TOPIC, Column
+from pipeline.schema.table import Layout as Layout  # noqa: PLC0414 (most callers name it and Table beside the tables)
 from pipeline.schema.table import Table as Table  # noqa: PLC0414
 
 # of this contract: a lake says in lake_version which one its tables follow. A change to what a column means, to its type, or to the columns
@@ -261,6 +251,85 @@ CHECKPOINT = Table(
     key=("brokerName",),
 )
 
+TOPIC_CONFIG = Table(
+    "topic_config",
+    "config/topics.json.",
+    (
+        BROKER_NAME,
+        TOPIC,
+        Column("readQueueNums", "INT", "queues that can be pulled"),
+        Column("writeQueueNums", "INT", "queues that can be written"),
+        Column("perm", "INT", "4 read, 2 write, 1 inherit"),
+        Column("topicFilterType", "STRING", "SINGLE_TAG or MULTI_TAG", nullable=True),
+        Column("topicSysFlag", "INT", "1 unit, 2 has unit sub"),
+        Column("order", "BOOLEAN", "ordered topic"),
+        Column("json", "STRING", "the whole object as stored"),
+    ),
+    key=("brokerName", "topic"),
+)
+
+SUBSCRIPTION_GROUP = Table(
+    "subscription_group",
+    "config/subscriptionGroup.json.",
+    (
+        BROKER_NAME,
+        Column("consumerGroup", "STRING", "name of the group"),
+        Column("consumeEnable", "BOOLEAN", "may the group pull"),
+        Column("consumeFromMinEnable", "BOOLEAN", "start from the minimum offset"),
+        Column("consumeBroadcastEnable", "BOOLEAN", "may it consume in broadcast mode"),
+        Column("retryQueueNums", "INT", "queues of its retry topic"),
+        Column("retryMaxTimes", "INT", "retries before a message goes to the dead letter queue"),
+        Column("brokerId", "BIGINT", "broker to pull from"),
+        Column("whichBrokerWhenConsumeSlowly", "BIGINT", "broker to pull from when it is slow"),
+        Column("notifyConsumerIdsChangedEnable", "BOOLEAN", "tell clients of changes"),
+        Column("json", "STRING", "the whole object as stored"),
+    ),
+    key=("brokerName", "consumerGroup"),
+)
+
+CONSUMER_OFFSET = Table(
+    "consumer_offset",
+    "config/consumerOffset.json: the offset that each group committed.",
+    (
+        BROKER_NAME,
+        Column("consumerGroup", "STRING", "name of the group"),
+        TOPIC,
+        QUEUE_ID,
+        Column("consumerOffset", "BIGINT", "next offset that the group will consume"),
+    ),
+    key=("brokerName", "consumerGroup", "topic", "queueId"),
+)
+
+DELAY_OFFSET = Table(
+    "delay_offset",
+    "config/delayOffset.json: how far each delay level was delivered.",
+    (
+        BROKER_NAME,
+        Column("delayLevel", "INT", "1 is the first; its queue in SCHEDULE_TOPIC_XXXX is delayLevel - 1"),
+        Column("offset", "BIGINT", "next offset to deliver"),
+    ),
+    key=("brokerName", "delayLevel"),
+)
+
+CONSUMER_FILTER = Table(
+    "consumer_filter",
+    "config/consumerFilter.json: the SQL92 filters that groups registered.",
+    (
+        BROKER_NAME,
+        TOPIC,
+        Column("consumerGroup", "STRING", "name of the group"),
+        Column("expression", "STRING", "the filter", nullable=True),
+        Column("expressionType", "STRING", "SQL92", nullable=True),
+        Column("bornTime", "BIGINT", "ms, when it was registered"),
+        Column("deadTime", "BIGINT", "ms, when its last consumer left; 0 while one is there"),
+        Column("clientVersion", "BIGINT", "version of the subscription"),
+        Column("bloomBitPositions", "ARRAY<INT>", "bits of the bloom filter", nullable=True),
+        Column("bloomBitNum", "INT", "length of the bloom filter in bits", nullable=True),
+        Column("json", "STRING", "the whole object as stored"),
+    ),
+    key=("brokerName", "topic", "consumerGroup"),
+)
+
 BROKER = Table(
     "broker",
     "The brokers in the lake: one row each.",
@@ -312,6 +381,70 @@ LAKE_VERSION = Table(
     key=("version",),
     checks=("version >= 1",),
 )
+
+# a request may lack topic and queueId
+_QUEUE_KEY_OR_NULL = (BROKER_NAME, replace(TOPIC, nullable=True), replace(QUEUE_ID, nullable=True))
+
+REPLAY_RUN = Table(
+    "replay_run",
+    "One row a finished replay, or a stream from its first batch on.",
+    (
+        BROKER_NAME,
+        RUN_ID,
+        Column("source", "STRING", "file, folder or table of the requests"),
+        Column("sourceDigest", "STRING", "SHA-256 of the file", nullable=True),
+        Column("settings", "MAP<STRING, STRING>", "settings that were given, and `behind` where a slave answered that was"),
+        Column("at", "STRING", "snapshot, request-time or recorded-max"),
+        Column("lakeVersion", "BIGINT", "version of the lake that was read"),
+        Column("startedAt", "TIMESTAMP", "wall clock"),
+        Column("finishedAt", "TIMESTAMP", "wall clock; NULL while a stream goes on", nullable=True),
+    ),
+    key=("brokerName", "runId"),
+    checks=("at IN ('snapshot', 'request-time', 'recorded-max')",),
+)
+
+ENTRIES_TYPE = "ARRAY<STRUCT<queueOffset: BIGINT, physicOffset: BIGINT, size: INT>>"
+
+PULL_RESPONSE = Table(
+    "pull_response",
+    "One row an answered pull request: what the broker would have answered.",
+    (
+        *_QUEUE_KEY_OR_NULL,
+        RUN_ID,
+        Column("requestId", "STRING", "digest of the source and the line: the same whenever the source is read"),
+        Column("consumerGroup", "STRING", "of the request", nullable=True),
+        Column("queueOffset", "BIGINT", "offset asked for", nullable=True),
+        Column("maxMsgNums", "INT", "messages asked for", nullable=True),
+        Column("status", "STRING", "GetMessageStatus; NULL where the store answers null, throws, or we cannot answer", nullable=True),
+        Column("code", "INT", "response code that goes with the status", nullable=True),
+        Column("nextBeginOffset", "BIGINT", "offset to ask for next", nullable=True),
+        Column("minOffset", "BIGINT", "of the queue", nullable=True),
+        Column("maxOffset", "BIGINT", "of the queue", nullable=True),
+        Column("messageCount", "INT", "messages given", nullable=True),
+        Column("bufferTotalSize", "INT", "their bytes", nullable=True),
+        Column("suggestPullingFromSlave", "BOOLEAN", "the last entry read lies on disk", nullable=True),
+        Column("msgCount4Commercial", "INT", "messages counted in units of 64 KiB", nullable=True),
+        Column("diskFallBehind", "BIGINT", "bytes between the last entry read and the log's end; NULL where not recorded", nullable=True),
+        Column("exception", "STRING", "class that the store throws", nullable=True),
+        Column("error", "STRING", "why there is no answer", nullable=True),
+        Column(
+            "bodySha256", "STRING", "SHA-256 of the records of its messages as the broker sends them; of captured pulls only", nullable=True
+        ),
+        Column("heldMillis", "BIGINT", "when a pull that was held (long polling) began to wait, ms; NULL for all others", nullable=True),
+        Column(
+            "wokenMillis",
+            "BIGINT",
+            "when a pull that was held was asked again and answered, ms; the store was asked as of then",
+            nullable=True,
+        ),
+        Column("entries", ENTRIES_TYPE, "entries given, in order", nullable=True),
+    ),
+    key=("brokerName", "runId", "requestId"),
+    stats=("brokerName", "runId", "topic", "queueId", "queueOffset"),
+    checks=("(status = 'FOUND') = (messageCount > 0)", "messageCount = array_size(entries)", "wokenMillis >= heldMillis"),
+)
+
+REPLAYED = (REPLAY_RUN, PULL_RESPONSE)
 
 # tables that an import replaces for its broker
 IMPORTED = (

@@ -1,4 +1,4 @@
-"""How far a slave is behind its master, as people say it: bytes of the log that it lacks, or the time that its copy is old.
+"""Slave lag as users write it: the bytes of the log that the slave lacks, or the age of its copy.
 
 Broker source (4.9.3): HAService; a slave has a prefix of its master's log, and dispatches the messages in it that are whole.
 """
@@ -16,7 +16,7 @@ _SECONDS_MAX: Final = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
-    """One of the two; both are 0 where nothing is missing.
+    """Slave lag in bytes or in time; both are 0 where the slave has all that its master has.
 
     Attributes:
         bytes: at the end of the master's log.
@@ -28,7 +28,7 @@ class Behind:
 
     @classmethod
     def of(cls, text: str) -> Behind:
-        """From a size as in 64M, or a time as in 500ms, 2s or 5m.
+        """The slave lag of a text: a size such as 64M, or a time such as 500ms, 2s or 5m.
 
         Raises:
             ValueError: neither.

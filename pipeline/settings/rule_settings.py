@@ -1,4 +1,4 @@
-"""From the broker's settings to what each of its rules depends on."""
+"""The broker's settings that each of its rules depends on, as the arguments of that rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from udfs.pull.codes import BrokerRole
 
 
 def pull_broker_config(settings: BrokerSettings) -> PullBrokerConfig:
-    """What the answer to a pull depends on, beside the store's scan."""
+    """The settings that the answer to a pull depends on, apart from those of the store's scan."""
     value = settings.value
     return PullBrokerConfig(
         broker_name=value("brokerName"),
@@ -29,7 +29,7 @@ def pull_broker_config(settings: BrokerSettings) -> PullBrokerConfig:
 
 
 def send_broker_config(settings: BrokerSettings) -> SendBrokerConfig:
-    """What sending depends on."""
+    """The settings that sending a message depends on."""
     value = settings.value
     return SendBrokerConfig(
         broker_cluster_name=value("brokerClusterName"),

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pipeline.generate.workload_fields import unknown_name
-from pipeline.simulation.scenario import Scenario
+from pipeline.simulation.scenario import GroupScenario, transactions_of
 from pipeline.simulation.scenario_fields import ScenarioError
-from pipeline.simulation.scenario_transactions import transactions_of
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.log.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, properties_to_string
 from udfs.broker.message_queue import MessageQueue
@@ -48,7 +47,7 @@ class RecordedTopic:
     begins: int
 
 
-def plan_of(scenario: Scenario, seed: int, where: str, recorded: RecordedTopic | None = None) -> GroupPlan:
+def plan_of(scenario: GroupScenario, seed: int, where: str, recorded: RecordedTopic | None = None) -> GroupPlan:
     """The plan of one run.
 
     Raises:
@@ -84,12 +83,12 @@ def plan_of(scenario: Scenario, seed: int, where: str, recorded: RecordedTopic |
     )
 
 
-def _queues(scenario: Scenario) -> tuple[MessageQueue, ...]:
+def _queues(scenario: GroupScenario) -> tuple[MessageQueue, ...]:
     count = scenario.messages.queues or _DEFAULT_QUEUES
     return tuple(MessageQueue(scenario.topic, broker, one) for broker in scenario.messages.brokers for one in range(count))
 
 
-def _rates(scenario: Scenario, queues: int) -> Rates:
+def _rates(scenario: GroupScenario, queues: int) -> Rates:
     part = scenario.messages
     weights = [1.0 / (number + 1) ** part.skew for number in range(queues)]
     shares = tuple(weight / sum(weights) for weight in weights)
@@ -112,7 +111,7 @@ def _rates(scenario: Scenario, queues: int) -> Rates:
     )
 
 
-def _overhead(scenario: Scenario) -> int:
+def _overhead(scenario: GroupScenario) -> int:
     """Bytes of a record beside its body; a message keeps the properties of the transaction in which it was sent."""
     overhead = _RECORD_OVERHEAD + len(scenario.topic.encode())
     if scenario.transactions is None:
@@ -122,7 +121,7 @@ def _overhead(scenario: Scenario) -> int:
     return overhead + len(properties_to_string(kept).encode()) + 1  # and what divides them from the others
 
 
-def _committed(scenario: Scenario, messages: Rates | Recorded, recorded: RecordedTopic | None) -> tuple[int, ...]:
+def _committed(scenario: GroupScenario, messages: Rates | Recorded, recorded: RecordedTopic | None) -> tuple[int, ...]:
     """Where the group stands at the start."""
     if isinstance(messages, Rates):
         ends, first = messages.backlog, (0,) * len(messages.backlog)
@@ -142,7 +141,7 @@ def messages_of(recorded: RecordedTopic) -> list[int]:
     return [int(end - begin) for begin, end in pairwise(first)]
 
 
-def _clients(scenario: Scenario, part_number: int, queues: tuple[MessageQueue, ...], where: str) -> list[ClientPlan]:
+def _clients(scenario: GroupScenario, part_number: int, queues: tuple[MessageQueue, ...], where: str) -> list[ClientPlan]:
     part = scenario.clients[part_number]
     strategy: AllocateMessageQueueStrategy | None = None
     if scenario.strategy == "CONFIG":
@@ -173,7 +172,7 @@ def _room_of_client(client_id: str) -> str:
     return client_id.rpartition("@")[2]
 
 
-def _strategy(scenario: Scenario) -> AllocateMessageQueueStrategy:
+def _strategy(scenario: GroupScenario) -> AllocateMessageQueueStrategy:
     match scenario.strategy:
         case "AVG_BY_CIRCLE":
             return AllocateMessageQueueAveragelyByCircle()
@@ -186,7 +185,7 @@ def _strategy(scenario: Scenario) -> AllocateMessageQueueStrategy:
     return AllocateMessageQueueAveragely()  # that of the group; with CONFIG each client has its own
 
 
-def _broker(scenario: Scenario, where: str) -> BrokerPlan:
+def _broker(scenario: GroupScenario, where: str) -> BrokerPlan:
     value = scenario.broker.value
     try:
         delays = parse_delay_level(value("messageDelayLevel"))

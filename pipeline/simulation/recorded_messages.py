@@ -16,7 +16,7 @@ from pipeline.generate.workload_fields import unknown_name
 from pipeline.lake.lake import Lake
 from pipeline.schema import tables as t
 from pipeline.simulation.plans import RecordedTopic, check_tags
-from pipeline.simulation.scenario import Scenario
+from pipeline.simulation.scenario import GroupScenario
 from pipeline.simulation.scenario_fields import ScenarioError
 from udfs.broker.message_queue import MessageQueue
 from udfs.filters.tags import parse_subscription, split_tags
@@ -28,7 +28,7 @@ from udfs.simulation.world import MS
 MOST_MESSAGES = 10_000_000
 
 
-def recorded_topic(lake: Lake, broker: str, scenario: Scenario, where: str) -> RecordedTopic:
+def recorded_topic(lake: Lake, broker: str, scenario: GroupScenario, where: str) -> RecordedTopic:
     """What the lake has of the scenario's topic.
 
     Raises:
@@ -47,7 +47,7 @@ def recorded_topic(lake: Lake, broker: str, scenario: Scenario, where: str) -> R
     return RecordedTopic(queues, messages, _committed(lake, broker, scenario, len(queues)), begins)
 
 
-def _queues(lake: Lake, broker: str, scenario: Scenario, where: str) -> tuple[MessageQueue, ...]:
+def _queues(lake: Lake, broker: str, scenario: GroupScenario, where: str) -> tuple[MessageQueue, ...]:
     """Those that can be pulled, and those that have a folder; a store may lack the config that tells of the former."""
     mine = F.col("brokerName") == broker
     told = lake.table(t.TOPIC_CONFIG).where(mine).select("topic", F.col("readQueueNums").alias("queues"))
@@ -119,7 +119,7 @@ def _flags(rows: pa.Table, subscription: str) -> NDArray[np.uint8]:
     return flags
 
 
-def _committed(lake: Lake, broker: str, scenario: Scenario, queues: int) -> tuple[int, ...]:
+def _committed(lake: Lake, broker: str, scenario: GroupScenario, queues: int) -> tuple[int, ...]:
     mine = (F.col("brokerName") == broker) & (F.col("topic") == scenario.topic) & (F.col("consumerGroup") == scenario.group)
     rows = lake.table(t.CONSUMER_OFFSET).where(mine).select("queueId", "consumerOffset").collect()
     offsets = {row["queueId"]: row["consumerOffset"] for row in rows}

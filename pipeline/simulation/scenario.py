@@ -8,9 +8,10 @@ from __future__ import annotations
 import copy
 import itertools
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from pipeline.generate import workload_fields as read
@@ -18,20 +19,20 @@ from pipeline.generate.workload_fields import Reader, Shares, WorkloadError
 from pipeline.settings.settings import BrokerSettings, SettingsError, Value
 from pipeline.simulation import scenario_fields as own
 from pipeline.simulation.scenario_fields import ScenarioError
-from pipeline.simulation.scenario_transactions import (
-    CHECK_SETTINGS,
-    READERS,
-    TransactionsPart,
-    check_sent,
-    check_settings,
-    check_transactions,
-)
+from udfs.broker.transaction_check import CheckSettings
 from udfs.consumer.push_consumer import MessageModel, PushConsumer
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.filters.tags import SubscriptionParseError, split_tags
-from udfs.simulation.group_plan import SECOND
+from udfs.simulation.group_plan import SECOND, Transactions
 from udfs.simulation.service_time import CONSTANT, Takes
+from udfs.simulation.world import MS
 
+# the broker's settings that count for transactions only, with the least values that make sense here
+CHECK_SETTINGS = {"transactionCheckInterval": 1000, "transactionTimeOut": 0, "transactionCheckMax": 0}
+# each transaction is a row, and so is each message of the backlog beside them
+MOST_MESSAGES = 1_000_000
+# 0.7 + 0.2 + 0.1 is a little more than 1
+_ROUNDING = 1e-9
 BEGINS = ("committed", "first", "last", "never")
 # the broker's settings that a simulation reads
 BROKER_SETTINGS = (
@@ -91,7 +92,24 @@ class ClientsPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class TransactionsPart:
+    """How producers end their transactions; docs/simulate.md explains each field."""
+
+    commits: float
+    rolls_back: float = 0.0
+    takes: Takes = field(default_factory=lambda: Takes(CONSTANT, 0.0))
+    decides: Takes | None = None
+    then_commits: float = 1.0
+
+    @property
+    def unknown(self) -> float:
+        """The share that the producer does not know of by itself."""
+        left = 1.0 - self.commits - self.rolls_back
+        return left if left > _ROUNDING else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupScenario:
     """A whole scenario; times in microseconds."""
 
     group: str
@@ -136,7 +154,7 @@ class Variant:
 
     number: int
     given: Mapping[str, str]
-    scenario: Scenario
+    scenario: GroupScenario
 
 
 def _broker(value: object, where: str) -> BrokerSettings:
@@ -148,6 +166,13 @@ def _broker(value: object, where: str) -> BrokerSettings:
     return found
 
 
+_TRANSACTIONS: dict[str, Reader] = {
+    "commits": own.share,
+    "rolls_back": own.share,
+    "takes": own.transaction_time,
+    "decides": own.transaction_time,
+    "then_commits": own.share,
+}
 _MESSAGES: dict[str, Reader] = {
     "recorded": read.flag,
     "begins": read.time,
@@ -190,7 +215,7 @@ _SCENARIO: dict[str, Reader] = {
     "dispatch": own.micros,
     "consumption": read.flag,
     "messages": read.table_of(MessagesPart, _MESSAGES, ()),
-    "transactions": read.table_of(TransactionsPart, READERS, ("commits",)),
+    "transactions": read.table_of(TransactionsPart, _TRANSACTIONS, ("commits",)),
     "listener": read.table_of(ListenerPart, _LISTENER, ()),
     "clients": read.list_of(read.table_of(ClientsPart, _CLIENTS, ())),
     "consumer": own.consumer,
@@ -309,14 +334,14 @@ def _value(text: str) -> Any:
         return text
 
 
-def _scenario(tables: Mapping[str, Any], path: str) -> Scenario:
-    scenario: Scenario = read.table_of(Scenario, _SCENARIO, _NEEDED)(tables, path)
+def _scenario(tables: Mapping[str, Any], path: str) -> GroupScenario:
+    scenario: GroupScenario = read.table_of(GroupScenario, _SCENARIO, _NEEDED)(tables, path)
     _check_messages(scenario, path)
     _check_effects(scenario, tables["messages"], path)
-    check_settings(tables.get("broker", {}), scenario.broker, has_transactions=scenario.transactions is not None, path=path)
+    _check_settings(tables.get("broker", {}), scenario.broker, has_transactions=scenario.transactions is not None, path=path)
     if scenario.transactions:
-        check_transactions(scenario.transactions, tables["transactions"], path)
-        check_sent(tables["messages"], scenario.messages.rate, scenario.messages_end, scenario.messages.backlog, path)
+        _check_transactions(scenario.transactions, tables["transactions"], path)
+        _check_sent(tables["messages"], scenario.messages.rate, scenario.messages_end, scenario.messages.backlog, path)
     if scenario.consumer.message_model is MessageModel.BROADCASTING:
         _check_broadcast(scenario, path)
     scenario = replace(scenario, clients=tuple(_named(number, part) for number, part in enumerate(scenario.clients)))
@@ -341,7 +366,7 @@ def _named(number: int, part: ClientsPart) -> ClientsPart:
     return part if part.name else replace(part, name=f"client{number or ''}")
 
 
-def _check_messages(scenario: Scenario, path: str) -> None:
+def _check_messages(scenario: GroupScenario, path: str) -> None:
     messages = scenario.messages
     where = f"{path}, messages"
     if messages.recorded == bool(messages.rate):
@@ -364,7 +389,7 @@ def _check_messages(scenario: Scenario, path: str) -> None:
                 raise read.unknown_name(f"{path}, subscription", "tags that occur in messages, tags", tag, sorted(tags) or [""])
 
 
-def _check_effects(scenario: Scenario, given: Mapping[str, Any], path: str) -> None:
+def _check_effects(scenario: GroupScenario, given: Mapping[str, Any], path: str) -> None:
     """Whether all that is said of messages counts."""
     recorded = scenario.messages.recorded
     expected = "no field but begins, as recorded messages are what the lake has" if recorded else "recorded = true beside it"
@@ -373,7 +398,7 @@ def _check_effects(scenario: Scenario, given: Mapping[str, Any], path: str) -> N
             raise ScenarioError(f"{path}, messages, {name}", expected, repr(given[name]))
 
 
-def _check_broadcast(scenario: Scenario, path: str) -> None:
+def _check_broadcast(scenario: GroupScenario, path: str) -> None:
     if scenario.listener.orderly:
         expected = "a concurrent listener: an orderly client of a group that broadcasts never pulls, as nothing marks its queues as locked"
         raise ScenarioError(f"{path}, listener, orderly", expected, "true")
@@ -384,7 +409,7 @@ def _check_broadcast(scenario: Scenario, path: str) -> None:
         raise ScenarioError(f"{path}, begin", expected, "'committed'")
 
 
-def _check_clients(scenario: Scenario, part: ClientsPart, where: str) -> None:
+def _check_clients(scenario: GroupScenario, part: ClientsPart, where: str) -> None:
     last = part.joins + part.every * (part.count - 1)
     if part.joins > scenario.until:
         raise ScenarioError(f"{where}, joins", f"a time before the end at {scenario.until / SECOND:g} s", f"{part.joins / SECOND:g} s")
@@ -397,3 +422,89 @@ def _check_clients(scenario: Scenario, part: ClientsPart, where: str) -> None:
         raise ScenarioError(f"{where}, stalls", f"stalls after the last one joins at {last / SECOND:g} s", repr(part.stalls))
     if scenario.strategy == "CONFIG" and not part.queues:
         raise ScenarioError(where, "queues, as the strategy is CONFIG", "none")
+
+
+def _check_transactions(part: TransactionsPart, given: Collection[str], path: str) -> None:
+    """Whether the shares go together, and all that is said counts.
+
+    Args:
+        part: what was read.
+        given: the fields that the file has.
+        path: of the file.
+
+    Raises:
+        ScenarioError: they do not.
+    """
+    where = f"{path}, transactions"
+    if part.commits + part.rolls_back > 1 + _ROUNDING:
+        both = f"{part.commits:g} and {part.rolls_back:g}"
+        raise ScenarioError(f"{where}, rolls_back", "a share that is 1 at most together with commits", both)
+    if "decides" in given and not part.unknown:
+        expected = "commits and rolls_back of less than 1 together beside it, as the rest is decided later"
+        raise ScenarioError(f"{where}, decides", expected, f"{part.commits:g} and {part.rolls_back:g}")
+    if "then_commits" in given and part.decides is None:
+        raise ScenarioError(f"{where}, then_commits", "decides beside it", "none")
+
+
+def _check_sent(given: Mapping[str, Any], rate: Sequence[tuple[int, float]], ends: int, backlog: int, path: str) -> None:
+    """Whether what is said of messages can be sent in transactions.
+
+    Args:
+        given: the fields of messages that the file has.
+        rate: of the messages, as (from, messages a second).
+        ends: when the last one may come, microseconds.
+        backlog: messages that are there at the start.
+        path: of the file.
+
+    Raises:
+        ScenarioError: it cannot.
+    """
+    where = f"{path}, messages"
+    if given.get("recorded"):
+        raise ScenarioError(f"{where}, recorded", "a rate, as recorded messages were committed already", "true")
+    if given.get("delay"):
+        raise ScenarioError(f"{where}, delay", "none, as producers take the level off what they send in transactions", repr(given["delay"]))
+    sent = expected_messages(rate, ends)
+    if sent + backlog > MOST_MESSAGES:
+        expected = f"{MOST_MESSAGES:,} at most with the backlog, where they are sent in transactions"
+        raise ScenarioError(f"{where}, rate", expected, f"{sent + backlog:,.0f}")
+
+
+def expected_messages(rate: Sequence[tuple[int, float]], ends: int) -> float:
+    """How many messages come by a time, on average.
+
+    Args:
+        rate: as (from, messages a second).
+        ends: microseconds.
+    """
+    steps = [*((begin, a_second) for begin, a_second in rate if begin < ends), (ends, 0.0)]
+    return sum(a_second * (end - begin) / SECOND for (begin, a_second), (end, _) in pairwise(steps))
+
+
+def _check_settings(given: Mapping[str, Any], settings: BrokerSettings, *, has_transactions: bool, path: str) -> None:
+    """Whether the settings of the broker's check count, and can be.
+
+    Raises:
+        ScenarioError: there are no transactions, or one is too small.
+    """
+    for name, least in CHECK_SETTINGS.items():
+        where = f"{path}, broker, {name}"
+        if name in given and not has_transactions:
+            raise ScenarioError(where, "[transactions] beside it", repr(given[name]))
+        if settings.value(name) < least:
+            raise ScenarioError(where, f"{least} or more" if least else "a number that is not below 0", repr(given[name]))
+
+
+def transactions_of(part: TransactionsPart, settings: BrokerSettings) -> Transactions:
+    """The part as a plan has it."""
+    return Transactions(
+        commits=part.commits,
+        rolls_back=1.0 - part.commits if not part.unknown else part.rolls_back,
+        takes=part.takes,
+        decides=part.decides,
+        then_commits=part.then_commits,
+        settings=CheckSettings(
+            transaction_time_out=settings.value("transactionTimeOut"), transaction_check_max=settings.value("transactionCheckMax")
+        ),
+        check_interval=settings.value("transactionCheckInterval") * MS,
+    )

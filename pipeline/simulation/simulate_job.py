@@ -17,8 +17,8 @@ from pipeline.schema.simulation_tables import SIMULATED, SIMULATED_LAG, SIMULATE
 from pipeline.schema.table import Table
 from pipeline.simulation.plans import RecordedTopic, plan_of
 from pipeline.simulation.recorded_messages import recorded_topic
-from pipeline.simulation.scenario import Scenario, Variant, located, read_scenario, read_variant
-from pipeline.simulation.simulation_rows import SCHEMA_DDL, TABLE_COLUMN, Run, rows_of
+from pipeline.simulation.scenario import GroupScenario, Variant, located, read_scenario, read_variant
+from pipeline.simulation.simulation_rows import SCHEMA_DDL, TABLE_COLUMN, SimulationRun, rows_of
 
 _MOST_POINTS = 600  # of a line in a picture
 _TOLD = (SIMULATION_RUN, SIMULATED_TRANSACTIONS)  # a row a run
@@ -111,11 +111,11 @@ def _own(names: Sequence[str]) -> list[str]:
 _Asked = tuple[str, str, str, int | None]
 
 
-def _asked(scenario: Scenario) -> _Asked:
+def _asked(scenario: GroupScenario) -> _Asked:
     return scenario.group, scenario.topic, scenario.subscription, scenario.messages.begins
 
 
-def _of(topics: Mapping[_Asked, RecordedTopic], scenario: Scenario) -> RecordedTopic | None:
+def _of(topics: Mapping[_Asked, RecordedTopic], scenario: GroupScenario) -> RecordedTopic | None:
     return topics[_asked(scenario)] if scenario.messages.recorded else None
 
 
@@ -145,13 +145,13 @@ class _Simulations:
     seeds: int
     topics: Mapping[_Asked, RecordedTopic]
 
-    def run(self, number: int) -> Run:
+    def run(self, number: int) -> SimulationRun:
         """One of the runs, variant after variant."""
         variant, seed = divmod(number, self.seeds)
         scenario = read_variant(self.text, self.where, self.varied, variant).scenario
         recorded = _of(self.topics, scenario)
         plan = plan_of(scenario, scenario.seed + seed, self.where, recorded)
-        return Run(variant, plan.seed, plan, recorded.begins if recorded else None)
+        return SimulationRun(variant, plan.seed, plan, recorded.begins if recorded else None)
 
 
 def _simulated(simulations: _Simulations, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

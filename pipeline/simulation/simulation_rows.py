@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.simulation_tables import (
     CONSUMPTION,
     DEAD_LETTER,
@@ -37,14 +37,13 @@ from udfs.simulation.transactions import TransactionFigures
 from udfs.simulation.world import MS
 
 TABLE_COLUMN = "tableName"
-_FIELDS = {field.name: field for table in SIMULATED for field in arrow_schema(table)}
 _TYPES = {column.name: column.type for table in SIMULATED for column in table.columns}
-SCHEMA = pa.schema([pa.field(TABLE_COLUMN, pa.string()), *_FIELDS.values()])
 SCHEMA_DDL = ", ".join([f"{TABLE_COLUMN} STRING", *(f"`{name}` {kind}" for name, kind in _TYPES.items())])
+SCHEMA = arrow_of(SCHEMA_DDL)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulationRun:
     """One simulation to be run."""
 
     variant: int
@@ -53,7 +52,7 @@ class Run:
     begins: int | None = None
 
 
-def rows_of(run: Run) -> Iterator[pa.RecordBatch]:
+def rows_of(run: SimulationRun) -> Iterator[pa.RecordBatch]:
     """Simulate, and give the rows of all tables; those of the table of runs come last."""
     plan = run.plan
     retry = RETRY_GROUP_TOPIC_PREFIX + plan.group
@@ -73,7 +72,7 @@ def rows_of(run: Run) -> Iterator[pa.RecordBatch]:
     yield _batch(SIMULATION_RUN, run, {name: [value] for name, value in _figures(run, outcome).items()})
 
 
-def _spool(writer: pa.ipc.RecordBatchStreamWriter, run: Run, queues: Sequence[Any], clients: Sequence[str], told: Told) -> None:
+def _spool(writer: pa.ipc.RecordBatchStreamWriter, run: SimulationRun, queues: Sequence[Any], clients: Sequence[str], told: Told) -> None:
     if len(told.consumed):
         writer.write_batch(_batch(CONSUMPTION, run, _consumed_columns(told, queues, clients)))
     if len(told.dead):
@@ -129,7 +128,7 @@ def _lag_columns(plan: GroupPlan, outcome: Outcome, queues: Sequence[Any]) -> di
     }
 
 
-def _rebalances(run: Run, outcome: Outcome) -> Iterator[pa.RecordBatch]:
+def _rebalances(run: SimulationRun, outcome: Outcome) -> Iterator[pa.RecordBatch]:
     told = outcome.rebalances
     if told:
         columns = {
@@ -145,7 +144,7 @@ def _rebalances(run: Run, outcome: Outcome) -> Iterator[pa.RecordBatch]:
         yield _batch(REBALANCE_EVENT, run, columns)
 
 
-def _figures(run: Run, outcome: Outcome) -> dict[str, Any]:
+def _figures(run: SimulationRun, outcome: Outcome) -> dict[str, Any]:
     caught_up, counts, lag = outcome.caught_up_at, outcome.counts, outcome.lag_messages
     return {
         "brokerName": run.plan.brokers[0],
@@ -172,7 +171,7 @@ def _figures(run: Run, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _transaction_figures(run: Run, found: TransactionFigures) -> dict[str, Any]:
+def _transaction_figures(run: SimulationRun, found: TransactionFigures) -> dict[str, Any]:
     delays = found.commit_delays // MS
     shares = {"commitMillis50": 0.5, "commitMillis99": 0.99, "commitMillisMax": 1.0}
     return {
@@ -194,7 +193,7 @@ def _at_share(ascending: NDArray[np.int64], share: float) -> int | None:
     return int(ascending[math.ceil(share * len(ascending)) - 1]) if len(ascending) else None
 
 
-def _batch(table: Table, run: Run, columns: dict[str, Any]) -> pa.RecordBatch:
+def _batch(table: Table, run: SimulationRun, columns: dict[str, Any]) -> pa.RecordBatch:
     """Rows of a table as rows of all of them."""
     rows = len(next(iter(columns.values())))
     given = columns | {TABLE_COLUMN: [table.name] * rows, "variant": [run.variant] * rows, "seed": [run.seed] * rows}

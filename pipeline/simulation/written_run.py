@@ -15,9 +15,8 @@ from pipeline.generate.written_config import config_files
 from pipeline.settings.rule_settings import send_broker_config, system_topics
 from pipeline.settings.settings import BrokerSettings
 from pipeline.simulation.plans import plan_of
-from pipeline.simulation.scenario import BROKER_SETTINGS, Scenario
+from pipeline.simulation.scenario import BROKER_SETTINGS, GroupScenario, expected_messages
 from pipeline.simulation.scenario_fields import ScenarioError
-from pipeline.simulation.scenario_transactions import expected_messages
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.errors import StoreError
 from store_format.log.append import NO_BATCH, columns_of
@@ -52,11 +51,11 @@ class Written:
     log_end: int
 
 
-def _broker(scenario: Scenario, settings: BrokerSettings) -> BrokerSettings:
+def _broker(scenario: GroupScenario, settings: BrokerSettings) -> BrokerSettings:
     return BrokerSettings({**settings.given, **scenario.broker.given, "brokerName": scenario.messages.brokers[0]})
 
 
-def check_writable(scenario: Scenario, store: str, where: str, settings: BrokerSettings) -> None:
+def check_writable(scenario: GroupScenario, store: str, where: str, settings: BrokerSettings) -> None:
     """Whether what a scenario's run appends can be written as a store, by a broker of such settings.
 
     Raises:
@@ -88,7 +87,7 @@ def check_writable(scenario: Scenario, store: str, where: str, settings: BrokerS
         raise StoreError(store, "an empty folder, or none", "files in it", hint="a store is never written over")
 
 
-def write_run(store: str, scenario: Scenario, where: str, settings: BrokerSettings) -> Written:
+def write_run(store: str, scenario: GroupScenario, where: str, settings: BrokerSettings) -> Written:
     """Simulate the first run of a scenario, and write what it appended, as a broker of such settings has it.
 
     Raises:

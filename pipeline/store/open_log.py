@@ -1,24 +1,20 @@
 """The commit log of a store as entries of its queues are looked up in it: its files stay open from one queue to the next.
 
-The messages of a queue lie all over the log. To map its files for each queue anew costs several times as much as to look at the messages,
-for the pages have to be found again.
+The messages of a queue lie all over the log. To map its files anew for each queue costs several times as much as to look at the messages,
+because the system has to find the pages again.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from functools import partial
+from cachetools import LRUCache
 
-from pipeline.files.last_used import last_used
 from pipeline.files.store_files import StoreFiles
 from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile
 from store_format.store_paths import COMMIT_LOG
 
-# what is mapped takes no memory of its own, but some that watch over a task's memory count it
+# mapped files take no memory of their own, but some that watch over a task's memory count them; one file may be larger
 _MAPPED_BYTES = 2 << 30
-# a file that is not mapped is in memory as a whole
-_COPIED_AT_ONCE = 1
 
 
 class OpenLog:
@@ -26,13 +22,16 @@ class OpenLog:
 
     def __init__(self, store: StoreFiles) -> None:
         self._store = store
-        self._mapped: OrderedDict[str, Bytes] = OrderedDict()
-        self._copied: OrderedDict[str, Bytes] = OrderedDict()
+        self._mapped: LRUCache[str, Bytes] = LRUCache(_MAPPED_BYTES, getsizeof=lambda content: min(content.nbytes, _MAPPED_BYTES))
+        self._copied: dict[str, Bytes] = {}
 
     def content(self, file: MappedFile) -> Bytes:
         """The bytes of a file, read-only."""
         path = (COMMIT_LOG, file.name)
-        known, most = self._copied, _COPIED_AT_ONCE
-        if self._store.is_mapped(*path):
-            known, most = self._mapped, max(_MAPPED_BYTES // file.length, 1)
-        return last_used(known, file.name, partial(self._store.content, *path), most=most)
+        mapped = self._store.is_mapped(*path)
+        known = self._mapped if mapped else self._copied
+        if file.name not in known:
+            if not mapped:
+                known.clear()  # such a file is in memory as a whole: the former one goes before the next one is read
+            known[file.name] = self._store.content(*path)
+        return known[file.name]

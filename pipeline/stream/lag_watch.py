@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from prometheus_client.core import Metric
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.lag.lag_metrics import GROUPS_MAX, LAG_METRICS_READ, TOPICS_MAX, LagMetrics, lag_metrics
-from pipeline.lag.metrics_text import Family
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.views import create_views
 from pipeline.schema import tables as t
@@ -58,7 +58,7 @@ class LagWatch:
             self.progress(f"the metrics leave out {left_out}: they hold {GROUPS_MAX:,} and {TOPICS_MAX:,}")
         return True
 
-    def families(self) -> list[Family]:
+    def families(self) -> list[Metric]:
         """The metrics, as of the last look."""
         if self._lag is None:
             return []

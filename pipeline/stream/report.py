@@ -12,12 +12,12 @@ import queue
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from prometheus_client.core import Metric
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from pipeline.files.output_file import OutputError
-from pipeline.lag.metrics_target import Publish
-from pipeline.lag.metrics_text import metrics_text
+from pipeline.lag.metrics import Publish
 from pipeline.stream.lag_watch import LagWatch, LagWatchError
 from pipeline.stream.query_listener import ENDED, Event, QueryListener
 from pipeline.stream.request_log import RequestLog, list_requests
@@ -62,7 +62,7 @@ class StreamReport:
             OutputError: the metrics cannot be put where they belong.
         """
         if self.publish is not None:
-            self.publish(self._text())
+            self.publish(self._metrics())
 
     def tell(self) -> None:
         """Tell what came since the last call."""
@@ -120,7 +120,7 @@ class StreamReport:
     def _publish(self) -> None:
         if self.publish is not None:
             try:
-                self.publish(self._text())
+                self.publish(self._metrics())
             except OutputError as error:
                 self._cannot_tell("metrics", error)
 
@@ -138,8 +138,8 @@ class StreamReport:
             self._cannot_tell("how far groups are behind", error)
             return False
 
-    def _text(self) -> str:
-        return metrics_text([*stream_families(self.state, self.now()), *self.lag.families()])
+    def _metrics(self) -> list[Metric]:
+        return [*stream_families(self.state, self.now()), *self.lag.families()]
 
 
 def report_of(

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pipeline.lag.metrics_text import Family, Sample
+from prometheus_client.core import Metric
+
+from pipeline.lag.metrics import metric
 from pipeline.stream.stream_run import StreamRun
 
 # shorter phases of a batch are not told in its line
@@ -91,21 +93,21 @@ def waiting(behind: Behind | None) -> str:
     return f"{behind.files:,} files of {behind.bytes:,} bytes wait, the oldest for {behind.seconds:.0f} s"
 
 
-def stream_families(state: StreamState, now: dt.datetime) -> list[Family]:
+def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
     """The metrics of a stream as of `now`; all have its run_id as a label, so that files of several streams may lie in one folder."""
     run = {"run_id": state.run.run_id}
     of_run = run | {"broker": state.run.broker, "requests": state.run.source, "at": state.run.at}
 
-    def one(name: str, text: str, value: float | None, kind: Literal["counter", "gauge"] = "gauge") -> Family:
-        return Family(f"pullsim_stream_{name}", text, kind, () if value is None else (Sample(value, run),))
+    def one(name: str, text: str, value: float | None, kind: Literal["counter", "gauge"] = "gauge") -> Metric:
+        return metric(kind, f"pullsim_stream_{name}", text, () if value is None else ((run, value),))
 
-    def phases(name: str, text: str, durations: Mapping[str, float], kind: Literal["counter", "gauge"]) -> Family:
-        samples = (Sample(round(seconds, 3), run | {"phase": phase}) for phase, seconds in sorted(durations.items()))
-        return Family(f"pullsim_stream_{name}", text, kind, tuple(samples))
+    def phases(name: str, text: str, durations: Mapping[str, float], kind: Literal["counter", "gauge"]) -> Metric:
+        series = ((run | {"phase": phase}, round(seconds, 3)) for phase, seconds in sorted(durations.items()))
+        return metric(kind, f"pullsim_stream_{name}", text, series)
 
     last, behind = state.last, state.behind
     return [
-        Family("pullsim_stream_info", "The run that answers, and what.", "gauge", (Sample(1, of_run),)),
+        metric("gauge", "pullsim_stream_info", "The run that answers, and what.", ((of_run, 1),)),
         one("running", "1 while the stream runs, 0 once it has ended.", int(state.ended is None)),
         one("failed", "1 where an error ended the stream.", int(state.failed)),
         one("start_time_seconds", "When the stream was started.", state.started.timestamp()),
@@ -128,7 +130,7 @@ def stream_families(state: StreamState, now: dt.datetime) -> list[Family]:
     ]
 
 
-def left_out_family(run: StreamRun, left_out: Iterable[tuple[str, int]]) -> Family:
+def left_out_family(run: StreamRun, left_out: Iterable[tuple[str, int]]) -> Metric:
     """How much is not among the gauges of consumer lag, of each kind."""
-    samples = tuple(Sample(count, {"run_id": run.run_id, "of": kind}) for kind, count in left_out)
-    return Family("pullsim_lag_left_out", "What the gauges of consumer lag leave out, as it is too much.", "gauge", samples)
+    series = (({"run_id": run.run_id, "of": kind}, count) for kind, count in left_out)
+    return metric("gauge", "pullsim_lag_left_out", "What the gauges of consumer lag leave out, as it is too much.", series)

@@ -26,6 +26,7 @@ from pipeline.rows.log_records import encoded_records
 from pipeline.rows.queue_batches import unpack
 from pipeline.rows.unmapped_files import FOLDER, pieces_of
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.open_log import OpenLog
 from pipeline.verify.verify_constraints import broken_constraints
@@ -37,7 +38,7 @@ from store_format.store_paths import COMMIT_LOG
 
 # used bytes of a file that the rows of a batch give, or what is wrong with one of the rows
 _DDL = "path STRING, used BIGINT, text STRING"
-_ROWS = pa.schema({"path": pa.string(), "used": pa.int64(), "text": pa.string()})
+_ROWS = arrow_of(_DDL)
 Compare = Callable[[pa.RecordBatch], Iterator[tuple[str, int, str | None]]]
 
 

@@ -19,6 +19,7 @@ from pipeline.importing.found_store import odd_queues
 from pipeline.lake.session import tasks_at_once
 from pipeline.rows.log_batches import walks
 from pipeline.rows.unmapped_files import beside_mapped_files, beside_queues
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import loaded_store as ls
 from pipeline.store.open_log import OpenLog
@@ -36,22 +37,9 @@ Progress = Callable[[str], None]
 # each task maps the commit log anew, so few tasks a core; two are enough for all cores to end at about the same time
 _TASKS_A_CORE = 2
 _FILES_A_TASK = 64
-_ROWS = pa.schema(
-    {
-        "row": pa.string(),
-        "path": pa.string(),
-        "kind": pa.string(),
-        "length": pa.int64(),
-        "code": pa.string(),
-        "text": pa.string(),
-        "topic": pa.string(),
-        "queueId": pa.int32(),
-        "messages": pa.int64(),
-    }
-)
-_DDL = (
-    "row STRING, path STRING, kind STRING, length BIGINT, code STRING, text STRING, topic STRING, queueId INT, messages BIGINT"  # as _ROWS
-)
+
+_DDL = "row STRING, path STRING, kind STRING, length BIGINT, code STRING, text STRING, topic STRING, queueId INT, messages BIGINT"
+_ROWS = arrow_of(_DDL)
 
 
 @dataclass(frozen=True, slots=True)

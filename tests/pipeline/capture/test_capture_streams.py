@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.capture.capture_job import _arrow_schema
+from pipeline.capture.capture_job import _schema
 from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import BAD, PULL, Row
 from pipeline.capture.packets import Packet
 from pipeline.capture.reassembly import ACKED_MICROS, Captured, Piece, Reassembly
 from pipeline.capture.segments import PackedSegments, pack_segments
 from pipeline.capture.stream_frames import BadStretch, Frames, FrameStream
+from pipeline.schema.arrow_types import arrow_of
 from store_format.remoting.command import RemotingCommand, SerializeType
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import encode_frame
@@ -400,7 +401,7 @@ def test_whatever_is_said_becomes_rows_that_can_be_stored(said: list[tuple[int, 
     sent = [one for side in (True, False) for one in segmented(b"".join(frames[side]), cuts, from_client=side)]
     found = connected(sent)
     assert sum(kind == PULL for kind, _ in found) == sum(code == 11 and not flag & 1 for code, flag, *_ in said)
-    schema = _arrow_schema()
+    schema = arrow_of(_schema())
     assert len(pa.RecordBatch.from_pylist([{"kind": kind, kind: row} for kind, row in found], schema=schema)) == len(found)
 
 

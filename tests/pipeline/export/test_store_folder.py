@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.export import store_folder
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from store_format.errors import StoreError
 from store_format.files.mapped_files import offset_to_file_name
@@ -86,3 +88,25 @@ def test_bytes_outside_a_file_are_refused(folder: StoreFolder, position: int, da
 def test_a_path_that_leaves_the_store_is_refused(folder: StoreFolder, path: str) -> None:
     with pytest.raises(StoreError, match="expected a path below the store"):
         folder.create(path, LENGTH, 0)
+
+
+def test_the_file_not_used_for_longest_is_closed_first(folder: StoreFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_folder, "_OPEN_AT_ONCE", 2)
+    opened: dict[int, str] = {}
+    closed: list[str] = []
+    close, names = os.close, dict(zip("abc", NAMES, strict=False))
+
+    def closing(file: int) -> None:
+        closed.append(opened.pop(file))
+        close(file)
+
+    with OpenFiles(folder) as files:
+        for key in "abc":
+            files.write(path_of(names[key]), 0, b"x")  # filled: what is opened from here on is the file alone
+        opened |= {file: names[key] for key, file in zip("bc", files._files.values(), strict=True)}
+        monkeypatch.setattr(os, "close", closing)
+        for key in "ca":
+            files.write(path_of(names[key]), 0, b"y")
+        assert closed == [names["b"]]
+        opened[files._files[path_of(names["a"])]] = names["a"]
+    assert closed == [names["b"], names["c"], names["a"]]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline.files.last_used import last_used
 from pipeline.files.store_files import StoreFiles
 from pipeline.store import open_log
 from pipeline.store.open_log import OpenLog
@@ -50,11 +48,3 @@ def test_of_files_that_were_changed_one_is_in_memory(tmp_path: Path, files: list
     assert log.content(files[1]) is second
     assert log.content(files[2]) is mapped
     assert log.content(files[0]) is not first
-
-
-def test_what_gives_way_is_closed() -> None:
-    known: OrderedDict[str, int] = OrderedDict()
-    closed: list[int] = []
-    asked = [last_used(known, key, lambda key=key: ord(key), most=2, close=closed.append) for key in "abacb"]  # type: ignore[misc]
-    assert asked == [97, 98, 97, 99, 98]
-    assert closed == [98, 97]

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.lag import lag_metrics as module
 from pipeline.lag.lag_metrics import LagMetrics, lag_metrics
-from pipeline.lag.metrics_text import metrics_text
+from pipeline.lag.metrics import metrics_text
 from tests.runs.prometheus import Metric, parse, series
 
 if TYPE_CHECKING:

@@ -14,36 +14,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.files.output_file import OutputError
-from pipeline.lag.metrics_target import metrics_target
-from pipeline.lag.metrics_text import Family, Sample, metrics_text
+from pipeline.lag.metrics import metric, metrics_target, metrics_text
 from pipeline.main import run
 from tests.runs.prometheus import Metric, parse
 
 TEXTS = st.text(st.one_of(st.sampled_from('\\"\n{}=, nä\r\u2028'), st.characters(exclude_categories=["Cs"])))
 
 
+ONE, ONE_TEXT = metric("gauge", "one", "O.", [({}, 1)]), "# HELP one O.\n# TYPE one gauge\none 1.0\n"
+ANOTHER, ANOTHER_TEXT = metric("gauge", "two", "T.", [({"a": "ä"}, 1)]), '# HELP two T.\n# TYPE two gauge\ntwo{a="ä"} 1.0\n'
+
+
 @given(st.dictionaries(st.sampled_from(["topic", "group", "queueid"]), TEXTS), st.floats() | st.integers(-(2**63), 2**63), TEXTS)
 def test_a_reader_gets_what_was_said(labels: dict[str, str], value: float, told: str) -> None:
-    [(name, metric)] = parse(metrics_text([Family("a_b_total", told, "counter", (Sample(value, labels),))])).items()
-    [(found_labels, found)] = metric.series.items()
-    assert (name, metric.help, metric.type, dict(found_labels)) == ("a_b_total", told, "counter", labels)
+    [(name, read)] = parse(metrics_text([metric("counter", "a_b_total", told, [(labels, value)])])).items()
+    [(found_labels, found)] = read.series.items()
+    assert (name, read.help, read.type, dict(found_labels)) == ("a_b_total", told, "counter", labels)
     assert found == float(value) or (math.isnan(found) and math.isnan(value))
 
 
 def test_the_text_by_hand() -> None:
-    families = [
-        Family("one", "A back\\slash,\na line.", "gauge", (Sample(1, {}), Sample(0.5, {"topic": '%RETRY%"a"\\b\n', "group": ""}))),
-        Family("none", "Without series.", "gauge", ()),
-        Family("two", "", "counter", (Sample(math.inf, {}), Sample(-math.inf, {"a": "b"}))),
+    labels = {"topic": '%RETRY%"a"\\b\n', "group": ""}
+    metrics = [
+        metric("gauge", "one", "A back\\slash,\na line.", [({"topic": "", "group": "g"}, 1), (labels, 0.5)]),
+        metric("gauge", "none", "Without series.", ()),
+        metric("counter", "two_total", "", [({"a": "c"}, math.inf), ({"a": "b"}, -math.inf)]),
+        metric("gauge", "three", "Without labels.", [({}, 1.5e300)]),
     ]
-    assert metrics_text(families) == (
-        "# HELP one A back\\\\slash,\\na line.\n# TYPE one gauge\none 1\n"
-        'one{topic="%RETRY%\\"a\\"\\\\b\\n",group=""} 0.5\n'
-        '# HELP two \n# TYPE two counter\ntwo +Inf\ntwo{a="b"} -Inf\n'
+    assert metrics_text(metrics) == (
+        '# HELP one A back\\\\slash,\\na line.\n# TYPE one gauge\none{group="g",topic=""} 1.0\n'
+        'one{group="",topic="%RETRY%\\"a\\"\\\\b\\n"} 0.5\n'
+        '# HELP two_total \n# TYPE two_total counter\ntwo_total{a="c"} +Inf\ntwo_total{a="b"} -Inf\n'
+        "# HELP three Without labels.\n# TYPE three gauge\nthree 1.5e+300\n"
     )
-    assert parse(metrics_text(families))["one"] == Metric(
-        "A back\\slash,\na line.", "gauge", {frozenset(): 1, frozenset({("topic", '%RETRY%"a"\\b\n'), ("group", "")}): 0.5}
-    )
+    one = {frozenset({("topic", ""), ("group", "g")}): 1, frozenset(labels.items()): 0.5}
+    assert parse(metrics_text(metrics))["one"] == Metric("A back\\slash,\na line.", "gauge", one)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +77,12 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     with metrics_target("pullsim.prom", pytest.fail) as publish:
         assert os.listdir(tmp_path) == []
-        publish("one\n")
+        publish([ONE])
         first = os.open(tmp_path / "pullsim.prom", os.O_RDONLY)
-        publish("another\n")
-    assert (os.read(first, 100), os.listdir(tmp_path)) == (b"one\n", ["pullsim.prom"])
+        publish([ANOTHER])
+    assert (os.read(first, 100), os.listdir(tmp_path)) == (ONE_TEXT.encode(), ["pullsim.prom"])
     os.close(first)
-    assert (tmp_path / "pullsim.prom").read_text() == "another\n"
+    assert (tmp_path / "pullsim.prom").read_text() == ANOTHER_TEXT
     assert (tmp_path / "pullsim.prom").stat().st_mode & 0o777 == 0o644, "a collector runs as another user"
 
 
@@ -101,9 +106,9 @@ def test_a_port_serves_the_newest_text_on_this_machine(host: str) -> None:
             url = told[0].removeprefix("metrics at ")
             assert url.startswith(f"http://{host or '127.0.0.1:'}")
             assert get(url) == (200, "text/plain; version=0.0.4; charset=utf-8", "")
-            publish("one\n")
-            publish('two{a="ä"} 1\n')
-            assert get(url)[::2] == (200, 'two{a="ä"} 1\n')
+            publish([ONE])
+            publish([ANOTHER])
+            assert get(url)[::2] == (200, ANOTHER_TEXT)
             assert get(f"{url}?x=y")[0] == 200
             assert get(url.removesuffix("/metrics"))[::2] == (404, "metrics are at /metrics\n")
     except OutputError as error:

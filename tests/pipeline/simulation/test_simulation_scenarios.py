@@ -15,9 +15,8 @@ from pipeline.settings.settings import SettingsError
 from pipeline.simulation.lag_picture import lag_picture
 from pipeline.simulation.plans import plan_of
 from pipeline.simulation.recorded_messages import recorded_messages
-from pipeline.simulation.scenario import BROKER_SETTINGS, Variant, located, read_scenario, read_variant
-from pipeline.simulation.scenario_transactions import CHECK_SETTINGS
-from pipeline.simulation.simulation_rows import Run, rows_of
+from pipeline.simulation.scenario import BROKER_SETTINGS, CHECK_SETTINGS, Variant, located, read_scenario, read_variant
+from pipeline.simulation.simulation_rows import SimulationRun, rows_of
 from udfs.broker.message_queue import MessageQueue
 from udfs.simulation.arrivals import ALL_MATCH
 from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Rates, Recorded
@@ -193,7 +192,7 @@ def test_a_message_that_has_waited_for_long_is_told_apart_from_one_of_which_nobo
             messages=messages,
             until=30 * SECOND,
         )
-        found = [row for batch in rows_of(Run(0, 0, plan)) for row in batch.to_pylist() if row["tableName"] == "simulated_lag"]
+        found = [row for batch in rows_of(SimulationRun(0, 0, plan)) for row in batch.to_pylist() if row["tableName"] == "simulated_lag"]
         assert [row["waitedMillis"] for row in found if row["topic"] == "t"][:3] == wanted
 
 

@@ -13,8 +13,8 @@ from pipeline.generate.workload import DEFAULT_START
 from pipeline.main import run
 from pipeline.settings.settings import BrokerSettings
 from pipeline.simulation.plans import plan_of
-from pipeline.simulation.scenario import Scenario, read_scenario
-from pipeline.simulation.simulation_rows import Run, rows_of
+from pipeline.simulation.scenario import GroupScenario, read_scenario
+from pipeline.simulation.simulation_rows import SimulationRun, rows_of
 from pipeline.simulation.written_run import write_run
 from store_format.config.config_files import decode_consumer_offsets, decode_delay_offsets
 from store_format.record.message import Message
@@ -59,7 +59,7 @@ transactionCheckMax = 2
 """
 
 
-def scenario_of(text: str) -> Scenario:
+def scenario_of(text: str) -> GroupScenario:
     (variant,) = read_scenario(text, "here")
     return variant.scenario
 
@@ -78,7 +78,7 @@ def written(folder: Path, text: str) -> tuple[GroupPlan, Stored, list[Row]]:
         assert [one.queue_offset for one in messages] == list(range(len(messages)))
     assert told.messages == sum(map(len, stored.values()))
     plan = plan_of(scenario, scenario.seed, "here")
-    return plan, stored, [row for batch in rows_of(Run(0, scenario.seed, plan)) for row in batch.to_pylist()]
+    return plan, stored, [row for batch in rows_of(SimulationRun(0, scenario.seed, plan)) for row in batch.to_pylist()]
 
 
 def of_table(rows: list[Row], name: str) -> list[Row]:

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEve
 
 from pipeline.files.output_file import OutputError
 from pipeline.lag.lag_metrics import LagMetrics
-from pipeline.lag.metrics_text import metrics_text
+from pipeline.lag.metrics import metrics_text
 from pipeline.lake.lake import LakeError
 from pipeline.stream import lag_watch
 from pipeline.stream import report as module
@@ -86,7 +86,7 @@ class Told:
             self.counts,
             progress=self.lines.append,
             now=lambda: NOON,
-            publish=self.texts.append if metrics else None,
+            publish=(lambda found: self.texts.append(metrics_text(found))) if metrics else None,
         )
         started = QueryStartedEvent(QUERY, QUERY, "c1", "", set())
         self.report.listener.onQueryStarted(started)

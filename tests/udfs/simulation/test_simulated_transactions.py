@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pipeline.generate.workload_fields import WorkloadError
 from pipeline.simulation.plans import plan_of
 from pipeline.simulation.scenario import located, read_scenario
-from pipeline.simulation.simulation_rows import Run, rows_of
+from pipeline.simulation.simulation_rows import SimulationRun, rows_of
 from tests.runs.sampling import ALL
 from udfs.broker.message_queue import MessageQueue
 from udfs.broker.transaction_check import CheckSettings
@@ -409,7 +409,7 @@ def test_a_message_keeps_the_properties_of_its_transaction() -> None:
 
 
 def test_a_run_has_a_row_of_its_transactions() -> None:
-    rows = [row for batch in rows_of(Run(2, 7, scenario_plan(WHOLE))) for row in batch.to_pylist()]
+    rows = [row for batch in rows_of(SimulationRun(2, 7, scenario_plan(WHOLE))) for row in batch.to_pylist()]
     (found,) = (row for row in rows if row["tableName"] == "simulated_transactions")
     (run,) = (row for row in rows if row["tableName"] == "simulation_run")
     assert (found["variant"], found["seed"], found["topic"], found["brokerName"]) == (2, 7, "orders", "broker-a")

@@ -1,0 +1,37 @@
+"""Arrow schemas that are made from DDL."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from pipeline.schema.arrow_types import arrow_of
+
+
+def test_columns_of_each_type() -> None:
+    ddl = "a STRING, `b` INT, c BIGINT, d BOOLEAN, e BINARY, f TIMESTAMP, g ARRAY<STRING>, h MAP<STRING, BIGINT>"
+    assert arrow_of(ddl) == pa.schema(
+        {
+            "a": pa.string(),
+            "b": pa.int32(),
+            "c": pa.int64(),
+            "d": pa.bool_(),
+            "e": pa.binary(),
+            "f": pa.timestamp("us", "UTC"),
+            "g": pa.list_(pa.string()),
+            "h": pa.map_(pa.string(), pa.int64()),
+        }
+    )
+
+
+def test_types_in_types() -> None:
+    found = arrow_of("a ARRAY<STRUCT<x: INT, y: MAP<STRING, ARRAY<INT>>, `z`: STRUCT<u: INT, v: STRING>>>, b INT")
+    inner = pa.struct({"u": pa.int32(), "v": pa.string()})
+    struct = pa.struct({"x": pa.int32(), "y": pa.map_(pa.string(), pa.list_(pa.int32())), "z": inner})
+    assert found == pa.schema({"a": pa.list_(struct), "b": pa.int32()})
+
+
+@pytest.mark.parametrize("ddl", ["a TEXT", "a", "", "a ARRAY<TEXT>", "a INT,", "a SET<INT>"])
+def test_another_type_is_an_error(ddl: str) -> None:
+    with pytest.raises(KeyError):
+        arrow_of(ddl)
