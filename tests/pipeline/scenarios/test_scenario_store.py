@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.scenarios.scenario_queue import PRE_BLANK, ScenarioQueue
+from pipeline.scenarios.scenario_queue import ScenarioQueue
 from pipeline.scenarios.scenario_store import EMPTY_LOG, HEAD_DELETED, LogBounds
+from store_format.layout import PRE_BLANK
 
 UNIT = 7  # tagsCode
 
