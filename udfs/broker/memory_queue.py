@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
-from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.layout import CQ_STORE_UNIT_SIZE, PRE_BLANK
 from store_format.queue.consume_queue import encode_units
 from store_format.store.lookup import MappedFiles, QueueLookup
 from udfs.pull.get_message import Block
-
-PRE_BLANK = (0, 2**31 - 1, 0)
 
 
 @dataclass(slots=True)

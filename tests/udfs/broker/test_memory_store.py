@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from udfs.broker.memory_queue import PRE_BLANK, MemoryQueue
+from store_format.layout import PRE_BLANK
+from udfs.broker.memory_queue import MemoryQueue
 from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, LogExtent
 
 UNIT = 7  # tagsCode
