@@ -14,6 +14,7 @@ from benchmarks.stand import BROKER, Stand
 from benchmarks.table_columns import read_columns
 from benchmarks.worker_memory import memory_figure, peak_worker_memory
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import Kinds, replay
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
@@ -54,8 +55,7 @@ def _measure_replay(pulled: PulledStore, lake: Lake, pulls: Pulls, real: RealAns
 
 def _answers(pulled: PulledStore, lake: Lake, pulls: Pulls, count: int) -> DataFrame:
     return replay(
-        lake,
-        BROKER,
+        OpenedBroker(lake, BROKER),
         pulled.requests(pulls, count),
         at=pulls.at,
         settings=BrokerSettings.from_sources().pull_settings(),

@@ -279,6 +279,7 @@ def replay_command(
     """
     from pipeline.capture.replay_captured import run_captured_replay
     from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.replay.replay_job import run_replay
     from pipeline.replay.replay_run import ReplayOptions
 
@@ -286,17 +287,16 @@ def replay_command(
     check_behind(behind, at, others={"--hold": hold})
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, behind=behind)
     with Engine(master, conf, verbose).session("long", reads=lake, workers=True) as spark:
-        opened = Lake(spark, lake).require()
-        name = opened.broker(broker)
-        stored = opened.properties(name)
+        of_lake = Lake(spark, lake).require()
+        opened = OpenedBroker(of_lake, of_lake.broker(broker))
+        stored = of_lake.properties(opened.name)
         done: Replayed[Any]
         if requests is None:
             own = BrokerSettings.from_sources(stored=stored, properties=properties, options=settings)
-            done = run_captured_replay(opened, name, options=options, settings=own, run_id=run_id(), now=now, progress=progress_to_stderr)
+            done = run_captured_replay(opened, options=options, settings=own, run_id=run_id(), now=now, progress=progress_to_stderr)
         else:
             done = run_replay(
                 opened,
-                name,
                 requests,
                 options=options,
                 settings_of=lambda file: file.settings(stored=stored, properties=properties, options=settings),

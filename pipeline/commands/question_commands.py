@@ -88,6 +88,7 @@ def explain_command(
     The settings are those of the import, over them --properties and --set. As json there is one object, with every entry.
     """
     from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.questions.explain import Pull, explain
     from pipeline.questions.explain_text import as_json, show
 
@@ -109,7 +110,7 @@ def explain_command(
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         merged = BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings)
-        explanation = explain(opened, name, pull, merged.pull_settings())
+        explanation = explain(OpenedBroker(opened, name), pull, merged.pull_settings())
     if form == "json":
         say(json.dumps(as_json(explanation), ensure_ascii=False))
     else:
@@ -169,6 +170,7 @@ def whatif_command(
     json there is one object, as csv a row a number. With --behind, the side with brokerRole=SLAVE lacks the end of the store.
     """
     from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.questions.what_if import what_if
     from pipeline.questions.what_if_text import as_json, csv_text, show
     from pipeline.replay.replay_run import ReplayOptions
@@ -188,8 +190,7 @@ def whatif_command(
             return file.settings(stored=stored, properties=properties, options=options)
 
         result = what_if(
-            opened,
-            name,
+            OpenedBroker(opened, name),
             requests,
             options=ReplayOptions(at=at, filters=filters, behind=behind),
             settings_of=(partial(of, settings), partial(of, versus)),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, Part, met, parts_of
 from pipeline.replay.replay import Kinds, meet
 from pipeline.requests.packing import Col
@@ -59,12 +59,11 @@ class Drained:
 
 
 def drain(
-    lake: Lake, broker: str, requests: DataFrame, answers: DataFrame, settings: Sequence[PullSettings], *, into_messages: bool
+    broker: OpenedBroker, requests: DataFrame, answers: DataFrame, settings: Sequence[PullSettings], *, into_messages: bool
 ) -> tuple[Drained, Drained]:
     """Follow the chains of the requests under two sets of settings.
 
     Args:
-        lake: with the broker's tables.
         broker: whose store answers.
         requests: rows of a request file.
         answers: `seq` and the structs `set` and `versus`, each with the queue offsets of its `messages`.
@@ -72,7 +71,7 @@ def drain(
         into_messages: whether any filter may look into messages.
     """
     chains = chains_of(requests, answers).localCheckpoint()
-    first, second = (_follow(lake, broker, chains, one, Kinds(into_messages=into_messages or one.filter_support_retry)) for one in settings)
+    first, second = (_follow(broker, chains, one, Kinds(into_messages=into_messages or one.filter_support_retry)) for one in settings)
     return first, second
 
 
@@ -89,12 +88,11 @@ def chains_of(requests: DataFrame, answers: DataFrame) -> DataFrame:
     )
 
 
-def _follow(lake: Lake, broker: str, chains: DataFrame, settings: PullSettings, kinds: Kinds) -> Drained:
+def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, kinds: Kinds) -> Drained:
     totals = dict.fromkeys(_COUNTED, 0)
     ended, stuck, going = 0, 0, chains
     while True:
         parts = meet(
-            lake,
             broker,
             going,
             at="snapshot",

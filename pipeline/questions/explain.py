@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake import LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import delivered
 from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answered, Answering, Part, answer_rows, met, parts_of
 from pipeline.replay.lmq import beyond_lmq_limit
@@ -111,11 +112,10 @@ def _traced(answering: Answering, part: Part) -> Traced:
     return Traced(answer=answer, request=requests[0], block=part.block, trace=trace)
 
 
-def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Explanation:
+def explain(broker: OpenedBroker, pull: Pull, settings: PullSettings) -> Explanation:
     """Answer one pull and tell how.
 
     Args:
-        lake: with the broker's tables.
         broker: whose store answers.
         pull: what is asked.
         settings: the broker's.
@@ -124,16 +124,15 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         LakeError: the store was imported as it was found; or the filter that the group registered is asked for, but it registered none.
     """
     if pull.registered and pull.expression is None:
-        pull = _with_registered_filter(lake, broker, pull)
+        pull = _with_registered_filter(broker, pull)
     row = (
         *(1, pull.group, pull.topic, pull.queue_id, pull.offset, pull.max_msg_nums),
         *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None, None, None),
     )
-    requests = lake.spark.createDataFrame([row], SCHEMA)
-    null_answers = beyond_lmq_limit(lake, broker, requests, settings)
+    requests = broker.lake.spark.createDataFrame([row], SCHEMA)
+    null_answers = beyond_lmq_limit(broker, requests, settings)
     into_messages = pull.filter_type is not None and (pull.filter_type != TAG or settings.filter_support_retry)
     parts = meet(
-        lake,
         broker,
         requests,
         at="snapshot" if pull.at is None else "request-time",
@@ -148,19 +147,19 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         if not asked["asked"]:
             traced = replace(traced, trace=None, answer=dict.fromkeys(traced.answer))
     return Explanation(
-        broker=broker,
+        broker=broker.name,
         pull=pull,
         settings=settings,
         caps=parts[0][0].caps,
         traced=traced,
-        messages=_messages(lake, broker, traced),
-        notes=_notes(lake, broker, pull),
+        messages=_messages(broker, traced),
+        notes=_notes(broker, pull),
     )
 
 
-def _with_registered_filter(lake: Lake, broker: str, pull: Pull) -> Pull:
-    of_group = (F.col("brokerName") == broker) & (F.col("topic") == pull.topic) & (F.col("consumerGroup") == pull.group)
-    row = lake.table(t.CONSUMER_FILTER).where(of_group).first()
+def _with_registered_filter(broker: OpenedBroker, pull: Pull) -> Pull:
+    of_group = (F.col("topic") == pull.topic) & (F.col("consumerGroup") == pull.group)
+    row = broker.table(t.CONSUMER_FILTER).where(of_group).first()
     if row is None:
         raise LakeError(
             f"consumerFilter.json: expected a filter of group {pull.group!r} for topic {pull.topic!r}, found none; give --expression"
@@ -168,7 +167,7 @@ def _with_registered_filter(lake: Lake, broker: str, pull: Pull) -> Pull:
     return replace(pull, filter_type=row["expressionType"], expression=row["expression"])
 
 
-def _messages(lake: Lake, broker: str, traced: Traced) -> dict[tuple[int, int], Told]:
+def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], Told]:
     """What the scanned entries' messages say of themselves, by the physical offset and size of the entry."""
     if traced.trace is None or not traced.trace.steps:
         return {}
@@ -176,17 +175,16 @@ def _messages(lake: Lake, broker: str, traced: Traced) -> dict[tuple[int, int], 
     offsets, sizes = traced.block.physic_offsets[at], traced.block.sizes[at]
     if not len(at):
         return {}
-    entries = lake.spark.createDataFrame(pa.table({"physicOffset": offsets, "size": sizes})).distinct()
-    log = delivered(lake, broker).where(F.col("physicOffset").between(int(offsets.min()), int(offsets.max())))
+    entries = broker.lake.spark.createDataFrame(pa.table({"physicOffset": offsets, "size": sizes})).distinct()
+    log = delivered(broker).where(F.col("physicOffset").between(int(offsets.min()), int(offsets.max())))
     found = log.join(F.broadcast(entries), ["physicOffset", "size"]).select("physicOffset", "size", "tags", "keys", "msgId").collect()
     return {(row["physicOffset"], row["size"]): Told(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in found}
 
 
-def _notes(lake: Lake, broker: str, pull: Pull) -> tuple[str, ...]:
+def _notes(broker: OpenedBroker, pull: Pull) -> tuple[str, ...]:
     """What the broker would say before, or instead of, asking the store."""
-    of_broker = F.col("brokerName") == broker
-    queues = lake.table(t.QUEUE).where(of_broker & (F.col("topic") == pull.topic)).select("queueId").collect()
-    topic = lake.table(t.TOPIC_CONFIG).where(of_broker & (F.col("topic") == pull.topic)).first()
+    queues = broker.table(t.QUEUE).where(F.col("topic") == pull.topic).select("queueId").collect()
+    topic = broker.table(t.TOPIC_CONFIG).where(F.col("topic") == pull.topic).first()
     notes = []
     if not queues:
         notes.append(f"the store has no queue of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")

@@ -133,7 +133,7 @@ class Batches(BatchWork):
     def _without_answered(self, lake: Lake, rows: DataFrame) -> DataFrame:
         """The rows without those that the run has answers for, or found bad."""
         mine = lake.table(t.PULL_RESPONSE).where(F.col("runId") == self.run.run_id)
-        bad = lake.table(BAD_REQUEST).where(F.col("brokerName") == self.run.broker)
+        bad = self.run.opened(lake).table(BAD_REQUEST)
         known = mine.select(F.col("requestId").alias("id")).unionByName(bad.select(_bad_id().alias("id")))
         own = F.when(F.col("error").isNull(), F.col("requestId")).otherwise(_bad_id())
         return rows.withColumn("id", own).join(known, "id", "left_anti").drop("id").localCheckpoint()
@@ -150,9 +150,9 @@ class Batches(BatchWork):
         for config, (settings, kinds) in contents.settings.items():
             requests = numbered.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             pull, at = settings.pull_settings(), ReplayOptions(at=self.run.at)
-            held = held_requests(lake, self.run.broker, requests, options=at, settings=pull, kinds=kinds)
+            held = held_requests(self.run.opened(lake), requests, options=at, settings=pull, kinds=kinds)
             held = held.localCheckpoint()
-            woken = when_woken(lake, self.run.broker, held.where("released"), settings=settings, into_messages=kinds.into_messages)
+            woken = when_woken(self.run.opened(lake), held.where("released"), settings=settings, into_messages=kinds.into_messages)
             waited = requests.join(held.select("seq", F.lit(True).alias("waits")), "seq", "left")
             waits = F.coalesce("waits", F.lit(False))
             if known:  # one may come and be given out in the same batch
@@ -163,7 +163,7 @@ class Batches(BatchWork):
         return reduce(DataFrame.unionByName, parts).localCheckpoint()
 
     def _contents(self, lake: Lake, rows: DataFrame) -> Contents:
-        return contents_of(rows, broker_store(lake, self.run.broker).entries_a_file, self.settings_of)
+        return contents_of(rows, broker_store(self.run.opened(lake)).entries_a_file, self.settings_of)
 
     def _tables(self, contents: Contents) -> list[t.Table]:
         """The tables that a batch writes to."""
@@ -196,18 +196,18 @@ class Batches(BatchWork):
 
     def _answers(self, lake: Lake, rows: DataFrame, contents: Contents) -> DataFrame:
         parts = []
-        same_segments = broker_store(lake, self.run.broker).entries_a_file == contents.entries_a_file  # no import came between
+        same_segments = broker_store(self.run.opened(lake)).entries_a_file == contents.entries_a_file  # no import came between
         for config, (settings, found) in contents.settings.items():
             pull, kinds = settings.pull_settings(), found if same_segments else replace(found, asked=None)
             requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             options = ReplayOptions(at=self.run.at)
             if config in contents.framed:
                 frames, requests = requests.where("frame IS NOT NULL"), requests.where("frame IS NULL")
-                parts.append(answered_frames(lake, self.run.broker, frames, options=options, settings=settings))
+                parts.append(answered_frames(self.run.opened(lake), frames, options=options, settings=settings))
                 if not contents.framed[config]:
                     continue
             ask = answer_woken if self.run.hold else answer
-            answers = ask(lake, self.run.broker, requests, options=options, settings=pull, kinds=kinds)
+            answers = ask(self.run.opened(lake), requests, options=options, settings=pull, kinds=kinds)
             parts.append(response_rows(self._with_ids(answers, requests, contents), pull).select(*ANSWERED))
         return reduce(DataFrame.unionByName, parts)
 

@@ -99,13 +99,13 @@ class CapturedBatches(BatchWork):
 
     def _write(self, lake: Lake, sources: Sequence[str], started: dt.datetime, number: int) -> int:
         """Number of answers."""
-        broker, run_id = self.run.broker, self.run.run_id
-        writer = LakeWriter(lake, run_id=run_id, what="stream", broker=broker)
-        pulls = pulls_of(lake, lake.table(PULL_REQUEST).where(F.col("brokerName") == broker), sources)
+        broker, run_id = self.run.opened(lake), self.run.run_id
+        writer = LakeWriter(lake, run_id=run_id, what="stream", broker=broker.name)
+        pulls = pulls_of(broker.table(PULL_REQUEST), sources)
         options = ReplayOptions(at=self.run.at)
-        with answered_captured(lake, broker, pulls, options=options, settings=self.settings) as answers:
+        with answered_captured(broker, pulls, options=options, settings=self.settings) as answers:
             writer.prepare(t.PULL_RESPONSE)
-            writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(broker), "runId": F.lit(run_id)}))
+            writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(broker.name), "runId": F.lit(run_id)}))
             count = answers.count()
         if self.done.batches % COMPACTED_EVERY == COMPACTED_EVERY - 1:
             writer.compact(t.PULL_RESPONSE)

@@ -65,7 +65,7 @@ def run_stream(
     else:
         requests = _requests(lake, run, checkpoint, files_max)
         if run.hold:
-            requests = with_released(requests, lake, run.broker, batches.settings_of(None, ""))
+            requests = with_released(requests, run.opened(lake), batches.settings_of(None, ""))
     report.begin()
     lake.spark.streams.addListener(report.listener)
     try:
