@@ -289,7 +289,7 @@ def replay_command(
     with Engine(master, conf, verbose).session("long", reads=lake, workers=True) as spark:
         of_lake = Lake(spark, lake).require()
         opened = OpenedBroker(of_lake, of_lake.broker(broker))
-        stored = of_lake.properties(opened.name)
+        stored = opened.properties()
         done: Replayed[Any]
         if requests is None:
             own = BrokerSettings.from_sources(stored=stored, properties=properties, options=settings)

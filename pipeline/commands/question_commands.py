@@ -109,7 +109,7 @@ def explain_command(
     with Engine(master, conf, verbose).session(reads=lake) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
-        merged = BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings)
+        merged = BrokerSettings.from_sources(stored=OpenedBroker(opened, name).properties(), properties=properties, options=settings)
         explanation = explain(OpenedBroker(opened, name), pull, merged.pull_settings())
     if form == "json":
         say(json.dumps(as_json(explanation), ensure_ascii=False))
@@ -184,7 +184,7 @@ def whatif_command(
     with Engine(master, conf, verbose).session("long", reads=lake, workers=True) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
-        stored = opened.properties(name)
+        stored = OpenedBroker(opened, name).properties()
 
         def of(options: tuple[str, ...], file: RequestFile) -> BrokerSettings:
             return file.settings(stored=stored, properties=properties, options=options)

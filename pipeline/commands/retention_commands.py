@@ -89,6 +89,7 @@ def retention_command(
     """
     from pipeline.lag.retention import Asked, for_people, retention
     from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
 
     if disk_used is not None and disk_size is None:
         raise click.UsageError("--disk-used goes with --disk-size")
@@ -97,7 +98,7 @@ def retention_command(
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         asked = Asked(
-            settings=BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings),
+            settings=BrokerSettings.from_sources(stored=OpenedBroker(opened, name).properties(), properties=properties, options=settings),
             zone=zone,
             group=group,
             at=at,

@@ -94,6 +94,7 @@ def verify_command(
     code is 1 where there is a finding. STORE is only read.
     """
     from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.verify.verify_lake import verify_lake
     from pipeline.verify.verify_store import verify_store
 
@@ -108,7 +109,7 @@ def verify_command(
             say("\t".join(map(str, row)))
         frames = [verified.findings]
         if opened is not None:
-            stored = BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings)
+            stored = BrokerSettings.from_sources(stored=OpenedBroker(opened, name).properties(), properties=properties, options=settings)
             frames.append(verify_lake(opened, name, store, stored, progress_to_stderr))
         findings = 0
         for row in (row for frame in frames for row in frame.toLocalIterator()):

@@ -95,6 +95,7 @@ def stream_command(
     from pipeline.capture.replay_captured import SOURCE
     from pipeline.files.store_files import absolute_path
     from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.stream.batches import Batches
     from pipeline.stream.captured_batches import CapturedBatches
     from pipeline.stream.report import report_of
@@ -108,7 +109,7 @@ def stream_command(
     with _metrics(metrics) as publish, Engine(master, conf, verbose).session("endless", reads=lake) as spark, told_to_stop() as stop:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
-        stored = opened.properties(name)
+        stored = OpenedBroker(opened, name).properties()
 
         def settings_of(header: dict[str, Any] | None, where: str) -> BrokerSettings:
             return BrokerSettings.from_sources(stored=stored, header=header, header_where=where, properties=properties, options=settings)

@@ -117,11 +117,11 @@ def broker_store(broker: OpenedBroker) -> BrokerStore:
 
 
 def _read_store(broker: OpenedBroker) -> BrokerStore:
-    row = broker.table(t.BROKER).first()
+    row = broker.row()
     if row is None:
         raise LakeError(f"{broker.lake.root}: no broker {broker.name!r}")
     if row.asDict().get("asFound"):
-        raise broker.lake.not_started(broker.name)
+        raise broker.not_started()
     files = broker.table(t.STORE_FILE).where(F.col("kind") == "commitlog").orderBy("fromOffset").select("fromOffset", "wrote").collect()
     queues = broker.table(t.QUEUE)
     (of_queues,) = queues.selectExpr("sum(maxOffset - minOffset) AS entries", "max(maxOffset) AS end").collect()

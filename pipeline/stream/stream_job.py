@@ -59,7 +59,7 @@ def run_stream(
         LakeError: the store was imported as it was found, there is no folder of requests, or other runs keep writing to the lake.
         OutputError: the metrics cannot be put where they belong, at the start.
     """
-    lake.require_started(run.broker)
+    run.opened(lake).require_started()
     if isinstance(batches, CapturedBatches):
         requests = committed_runs(lake)
     else:
