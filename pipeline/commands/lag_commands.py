@@ -42,9 +42,7 @@ def lag_command(
     keep: int | None,
     broker: str | None,
     form: str,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    engine: Engine,
 ) -> None:
     """Show how far each group is behind: the columns of mqadmin consumerProgress, and how long the next message has waited.
 
@@ -54,7 +52,6 @@ def lag_command(
     With --record, after each import say, lag_history grows by an observation of the broker, for group_status and retention_risk to look at.
     It is new where the lake has changed for the broker since the last one.
     """
-    engine = Engine(master, conf, verbose)
     if record:
         if group or topic or until_now or watch or form != "table":
             raise click.UsageError(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.lake.lake import Lake, LakeError
@@ -21,6 +21,16 @@ class OpenedBroker:
 
     lake: Lake
     name: str
+
+    @classmethod
+    def of(cls, spark: SparkSession, root: str, name: str | None) -> OpenedBroker:
+        """The broker `name` of the lake in the directory `root`; the only broker of the lake where `name` is None.
+
+        Raises:
+            LakeError: there is no lake, no such broker, or no name where the lake holds more than one broker.
+        """
+        lake = Lake(spark, root).require()
+        return cls(lake, lake.broker(name))
 
     def table(self, table: Table) -> DataFrame:
         """The rows of `table` that belong to the broker, with all columns; no rows where the table was never written."""
