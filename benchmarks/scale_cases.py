@@ -31,7 +31,7 @@ from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import build_session
 from pipeline.lake.views import create_views
-from pipeline.replay.replay import Kinds, broker_store, replay
+from pipeline.replay.replay import RequestProfile, broker_store, replay
 from pipeline.replay.touched_segments import those_asked, touched_segments
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
@@ -95,8 +95,8 @@ class Bench:
         opened = Lake(self.spark, str(self.lake))
 
         def run() -> None:
-            kinds = Kinds(into_messages=False, about=count)
-            answers = replay(OpenedBroker(opened, BROKER), asked, at="snapshot", settings=settings, with_entries=False, kinds=kinds)
+            profile = RequestProfile(into_messages=False, about=count)
+            answers = replay(OpenedBroker(opened, BROKER), asked, at="snapshot", settings=settings, with_entries=False, profile=profile)
             answers.write.format("noop").mode("overwrite").save()
 
         with peak_worker_memory() as peak:

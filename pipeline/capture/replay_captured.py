@@ -23,7 +23,7 @@ from pipeline.files.output_file import OutputFile, output_file, write_lines
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import response_json, with_messages
-from pipeline.replay.replay import Kinds
+from pipeline.replay.replay import RequestProfile
 from pipeline.replay.replay_job import answer
 from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
 from pipeline.schema import capture_tables as ct
@@ -141,7 +141,7 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
         F.lit(None).cast("STRING").alias("line"),
     )
     chosen = ReplayOptions(at=options.at, behind=options.behind)
-    given = answer(broker, requests, options=chosen, settings=settings.pull_settings(), kinds=Kinds()).persist()
+    given = answer(broker, requests, options=chosen, settings=settings.pull_settings(), profile=RequestProfile()).persist()
     own = F.col("recordedMinOffset") if options.at != "snapshot" else F.lit(None).cast("BIGINT")
     given_then = with_recorded_minimum(
         with_body_sha256(broker, given).join(pulls.select("seq", own.alias("recordedMinOffset")), "seq"), settings.pull_settings()

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, Part, met, parts_of
-from pipeline.replay.replay import Kinds, meet
+from pipeline.replay.replay import RequestProfile, meet
 from pipeline.requests.packing import Col
 from pipeline.settings.settings import PullSettings
 from udfs.pull import get_message as gm
@@ -71,7 +71,7 @@ def drain(
         into_messages: whether any filter may look into messages.
     """
     chains = chains_of(requests, answers).localCheckpoint()
-    first, second = (_follow(broker, chains, one, Kinds(into_messages=into_messages or one.filter_support_retry)) for one in settings)
+    first, second = (_follow(broker, chains, one, RequestProfile(into_messages=into_messages).under(one)) for one in settings)
     return first, second
 
 
@@ -88,7 +88,7 @@ def chains_of(requests: DataFrame, answers: DataFrame) -> DataFrame:
     )
 
 
-def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, kinds: Kinds) -> Drained:
+def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, profile: RequestProfile) -> Drained:
     totals = dict.fromkeys(_COUNTED, 0)
     ended, stuck, going = 0, 0, chains
     while True:
@@ -98,7 +98,7 @@ def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, kin
             at="snapshot",
             settings=settings,
             with_entries=False,
-            kinds=kinds,
+            profile=profile,
             whole_files=True,
         )
         stepped = reduce(DataFrame.unionByName, [rows.mapInArrow(partial(drain_batches, answering), _SCHEMA) for answering, rows in parts])

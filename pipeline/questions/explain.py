@@ -20,7 +20,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import delivered
 from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answered, Answering, Part, answer_rows, met, parts_of
 from pipeline.replay.lmq import beyond_lmq_limit
-from pipeline.replay.replay import Kinds, meet
+from pipeline.replay.replay import RequestProfile, meet
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
@@ -138,7 +138,7 @@ def explain(broker: OpenedBroker, pull: Pull, settings: PullSettings) -> Explana
         at="snapshot" if pull.at is None else "request-time",
         settings=settings,
         with_entries=True,
-        kinds=Kinds(into_messages=into_messages, about=1),
+        profile=RequestProfile(into_messages=into_messages, about=1),
     )
     # the pull is in one of the parts; with a filter that looks into messages in the last one
     traced = next(one for answering, frame in reversed(parts) for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import Drained, drain
 from pipeline.replay.answer_lines import ANSWER_FIELDS
-from pipeline.replay.replay import Kinds
+from pipeline.replay.replay import RequestProfile
 from pipeline.replay.replay_job import answer, check_timestamps, read_requests
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import RequestFile, scan_file
@@ -108,9 +108,9 @@ def what_if(
     progress("answering twice")
     pull = [settings.pull_settings() for settings in both]
     options.check_roles(*(one.broker_role for one in pull))
-    kinds = Kinds(into_messages=file.has_other_filters, about=file.lines)
+    profile = RequestProfile(into_messages=file.has_other_filters, about=file.lines)
     answers = [
-        answer(broker, requests, options=options, settings=one, kinds=kinds).select("seq", _side(name))
+        answer(broker, requests, options=options, settings=one, profile=profile).select("seq", _side(name))
         for one, name in zip(pull, SIDES, strict=True)
     ]
     joined = answers[0].join(answers[1], "seq").withColumn("fields", _differing()).persist()

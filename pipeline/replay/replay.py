@@ -70,20 +70,28 @@ _BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY, ext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kinds:
-    """Kinds of requests that may be among some, and how many these are; what is known not to be there takes no time.
+class RequestProfile:
+    """What is known of requests before they are answered; a replay leaves out the steps that no request needs.
 
     Attributes:
-        into_messages: with filters that look into messages.
-        far: for more messages than the entries of one segment are sure to hold.
-        about: so many there are, about; None where that is not known.
-        asked: the segments that they start in, and perhaps more, as `touched_segments` tells them; None where that is not known.
+        into_messages: whether a request may have a filter that looks into messages.
+        far: whether a request may need more messages than the entries of one segment are sure to hold.
+        about: the number of requests, about; None where the number is not known.
+        asked: the segments that the requests start in, and perhaps more, as `touched_segments` gives them; None where they are not known.
     """
 
     into_messages: bool = True
     far: bool = True
     about: int | None = None
     asked: pa.Table | None = None
+
+    def under(self, settings: PullSettings, filters: frozenset[str] | None = None) -> RequestProfile:
+        """The profile of the requests under a broker's settings; `filters` are the kinds of filters that are answered, None for all.
+
+        With filterSupportRetry a TAG filter on a retry topic looks into messages too.
+        """
+        looks = self.into_messages and (filters is None or "SQL92" in filters)
+        return replace(self, into_messages=looks or settings.filter_support_retry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +153,7 @@ def replay(
     at: At,
     settings: PullSettings,
     with_entries: bool,
-    kinds: Kinds,
+    profile: RequestProfile,
     lacks: Behind = NOT_BEHIND,
 ) -> DataFrame:
     """Answer requests.
@@ -156,14 +164,14 @@ def replay(
         at: what of the store a request sees: all of it, what was there at its time, or up to the recorded maxOffset.
         settings: the broker's.
         with_entries: give the entries, not just their number and size.
-        kinds: of requests there may be. Where filters may look into messages, the requests have `filterType` (NULL without a filter)
+        profile: of the requests. Where filters may look into messages, the requests have `filterType` (NULL without a filter)
             and `registered`, and `expression` is of that type.
         lacks: how far the answering broker is behind the store; not where `at` is recorded-max, and in time where it is request-time.
 
     Returns:
         Rows of ANSWER_SCHEMA, one a request, in no order.
     """
-    parts = meet(broker, requests, at=at, settings=settings, with_entries=with_entries, kinds=kinds, lacks=lacks)
+    parts = meet(broker, requests, at=at, settings=settings, with_entries=with_entries, profile=profile, lacks=lacks)
     answers = [rows.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA) for answering, rows in parts]
     return reduce(DataFrame.unionByName, answers)
 
@@ -175,7 +183,7 @@ def meet(
     at: At,
     settings: PullSettings,
     with_entries: bool,
-    kinds: Kinds,
+    profile: RequestProfile,
     whole_files: bool = False,
     lacks: Behind = NOT_BEHIND,
 ) -> list[tuple[Answering, DataFrame]]:
@@ -185,13 +193,13 @@ def meet(
     """
     store = broker_store(broker)
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
-    more, tasks = kinds.far or whole_files, None
-    few = store.entries >= max(_MANY_ENTRIES, (kinds.about or 0) * _ENTRIES_A_REQUEST)
+    more, tasks = profile.far or whole_files, None
+    few = store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
     if few:
         touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
-        known = None if whole_files or kinds.asked is None else Asked("segment", kinds.asked)
+        known = None if whole_files or profile.asked is None else Asked("segment", profile.asked)
         asked = known or touched(whole_files=whole_files)
-        more = whole_files or (kinds.far and _may_be_far(asked))
+        more = whole_files or (profile.far and _may_be_far(asked))
         asked = touched(whole_files=True) if more and not whole_files else asked
         tasks = segment_tasks(broker, asked)
         segments = segments if tasks else those_asked(segments, asked)
@@ -204,9 +212,9 @@ def meet(
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     answering = replace(answering, segment_files=tasks.paths if tasks else ())
     placed = partial(_placed, broker, store, at, lacks, whole_files, few)
-    by_tag = requests.where(~looks_into_messages(settings)) if kinds.into_messages else requests
+    by_tag = requests.where(~looks_into_messages(settings)) if profile.into_messages else requests
     met = [(answering, entries_met(placed(by_tag), by_tag))]
-    if kinds.into_messages:
+    if profile.into_messages:
         rules = filter_rules(broker, settings)
         others = with_filter_text(requests.where(looks_into_messages(settings)))
         split = placed(others).mapInArrow(partial(split_by_condition, rules), SPLIT_SCHEMA)

@@ -147,12 +147,12 @@ class Batches(BatchWork):
         numbered = rows.withColumn("seq", F.monotonically_increasing_id()).localCheckpoint()
         bad = numbered.where(F.col("error").isNotNull() | F.col("config").isin(*contents.refused))
         parts = [bad.where("NOT released").withColumn("wokenMillis", F.lit(None).cast("BIGINT"))]
-        for config, (settings, kinds) in contents.settings.items():
+        for config, (settings, profile) in contents.settings.items():
             requests = numbered.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             pull, at = settings.pull_settings(), ReplayOptions(at=self.run.at)
-            held = held_requests(self.run.opened(lake), requests, options=at, settings=pull, kinds=kinds)
+            held = held_requests(self.run.opened(lake), requests, options=at, settings=pull, profile=profile)
             held = held.localCheckpoint()
-            woken = when_woken(self.run.opened(lake), held.where("released"), settings=settings, into_messages=kinds.into_messages)
+            woken = when_woken(self.run.opened(lake), held.where("released"), settings=settings, into_messages=profile.into_messages)
             waited = requests.join(held.select("seq", F.lit(True).alias("waits")), "seq", "left")
             waits = F.coalesce("waits", F.lit(False))
             if known:  # one may come and be given out in the same batch
@@ -198,7 +198,7 @@ class Batches(BatchWork):
         parts = []
         same_segments = broker_store(self.run.opened(lake)).entries_a_file == contents.entries_a_file  # no import came between
         for config, (settings, found) in contents.settings.items():
-            pull, kinds = settings.pull_settings(), found if same_segments else replace(found, asked=None)
+            pull, profile = settings.pull_settings(), found if same_segments else replace(found, asked=None)
             requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             options = ReplayOptions(at=self.run.at)
             if config in contents.framed:
@@ -207,7 +207,7 @@ class Batches(BatchWork):
                 if not contents.framed[config]:
                     continue
             ask = answer_woken if self.run.hold else answer
-            answers = ask(self.run.opened(lake), requests, options=options, settings=pull, kinds=kinds)
+            answers = ask(self.run.opened(lake), requests, options=options, settings=pull, profile=profile)
             parts.append(response_rows(self._with_ids(answers, requests, contents), pull).select(*ANSWERED))
         return reduce(DataFrame.unionByName, parts)
 

@@ -19,6 +19,7 @@ from pipeline.files.output_file import OutputError
 from pipeline.lag.lag_metrics import LagMetrics
 from pipeline.lag.metrics_text import metrics_text
 from pipeline.lake.lake import LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.stream import lag_watch
 from pipeline.stream import report as module
 from pipeline.stream.batch_work import StoppedError
@@ -210,9 +211,6 @@ def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypa
         def require(self) -> FakeLake:
             return self
 
-        def properties(self, _broker: str) -> dict[str, str]:
-            return {"brokerClusterName": "c9"}
-
     def fake_metrics(_spark: object, broker: str, cluster: str) -> LagMetrics:
         asked.append(f"{broker} {cluster}")
         if len(asked) == 3:
@@ -220,6 +218,7 @@ def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypa
         return LagMetrics((), 12, 0)
 
     monkeypatch.setattr(lag_watch, "Lake", FakeLake)
+    monkeypatch.setattr(OpenedBroker, "properties", lambda _broker: {"brokerClusterName": "c9"})
     monkeypatch.setattr(lag_watch, "create_views", lambda lake, _: lake)
     monkeypatch.setattr(lag_watch, "lag_metrics", fake_metrics)
 
