@@ -73,10 +73,7 @@ class FollowBatches(BatchWork):
         """Add a batch."""
         with self.at_work():
             self.require_go_on()
-            if self._lake is None:
-                self._lake = Lake(batch.sparkSession, self.root)
-            self._lake.at = self._lake.newest()
-            self._take(self._lake, batch, number)
+            self._take(self.newest_lake(batch.sparkSession), batch, number)
 
     def _take(self, lake: Lake, batch: DataFrame, number: int) -> None:
         started = self.now()

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from pyspark.sql import SparkSession
+
 from pipeline.lake.lake import Lake
 
 
@@ -45,6 +47,18 @@ class BatchWork:
             raise
         finally:
             self.working = False
+
+    def newest_lake(self, spark: SparkSession) -> Lake:
+        """The lake, read at its newest version; opened, and looked back at, with the first batch."""
+        if self._lake is None:
+            lake = Lake(spark, self.root)
+            self.look_back(lake)
+            self._lake = lake
+        self._lake.at = self._lake.newest()
+        return self._lake
+
+    def look_back(self, lake: Lake) -> None:
+        """Find out what earlier starts of the run have left in the lake; a run that need not know leaves this as it is."""
 
     def require_go_on(self) -> None:
         """End the stream here where it was asked to.

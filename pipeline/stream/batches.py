@@ -75,11 +75,7 @@ class Batches(BatchWork):
         """Answer a batch and commit it, unless that was done before a restart."""
         with self.at_work():
             self.require_go_on()
-            if self._lake is None:
-                self._lake = Lake(batch.sparkSession, self.root).require()
-                self._look_back(self._lake)
-            lake = self._lake
-            lake.at = lake.newest()
+            lake = self.newest_lake(batch.sparkSession)
             self._keep_bounds(lake)
             if number > self._last or self.run.hold:  # what is held may change otherwise than it did
                 self._answer(lake, batch.persist(), number)
@@ -93,9 +89,9 @@ class Batches(BatchWork):
                 self._bounds.unpersist()
             self._bounds = bounds.persist()
 
-    def _look_back(self, lake: Lake) -> None:
-        """What the lake knows of the run: the last batch of this checkpoint, and whether other checkpoints had some."""
-        rows = lake.versions().where((F.col("runId") == self.run.run_id) & F.col("batchId").isNotNull())
+    def look_back(self, lake: Lake) -> None:
+        """Find the last batch of this checkpoint in the lake, and whether the run had batches under other checkpoints."""
+        rows = lake.require().versions().where((F.col("runId") == self.run.run_id) & F.col("batchId").isNotNull())
         own = F.col("checkpoint") == self.run.checkpoint
         found = rows.agg(F.max(F.when(own, F.col("batchId"))).alias("last"), F.count_if(~own).alias("others")).first()
         if found is not None:

@@ -61,11 +61,7 @@ class CapturedBatches(BatchWork):
 
     def _take(self, batch: DataFrame, number: int) -> None:
         first = self._lake is None
-        if self._lake is None:
-            self._lake = Lake(batch.sparkSession, self.root).require()
-            self._look_back(self._lake)
-        lake = self._lake
-        lake.at = lake.newest()
+        lake = self.newest_lake(batch.sparkSession)
         captured = batch.where((F.col("what") == CAPTURE) & (F.col("brokerName") == self.run.broker))
         if not first and captured.isEmpty():
             return
@@ -75,8 +71,9 @@ class CapturedBatches(BatchWork):
             self.require_go_on()
             self._answer(lake, new[start : start + size], number)
 
-    def _look_back(self, lake: Lake) -> None:
-        """What the lake knows of the run: whether it was begun, and which captures it has answered."""
+    def look_back(self, lake: Lake) -> None:
+        """Find out whether the run was begun, and which captures it has answered."""
+        lake.require()
         mine = F.col("runId") == self.run.run_id
         self._begun = not lake.table(t.REPLAY_RUN).where(mine).isEmpty()
         answered = lake.table(t.PULL_RESPONSE).where(mine).select("requestId")
