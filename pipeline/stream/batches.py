@@ -10,7 +10,7 @@ import datetime as dt
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -27,10 +27,10 @@ from pipeline.replay.replay_run import ReplayOptions
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import BAD_REQUEST
 from pipeline.stream.batch_contents import Contents, SettingsOf, contents_of, file_number
-from pipeline.stream.batch_work import BatchWork
+from pipeline.stream.batch_work import RunBatches
 from pipeline.stream.frame_pulls import ANSWERED, answered_frames
 from pipeline.stream.request_stream import LINES_A_FILE
-from pipeline.stream.stream_run import StreamRun, store_versions
+from pipeline.stream.stream_run import store_versions
 
 _TRIES = 10
 # how long another run may take from its first write to its commit before it counts as dead, in seconds
@@ -42,33 +42,17 @@ _NO_TIME = '%s, line %s: expected a "timestamp" in ms in the request, for --at r
 _NO_TIMEOUT = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 
 
-@dataclass(slots=True)
-class Streamed:
-    """What a stream did since it was started."""
-
-    batches: int = 0
-    answered: int = 0
-    bad: int = 0
-
-
 @dataclass(slots=True, kw_only=True)
-class Batches(BatchWork):
+class Batches(RunBatches):
     """Answers the batches of one checkpoint; called by Spark with each.
 
     Attributes:
-        run: whose batches they are.
         settings_of: the settings, given those of a file's header and where that is.
-        done: what was done so far.
-        counts: requests answered and bad ones of each batch by its number, until they are told.
     """
 
-    run: StreamRun
     settings_of: SettingsOf
-    done: Streamed = field(default_factory=Streamed)
-    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     _bounds: DataFrame | None = None
     _last: int = -1
-    _begun: bool = False
     _goes_on: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -121,10 +105,7 @@ class Batches(BatchWork):
                 until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         finally:
             persisted.unpersist()
-        self.done.batches += 1
-        self.done.answered += contents.answered
-        self.done.bad += contents.bad
-        self.counts[number] = (contents.answered, contents.bad)
+        self.count(number, contents.answered, contents.bad)
 
     def _without_answered(self, lake: Lake, rows: DataFrame) -> DataFrame:
         """The rows without those that the run has answers for, or found bad."""

@@ -22,9 +22,8 @@ from pipeline.replay.replay_run import ReplayOptions
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import PULL_REQUEST
 from pipeline.settings.settings import BrokerSettings
-from pipeline.stream.batch_work import BatchWork
-from pipeline.stream.batches import Streamed, until_alone
-from pipeline.stream.stream_run import StreamRun
+from pipeline.stream.batch_work import RunBatches
+from pipeline.stream.batches import until_alone
 
 CAPTURE = "capture"  # what lake_version says of one
 
@@ -35,24 +34,17 @@ def committed_runs(lake: Lake) -> DataFrame:
 
 
 @dataclass(slots=True, kw_only=True)
-class CapturedBatches(BatchWork):
+class CapturedBatches(RunBatches):
     """Answers what was captured since; called by Spark with each batch of `committed_runs`.
 
     Attributes:
-        run: whose batches they are.
         settings: of the broker.
         captures_max: captures that are answered with one commit.
-        done: what was done so far.
-        counts: pulls answered of each batch by its number, and 0, until they are told.
     """
 
-    run: StreamRun
     settings: BrokerSettings
     captures_max: int
-    done: Streamed = field(default_factory=Streamed)
-    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     _answered: set[str] = field(default_factory=set)
-    _begun: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Answer the captures that have no answers, if one was committed."""
@@ -90,9 +82,7 @@ class CapturedBatches(BatchWork):
         until_alone(lake, self.run.run_id, tables, lambda: answered.append(self._write(lake, sources, started, number)))
         self._begun = True
         self._answered.update(sources)
-        self.done.batches += 1
-        self.done.answered += answered[-1]
-        self.counts[number] = (self.counts.get(number, (0, 0))[0] + answered[-1], 0)
+        self.count(number, answered[-1])
 
     def _write(self, lake: Lake, sources: Sequence[str], started: dt.datetime, number: int) -> int:
         """Number of answers."""

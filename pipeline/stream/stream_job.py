@@ -20,8 +20,8 @@ from pipeline.lake.delta_sql import literal
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema import tables as t
-from pipeline.stream.batch_work import BatchWork, StoppedError
-from pipeline.stream.batches import Batches, Streamed, until_alone
+from pipeline.stream.batch_work import BatchWork, StoppedError, Streamed
+from pipeline.stream.batches import Batches, until_alone
 from pipeline.stream.captured_batches import CapturedBatches, committed_runs
 from pipeline.stream.holding import with_released
 from pipeline.stream.report import StreamReport
