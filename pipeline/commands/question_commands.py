@@ -84,12 +84,12 @@ def explain_command(
     The settings are those of the import, over them --properties and --set. As json there is one object, with every entry.
     """
     from pipeline.lake.opened_broker import OpenedBroker
-    from pipeline.questions.explain import Pull, explain
+    from pipeline.questions.explain import ExplainedPull, explain
     from pipeline.questions.explain_text import as_json, show
 
     if registered and filter_type is None:
         filter_type = "SQL92"
-    pull = Pull(
+    pull = ExplainedPull(
         group=group,
         topic=topic,
         queue_id=queue_id,

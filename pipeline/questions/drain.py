@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, Part, met, parts_of
+from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, PackedPart, met, parts_of
 from pipeline.replay.replay import RequestProfile, meet
 from pipeline.requests.packing import Col
 from pipeline.settings.settings import PullSettings
@@ -129,7 +129,7 @@ def drain_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> It
             yield _through_file(answering, part, packed.row["key"])
 
 
-def _through_file(answering: Answering, part: Part, file: int) -> pa.RecordBatch:
+def _through_file(answering: Answering, part: PackedPart, file: int) -> pa.RecordBatch:
     """One part's chains: those that are open where the next pull starts in another file."""
     matrix, entries = part.packed.matrix, int(answering.caps[gm.ENTRIES_A_FILE])
     requests = np.ascontiguousarray(matrix[:, KERNEL_COLUMNS])

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import delivered
-from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answered, Answering, Part, answer_rows, met, parts_of
+from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, KernelAnswers, PackedPart, answer_rows, met, parts_of
 from pipeline.replay.lmq import beyond_lmq_limit
 from pipeline.replay.replay import RequestProfile, meet
 from pipeline.requests.request_lines import SCHEMA
@@ -31,7 +31,7 @@ from udfs.pull.pull_trace import Fate, PullTrace, trace_pull
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pull:
+class ExplainedPull:
     """The pull that is to be explained, in the words of a request file; `at` is its time in ms, None for all of the store."""
 
     group: str
@@ -55,7 +55,7 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class MessageTexts:
     """What the log's tables say of the message of an entry."""
 
     tags: str | None
@@ -85,11 +85,11 @@ class Explanation:
     """All that there is to tell of one pull."""
 
     broker: str
-    pull: Pull
+    pull: ExplainedPull
     settings: PullSettings
     caps: NDArray[np.int64]
     traced: Traced
-    messages: Mapping[tuple[int, int], Told]
+    messages: Mapping[tuple[int, int], MessageTexts]
     notes: tuple[str, ...]
 
 
@@ -102,17 +102,17 @@ def traced_pulls(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Ite
             yield _traced(answering, alone)
 
 
-def _traced(answering: Answering, part: Part) -> Traced:
+def _traced(answering: Answering, part: PackedPart) -> Traced:
     requests = np.ascontiguousarray(part.packed.matrix[:, KERNEL_COLUMNS])
     found = gm.get_message(requests, answering.caps, part.block, part.codes, answering.log)
-    (answer,) = answer_rows(answering, [Answered.of(answering, part, slice(None), found)]).to_pylist()
+    (answer,) = answer_rows(answering, [KernelAnswers.of(answering, part, slice(None), found)]).to_pylist()
     trace = None
     if answering.readable and not part.refused[0]:
         trace = trace_pull(requests[0], answering.caps, part.block, part.codes, answering.log)
     return Traced(answer=answer, request=requests[0], block=part.block, trace=trace)
 
 
-def explain(broker: OpenedBroker, pull: Pull, settings: PullSettings) -> Explanation:
+def explain(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -> Explanation:
     """Answer one pull and tell how.
 
     Args:
@@ -157,7 +157,7 @@ def explain(broker: OpenedBroker, pull: Pull, settings: PullSettings) -> Explana
     )
 
 
-def _with_registered_filter(broker: OpenedBroker, pull: Pull) -> Pull:
+def _with_registered_filter(broker: OpenedBroker, pull: ExplainedPull) -> ExplainedPull:
     of_group = (F.col("topic") == pull.topic) & (F.col("consumerGroup") == pull.group)
     row = broker.table(t.CONSUMER_FILTER).where(of_group).first()
     if row is None:
@@ -167,7 +167,7 @@ def _with_registered_filter(broker: OpenedBroker, pull: Pull) -> Pull:
     return replace(pull, filter_type=row["expressionType"], expression=row["expression"])
 
 
-def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], Told]:
+def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], MessageTexts]:
     """What the scanned entries' messages say of themselves, by the physical offset and size of the entry."""
     if traced.trace is None or not traced.trace.steps:
         return {}
@@ -178,10 +178,10 @@ def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], Tol
     entries = broker.lake.spark.createDataFrame(pa.table({"physicOffset": offsets, "size": sizes})).distinct()
     log = delivered(broker).where(F.col("physicOffset").between(int(offsets.min()), int(offsets.max())))
     found = log.join(F.broadcast(entries), ["physicOffset", "size"]).select("physicOffset", "size", "tags", "keys", "msgId").collect()
-    return {(row["physicOffset"], row["size"]): Told(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in found}
+    return {(row["physicOffset"], row["size"]): MessageTexts(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in found}
 
 
-def _notes(broker: OpenedBroker, pull: Pull) -> tuple[str, ...]:
+def _notes(broker: OpenedBroker, pull: ExplainedPull) -> tuple[str, ...]:
     """What the broker would say before, or instead of, asking the store."""
     queues = broker.table(t.QUEUE).where(F.col("topic") == pull.topic).select("queueId").collect()
     topic = broker.table(t.TOPIC_CONFIG).where(F.col("topic") == pull.topic).first()
@@ -201,7 +201,7 @@ def _notes(broker: OpenedBroker, pull: Pull) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ScannedEntry:
     """An entry that the scan came to; `told` is None where the log has no such message, or where nobody looked.
 
     `client_drops` is why the client does not hand on what the broker gave it; an empty text where it does.
@@ -213,7 +213,7 @@ class Entry:
     tags_code: int
     in_disk: bool | None
     fate: Fate
-    told: Told | None
+    told: MessageTexts | None
     client_drops: str
 
 
@@ -221,7 +221,7 @@ HASH_COLLISION = "hash collision"
 OTHER_TAGS_CODE = "its tagsCode is not its tag's"
 
 
-def entries_of(explanation: Explanation) -> list[Entry]:
+def entries_of(explanation: Explanation) -> list[ScannedEntry]:
     """The entries that the scan came to, in order."""
     traced, wanted = explanation.traced, explanation.pull.tags
     codes = None if wanted is None else frozenset(map(tags_code, wanted))
@@ -235,7 +235,7 @@ def entries_of(explanation: Explanation) -> list[Entry]:
         if wanted and codes and step.fate is Fate.TAKEN and told is not None and told.tags not in wanted:
             drops = HASH_COLLISION if tags_code(told.tags) in codes else OTHER_TAGS_CODE
         found.append(
-            Entry(
+            ScannedEntry(
                 queue_offset=block.first_offset + step.position,
                 physic_offset=physic_offset,
                 size=size,

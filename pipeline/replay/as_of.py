@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.entry_colocation import behind, met, rows_of
-from pipeline.replay.touched_segments import Asked, those_asked
+from pipeline.replay.touched_segments import TouchedSegments, those_asked
 from pipeline.requests.packing import NO_KEY, SCHEMA, Col, Matrix, Packed, Place, packed_again
 from pipeline.schema import tables as t
 from store_format.queue.consume_queue import units_of
@@ -54,7 +54,7 @@ def with_bounds_as_of(
     log = broker.table(t.COMMIT_LOG_SEGMENT)
     index_of_log = _Index.of_log(log)
     if times is not None:
-        segments = those_asked(segments, Asked.of(placed.select("topic", "queueId", F.col("key").alias("segment")), "segment"))
+        segments = those_asked(segments, TouchedSegments.of(placed.select("topic", "queueId", F.col("key").alias("segment")), "segment"))
         first, last = index_of_log.last_at_most(np.array([time or 0 for time in times], np.int64)).tolist()
         log = log.where(F.col("firstPhysicOffset").between(first, last))
     stamps = segments.select("topic", "queueId", F.col("segment").alias("key"), F.col("firstQueueOffset").alias("first"), "storeTimestamps")

@@ -35,7 +35,7 @@ from pipeline.replay.expression_filters import (
 )
 from pipeline.replay.kernel_batches import MEETING_KEY, Answering, answer_batches
 from pipeline.replay.segment_files import segment_tasks
-from pipeline.replay.touched_segments import Asked, those_asked, touched_segments
+from pipeline.replay.touched_segments import TouchedSegments, those_asked, touched_segments
 from pipeline.requests.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, pack, packed_again
 from pipeline.rows.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
 from pipeline.schema import tables as t
@@ -197,7 +197,7 @@ def meet(
     few = store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
     if few:
         touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
-        known = None if whole_files or profile.asked is None else Asked("segment", profile.asked)
+        known = None if whole_files or profile.asked is None else TouchedSegments("segment", profile.asked)
         asked = known or touched(whole_files=whole_files)
         more = whole_files or (profile.far and _may_be_far(asked))
         asked = touched(whole_files=True) if more and not whole_files else asked
@@ -225,7 +225,7 @@ def meet(
     return met
 
 
-def _may_be_far(asked: Asked) -> bool:
+def _may_be_far(asked: TouchedSegments) -> bool:
     """Whether requests may need more than the entries of a segment."""
     return asked.some is None or (pc.max(asked.some["maxMsgNums"]).as_py() or 0) > SCAN_ENTRIES
 

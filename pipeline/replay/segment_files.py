@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pipeline.lake.data_files import FOOTERS_AT_ONCE, named_in_errors, plain_files
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
-from pipeline.replay.touched_segments import Asked
+from pipeline.replay.touched_segments import TouchedSegments
 from pipeline.schema import tables as t
 
 Rows = Iterator[dict[str, Any]]
@@ -69,7 +69,7 @@ class SegmentTasks:
         return found.repartitionById(self.count, task).sortWithinPartitions("place", *key, *then_by)
 
 
-def segment_tasks(broker: OpenedBroker, asked: Asked) -> SegmentTasks | None:
+def segment_tasks(broker: OpenedBroker, asked: TouchedSegments) -> SegmentTasks | None:
     """The tasks for what is asked for; None where Spark had better read it: because it is little, or not in files that tasks can read."""
     if asked.some is None or asked.few or asked.name != "segment":
         return None

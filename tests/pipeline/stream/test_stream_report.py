@@ -26,7 +26,7 @@ from pipeline.stream.batch_work import StoppedError
 from pipeline.stream.report import StreamReport, report_of
 from pipeline.stream.request_log import RequestLog, list_requests
 from pipeline.stream.stream_job import wait_for_end
-from pipeline.stream.stream_metrics import BatchReport, Behind, StreamState, batch_line, stream_families, waiting
+from pipeline.stream.stream_metrics import BatchReport, StreamState, WaitingFiles, batch_line, stream_families, waiting
 from pipeline.stream.stream_run import StreamRun
 from tests.runs.prometheus import parse, series
 from tests.runs.replaying import NOON, write_lines
@@ -247,7 +247,7 @@ def test_the_metrics_of_two_batches_by_hand(tmp_path: Path) -> None:
         durations = {"addBatch": 0.5, "triggerExecution": 0.75 + number}
         started = NOON - dt.timedelta(seconds=9 - number)
         state.add(BatchReport(number=number, started=started, rows_read=rows, answered=answered, bad=bad, durations=durations))
-    state.behind = Behind(3, 400, 2.5)
+    state.behind = WaitingFiles(3, 400, 2.5)
     text = metrics_text(stream_families(state, NOON))
     found = {name.removeprefix("pullsim_stream_"): metric for name, metric in parse(text).items()}
     assert {name: metric.type for name, metric in found.items() if metric.type == "counter"} == dict.fromkeys(
