@@ -14,7 +14,8 @@ from benchmarks.stand import BROKER, Stand
 from benchmarks.table_columns import read_columns
 from benchmarks.worker_memory import memory_figure, peak_worker_memory
 from pipeline.lake.lake import Lake
-from pipeline.replay.replay import Kinds, replay
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.replay import RequestProfile, replay
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
 
@@ -54,13 +55,12 @@ def _measure_replay(pulled: PulledStore, lake: Lake, pulls: Pulls, real: RealAns
 
 def _answers(pulled: PulledStore, lake: Lake, pulls: Pulls, count: int) -> DataFrame:
     return replay(
-        lake,
-        BROKER,
+        OpenedBroker(lake, BROKER),
         pulled.requests(pulls, count),
         at=pulls.at,
         settings=BrokerSettings.from_sources().pull_settings(),
         with_entries=False,
-        kinds=Kinds(into_messages=pulls.filter_type == "SQL92", about=count),
+        profile=RequestProfile(into_messages=pulls.filter_type == "SQL92", about=count),
     )
 
 

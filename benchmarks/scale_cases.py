@@ -28,9 +28,10 @@ from benchmarks.synthetic_store import TOPIC_PREFIX, Shape, write_store
 from benchmarks.worker_memory import peak_worker_memory
 from pipeline.export.export_store import export_store
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import build_session
 from pipeline.lake.views import create_views
-from pipeline.replay.replay import Kinds, broker_store, replay
+from pipeline.replay.replay import RequestProfile, broker_store, replay
 from pipeline.replay.touched_segments import those_asked, touched_segments
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
@@ -94,8 +95,8 @@ class Bench:
         opened = Lake(self.spark, str(self.lake))
 
         def run() -> None:
-            kinds = Kinds(into_messages=False, about=count)
-            answers = replay(opened, BROKER, asked, at="snapshot", settings=settings, with_entries=False, kinds=kinds)
+            profile = RequestProfile(into_messages=False, about=count)
+            answers = replay(OpenedBroker(opened, BROKER), asked, at="snapshot", settings=settings, with_entries=False, profile=profile)
             answers.write.format("noop").mode("overwrite").save()
 
         with peak_worker_memory() as peak:
@@ -148,7 +149,7 @@ def _tail(bench: Bench, shape: Shape) -> None:
     asked = asked.withColumn("queueOffset", F.expr(f"{a_queue - _TAIL_ENTRIES} + pmod(xxhash64(seq), {_TAIL_ENTRIES})"))
     lake = Lake(bench.spark, str(bench.lake))
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == BROKER)
-    needed = touched_segments(asked, entries_a_file=broker_store(lake, BROKER).entries_a_file, whole_files=False)
+    needed = touched_segments(asked, entries_a_file=broker_store(OpenedBroker(lake, BROKER)).entries_a_file, whole_files=False)
     touched = those_asked(segments, needed)
     for name, frame in (("there", segments), ("touched", touched)):
         bench.told(f"tail, files {name}", len(frame.inputFiles()), "files")

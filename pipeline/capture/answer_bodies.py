@@ -13,25 +13,24 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.log_records import RECORD_COLUMNS, encoded_records
 from pipeline.schema import tables as t
 
 _RECORD = "physicOffset BIGINT, size INT, record BINARY"
 
 
-def with_body_sha256(lake: Lake, broker: str, answers: DataFrame) -> DataFrame:
+def with_body_sha256(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
     """Answers with `bodySha256`: NULL where there is no message, and where an entry's bytes are no record of commit_log.
 
     Args:
-        lake: where the log is.
         broker: whose it is.
         answers: with `seq` and `entries`; they are read twice.
     """
     entries = answers.select("seq", F.posexplode("entries").alias("place", "entry")).select(
         "seq", "place", F.col("entry.physicOffset").alias("physicOffset"), F.col("entry.size").alias("size")
     )
-    found = entries.join(_records(lake, broker, entries), ["physicOffset", "size"], "left")
+    found = entries.join(_records(broker, entries), ["physicOffset", "size"], "left")
     ordered = F.transform(F.sort_array(F.collect_list(F.struct("place", "record"))), lambda one: one["record"])
     whole = F.aggregate(ordered, F.lit(b""), _joined)
     no_record = F.count(F.when(F.col("record").isNull(), True)) > 0
@@ -43,12 +42,12 @@ def _joined(body: Column, record: Column) -> Column:
     return F.concat(body, record)
 
 
-def _records(lake: Lake, broker: str, entries: DataFrame) -> DataFrame:
+def _records(broker: OpenedBroker, entries: DataFrame) -> DataFrame:
     """The records that lie between the first and the last entry."""
     at = entries.agg(F.min("physicOffset").alias("first"), F.max("physicOffset").alias("last")).first()
     first, last = (0, -1) if at is None or at["first"] is None else (at["first"], at["last"])
-    of_log = lake.table(t.COMMIT_LOG).where(F.col("brokerName") == broker).where(F.col("physicOffset").between(first, last))
-    row = lake.table(t.BROKER).where(F.col("brokerName") == broker).select("mappedFileSizeCommitLog").first()
+    of_log = broker.table(t.COMMIT_LOG).where(F.col("physicOffset").between(first, last))
+    row = broker.table(t.BROKER).select("mappedFileSizeCommitLog").first()
     file_size = 0 if row is None else row[0]
     return of_log.select(*RECORD_COLUMNS).mapInArrow(partial(_encoded, file_size), _RECORD)
 

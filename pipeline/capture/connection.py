@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from dpkt import tcp
 
 from pipeline.capture.exchanges import BAD, Exchanges, Frame, Row, bad_row
-from pipeline.capture.reassembly import Captured, Piece, Reassembly
-from pipeline.capture.segments import COLUMNS, Col, PackedSegments
+from pipeline.capture.reassembly import CapturedPacket, Reassembly, StreamPiece
+from pipeline.capture.segments import COLUMNS, PackedSegments, SegmentCol
 from pipeline.capture.stream_frames import BadStretch, Frames, FrameStream
 
 Found = Iterator[tuple[str, Row]]
@@ -22,7 +22,7 @@ Found = Iterator[tuple[str, Row]]
 class _Direction:
     bytes: Reassembly = field(default_factory=Reassembly)
     frames: FrameStream = field(default_factory=lambda: FrameStream(searching=True))
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[StreamPiece] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -40,13 +40,13 @@ class Connection:
         at = 0
         payload = memoryview(packed.payload)
         for numbers in packed.matrix.reshape(-1, COLUMNS).tolist():
-            data = payload[at : at + numbers[Col.CAPTURED]]
+            data = payload[at : at + numbers[SegmentCol.CAPTURED]]
             at += len(data)
-            if self._directions is None or numbers[Col.FLAGS] & tcp.TH_SYN:
+            if self._directions is None or numbers[SegmentCol.FLAGS] & tcp.TH_SYN:
                 yield from self._begin(numbers)
             assert self._directions is not None
             self._segment(numbers, data, self._directions)
-            if numbers[Col.FLAGS] & (tcp.TH_FIN | tcp.TH_RST):
+            if numbers[SegmentCol.FLAGS] & (tcp.TH_FIN | tcp.TH_RST):
                 yield from self._decoded()
                 assert self._exchanges is not None
                 yield from self._exchanges.close(_packet(numbers))
@@ -67,7 +67,7 @@ class Connection:
 
     def _begin(self, numbers: list[int]) -> Found:
         """The first segment of a connection, or a SYN, which may be that of another one."""
-        side, flags, seq = numbers[Col.DIRECTION], numbers[Col.FLAGS], numbers[Col.SEQ]
+        side, flags, seq = numbers[SegmentCol.DIRECTION], numbers[SegmentCol.FLAGS], numbers[SegmentCol.SEQ]
         syn = bool(flags & tcp.TH_SYN)
         if self._directions is not None and not flags & tcp.TH_ACK and self._directions[side].bytes.is_new_connection(seq):
             yield from self.end()
@@ -81,19 +81,19 @@ class Connection:
             self._directions[side].frames.searching = not self._directions[side].bytes.from_start
 
     def _segment(self, numbers: list[int], data: memoryview, directions: tuple[_Direction, _Direction]) -> None:
-        side, flags = numbers[Col.DIRECTION], numbers[Col.FLAGS]
+        side, flags = numbers[SegmentCol.DIRECTION], numbers[SegmentCol.FLAGS]
         there, back = directions[side], directions[1 - side]
         if data:
-            seq = numbers[Col.SEQ] + bool(flags & tcp.TH_SYN)
-            there.pieces += there.bytes.add(seq, data, numbers[Col.LENGTH], _packet(numbers))
+            seq = numbers[SegmentCol.SEQ] + bool(flags & tcp.TH_SYN)
+            there.pieces += there.bytes.add(seq, data, numbers[SegmentCol.LENGTH], _packet(numbers))
         if back.bytes.has_hole and flags & tcp.TH_ACK:
-            back.pieces += back.bytes.acked(numbers[Col.ACK], numbers[Col.MICROS])
+            back.pieces += back.bytes.acked(numbers[SegmentCol.ACK], numbers[SegmentCol.MICROS])
 
     def _decoded(self) -> Found:
         """The rows of the frames that are whole now, in the order in which they were."""
         assert self._directions is not None
         assert self._exchanges is not None
-        frames: list[tuple[Captured, int, Frame]] = []
+        frames: list[tuple[CapturedPacket, int, Frame]] = []
         for number, direction in enumerate(self._directions):
             pieces, direction.pieces = direction.pieces, []
             if not pieces:
@@ -117,8 +117,8 @@ class Connection:
                 yield BAD, bad_row(frame, f"{place}: {error}")
 
 
-def _packet(numbers: list[int]) -> Captured:
-    return Captured(numbers[Col.NUMBER], numbers[Col.POSITION], numbers[Col.MICROS])
+def _packet(numbers: list[int]) -> CapturedPacket:
+    return CapturedPacket(numbers[SegmentCol.NUMBER], numbers[SegmentCol.POSITION], numbers[SegmentCol.MICROS])
 
 
 def _told_of(found: Frames) -> Iterator[Frame]:

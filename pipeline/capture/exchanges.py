@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from pipeline.capture.reassembly import Captured
+from pipeline.capture.reassembly import CapturedPacket
 from pipeline.schema.capture_tables import RAW_BYTES_MAX
 from store_format.record.message import decode
 from store_format.remoting.command import RPC_ONEWAY_FLAG, RPC_TYPE_FLAG
@@ -61,7 +61,7 @@ class Frame:
     columns: FrameColumns
     row: int
     offset: int
-    packet: Captured
+    packet: CapturedPacket
     whole: bool = True
 
     @property
@@ -97,7 +97,7 @@ def plain_text(text: str | None) -> str | None:
 class _Answer:
     """What an answer says that any request may want to know."""
 
-    packet: Captured
+    packet: CapturedPacket
     code: int
     remark: str | None
     fields: Row
@@ -110,7 +110,7 @@ class _Answer:
 @dataclass(slots=True)
 class _Pending:
     code: int
-    packet: Captured
+    packet: CapturedPacket
     rows: list[Row]
 
 
@@ -162,7 +162,7 @@ class Exchanges:
             if len(waiting) > PENDING_MAX:
                 yield from _without_answer(waiting.pop(next(iter(waiting))))
 
-    def close(self, packet: Captured) -> Iterator[tuple[str, Row]]:
+    def close(self, packet: CapturedPacket) -> Iterator[tuple[str, Row]]:
         """One end closed the connection: the groups that sent heartbeats on it lose it."""
         for group, direction in self._groups.items():
             yield SUBSCRIPTION, self._common(f"closed-{group}", packet, direction) | _nothing(CLOSED, packet, group)
@@ -175,7 +175,7 @@ class Exchanges:
                 yield from _without_answer(pending)
             waiting.clear()
 
-    def bad(self, offset: int, direction: int, error: str, raw: bytes, packet: Captured) -> tuple[str, Row]:
+    def bad(self, offset: int, direction: int, error: str, raw: bytes, packet: CapturedPacket) -> tuple[str, Row]:
         """A row for bytes of a stream that are no frame."""
         return BAD, {"position": packet.position, "error": f"{self._place(offset, direction)}: {error}", "raw": raw}
 
@@ -201,7 +201,7 @@ class Exchanges:
         history = {"origin": RequestCode(code).name, "micros": frame.packet.micros, "consumerOffset": fields["commitOffset"]}
         return [common | queue | history]
 
-    def _common(self, place: str, packet: Captured, direction: int) -> Row:
+    def _common(self, place: str, packet: CapturedPacket, direction: int) -> Row:
         number, count = self._in_packet[direction]
         count = count + 1 if number == packet.number else 0
         self._in_packet[direction] = (packet.number, count)
@@ -259,7 +259,7 @@ def _subscriptions(data: ConsumerData) -> Iterator[Row]:
         yield group
 
 
-def _nothing(event: str, packet: Captured, group: str | None) -> Row:
+def _nothing(event: str, packet: CapturedPacket, group: str | None) -> Row:
     return {"event": event, "micros": packet.micros, "consumerGroup": group}
 
 

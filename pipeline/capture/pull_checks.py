@@ -14,10 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from pipeline.capture.registrations import NO_GROUP, SUBSCRIBED
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
@@ -74,12 +73,12 @@ def broker_config(settings: BrokerSettings, broker: str) -> PullBrokerConfig:
     )
 
 
-def checked(lake: Lake, broker: str, pulls: DataFrame, settings: BrokerSettings) -> DataFrame:
+def checked(broker: OpenedBroker, pulls: DataFrame, settings: BrokerSettings) -> DataFrame:
     """Rows of CHECKED, one for each row of pull_request with its `seq`."""
-    topics = lake.table(t.TOPIC_CONFIG).where(F.col("brokerName") == broker).select("topic", *_TOPIC)
-    groups = lake.table(t.SUBSCRIPTION_GROUP).where(F.col("brokerName") == broker).select("consumerGroup", *_GROUP)
+    topics = broker.table(t.TOPIC_CONFIG).select("topic", *_TOPIC)
+    groups = broker.table(t.SUBSCRIPTION_GROUP).select("consumerGroup", *_GROUP)
     asked = pulls.select("seq", *_HEADER, *_REGISTERED).join(topics, "topic", "left").join(groups, "consumerGroup", "left")
-    return asked.mapInArrow(partial(_check, broker_config(settings, broker)), CHECKED)
+    return asked.mapInArrow(partial(_check, broker_config(settings, broker.name)), CHECKED)
 
 
 def _check(config: PullBrokerConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ ACKED_MICROS = 1_000_000
 _HALF, _WHOLE = 1 << 31, 1 << 32
 
 
-class Captured(NamedTuple):
+class CapturedPacket(NamedTuple):
     """The packet that brought bytes: its number in the file, its place there in bytes, its time."""
 
     number: int
@@ -25,7 +25,7 @@ class Captured(NamedTuple):
     micros: int
 
 
-class Piece(NamedTuple):
+class StreamPiece(NamedTuple):
     """Bytes of the stream that can be read now.
 
     Attributes:
@@ -38,13 +38,13 @@ class Piece(NamedTuple):
     offset: int
     data: memoryview | bytes
     lost: int
-    packet: Captured
+    packet: CapturedPacket
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Waiting:
     offset: int
-    packet: Captured
+    packet: CapturedPacket
     data: memoryview | bytes = field(compare=False)
     length: int = field(compare=False)
 
@@ -79,7 +79,7 @@ class Reassembly:
         before = (self.isn - seq - 1) % _WHOLE
         return before != 0 if self.from_start else before > WAITING_MAX
 
-    def add(self, seq: int, data: memoryview | bytes, length: int, packet: Captured) -> list[Piece]:
+    def add(self, seq: int, data: memoryview | bytes, length: int, packet: CapturedPacket) -> list[StreamPiece]:
         """A segment's payload; gives what can be read with it.
 
         Args:
@@ -98,7 +98,7 @@ class Reassembly:
         pieces = self._read(offset, data, length, packet)
         return pieces + self._behind(packet) if pieces and self._waiting else pieces
 
-    def acked(self, ack: int, micros: int) -> list[Piece]:
+    def acked(self, ack: int, micros: int) -> list[StreamPiece]:
         """The receiver acknowledged all before `ack`; gives what can be read, now that nobody will send it again."""
         if self._offset_of(ack) <= self.next:
             return []
@@ -111,7 +111,7 @@ class Reassembly:
         """Whether bytes wait behind some that are missing."""
         return bool(self._waiting)
 
-    def end(self) -> list[Piece]:
+    def end(self) -> list[StreamPiece]:
         """No more segments follow; gives what waits behind holes."""
         pieces = []
         while self._waiting:
@@ -123,26 +123,26 @@ class Reassembly:
         ahead = (seq - self.isn - self.next) % _WHOLE
         return self.next + (ahead if ahead < _HALF else ahead - _WHOLE)
 
-    def _read(self, offset: int, data: memoryview | bytes, length: int, packet: Captured) -> list[Piece]:
+    def _read(self, offset: int, data: memoryview | bytes, length: int, packet: CapturedPacket) -> list[StreamPiece]:
         """What of a segment at or before `next` is new."""
         pieces = []
         data = data[self.next - offset :]
         if len(data):
-            pieces.append(Piece(self.next, data, 0, packet))
+            pieces.append(StreamPiece(self.next, data, 0, packet))
             self.next += len(data)
         if offset + length > self.next:
-            pieces.append(Piece(self.next, b"", offset + length - self.next, packet))
+            pieces.append(StreamPiece(self.next, b"", offset + length - self.next, packet))
             self.next = offset + length
         return pieces
 
-    def _given_up(self) -> list[Piece]:
+    def _given_up(self) -> list[StreamPiece]:
         """Give up the first hole; what waits behind it could have been read when it came."""
         first = self._waiting[0]
-        hole = Piece(self.next, b"", first.offset - self.next, first.packet)
+        hole = StreamPiece(self.next, b"", first.offset - self.next, first.packet)
         self.next = first.offset
         return [hole, *self._behind(first.packet)]
 
-    def _behind(self, packet: Captured) -> list[Piece]:
+    def _behind(self, packet: CapturedPacket) -> list[StreamPiece]:
         """What waits and can be read now, with `packet` or with its own, whichever came later."""
         pieces = []
         done = 0

@@ -20,9 +20,10 @@ from pipeline.capture.comparison import CapturedComparison, compare_captured
 from pipeline.capture.pull_checks import checked
 from pipeline.capture.recorded_minimum import with_recorded_minimum
 from pipeline.files.output_file import OutputFile, output_file, write_lines
-from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake import LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import response_json, with_messages
-from pipeline.replay.replay import Kinds
+from pipeline.replay.replay import RequestProfile
 from pipeline.replay.replay_job import answer
 from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
 from pipeline.schema import capture_tables as ct
@@ -35,8 +36,7 @@ _SEQUENCES = 1 << 53  # of one source
 
 
 def run_captured_replay(
-    lake: Lake,
-    broker: str,
+    broker: OpenedBroker,
     *,
     options: ReplayOptions,
     settings: BrokerSettings,
@@ -47,7 +47,6 @@ def run_captured_replay(
     """Answer the pulls that were captured of a broker.
 
     Args:
-        lake: with the broker's tables and its captured traffic.
         broker: whose store answers.
         options: as for a file of requests.
         settings: of the broker.
@@ -62,16 +61,15 @@ def run_captured_replay(
     """
     started = now()
     options.check_roles(settings.pull_settings().broker_role)
-    pulls = captured_pulls(lake, broker)
+    pulls = captured_pulls(broker)
     with output_file(options.out) if options.out else nullcontext() as out:
         progress("answering")
-        with answered_captured(lake, broker, pulls, options=options, settings=settings) as answered:
+        with answered_captured(broker, pulls, options=options, settings=settings) as answered:
             comparison = compare_captured(pulls, answered, at=options.at) if options.compare else None
             if out is not None:
-                _to_file(lake, broker, answered, options, out)
+                _to_file(broker, answered, options, out)
             else:
                 run = ReplayRun(
-                    lake=lake,
                     broker=broker,
                     run_id=run_id,
                     source=SOURCE,
@@ -86,48 +84,45 @@ def run_captured_replay(
     return replayed(run_id, errors, comparison, options)
 
 
-def captured_pulls(lake: Lake, broker: str) -> DataFrame:
+def captured_pulls(broker: OpenedBroker) -> DataFrame:
     """The rows of pull_request of a broker with `seq`, a number that orders them: by file, then by their place in it.
 
     Raises:
         LakeError: there are none, or of too many files.
     """
-    pulls = lake.table(ct.PULL_REQUEST).where(F.col("brokerName") == broker)
+    pulls = broker.table(ct.PULL_REQUEST)
     sources = [row["sourceDigest"] for row in pulls.select("sourceDigest").distinct().orderBy("sourceDigest").collect()]
     if not sources:
         others = ", ".join(
-            repr(row[0]) for row in lake.table(ct.PULL_REQUEST).select("brokerName").distinct().orderBy("brokerName").collect()
+            repr(row[0]) for row in broker.lake.table(ct.PULL_REQUEST).select("brokerName").distinct().orderBy("brokerName").collect()
         )
         found = f"captured pulls of {others} only" if others else "none"
         raise LakeError(
-            f"{lake.root}: expected captured pulls of broker {broker!r}, found {found}; "
-            f"give --requests FILE, or capture some with `pullsim capture FILE.pcap --lake {lake.root} --broker {broker}`"
+            f"{broker.lake.root}: expected captured pulls of broker {broker.name!r}, found {found}; "
+            f"give --requests FILE, or capture some with `pullsim capture FILE.pcap --lake {broker.lake.root} --broker {broker.name}`"
         )
     if len(sources) > SOURCES_MAX:
-        raise LakeError(f"{lake.root}: expected captured pulls of at most {SOURCES_MAX} files, found {len(sources)}")
-    return pulls_of(lake, pulls, sources)
+        raise LakeError(f"{broker.lake.root}: expected captured pulls of at most {SOURCES_MAX} files, found {len(sources)}")
+    return pulls_of(pulls, sources)
 
 
-def pulls_of(lake: Lake, pulls: DataFrame, sources: Sequence[str]) -> DataFrame:
+def pulls_of(pulls: DataFrame, sources: Sequence[str]) -> DataFrame:
     """Those rows of pull_request that are of SOURCES_MAX files at most, given by their digests, with `seq` as captured_pulls gives it."""
-    ranks = lake.spark.createDataFrame(list(enumerate(sources)), "rank BIGINT, sourceDigest STRING")
+    ranks = pulls.sparkSession.createDataFrame(list(enumerate(sources)), "rank BIGINT, sourceDigest STRING")
     return pulls.join(F.broadcast(ranks), "sourceDigest").withColumn("seq", F.col("rank") * _SEQUENCES + F.col("sequence"))
 
 
 @contextmanager
-def answered_captured(
-    lake: Lake, broker: str, pulls: DataFrame, *, options: ReplayOptions, settings: BrokerSettings
-) -> Iterator[DataFrame]:
+def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: ReplayOptions, settings: BrokerSettings) -> Iterator[DataFrame]:
     """The broker's answers: `seq`, `code`, `bodySha256`, `wokenMillis` and what the store gives, one row a pull, for the block to use.
 
     Args:
-        lake: with the broker's store.
         broker: its name.
         pulls: of captured_pulls.
         options: of these `at`, `filters`, `messages` and `behind`.
         settings: of the broker.
     """
-    checks = checked(lake, broker, pulls, settings).persist()
+    checks = checked(broker, pulls, settings).persist()
     asked_at = F.expr("IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000")
     joined = pulls.withColumn("timestamp", asked_at).join(options.chosen(checks), "seq")
     passed = joined.where("refusedCode IS NULL AND checkError IS NULL")
@@ -146,10 +141,10 @@ def answered_captured(
         F.lit(None).cast("STRING").alias("line"),
     )
     chosen = ReplayOptions(at=options.at, behind=options.behind)
-    given = answer(lake, broker, requests, options=chosen, settings=settings.pull_settings(), kinds=Kinds()).persist()
+    given = answer(broker, requests, options=chosen, settings=settings.pull_settings(), profile=RequestProfile()).persist()
     own = F.col("recordedMinOffset") if options.at != "snapshot" else F.lit(None).cast("BIGINT")
     given_then = with_recorded_minimum(
-        with_body_sha256(lake, broker, given).join(pulls.select("seq", own.alias("recordedMinOffset")), "seq"), settings.pull_settings()
+        with_body_sha256(broker, given).join(pulls.select("seq", own.alias("recordedMinOffset")), "seq"), settings.pull_settings()
     ).drop("recordedMinOffset")
     answered = _with_codes(joined, given_then, settings).persist()
     try:
@@ -185,8 +180,8 @@ def _with_codes(pulls: DataFrame, given: DataFrame, settings: BrokerSettings) ->
     return joined.withColumn("code", code.cast("INT"))
 
 
-def _to_file(lake: Lake, broker: str, answered: DataFrame, options: ReplayOptions, out: OutputFile) -> None:
-    full = with_messages(lake, broker, answered) if options.messages else answered
+def _to_file(broker: OpenedBroker, answered: DataFrame, options: ReplayOptions, out: OutputFile) -> None:
+    full = with_messages(broker, answered) if options.messages else answered
     request = F.struct(
         F.col("consumerGroup").alias("group"),
         "topic",

@@ -51,7 +51,7 @@ ROW_BYTES = 1 << 20  # of one connection
 GATHERED_BYTES = 64 << 20  # of all connections together
 
 
-class Col(IntEnum):
+class SegmentCol(IntEnum):
     """Columns of the matrix of a packed row."""
 
     NUMBER = 0  # of the packet in the file
@@ -65,7 +65,7 @@ class Col(IntEnum):
     LENGTH = 8  # bytes of payload that were sent
 
 
-COLUMNS = len(Col)
+COLUMNS = len(SegmentCol)
 
 
 class Segment(NamedTuple):
@@ -176,7 +176,7 @@ class _Gathered:
     size: int = 0
 
     def packed(self, connection: tuple[str, str]) -> PackedSegments:
-        return PackedSegments(connection, self.numbers[0][Col.NUMBER], np.array(self.numbers, np.int64), b"".join(self.payloads))
+        return PackedSegments(connection, self.numbers[0][SegmentCol.NUMBER], np.array(self.numbers, np.int64), b"".join(self.payloads))
 
 
 def pack_segments(packets: Iterable[Packet | Bad]) -> Iterator[PackedSegments | Bad]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.capture.reassembly import Captured, Piece
+from pipeline.capture.reassembly import CapturedPacket, StreamPiece
 from pipeline.schema.capture_tables import RAW_BYTES_MAX
 from store_format.remoting.frame import FRAME_MAX_LENGTH
 from store_format.remoting.frame_columns import FrameColumns, frame_columns
@@ -43,7 +43,7 @@ class Frames:
     columns: FrameColumns
     count: int
     offsets: NDArray[np.int64]
-    packets: list[Captured]
+    packets: list[CapturedPacket]
     damaged: dict[int, bool]
 
 
@@ -54,7 +54,7 @@ class BadStretch:
     offset: int
     error: str
     raw: bytes
-    packet: Captured
+    packet: CapturedPacket
 
 
 @dataclass(slots=True)
@@ -70,12 +70,12 @@ class FrameStream:
     _start: int = 0  # offset of the first byte held
     _needed: int = _LENGTH_FIELD  # bytes to be held before another frame can be whole
     _ends: list[int] = field(default_factory=list)  # offset behind each piece of the bytes held
-    _packets: list[Captured] = field(default_factory=list)
+    _packets: list[CapturedPacket] = field(default_factory=list)
     _holes: list[tuple[int, int]] = field(default_factory=list)  # lost bytes, zeros among those held: first and behind the last, as offsets
     _skipped: BadStretch | None = None
     _lost: int = 0
 
-    def feed(self, pieces: list[Piece]) -> Iterator[Frames | BadStretch]:
+    def feed(self, pieces: list[StreamPiece]) -> Iterator[Frames | BadStretch]:
         """The frames that become whole with some pieces, which follow those fed before, and what is bad."""
         for piece in pieces:
             if piece.lost:
@@ -149,7 +149,7 @@ class FrameStream:
             place = int(np.searchsorted(self._ends, start + self._start, "right"))
             yield BadStretch(start + self._start, error, raw, self._packets[place])
 
-    def _lose(self, piece: Piece) -> None:
+    def _lose(self, piece: StreamPiece) -> None:
         """Bytes are lost where nobody knows how frames lie, or too many."""
         if self._skipped is None:
             place, packet = (self._start, self._packets[0]) if self._held else (piece.offset, piece.packet)

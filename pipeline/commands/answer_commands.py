@@ -13,7 +13,7 @@ from pipeline.terminal import progress_to_stderr, say
 @click.option("--cases", required=True, metavar="FILE", help="Scenarios, a JSON object with its steps a line.")
 @click.option("--out", required=True, metavar="FILE", help="File for the same lines, with the results of their steps.")
 @engine_options
-def answer_command(lake: str, cases: str, out: str, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+def answer_command(lake: str, cases: str, out: str, engine: Engine) -> None:
     """Run scenarios against a broker: topics, groups, heartbeats, messages, pulls, and what the broker answers.
 
     Time is virtual: an operation takes no time, a wait takes its given time. The tables scenario_step, broker_history and
@@ -22,6 +22,6 @@ def answer_command(lake: str, cases: str, out: str, master: str | None, conf: di
     from pipeline.lake.lake import Lake
     from pipeline.scenarios.scenario_job import run_answer
 
-    with Engine(master, conf, verbose).session() as spark:
+    with engine.session() as spark:
         done = run_answer(Lake(spark, lake), cases, out, run_id=run_id(), now=now, progress=progress_to_stderr)
     say(f"{done.scenarios:,} scenarios with {done.steps:,} steps answered to {done.out}")

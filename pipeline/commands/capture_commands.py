@@ -13,7 +13,7 @@ from pipeline.terminal import progress_to_stderr, say
 @lake_option
 @broker_option
 @engine_options
-def capture_command(file: str, lake: str, broker: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+def capture_command(file: str, lake: str, broker: str | None, engine: Engine) -> None:
     """Read the traffic of a broker, captured as pcap or pcapng, into the lake.
 
     Each PULL_MESSAGE becomes a row of pull_request, with the broker's answer. Committed and queried offsets go to offset_history,
@@ -22,7 +22,7 @@ def capture_command(file: str, lake: str, broker: str | None, master: str | None
     from pipeline.capture.capture_job import broker_of, run_capture
     from pipeline.lake.lake import Lake
 
-    with Engine(master, conf, verbose).session("long", workers=True) as spark:
+    with engine.session("long", workers=True) as spark:
         opened = Lake(spark, lake)
         done = run_capture(opened, broker_of(opened, broker), file, run_id=run_id(), now=now, progress=progress_to_stderr)
     say(

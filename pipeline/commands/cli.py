@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import click
@@ -18,6 +19,7 @@ from pipeline.terminal import progress_to_stderr, say, show_rows, tell_replayed
 
 if TYPE_CHECKING:
     from pipeline.replay.replay_run import Replayed
+    from pipeline.requests.request_file import RequestFile
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,11 +75,16 @@ def _conf(_context: click.Context, _parameter: click.Parameter, values: tuple[st
     return {name: value for name, _, value in pairs}
 
 
-def engine_options(command: Callable[P, R]) -> Callable[P, R]:
-    """The options that reach Spark."""
-    command = click.option("--verbose", is_flag=True, help="Let Spark's own log reach stderr.")(command)
-    command = click.option("--conf", multiple=True, callback=_conf, metavar="NAME=VALUE", help="A Spark setting; repeatable.")(command)
-    return click.option("--master", metavar="URL", help="Spark master; local[*] by default.")(command)
+def engine_options(command: Callable[..., R]) -> Callable[..., R]:
+    """The options that reach Spark; the command gets them as `engine`."""
+
+    @wraps(command)
+    def with_engine(*args: Any, master: str | None, conf: dict[str, str], verbose: bool, **options: Any) -> R:
+        return command(*args, engine=Engine(master, conf, verbose), **options)
+
+    told = click.option("--verbose", is_flag=True, help="Let Spark's own log reach stderr.")(with_engine)
+    told = click.option("--conf", multiple=True, callback=_conf, metavar="NAME=VALUE", help="A Spark setting; repeatable.")(told)
+    return click.option("--master", metavar="URL", help="Spark master; local[*] by default.")(told)
 
 
 def lake_option(command: Callable[P, R]) -> Callable[P, R]:
@@ -90,13 +97,55 @@ def broker_option(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("--broker", metavar="NAME", help="Broker in the lake; needed if the lake holds more than one.")(command)
 
 
-def settings_options(command: Callable[P, R]) -> Callable[P, R]:
-    """The broker's settings."""
-    command = click.option("--properties", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The broker's broker.conf.")(
-        command
+@dataclass(frozen=True)
+class GivenSettings:
+    """The broker's settings as the command line gives them: the values of --set, and the path of --properties."""
+
+    options: tuple[str, ...] = ()
+    properties: str | None = None
+
+    def over(
+        self, stored: Mapping[str, str] | None = None, *, header: Any = None, header_where: str = "the config of the header"
+    ) -> BrokerSettings:
+        """These settings, which win over those of a request file's header, which win over those that an import stored.
+
+        Args:
+            stored: texts by name; None where nothing is known.
+            header: the `config` object of a request file; None where there is none.
+            header_where: what an error calls it.
+
+        Raises:
+            SettingsError: a name is unknown, a value has another type, or the file of --properties cannot be read.
+        """
+        return BrokerSettings.from_sources(
+            stored=stored, header=header, header_where=header_where, properties=self.properties, options=self.options
+        )
+
+    def of_file(self, stored: Mapping[str, str], file: RequestFile) -> BrokerSettings:
+        """As `over`, with the header of a request file."""
+        return file.settings(stored=stored, properties=self.properties, options=self.options)
+
+    def check(self) -> None:
+        """Tell what is wrong with these settings before anything is started.
+
+        Raises:
+            SettingsError: as `over`.
+        """
+        self.over()
+
+
+def settings_options(command: Callable[..., R]) -> Callable[..., R]:
+    """The broker's settings; the command gets them as `settings`."""
+
+    @wraps(command)
+    def with_settings(*args: Any, settings: tuple[str, ...], properties: str | None, **options: Any) -> R:
+        return command(*args, settings=GivenSettings(settings, properties), **options)
+
+    told = click.option("--properties", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The broker's broker.conf.")(
+        with_settings
     )
     return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A broker setting by its own name; repeatable.")(
-        command
+        told
     )
 
 
@@ -259,11 +308,8 @@ def replay_command(
     no_messages: bool,
     compare: bool,
     broker: str | None,
-    settings: tuple[str, ...],
-    properties: str | None,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    settings: GivenSettings,
+    engine: Engine,
 ) -> None:
     """Answer pull requests as the broker would have.
 
@@ -278,28 +324,26 @@ def replay_command(
     the moment it was woken.
     """
     from pipeline.capture.replay_captured import run_captured_replay
-    from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.replay.replay_job import run_replay
     from pipeline.replay.replay_run import ReplayOptions
 
     check_hold(hold, at, of_table=requests is None)
     check_behind(behind, at, others={"--hold": hold})
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, behind=behind)
-    with Engine(master, conf, verbose).session("long", reads=lake, workers=True) as spark:
-        opened = Lake(spark, lake).require()
-        name = opened.broker(broker)
-        stored = opened.properties(name)
+    with engine.session("long", reads=lake, workers=True) as spark:
+        opened = OpenedBroker.of(spark, lake, broker)
+        stored = opened.properties()
         done: Replayed[Any]
         if requests is None:
-            own = BrokerSettings.from_sources(stored=stored, properties=properties, options=settings)
-            done = run_captured_replay(opened, name, options=options, settings=own, run_id=run_id(), now=now, progress=progress_to_stderr)
+            own = settings.over(stored)
+            done = run_captured_replay(opened, options=options, settings=own, run_id=run_id(), now=now, progress=progress_to_stderr)
         else:
             done = run_replay(
                 opened,
-                name,
                 requests,
                 options=options,
-                settings_of=lambda file: file.settings(stored=stored, properties=properties, options=settings),
+                settings_of=partial(settings.of_file, stored),
                 run_id=run_id(),
                 now=now,
                 progress=progress_to_stderr,
@@ -334,7 +378,7 @@ def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: 
 )
 @format_option
 @engine_options
-def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+def sql_command(query: str, lake: str, form: str, engine: Engine) -> None:
     """Run SQL over the lake's tables, views and functions.
 
     `DESCRIBE NAME` says what the columns of a table or view mean. This gives spark-sql the same tables and views:
@@ -345,18 +389,18 @@ def sql_command(query: str, lake: str, form: str, master: str | None, conf: dict
 
     if not query.strip():
         raise click.UsageError('expected a query in SQL, found none; "SHOW TABLES" lists what can be asked')
-    with Engine(master, conf, verbose).session("long", reads=lake) as spark:
+    with engine.session("long", reads=lake) as spark:
         show_rows(ask(Lake(spark, lake).require(), query), form)
 
 
 @cli.command("demo", cls=ExampleCommand, example="pullsim demo --lake demo-lake")
 @click.option("--lake", metavar="DIR", help="Directory for the lake; a temporary one, removed at the end, by default.")
 @engine_options
-def demo_command(lake: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+def demo_command(lake: str | None, engine: Engine) -> None:
     """Import a real broker's store, replay recorded pulls against it, compare the answers, and show lag."""
     from pipeline.commands.demo import run_demo
 
-    with Engine(master, conf, verbose).session(workers=True, leave_classes=True) as spark:
+    with engine.session(workers=True, leave_classes=True) as spark:
         differ = run_demo(spark, lake, run_id=run_id, now=now)
     if differ:
         raise SystemExit(1)

@@ -19,6 +19,7 @@ from pipeline.files.unpacking import unpack
 from pipeline.importing.import_store import import_store
 from pipeline.lag.lag import LAG_READS, lag_rows
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.views import create_views
 from pipeline.replay.replay_job import run_replay
 from pipeline.replay.replay_run import ReplayOptions
@@ -85,8 +86,7 @@ def run_demo(spark: SparkSession, lake_path: str | None, *, run_id: Callable[[],
         lake = Lake(spark, root)
         say(f"\nReplaying {REPLAYED_TRACE}: pulls that a real 4.9.3 broker answered on the store {REPLAYED_STORE!r}")
         done = run_replay(
-            lake,
-            REPLAYED_STORE,
+            OpenedBroker(lake, REPLAYED_STORE),
             str(folder / REPLAYED_TRACE),
             options=ReplayOptions(filters=frozenset({"null", "TAG"}), compare=True),
             settings_of=RequestFile.settings,

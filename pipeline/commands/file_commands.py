@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import ExampleCommand, cli, engine_options, settings_options
-from pipeline.settings.settings import BrokerSettings
+from pipeline.commands.cli import ExampleCommand, GivenSettings, cli, engine_options, settings_options
 from pipeline.terminal import progress_to_stderr, say
 
 
@@ -17,14 +16,14 @@ from pipeline.terminal import progress_to_stderr, say
 @click.option("--out", required=True, metavar="FILE.json", help="File for the states and the files.")
 @settings_options
 @engine_options
-def recover_command(store: str, out: str, settings: tuple[str, ...], properties: str | None, **_needs_no_spark: object) -> None:
+def recover_command(store: str, out: str, settings: GivenSettings, **_needs_no_spark: object) -> None:
     """Write what the broker's load, start and clean shutdown make of STORE: the state after each, and the files at the end.
 
     STORE is only read. This needs no Spark.
     """
     from pipeline.store.recover import run_recover, summary, write_recovery
 
-    told = run_recover(store, settings=BrokerSettings.from_sources(properties=properties, options=settings))
+    told = run_recover(store, settings=settings.over())
     write_recovery(told, out)
     say(summary(told))
 
@@ -35,9 +34,7 @@ def recover_command(store: str, out: str, settings: tuple[str, ...], properties:
 @click.option("--out", required=True, metavar="FILE", help="File for the answers: the same lines in the same order.")
 @settings_options
 @engine_options
-def lookup_command(
-    store: str, requests: str, out: str, settings: tuple[str, ...], properties: str | None, **_needs_no_spark: object
-) -> None:
+def lookup_command(store: str, requests: str, out: str, settings: GivenSettings, **_needs_no_spark: object) -> None:
     """Look up offsets by time, messages by offset or key, and times of messages in a broker's STORE directory.
 
     A line of FILE is an object with op and its arguments: getOffsetInQueueByTime (topic, queueId, timestamp), getMessageStoreTimeStamp
@@ -53,9 +50,7 @@ def lookup_command(
         store,
         requests,
         out,
-        settings_of=lambda header: BrokerSettings.from_sources(
-            header=(header or {}).get("config"), header_where=f"{requests}, line 1", properties=properties, options=settings
-        ),
+        settings_of=lambda header: settings.over(header=(header or {}).get("config"), header_where=f"{requests}, line 1"),
         progress=progress_to_stderr,
     )
     for error, count in sorted(done.unanswered.items()):
@@ -75,8 +70,7 @@ def generate_command(
     seed: int | None,
     messages: int | None,
     workload: str | None,
-    settings: tuple[str, ...],
-    properties: str | None,
+    settings: GivenSettings,
     **_needs_no_spark: object,
 ) -> None:
     """Write a store that a broker loads as it is: made-up messages, put as the broker puts them, and a clean shutdown.
@@ -92,7 +86,7 @@ def generate_command(
         read_workload(workload) if workload else workload_of(DEFAULT_WORKLOAD, where),
         seed=seed,
         messages=messages,
-        settings=BrokerSettings.from_sources(properties=properties, options=settings),
+        settings=settings.over(),
         where=where,
         progress=progress_to_stderr,
     )

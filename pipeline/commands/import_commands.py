@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import click
 
-from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_options, lake_option, now, run_id, settings_options
+from pipeline.commands.cli import Engine, ExampleCommand, GivenSettings, cli, engine_options, lake_option, now, run_id, settings_options
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
@@ -50,11 +50,8 @@ def import_command(
     checkpoint: str | None,
     trigger: float | None,
     once: bool,
-    settings: tuple[str, ...],
-    properties: str | None,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    settings: GivenSettings,
+    engine: Engine,
 ) -> None:
     """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it, or as it is.
 
@@ -71,7 +68,7 @@ def import_command(
         raise click.UsageError("--checkpoint, --trigger and --once go with --follow")
     if follow and as_found:
         raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
-    broker_settings = BrokerSettings.from_sources(properties=properties, options=settings)
+    broker_settings = settings.over()
     name = broker_name or broker_settings.broker_name or os.path.basename(os.path.abspath(store)) or "broker"
     importing = partial(
         import_store,
@@ -84,7 +81,7 @@ def import_command(
         progress=progress_to_stderr,
     )
     ends = once or not follow
-    with Engine(master, conf, verbose).session("long" if ends else "endless", workers=True, leave_classes=ends) as spark:
+    with engine.session("long" if ends else "endless", workers=True, leave_classes=ends) as spark:
         opened = Lake(spark, lake)
         if follow:
             again = lambda into: importing(into, run_id=run_id())  # noqa: E731

@@ -42,9 +42,7 @@ def lag_command(
     keep: int | None,
     broker: str | None,
     form: str,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    engine: Engine,
 ) -> None:
     """Show the lag of each group: the columns of mqadmin consumerProgress, and how long the next message has waited.
 
@@ -54,7 +52,6 @@ def lag_command(
     With --record, for example after each import, an observation of the broker is appended to lag_history, for group_status and
     retention_risk. Nothing is appended if the broker's tables have not changed since the last observation.
     """
-    engine = Engine(master, conf, verbose)
     if record:
         if group or topic or until_now or watch or form != "table":
             raise click.UsageError(

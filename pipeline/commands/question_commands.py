@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pipeline.commands.cli import (
     Engine,
     ExampleCommand,
+    GivenSettings,
     at_option,
     behind_option,
     broker_option,
@@ -26,11 +28,8 @@ from pipeline.commands.cli import (
     settings_options,
 )
 from pipeline.settings.replica_lag import Behind
-from pipeline.settings.settings import BrokerSettings, SettingsError
+from pipeline.settings.settings import SettingsError
 from pipeline.terminal import progress_to_stderr, say
-
-if TYPE_CHECKING:
-    from pipeline.requests.request_file import RequestFile
 
 _INT, _LONG = (click.IntRange(-(2**bits), 2**bits - 1) for bits in (31, 63))
 
@@ -77,23 +76,20 @@ def explain_command(
     every_entry: bool,
     broker: str | None,
     form: str,
-    settings: tuple[str, ...],
-    properties: str | None,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    settings: GivenSettings,
+    engine: Engine,
 ) -> None:
     """Explain how a pull comes to its answer: the checks, the window, what became of each entry, and why the scan ended.
 
     The settings are those of the import, overridden by --properties and --set. As json there is one object, with every entry.
     """
-    from pipeline.lake.lake import Lake
-    from pipeline.questions.explain import Pull, explain
+    from pipeline.lake.opened_broker import OpenedBroker
+    from pipeline.questions.explain import ExplainedPull, explain
     from pipeline.questions.explain_text import as_json, show
 
     if registered and filter_type is None:
         filter_type = "SQL92"
-    pull = Pull(
+    pull = ExplainedPull(
         group=group,
         topic=topic,
         queue_id=queue_id,
@@ -104,12 +100,11 @@ def explain_command(
         registered=registered,
         at=at,
     )
-    BrokerSettings.from_sources(properties=properties, options=settings)  # what is wrong with them is told at once
-    with Engine(master, conf, verbose).session(reads=lake) as spark:
-        opened = Lake(spark, lake).require()
-        name = opened.broker(broker)
-        merged = BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings)
-        explanation = explain(opened, name, pull, merged.pull_settings())
+    settings.check()
+    with engine.session(reads=lake) as spark:
+        opened = OpenedBroker.of(spark, lake, broker)
+        merged = settings.over(opened.properties())
+        explanation = explain(opened, pull, merged.pull_settings())
     if form == "json":
         say(json.dumps(as_json(explanation), ensure_ascii=False))
     else:
@@ -157,43 +152,35 @@ def whatif_command(
     behind: Behind,
     broker: str | None,
     form: str,
-    settings: tuple[str, ...],
-    properties: str | None,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    settings: GivenSettings,
+    engine: Engine,
 ) -> None:
     """Answer the same pulls under two sets of settings, --set and --versus, and show how the answers differ.
 
     Both override the settings of the import, of the file's header line, and of --properties; a side without options has these settings. As
     json there is one object, as csv a row a number. With --behind, the side with brokerRole=SLAVE lacks the end of the store.
     """
-    from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.questions.what_if import what_if
     from pipeline.questions.what_if_text import as_json, csv_text, show
     from pipeline.replay.replay_run import ReplayOptions
 
-    if not settings and not versus:
+    if not settings.options and not versus:
         raise click.UsageError("expected a setting to change with --set or --versus, found none")
     check_behind(behind, at, others={"--drain": with_drain})
-    BrokerSettings.from_sources(properties=properties, options=settings)  # what is wrong with them is told at once
+    settings.check()
+    other = replace(settings, options=versus)
     with _of_option("--versus"):
-        BrokerSettings.from_sources(options=versus)
-    with Engine(master, conf, verbose).session("long", reads=lake, workers=True) as spark:
-        opened = Lake(spark, lake).require()
-        name = opened.broker(broker)
-        stored = opened.properties(name)
-
-        def of(options: tuple[str, ...], file: RequestFile) -> BrokerSettings:
-            return file.settings(stored=stored, properties=properties, options=options)
-
+        other.check()
+    with engine.session("long", reads=lake, workers=True) as spark:
+        opened = OpenedBroker.of(spark, lake, broker)
+        stored = opened.properties()
         result = what_if(
             opened,
-            name,
             requests,
             options=ReplayOptions(at=at, filters=filters, behind=behind),
-            settings_of=(partial(of, settings), partial(of, versus)),
-            given=_names(settings) | _names(versus),
+            settings_of=(partial(settings.of_file, stored), partial(other.of_file, stored)),
+            given=_names(settings.options) | _names(versus),
             with_drain=with_drain,
             progress=progress_to_stderr,
         )

@@ -13,7 +13,7 @@ from pipeline.terminal import progress_to_stderr, say
 @click.option("--out", required=True, metavar="FILE", help="File for the page.")
 @click.option("--broker", metavar="NAME", help="Only this broker of the lake; all of them by default.")
 @engine_options
-def report_command(lake: str, out: str, broker: str | None, master: str | None, conf: dict[str, str], verbose: bool) -> None:
+def report_command(lake: str, out: str, broker: str | None, engine: Engine) -> None:
     """Write a page that says how the groups are doing: lag, pulls, filters, moved offsets, lost messages, slow and hot queues.
 
     The page is one file of HTML without scripts that loads nothing, for a browser or for print. It has the SQL of each answer.
@@ -24,7 +24,7 @@ def report_command(lake: str, out: str, broker: str | None, master: str | None, 
     from pipeline.schema.capture_tables import PULL_REQUEST
     from pipeline.schema.tables import REPLAY_RUN
 
-    with Engine(master, conf, verbose).session(reads=lake) as spark:
+    with engine.session(reads=lake) as spark:
         opened = Lake(spark, lake).require()
         name = None if broker is None else opened.broker(broker, PULL_REQUEST, REPLAY_RUN)
         write_text(out, lambda: report(opened, broker=name, named=lake, progress=progress_to_stderr))

@@ -9,6 +9,7 @@ import click
 from pipeline.commands.cli import (
     Engine,
     ExampleCommand,
+    GivenSettings,
     broker_option,
     cli,
     engine_options,
@@ -18,7 +19,6 @@ from pipeline.commands.cli import (
     settings_options,
 )
 from pipeline.settings.quantities import size_in_bytes
-from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, show_rows
 
 
@@ -76,11 +76,8 @@ def retention_command(
     zone: ZoneInfo,
     broker: str | None,
     form: str,
-    settings: tuple[str, ...],
-    properties: str | None,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    settings: GivenSettings,
+    engine: Engine,
 ) -> None:
     """Show which group loses which messages to the deletion of old files, when, and which fileReservedTime would keep them.
 
@@ -89,15 +86,16 @@ def retention_command(
     """
     from pipeline.lag.retention import RetentionQuestion, for_people, retention
     from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
 
     if disk_used is not None and disk_size is None:
         raise click.UsageError("--disk-used goes with --disk-size")
-    BrokerSettings.from_sources(properties=properties, options=settings)  # what is wrong with them is told at once
-    with Engine(master, conf, verbose).session(reads=lake) as spark:
+    settings.check()
+    with engine.session(reads=lake) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
         asked = RetentionQuestion(
-            settings=BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings),
+            settings=settings.over(OpenedBroker(opened, name).properties()),
             zone=zone,
             group=group,
             at=at,

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import FORMATS, Engine, ExampleCommand, cli, engine_options, lake_option, now, run_id, settings_options
+from pipeline.commands.cli import (
+    FORMATS,
+    Engine,
+    ExampleCommand,
+    GivenSettings,
+    cli,
+    engine_options,
+    lake_option,
+    now,
+    run_id,
+    settings_options,
+)
 from pipeline.terminal import progress_to_stderr
 
 
@@ -36,11 +47,8 @@ def simulate_command(
     write_store: str | None,
     form: str,
     broker: str | None,
-    settings: tuple[str, ...],
-    properties: str | None,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    settings: GivenSettings,
+    engine: Engine,
 ) -> None:
     """Simulate a consumer group: its clients, listeners, retries and offsets, in virtual time.
 
@@ -50,7 +58,6 @@ def simulate_command(
     and --set.
     """
     from pipeline.lake.lake import Lake
-    from pipeline.settings.settings import BrokerSettings
     from pipeline.simulation.scenario import located, read_scenario, scenario_text
     from pipeline.simulation.simulate_job import run_simulate
     from pipeline.simulation.summary import check_picture, show_summary, write_picture
@@ -60,7 +67,7 @@ def simulate_command(
     variants = read_scenario(text, scenario, varied)
     if out:
         check_picture(out)
-    store_settings = BrokerSettings.from_sources(properties=properties, options=settings)
+    store_settings = settings.over()
     if not write_store and store_settings.given:
         raise click.UsageError(
             "--set and --properties go with --write-store; settings that are simulated stand in the scenario, under [broker]"
@@ -70,7 +77,7 @@ def simulate_command(
             raise click.UsageError(f"--write-store goes with one variant and one seed, found {len(variants)} and {seeds}")
         with located(scenario, text):
             check_writable(variants[0].scenario, write_store, scenario, store_settings)
-    with Engine(master, conf, verbose).session("long", workers=True) as spark:
+    with engine.session("long", workers=True) as spark:
         done = run_simulate(
             Lake(spark, lake),
             text,

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from dataclasses import replace
 from functools import partial
 
 import click
 
-from pipeline.commands.cli import Engine, ExampleCommand, broker_option, cli, engine_options, lake_option, run_id, settings_options
+from pipeline.commands.cli import (
+    Engine,
+    ExampleCommand,
+    GivenSettings,
+    broker_option,
+    cli,
+    engine_options,
+    lake_option,
+    run_id,
+    settings_options,
+)
 from pipeline.settings.quantities import milliseconds
-from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
 
 
@@ -42,9 +52,7 @@ def export_command(
     topics: tuple[str, ...],
     first: tuple[int, bool] | None,
     after: tuple[int, bool] | None,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    engine: Engine,
 ) -> None:
     """Write the tables of a broker as a STORE directory, to the byte and with the files' times.
 
@@ -65,7 +73,7 @@ def export_command(
     is_whole = part == Part()
     # Spark itself reads what says where the rows are, and those only that its tasks cannot
     plans = WALKED_PLANS if is_whole and not is_uri(lake) else {}
-    with Engine(master, plans | conf, verbose).session("short" if is_whole else "long", reads=lake, workers=True) as spark:
+    with replace(engine, conf=plans | engine.conf).session("short" if is_whole else "long", reads=lake, workers=True) as spark:
         opened = Lake(spark, lake).require()
         write = export_store if is_whole else partial(export_part, part=part)
         done = write(opened, opened.broker(broker), store, run_id=run_id(), progress=progress_to_stderr)
@@ -82,11 +90,8 @@ def verify_command(
     store: str,
     lake: str | None,
     broker: str | None,
-    settings: tuple[str, ...],
-    properties: str | None,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    settings: GivenSettings,
+    engine: Engine,
 ) -> None:
     """Read every file of a STORE directory, write it again, compare the bytes, and compare the files with each other.
 
@@ -94,11 +99,12 @@ def verify_command(
     wrong. The exit code is 1 if there is a finding. STORE is only read.
     """
     from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.verify.verify_lake import verify_lake
     from pipeline.verify.verify_store import verify_store
 
-    broker_settings = BrokerSettings.from_sources(properties=properties, options=settings)
-    with Engine(master, conf, verbose).session("short" if lake is None else "long", reads=lake, workers=True) as spark:
+    broker_settings = settings.over()
+    with engine.session("short" if lake is None else "long", reads=lake, workers=True) as spark:
         opened = None if lake is None else Lake(spark, lake).require()
         name = "" if opened is None else opened.broker(broker)
         verified = verify_store(spark, store, broker_settings, progress_to_stderr)
@@ -108,7 +114,7 @@ def verify_command(
             say("\t".join(map(str, row)))
         frames = [verified.findings]
         if opened is not None:
-            stored = BrokerSettings.from_sources(stored=opened.properties(name), properties=properties, options=settings)
+            stored = settings.over(OpenedBroker(opened, name).properties())
             frames.append(verify_lake(opened, name, store, stored, progress_to_stderr))
         findings = 0
         for row in (row for frame in frames for row in frame.toLocalIterator()):

@@ -13,6 +13,7 @@ import click
 from pipeline.commands.cli import (
     Engine,
     ExampleCommand,
+    GivenSettings,
     at_option,
     broker_option,
     check_hold,
@@ -70,11 +71,8 @@ def stream_command(
     metrics: str | None,
     run_id: str | None,
     broker: str | None,
-    settings: tuple[str, ...],
-    properties: str | None,
-    master: str | None,
-    conf: dict[str, str],
-    verbose: bool,
+    settings: GivenSettings,
+    engine: Engine,
 ) -> None:
     """Answer the pull requests that are in a folder or come to it into the table pull_response: each exactly once, whatever is killed when.
 
@@ -95,6 +93,7 @@ def stream_command(
     from pipeline.capture.replay_captured import SOURCE
     from pipeline.files.store_files import absolute_path
     from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.stream.batches import Batches
     from pipeline.stream.captured_batches import CapturedBatches
     from pipeline.stream.report import report_of
@@ -105,13 +104,13 @@ def stream_command(
     of_table = requests == SOURCE
     check_hold(hold, at, of_table=of_table)
     folder, source = absolute_path(checkpoint), SOURCE if of_table else absolute_path(requests)
-    with _metrics(metrics) as publish, Engine(master, conf, verbose).session("endless", reads=lake) as spark, told_to_stop() as stop:
+    with _metrics(metrics) as publish, engine.session("endless", reads=lake) as spark, told_to_stop() as stop:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
-        stored = opened.properties(name)
+        stored = OpenedBroker(opened, name).properties()
 
         def settings_of(header: dict[str, Any] | None, where: str) -> BrokerSettings:
-            return BrokerSettings.from_sources(stored=stored, header=header, header_where=where, properties=properties, options=settings)
+            return settings.over(stored, header=header, header_where=where)
 
         given = settings_of(None, "")
         asked = {"broker": name, "source": source, "at": at, "settings": given.as_texts(), "hold": hold}

@@ -25,6 +25,7 @@ from pipeline.export.part_plan import Part, Plan, entries_of_part, moved_message
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.files.store_files import local_path
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.log_records import RECORD_COLUMNS, write_records
 from pipeline.schema import tables as t
 from store_format.big_endian import Bytes
@@ -54,8 +55,8 @@ def export_part(lake: Lake, broker: str, store: str, *, part: Part, run_id: str,
         StoreError: an entry whose message is missing, or a file that cannot be written.
         Whatever is raised, there is no directory that looks like the store.
     """
-    lake.require_started(broker)
-    sizes = lake.table(t.BROKER).where(F.col("brokerName") == broker).head()
+    OpenedBroker(lake, broker).require_started()
+    sizes = OpenedBroker(lake, broker).table(t.BROKER).head()
     assert sizes is not None
     with folder_beside(store, lake, run_id) as folder:
         progress("choosing the messages")

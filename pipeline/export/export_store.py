@@ -24,6 +24,7 @@ from pipeline.files.output_file import OutputError
 from pipeline.files.store_files import is_uri, local_path
 from pipeline.lake.data_files import rows_for_tasks
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
 from pipeline.rows.log_records import RECORD_COLUMNS, write_records
 from pipeline.rows.unmapped_files import FOLDER
@@ -79,7 +80,7 @@ def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: 
         StoreError: the tables do not give the bytes that were imported, or a file cannot be written.
         Whatever is raised, there is no directory that looks like the store.
     """
-    row = lake.require_files(broker)
+    row = OpenedBroker(lake, broker).require_files()
     files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length", "wrote", "mtimeMs")
     with folder_beside(store, lake, run_id) as folder, _kept(files.repartition(tasks_at_once(lake.spark))) as files:
         made, messages, size = _write_all(lake, broker, folder, files, row["mappedFileSizeCommitLog"], progress)
@@ -100,7 +101,7 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
 
 def of_broker(lake: Lake, table: t.Table, broker: str, *columns: str | Column) -> DataFrame:
     """Columns of the rows of one broker."""
-    return lake.table(table).where(F.col("brokerName") == broker).select(*columns)
+    return OpenedBroker(lake, broker).table(table).select(*columns)
 
 
 @contextmanager

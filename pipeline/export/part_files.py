@@ -24,6 +24,7 @@ from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.generate.written_files import WrittenFiles
 from pipeline.generate.written_index import WrittenIndex
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.log_batches import walks
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
@@ -51,7 +52,7 @@ def write_index(lake: Lake, broker: str, folder: StoreFolder, plan: Plan, sizes:
     Raises:
         StoreError: the log does not read back as it was planned.
     """
-    if not BrokerSettings.from_sources(stored=lake.properties(broker)).value("messageIndexEnable"):
+    if not BrokerSettings.from_sources(stored=OpenedBroker(lake, broker).properties()).value("messageIndexEnable"):
         return 0, 0
     known = sizes.asDict()
     index_sizes = IndexSizes(

@@ -23,6 +23,7 @@ from pipeline.lag.lag_history import append_observation
 from pipeline.lake.delta_sql import literal
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.config_tables import FILE_OF, config_rows
 from pipeline.schema import tables as t
 from pipeline.schema.follow_tables import FOLLOW_EVENT
@@ -72,14 +73,11 @@ class FollowBatches(BatchWork):
         """Add a batch."""
         with self.at_work():
             self.require_go_on()
-            if self._lake is None:
-                self._lake = Lake(batch.sparkSession, self.root)
-            self._lake.at = self._lake.newest()
-            self._take(self._lake, batch, number)
+            self._take(self.newest_lake(batch.sparkSession), batch, number)
 
     def _take(self, lake: Lake, batch: DataFrame, number: int) -> None:
         started = self.now()
-        row = lake.table(t.BROKER).where(F.col("brokerName") == self.broker).first()
+        row = OpenedBroker(lake, self.broker).row()
         assert row is not None
         records = batch.where(F.col("event").isNotNull() | (F.col("physicOffset") >= row["maxPhyOffset"])).persist()
         try:
@@ -109,7 +107,7 @@ class FollowBatches(BatchWork):
 
     def _import_again(self, lake: Lake, event: Event, number: int) -> int:
         self.progress(f"{event.kind}: {event.text}; importing the whole store again")
-        before = lake.table(t.COMMIT_LOG).where(F.col("brokerName") == self.broker).count()
+        before = OpenedBroker(lake, self.broker).table(t.COMMIT_LOG).count()
         imported = self.import_again(lake)
         writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
         told = (self.broker, self.run_id, number, event.kind, event.physic_offset, event.text, imported.max_phy_offset, self.now())

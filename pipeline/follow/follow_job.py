@@ -12,6 +12,7 @@ from pipeline.follow.follow_batches import FollowBatches, Followed
 from pipeline.follow.follow_source import NAME, FollowedLog
 from pipeline.importing.load_store import ENABLE_EXTENSION, with_extension
 from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.store_settings import store_settings
@@ -55,7 +56,7 @@ def follow(
 
 def _has_store(lake: Lake, batches: FollowBatches) -> bool:
     """Whether the lake has this store as a start leaves it, so that only what came since is missing."""
-    row = lake.table(t.BROKER).where(F.col("brokerName") == batches.broker).first()
+    row = OpenedBroker(lake, batches.broker).row()
     return row is not None and row["store"] == batches.store.root and not row.asDict().get("asFound")
 
 

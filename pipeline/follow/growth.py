@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from pipeline.follow.queue_growth import ENTRY_COLUMNS, grown_properties, grown_segments
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.queue_batches import SCAN_ENTRIES, unpack
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema
@@ -39,7 +40,7 @@ class Growth:
     records: DataFrame
 
     def _of_broker(self, table: t.Table) -> DataFrame:
-        return self.lake.table(table).where(F.col("brokerName") == self.broker)
+        return OpenedBroker(self.lake, self.broker).table(table)
 
     def entries(self) -> DataFrame:
         """Entries of consume queues for the records that get one."""

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from pipeline.files.store_files import is_uri
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
 from pipeline.schema.table import Table
 from store_format.errors import StoreError
@@ -46,7 +46,7 @@ def rows_for_tasks(
 
     A table that is not on a local or shared file system, or that has features beyond Parquet, is read by Spark.
     """
-    rows = lake.table(table).where(F.col("brokerName") == broker)
+    rows = OpenedBroker(lake, broker).table(table)
     paths = plain_files(lake, table, rows)
     if paths is None:
         return rows.select(*columns), iter

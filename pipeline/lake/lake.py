@@ -14,13 +14,13 @@ from functools import reduce
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.files.store_files import absolute_path, is_uri
 from pipeline.lake.delta_log import delta_version, reader_features
 from pipeline.lake.delta_sql import delta
-from pipeline.schema.tables import BROKER, LAKE_VERSION, STORE_FILE, TABLES_VERSION, Table
+from pipeline.schema.tables import BROKER, LAKE_VERSION, TABLES_VERSION, Table
 from store_format.errors import UnusableInputError
 
 T = TypeVar("T")
@@ -159,34 +159,6 @@ class Lake:
         if name not in names:
             raise LakeError(f"{self.root}: expected broker {name!r}, found {listed}")
         return name
-
-    def properties(self, broker: str) -> dict[str, str]:
-        """The settings that the broker was imported with, as texts; those of file lengths and names are of the store only."""
-        row = self.table(BROKER).where(F.col("brokerName") == broker).select("properties").first()
-        return {} if row is None else dict(row["properties"] or {})
-
-    def is_as_found(self, broker: str) -> bool:
-        """Whether the broker's files were taken as they were found, so that no broker may have them so."""
-        brokers = self.table(BROKER)
-        return "asFound" in brokers.columns and not brokers.where((F.col("brokerName") == broker) & F.col("asFound")).isEmpty()
-
-    def require_started(self, broker: str) -> None:
-        """Refuse a broker whose files were taken as they were found."""
-        if self.is_as_found(broker):
-            raise self.not_started(broker)
-
-    def require_files(self, broker: str) -> Row:
-        """The row of a broker all of whose files are in the tables: it was imported as a whole, and not followed since."""
-        row = self.table(BROKER).where(F.col("brokerName") == broker).first()
-        if row is None or "path" not in self.table(STORE_FILE).columns:
-            raise LakeError(f"{self.root}: expected every file of broker {broker!r} in store_file, found a part; import the store again")
-        if row.asDict().get("followedFrom") is not None:
-            raise LakeError(f"{self.root}: expected a store that was imported as a whole, found {broker!r} followed; import it again")
-        return row
-
-    def not_started(self, broker: str) -> LakeError:
-        """The error about a broker whose files were taken as they were found."""
-        return LakeError(f"{self.root}: expected a store as its start leaves it, found {broker!r} as found; import it without --as-found")
 
     def create_view(self, table: Table) -> None:
         """The table as a temporary view of its own name."""

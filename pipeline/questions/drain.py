@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake
-from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, Part, met, parts_of
-from pipeline.replay.replay import Kinds, meet
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, PackedPart, met, parts_of
+from pipeline.replay.replay import RequestProfile, meet
 from pipeline.requests.packing import Col
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import PullSettings
@@ -60,12 +60,11 @@ class Drained:
 
 
 def drain(
-    lake: Lake, broker: str, requests: DataFrame, answers: DataFrame, settings: Sequence[PullSettings], *, into_messages: bool
+    broker: OpenedBroker, requests: DataFrame, answers: DataFrame, settings: Sequence[PullSettings], *, into_messages: bool
 ) -> tuple[Drained, Drained]:
     """Follow the chains of the requests under two sets of settings.
 
     Args:
-        lake: with the broker's tables.
         broker: whose store answers.
         requests: rows of a request file.
         answers: `seq` and the structs `set` and `versus`, each with the queue offsets of its `messages`.
@@ -73,7 +72,7 @@ def drain(
         into_messages: whether any filter may look into messages.
     """
     chains = chains_of(requests, answers).localCheckpoint()
-    first, second = (_follow(lake, broker, chains, one, Kinds(into_messages=into_messages or one.filter_support_retry)) for one in settings)
+    first, second = (_follow(broker, chains, one, RequestProfile(into_messages=into_messages).under(one)) for one in settings)
     return first, second
 
 
@@ -90,18 +89,17 @@ def chains_of(requests: DataFrame, answers: DataFrame) -> DataFrame:
     )
 
 
-def _follow(lake: Lake, broker: str, chains: DataFrame, settings: PullSettings, kinds: Kinds) -> Drained:
+def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, profile: RequestProfile) -> Drained:
     totals = dict.fromkeys(_COUNTED, 0)
     ended, stuck, going = 0, 0, chains
     while True:
         parts = meet(
-            lake,
             broker,
             going,
             at="snapshot",
             settings=settings,
             with_entries=False,
-            kinds=kinds,
+            profile=profile,
             whole_files=True,
         )
         stepped = reduce(DataFrame.unionByName, [rows.mapInArrow(partial(drain_batches, answering), _SCHEMA) for answering, rows in parts])
@@ -132,7 +130,7 @@ def drain_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> It
             yield _through_file(answering, part, packed.row["key"])
 
 
-def _through_file(answering: Answering, part: Part, file: int) -> pa.RecordBatch:
+def _through_file(answering: Answering, part: PackedPart, file: int) -> pa.RecordBatch:
     """One part's chains: those that are open where the next pull starts in another file."""
     matrix, entries = part.packed.matrix, int(answering.caps[gm.ENTRIES_A_FILE])
     requests = np.ascontiguousarray(matrix[:, KERNEL_COLUMNS])

@@ -15,11 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake import LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import delivered
-from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answered, Answering, Part, answer_rows, met, parts_of
+from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, KernelAnswers, PackedPart, answer_rows, met, parts_of
 from pipeline.replay.lmq import beyond_lmq_limit
-from pipeline.replay.replay import Kinds, meet
+from pipeline.replay.replay import RequestProfile, meet
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
@@ -30,7 +31,7 @@ from udfs.pull.pull_trace import Fate, PullTrace, trace_pull
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pull:
+class ExplainedPull:
     """The pull that is to be explained, in the words of a request file; `at` is its time in ms, None for all of the store."""
 
     group: str
@@ -54,7 +55,7 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class MessageTexts:
     """What the log's tables say of the message of an entry."""
 
     tags: str | None
@@ -84,11 +85,11 @@ class Explanation:
     """All that there is to tell of one pull."""
 
     broker: str
-    pull: Pull
+    pull: ExplainedPull
     settings: PullSettings
     caps: NDArray[np.int64]
     traced: Traced
-    messages: Mapping[tuple[int, int], Told]
+    messages: Mapping[tuple[int, int], MessageTexts]
     notes: tuple[str, ...]
 
 
@@ -101,21 +102,20 @@ def traced_pulls(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Ite
             yield _traced(answering, alone)
 
 
-def _traced(answering: Answering, part: Part) -> Traced:
+def _traced(answering: Answering, part: PackedPart) -> Traced:
     requests = np.ascontiguousarray(part.packed.matrix[:, KERNEL_COLUMNS])
     found = gm.get_message(requests, answering.caps, part.block, part.codes, answering.log)
-    (answer,) = answer_rows(answering, [Answered.of(answering, part, slice(None), found)]).to_pylist()
+    (answer,) = answer_rows(answering, [KernelAnswers.of(answering, part, slice(None), found)]).to_pylist()
     trace = None
     if answering.readable and not part.refused[0]:
         trace = trace_pull(requests[0], answering.caps, part.block, part.codes, answering.log)
     return Traced(answer=answer, request=requests[0], block=part.block, trace=trace)
 
 
-def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Explanation:
+def explain(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -> Explanation:
     """Answer one pull and tell how.
 
     Args:
-        lake: with the broker's tables.
         broker: whose store answers.
         pull: what is asked.
         settings: the broker's.
@@ -124,22 +124,21 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         LakeError: the store was imported as it was found; or the filter that the group registered is asked for, but it registered none.
     """
     if pull.registered and pull.expression is None:
-        pull = _with_registered_filter(lake, broker, pull)
+        pull = _with_registered_filter(broker, pull)
     row = (
         *(1, pull.group, pull.topic, pull.queue_id, pull.offset, pull.max_msg_nums),
         *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None, None, None),
     )
-    requests = lake.spark.createDataFrame([row], SCHEMA)
-    null_answers = beyond_lmq_limit(lake, broker, requests, settings)
+    requests = broker.lake.spark.createDataFrame([row], SCHEMA)
+    null_answers = beyond_lmq_limit(broker, requests, settings)
     into_messages = pull.filter_type is not None and (pull.filter_type != TAG or settings.filter_support_retry)
     parts = meet(
-        lake,
         broker,
         requests,
         at="snapshot" if pull.at is None else "request-time",
         settings=settings,
         with_entries=True,
-        kinds=Kinds(into_messages=into_messages, about=1),
+        profile=RequestProfile(into_messages=into_messages, about=1),
     )
     # the pull is in one of the parts; with a filter that looks into messages in the last one
     traced = next(one for answering, frame in reversed(parts) for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))
@@ -148,19 +147,19 @@ def explain(lake: Lake, broker: str, pull: Pull, settings: PullSettings) -> Expl
         if not asked["asked"]:
             traced = replace(traced, trace=None, answer=dict.fromkeys(traced.answer))
     return Explanation(
-        broker=broker,
+        broker=broker.name,
         pull=pull,
         settings=settings,
         caps=parts[0][0].caps,
         traced=traced,
-        messages=_messages(lake, broker, traced),
-        notes=_notes(lake, broker, pull),
+        messages=_messages(broker, traced),
+        notes=_notes(broker, pull),
     )
 
 
-def _with_registered_filter(lake: Lake, broker: str, pull: Pull) -> Pull:
-    of_group = (F.col("brokerName") == broker) & (F.col("topic") == pull.topic) & (F.col("consumerGroup") == pull.group)
-    row = lake.table(t.CONSUMER_FILTER).where(of_group).first()
+def _with_registered_filter(broker: OpenedBroker, pull: ExplainedPull) -> ExplainedPull:
+    of_group = (F.col("topic") == pull.topic) & (F.col("consumerGroup") == pull.group)
+    row = broker.table(t.CONSUMER_FILTER).where(of_group).first()
     if row is None:
         raise LakeError(
             f"consumerFilter.json: expected a filter of group {pull.group!r} for topic {pull.topic!r}, found none; give --expression"
@@ -168,7 +167,7 @@ def _with_registered_filter(lake: Lake, broker: str, pull: Pull) -> Pull:
     return replace(pull, filter_type=row["expressionType"], expression=row["expression"])
 
 
-def _messages(lake: Lake, broker: str, traced: Traced) -> dict[tuple[int, int], Told]:
+def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], MessageTexts]:
     """What the scanned entries' messages say of themselves, by the physical offset and size of the entry."""
     if traced.trace is None or not traced.trace.steps:
         return {}
@@ -176,17 +175,16 @@ def _messages(lake: Lake, broker: str, traced: Traced) -> dict[tuple[int, int], 
     offsets, sizes = traced.block.physic_offsets[at], traced.block.sizes[at]
     if not len(at):
         return {}
-    entries = lake.spark.createDataFrame(pa.table({"physicOffset": offsets, "size": sizes})).distinct()
-    log = delivered(lake, broker).where(F.col("physicOffset").between(int(offsets.min()), int(offsets.max())))
+    entries = broker.lake.spark.createDataFrame(pa.table({"physicOffset": offsets, "size": sizes})).distinct()
+    log = delivered(broker).where(F.col("physicOffset").between(int(offsets.min()), int(offsets.max())))
     found = log.join(F.broadcast(entries), ["physicOffset", "size"]).select("physicOffset", "size", "tags", "keys", "msgId").collect()
-    return {(row["physicOffset"], row["size"]): Told(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in found}
+    return {(row["physicOffset"], row["size"]): MessageTexts(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in found}
 
 
-def _notes(lake: Lake, broker: str, pull: Pull) -> tuple[str, ...]:
+def _notes(broker: OpenedBroker, pull: ExplainedPull) -> tuple[str, ...]:
     """What the broker would say before, or instead of, asking the store."""
-    of_broker = F.col("brokerName") == broker
-    queues = lake.table(t.QUEUE).where(of_broker & (F.col("topic") == pull.topic)).select("queueId").collect()
-    topic = lake.table(t.TOPIC_CONFIG).where(of_broker & (F.col("topic") == pull.topic)).first()
+    queues = broker.table(t.QUEUE).where(F.col("topic") == pull.topic).select("queueId").collect()
+    topic = broker.table(t.TOPIC_CONFIG).where(F.col("topic") == pull.topic).first()
     notes = []
     if not queues:
         notes.append(f"the store has no queue of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
@@ -203,7 +201,7 @@ def _notes(lake: Lake, broker: str, pull: Pull) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ScannedEntry:
     """An entry that the scan came to; `told` is None where the log has no such message, or where nobody looked.
 
     `client_drops` is why the client does not hand on what the broker gave it; an empty text where it does.
@@ -215,7 +213,7 @@ class Entry:
     tags_code: int
     in_disk: bool | None
     fate: Fate
-    told: Told | None
+    told: MessageTexts | None
     client_drops: str
 
 
@@ -223,7 +221,7 @@ HASH_COLLISION = "hash collision"
 OTHER_TAGS_CODE = "its tagsCode is not its tag's"
 
 
-def entries_of(explanation: Explanation) -> list[Entry]:
+def entries_of(explanation: Explanation) -> list[ScannedEntry]:
     """The entries that the scan came to, in order."""
     traced, wanted = explanation.traced, explanation.pull.tags
     codes = None if wanted is None else frozenset(map(tags_code, wanted))
@@ -237,7 +235,7 @@ def entries_of(explanation: Explanation) -> list[Entry]:
         if wanted and codes and step.fate is Fate.TAKEN and told is not None and told.tags not in wanted:
             drops = HASH_COLLISION if tags_code(told.tags) in codes else OTHER_TAGS_CODE
         found.append(
-            Entry(
+            ScannedEntry(
                 queue_offset=block.first_offset + step.position,
                 physic_offset=physic_offset,
                 size=size,

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Final
 
-from pipeline.questions.explain import Entry, Explanation, Pull, entries_of
+from pipeline.questions.explain import ExplainedPull, Explanation, ScannedEntry, entries_of
 from pipeline.replay.answer_lines import ANSWER_FIELDS
 from pipeline.settings.settings import PullSettings, camel_case
 from pipeline.terminal import say, show_table
@@ -62,7 +62,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _request(pull: Pull) -> dict[str, Any]:
+def _request(pull: ExplainedPull) -> dict[str, Any]:
     asked = None
     if pull.filter_type is not None:
         asked = {"type": pull.filter_type, "expression": pull.expression} | ({"registered": True} if pull.registered else {})
@@ -70,7 +70,7 @@ def _request(pull: Pull) -> dict[str, Any]:
     return told | {"filter": asked} | ({} if pull.at is None else {"timestamp": pull.at})
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: ScannedEntry) -> dict[str, Any]:
     told = None if entry.told is None else {"tags": entry.told.tags, "keys": entry.told.keys, "msgId": entry.told.msg_id}
     return {
         "queueOffset": entry.queue_offset,
@@ -175,7 +175,7 @@ def _window(explanation: Explanation) -> Iterator[str]:
     yield f"  lies on disk           {beyond}: memory is {memory:,} bytes back from the log's end {log_end}"
 
 
-def _runs(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+def _runs(entries: Sequence[ScannedEntry]) -> Iterator[list[ScannedEntry]]:
     """Entries with the same outcome, one after the other; short runs one by one."""
     for _, group in groupby(entries, key=lambda entry: (entry.fate, entry.in_disk, entry.client_drops)):
         run = list(group)
@@ -185,7 +185,7 @@ def _runs(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
             yield run
 
 
-def _row(run: Sequence[Entry]) -> list[str | int]:
+def _row(run: Sequence[ScannedEntry]) -> list[str | int]:
     first, last = run[0], run[-1]
     tags = {entry.told.tags if entry.told else None for entry in run}
     codes = {entry.tags_code for entry in run}
@@ -204,7 +204,7 @@ def _row(run: Sequence[Entry]) -> list[str | int]:
     ]
 
 
-def _end(explanation: Explanation, entries: Sequence[Entry]) -> str:
+def _end(explanation: Explanation, entries: Sequence[ScannedEntry]) -> str:
     trace, answer = explanation.traced.trace, explanation.traced.answer
     assert trace is not None
     if trace.end is End.BATCH_FULL:
@@ -217,7 +217,7 @@ def _end(explanation: Explanation, entries: Sequence[Entry]) -> str:
     return f"{trace.end.value}, at {trace.window_end}"
 
 
-def _tail(explanation: Explanation, entries: Sequence[Entry]) -> Iterator[str]:
+def _tail(explanation: Explanation, entries: Sequence[ScannedEntry]) -> Iterator[str]:
     counted = Counter(entry.fate for entry in entries)
     passed = {fate: count for fate, count in counted.items() if fate.value.startswith(("not", "removed", "passed"))}
     if passed:

@@ -15,10 +15,10 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import Drained, drain
 from pipeline.replay.answer_lines import ANSWER_FIELDS
-from pipeline.replay.replay import Kinds
+from pipeline.replay.replay import RequestProfile
 from pipeline.replay.replay_job import answer, check_timestamps, read_requests
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import RequestFile, scan_file
@@ -75,8 +75,7 @@ class WhatIf:
 
 
 def what_if(
-    lake: Lake,
-    broker: str,
+    broker: OpenedBroker,
     requests_path: str,
     *,
     options: ReplayOptions,
@@ -88,7 +87,6 @@ def what_if(
     """Answer the requests of a file under two sets of settings.
 
     Args:
-        lake: with the broker's tables.
         broker: whose store answers.
         requests_path: the file.
         options: `at`, `filters` and `behind` of a replay; the side that is a slave is behind.
@@ -105,14 +103,14 @@ def what_if(
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     both = [of(file) for of in settings_of]
-    requests = read_requests(lake.spark, file)
+    requests = read_requests(broker.lake.spark, file)
     check_timestamps(requests, file, options)
     progress("answering twice")
     pull = [settings.pull_settings() for settings in both]
     options.check_roles(*(one.broker_role for one in pull))
-    kinds = Kinds(into_messages=file.has_other_filters, about=file.lines)
+    profile = RequestProfile(into_messages=file.has_other_filters, about=file.lines)
     answers = [
-        answer(lake, broker, requests, options=options, settings=one, kinds=kinds).select("seq", _side(name))
+        answer(broker, requests, options=options, settings=one, profile=profile).select("seq", _side(name))
         for one, name in zip(pull, SIDES, strict=True)
     ]
     joined = answers[0].join(answers[1], "seq").withColumn("fields", _differing()).persist()
@@ -128,7 +126,7 @@ def what_if(
         drained = None
         if with_drain:
             progress("draining twice")
-            drained = drain(lake, broker, requests, joined, pull, into_messages=file.has_other_filters)
+            drained = drain(broker, requests, joined, pull, into_messages=file.has_other_filters)
     finally:
         joined.unpersist()
     order = ("status", *_FIELDS)

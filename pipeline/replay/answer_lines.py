@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import StringType
 
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.held_pulls import NEVER_WOKEN
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
@@ -39,9 +39,9 @@ _ERROR_TEXTS = {
 }
 
 
-def delivered(lake: Lake, broker: str) -> DataFrame:
+def delivered(broker: OpenedBroker) -> DataFrame:
     """What the broker delivers for an entry (physicOffset, size): where the bytes start, their CRC, and what they decode to."""
-    log = lake.table(t.COMMIT_LOG).where(F.col("brokerName") == broker)
+    log = broker.table(t.COMMIT_LOG)
     decodes = F.col("msgId").isNotNull()
     records = log.select(
         "physicOffset",
@@ -56,11 +56,11 @@ def delivered(lake: Lake, broker: str) -> DataFrame:
         F.when(decodes, F.col("storeTimestamp")).alias("storeTimestamp"),
         "recordCrc32",
     )
-    odd = lake.table(t.ODD_ENTRY).where(F.col("brokerName") == broker).select(*records.columns)
+    odd = broker.table(t.ODD_ENTRY).select(*records.columns)
     return records.unionByName(odd)
 
 
-def with_messages(lake: Lake, broker: str, answers: DataFrame) -> DataFrame:
+def with_messages(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
     """Answers with a column `messages`, in the order of their entries; the answers are read twice.
 
     Of the log only the stretch that the entries point into is read.
@@ -70,7 +70,7 @@ def with_messages(lake: Lake, broker: str, answers: DataFrame) -> DataFrame:
     entries = answers.select("seq", F.posexplode("entries").alias("position", "entry")).select(
         "seq", "position", F.col("entry.physicOffset").alias("physicOffset"), F.col("entry.size").alias("size")
     )
-    log = delivered(lake, broker).where(F.col("physicOffset").between(first, last))
+    log = delivered(broker).where(F.col("physicOffset").between(first, last))
     found = entries.join(log, ["physicOffset", "size"], "left")
     lost = F.raise_error(F.format_string("commit log offset %s, %s bytes: in the queue, but not in the tables", "physicOffset", "size"))
     message = F.struct(

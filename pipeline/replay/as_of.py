@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.entry_colocation import behind, met, rows_of
-from pipeline.replay.touched_segments import Asked, those_asked
+from pipeline.replay.touched_segments import TouchedSegments, those_asked
 from pipeline.requests.packing import NO_KEY, SCHEMA, Col, Matrix, Packed, Place, packed_again
 from pipeline.schema import tables as t
 from store_format.queue.consume_queue import units_of
@@ -38,24 +38,23 @@ _LEAST_PLACE = "coalesce(try_cast(conv(hex(substring(entries, 1, 8)), 16, 10) AS
 
 
 def with_bounds_as_of(
-    lake: Lake, broker: str, log_start: int, packed: DataFrame, place: Place, times: tuple[int | None, int | None] | None
+    broker: OpenedBroker, log_start: int, packed: DataFrame, place: Place, times: tuple[int | None, int | None] | None
 ) -> DataFrame:
     """Packed rows with maxOffset and the log's end as of each request's time.
 
     Args:
-        lake: where the tables are.
         broker: whose store it is.
         log_start: where its commit log begins.
         packed: packed rows, with the bounds of the whole store.
         place: the key of each request of the result.
         times: the least and the greatest time, where it pays to look first for what few requests need of a large store.
     """
-    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
+    segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     placed = _with_index(segments, "minStoreTimestamp", packed).mapInArrow(_place_by_time, SCHEMA)
-    log = lake.table(t.COMMIT_LOG_SEGMENT).where(F.col("brokerName") == broker)
+    log = broker.table(t.COMMIT_LOG_SEGMENT)
     index_of_log = _Index.of_log(log)
     if times is not None:
-        segments = those_asked(segments, Asked.of(placed.select("topic", "queueId", F.col("key").alias("segment")), "segment"))
+        segments = those_asked(segments, TouchedSegments.of(placed.select("topic", "queueId", F.col("key").alias("segment")), "segment"))
         first, last = index_of_log.last_at_most(np.array([time or 0 for time in times], np.int64)).tolist()
         log = log.where(F.col("firstPhysicOffset").between(first, last))
     stamps = segments.select("topic", "queueId", F.col("segment").alias("key"), F.col("firstQueueOffset").alias("first"), "storeTimestamps")
@@ -65,13 +64,10 @@ def with_bounds_as_of(
     return behind(ends, bounded, _RUN, *_QUEUE).mapInArrow(to_entries, SCHEMA)
 
 
-def with_bounds_behind(
-    lake: Lake, broker: str, log_start: int, lacks: int, packed: DataFrame, queues: DataFrame, place: Place
-) -> DataFrame:
+def with_bounds_behind(broker: OpenedBroker, log_start: int, lacks: int, packed: DataFrame, queues: DataFrame, place: Place) -> DataFrame:
     """Packed rows with maxOffset and the log's end of a slave that lacks the last bytes of what the rows see of the log.
 
     Args:
-        lake: where the tables are.
         broker: the master.
         log_start: where its commit log begins.
         lacks: how many bytes.
@@ -79,7 +75,7 @@ def with_bounds_behind(
         queues: topic and queueId of those that the rows ask for; no others are read.
         place: the key of each request of the result.
     """
-    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
+    segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     segments = segments.join(F.broadcast(queues), ["topic", "queueId"], "left_semi")
     placed = _with_index(segments, _LEAST_PLACE, packed).mapInArrow(partial(_place_by_log_end, log_start, lacks), SCHEMA)
     entries = segments.selectExpr("topic", "queueId", "segment AS key", "firstQueueOffset AS first", "entryCount", "entries")

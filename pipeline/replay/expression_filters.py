@@ -18,7 +18,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake import LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.touched_segments import asked_ranges
 from pipeline.requests.packing import SCHEMA, Col, Packed, Repacker
 from pipeline.schema import tables as t
@@ -63,14 +64,14 @@ def filter_of(text: str) -> PullFilter:
     return PullFilter(expression_type=fields["filterType"], expression=fields.get("expression"), registered_by=fields.get("registeredBy"))
 
 
-def filter_rules(lake: Lake, broker: str, settings: PullSettings) -> FilterRules:
+def filter_rules(broker: OpenedBroker, settings: PullSettings) -> FilterRules:
     """The rules of a broker, with what groups registered with it.
 
     Raises:
         SettingsError: there is no such bloom filter, so that no broker starts.
     """
-    registered = lake.table(t.CONSUMER_FILTER).where(F.col("brokerName") == broker).orderBy("topic", "consumerGroup")
-    rows = lake.remembered(f"filters of {broker}", [t.CONSUMER_FILTER], registered.collect)
+    registered = broker.table(t.CONSUMER_FILTER).orderBy("topic", "consumerGroup")
+    rows = broker.remembered("filters", [t.CONSUMER_FILTER], registered.collect)
     topics = [
         FilterDataMapByTopic(topic, tuple(_filter_data(row.asDict()) for row in of_topic))
         for topic, of_topic in groupby(rows, key=lambda row: str(row["topic"]))
@@ -122,7 +123,7 @@ def _split(rules: FilterRules, row: dict[str, Any]) -> list[dict[str, Any]]:
 # verdicts -----------------------------------------------------------------------------------------------------------------------------
 
 
-def with_verdicts(lake: Lake, broker: str, placed: DataFrame, rules: FilterRules, segments: Column) -> DataFrame:
+def with_verdicts(broker: OpenedBroker, placed: DataFrame, rules: FilterRules, segments: Column) -> DataFrame:
     """Rows of `split_by_condition` with a column `verdicts`: those on the entries that their requests may scan.
 
     `segments` says of a row which runs of entries these are.
@@ -130,7 +131,7 @@ def with_verdicts(lake: Lake, broker: str, placed: DataFrame, rules: FilterRules
     conditions = placed.where("condition IS NOT NULL AND key >= 0").select(*_KEY).distinct()
     by_segment = conditions.withColumn("segment", F.explode(segments)).groupBy("topic", "queueId", "segment", "wide", "key")
     wanted = by_segment.agg(F.collect_list("condition").alias("conditions")).localCheckpoint()
-    properties = lake.table(t.CONSUME_QUEUE_PROPERTIES).where(F.col("brokerName") == broker).drop("brokerName")
+    properties = broker.table(t.CONSUME_QUEUE_PROPERTIES).drop("brokerName")
     properties = properties.where(asked_ranges(wanted, "segment"))
     if wanted.limit(_FEW_SEGMENTS + 1).count() <= _FEW_SEGMENTS:
         wanted = F.broadcast(wanted)

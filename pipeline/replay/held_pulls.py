@@ -24,7 +24,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
 
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.expression_filters import filter_rules, looks_into_messages
 from pipeline.replay.replay_run import code_of_status
 from pipeline.schema import tables as t
@@ -107,11 +107,10 @@ def without_never_woken(answers: DataFrame) -> DataFrame:
     return answers.select(*[own.get(name, F.when(~never, F.col(name)).alias(name)) for name in answers.columns])
 
 
-def with_wakes(lake: Lake, broker: str, held: DataFrame, *, settings: PullSettings, polling: Polling, into_messages: bool) -> DataFrame:
+def with_wakes(broker: OpenedBroker, held: DataFrame, *, settings: PullSettings, polling: Polling, into_messages: bool) -> DataFrame:
     """When each of some held pulls is asked again, as far as each run of entries tells it.
 
     Args:
-        lake: with the broker's tables.
         broker: whose store it is.
         held: rows with the columns of a request (SCHEMA of request_lines) and any others, held at their `timestamp`.
         settings: of the scan.
@@ -122,18 +121,18 @@ def with_wakes(lake: Lake, broker: str, held: DataFrame, *, settings: PullSettin
     Returns:
         Rows of `held` with `wakes` (ms, NEVER where nothing wakes the pull), one or more for each pull, of which the least counts.
     """
-    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
+    segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     runs = segments.select(*_QUEUE, F.col("segment").alias("run"), *_RUN)
     indexed = held.join(_index(segments), list(_QUEUE), "left").withColumn("run", F.explode_outer(_runs_of_wait(polling))).drop("index")
     met = indexed.join(runs, [*_QUEUE, "run"], "left")
     if into_messages:
-        parts = lake.table(t.CONSUME_QUEUE_PROPERTIES).where(F.col("brokerName") == broker)
+        parts = broker.table(t.CONSUME_QUEUE_PROPERTIES)
         part = parts.select(*_QUEUE, F.col("segment").alias("asked"), F.col("firstQueueOffset").alias("partFirstOffset"), *_PROPERTIES[1:])
         met = met.withColumn("asked", F.when(looks_into_messages(settings), F.col("run"))).join(part, [*_QUEUE, "asked"], "left")
     else:
         met = met.withColumns(dict.fromkeys(_PROPERTIES, F.lit(None)))
     met = met.select(*held.columns, *_RUN, *_PROPERTIES)
-    waking = Waking(filter_rules(lake, broker, settings), polling, with_extension=settings.enable_consume_queue_ext)
+    waking = Waking(filter_rules(broker, settings), polling, with_extension=settings.enable_consume_queue_ext)
     schema = StructType([*held.schema.fields]).add("wakes", LongType())
     return met.mapInArrow(partial(_wakes, waking, held.columns), schema)
 

@@ -96,7 +96,7 @@ def met(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Met
 
 def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Answer the requests of packed rows, which come as `met` takes them."""
-    done: list[Answered] = []
+    done: list[KernelAnswers] = []
     count = 0
     for packed in met(answering, batches):
         for answered in _answer_row(answering, packed):
@@ -152,7 +152,7 @@ def _filters(packed: Packed) -> tuple[gm.TagCodes, NDArray[np.bool_]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PackedPart:
     """Requests that the kernel answers at once; those of `refused` get the error instead."""
 
     packed: Packed
@@ -162,13 +162,13 @@ class Part:
     error: str = SUBSCRIPTION_PARSE_FAILED
 
 
-def parts_of(answering: Answering, found: Met) -> Iterator[Part]:
+def parts_of(answering: Answering, found: Met) -> Iterator[PackedPart]:
     """The parts of a packed row, the filter of each request in its matrix being the number that the kernel takes."""
     packed, block, units = found.packed, found.block, found.units
     if answering.rules is None:
         codes, broken = _filters(packed)
         judged = block if units is None else replace(block, verdicts=entry_verdicts(None, units, None))
-        yield Part(packed=packed, block=judged, codes=codes, refused=broken)
+        yield PackedPart(packed=packed, block=judged, codes=codes, refused=broken)
         return
     by_commit_log = verdicts_of(found.row, block.first_offset, len(block.sizes))
     numbers = packed.matrix[:, Col.FILTER].copy()
@@ -179,7 +179,7 @@ def parts_of(answering: Answering, found: Met) -> Iterator[Part]:
 
 def _filtered(
     rules: FilterRules, packed: Packed, asked: str, block: gm.Block, units: UnitColumns | None, by_commit_log: Verdicts | None
-) -> Part:
+) -> PackedPart:
     """Requests with one filter."""
     everyone = np.ones(len(packed.matrix), np.bool_)
     none = gm.TagCodes(np.zeros(1, np.int64), np.empty(0, np.int32))
@@ -187,17 +187,17 @@ def _filtered(
     try:
         wanted = rules.message_filter(packed.topic, filter_of(asked))
     except PullFilterError as error:
-        return Part(packed=packed, block=block, codes=none, refused=everyone, error=error.code)
+        return PackedPart(packed=packed, block=block, codes=none, refused=everyone, error=error.code)
     judged = replace(block, verdicts=entry_verdicts(wanted, units, by_commit_log))
     found = tag_codes(wanted)
     if found is None:
-        return Part(packed=packed, block=judged, codes=none, refused=~everyone)
+        return PackedPart(packed=packed, block=judged, codes=none, refused=~everyone)
     packed.matrix[:, Col.FILTER] = 0
-    return Part(packed=packed, block=judged, codes=gm.TagCodes(np.array([0, len(found)]), found), refused=~everyone)
+    return PackedPart(packed=packed, block=judged, codes=gm.TagCodes(np.array([0, len(found)]), found), refused=~everyone)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class KernelAnswers:
     """What the kernel found for requests of a part; of the entries that they met it keeps those given.
 
     Attributes:
@@ -221,7 +221,7 @@ class Answered:
     entries: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
     @classmethod
-    def of(cls, answering: Answering, part: Part, asked: slice, found: gm.Answers) -> Answered:
+    def of(cls, answering: Answering, part: PackedPart, asked: slice, found: gm.Answers) -> KernelAnswers:
         """Some requests of a part."""
         packed, block = part.packed, part.block
         taken = found.taken[: len(found.taken) if answering.with_entries else 0]
@@ -230,7 +230,7 @@ class Answered:
         return cls(packed.topic, packed.queue_id, packed.groups, part.error, *requests, entries)
 
 
-def _answer_row(answering: Answering, packed_row: Met) -> Iterator[Answered]:
+def _answer_row(answering: Answering, packed_row: Met) -> Iterator[KernelAnswers]:
     """Answers of a packed row: as many requests at once as a batch has room for."""
     for part in parts_of(answering, packed_row):
         requests = np.ascontiguousarray(part.packed.matrix[:, KERNEL_COLUMNS])
@@ -240,11 +240,11 @@ def _answer_row(answering: Answering, packed_row: Met) -> Iterator[Answered]:
             limit = (ends[start - 1] if start else 0) + _BATCH_ENTRIES
             end = max(int(np.searchsorted(ends, limit, side="right")), start + 1)
             found = gm.get_message(requests[start:end], answering.caps, part.block, part.codes, answering.log)
-            yield Answered.of(answering, part, slice(start, end), found)
+            yield KernelAnswers.of(answering, part, slice(start, end), found)
             start = end
 
 
-def answer_rows(answering: Answering, answered: Sequence[Answered]) -> pa.RecordBatch:
+def answer_rows(answering: Answering, answered: Sequence[KernelAnswers]) -> pa.RecordBatch:
     """Rows of ANSWER_SCHEMA of what the kernel found, part after part."""
     rows = np.array([len(one.matrix) for one in answered])
     matrix = np.concatenate([one.matrix for one in answered])
@@ -298,7 +298,7 @@ def _exceptions(status: NDArray[np.int64], no_answer: NDArray[np.bool_]) -> pa.A
     return _EXCEPTION_NAMES.take(pa.array(which, mask=~thrown))
 
 
-def _entries_given(answering: Answering, answered: Sequence[Answered], counts: NDArray[np.int64], none: NDArray[np.bool_]) -> pa.Array:
+def _entries_given(answering: Answering, answered: Sequence[KernelAnswers], counts: NDArray[np.int64], none: NDArray[np.bool_]) -> pa.Array:
     if not answering.with_entries:
         return pa.nulls(len(counts), pa.list_(_ENTRY))
     offsets = np.zeros(len(counts) + 1, np.int32)

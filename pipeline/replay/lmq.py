@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
 
@@ -20,12 +20,12 @@ LMQ_PREFIX = "%LMQ%"
 _REQUEST_COLUMNS = frozenset({"seq", "topic", "queueId", "consumerGroup", "queueOffset", "maxMsgNums"})
 
 
-def beyond_lmq_limit(lake: Lake, broker: str, requests: DataFrame, settings: PullSettings) -> Callable[[DataFrame], DataFrame] | None:
+def beyond_lmq_limit(broker: OpenedBroker, requests: DataFrame, settings: PullSettings) -> Callable[[DataFrame], DataFrame] | None:
     """What turns answers beyond the limit into null ones; None where the settings know no limit."""
     if not (settings.enable_lmq and settings.enable_multi_dispatch):
         return None
     of_lmq = F.col("topic").startswith(LMQ_PREFIX)
-    known = lake.table(t.QUEUE).where((F.col("brokerName") == broker) & of_lmq).select("topic", "queueId")
+    known = broker.table(t.QUEUE).where(of_lmq).select("topic", "queueId")
     loaded = known.select("topic").distinct().count()
     room = settings.max_lmq_consume_queue_num - loaded
     last_seq = -1

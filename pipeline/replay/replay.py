@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake import LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.as_of import with_bounds_as_of, with_bounds_behind
 from pipeline.replay.entry_colocation import behind
 from pipeline.replay.expression_filters import (
@@ -34,7 +35,7 @@ from pipeline.replay.expression_filters import (
 )
 from pipeline.replay.kernel_batches import MEETING_KEY, Answering, answer_batches
 from pipeline.replay.segment_files import segment_tasks
-from pipeline.replay.touched_segments import Asked, those_asked, touched_segments
+from pipeline.replay.touched_segments import TouchedSegments, those_asked, touched_segments
 from pipeline.requests.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, pack, packed_again
 from pipeline.rows.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
 from pipeline.schema import tables as t
@@ -69,14 +70,14 @@ _BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY, ext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kinds:
-    """Kinds of requests that may be among some, and how many these are; what is known not to be there takes no time.
+class RequestProfile:
+    """What is known of requests before they are answered; a replay leaves out the steps that no request needs.
 
     Attributes:
-        into_messages: with filters that look into messages.
-        far: for more messages than the entries of one segment are sure to hold.
-        about: so many there are, about; None where that is not known.
-        asked: the segments that they start in, and perhaps more, as `touched_segments` tells them; None where that is not known.
+        into_messages: whether a request may have a filter that looks into messages.
+        far: whether a request may need more messages than the entries of one segment are sure to hold.
+        about: the number of requests, about; None where the number is not known.
+        asked: the segments that the requests start in, and perhaps more, as `touched_segments` gives them; None where they are not known.
     """
 
     into_messages: bool = True
@@ -84,12 +85,19 @@ class Kinds:
     about: int | None = None
     asked: pa.Table | None = None
 
+    def under(self, settings: PullSettings, filters: frozenset[str] | None = None) -> RequestProfile:
+        """The profile of the requests under a broker's settings; `filters` are the kinds of filters that are answered, None for all.
+
+        With filterSupportRetry a TAG filter on a retry topic looks into messages too.
+        """
+        looks = self.into_messages and (filters is None or "SQL92" in filters)
+        return replace(self, into_messages=looks or settings.filter_support_retry)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStore:
     """What all requests of a replay share: the broker's log, the sizes of files, entries of all queues, the greatest maxOffset."""
 
-    broker: str
     log_end: int
     entries: int
     max_offset: int
@@ -107,27 +115,25 @@ class BrokerStore:
         return -(-self.entries_a_file // SEGMENT_ENTRIES)
 
 
-def broker_store(lake: Lake, broker: str) -> BrokerStore:
+def broker_store(broker: OpenedBroker) -> BrokerStore:
     """The store of one broker as the tables hold it.
 
     Raises:
         LakeError: there is none, or it was imported as it was found: what it would answer, only a start tells.
     """
-    return lake.remembered(f"store of {broker}", (t.BROKER, t.STORE_FILE, t.QUEUE), lambda: _read_store(lake, broker))
+    return broker.remembered("store", (t.BROKER, t.STORE_FILE, t.QUEUE), lambda: _read_store(broker))
 
 
-def _read_store(lake: Lake, broker: str) -> BrokerStore:
-    row = lake.table(t.BROKER).where(F.col("brokerName") == broker).first()
+def _read_store(broker: OpenedBroker) -> BrokerStore:
+    row = broker.row()
     if row is None:
-        raise LakeError(f"{lake.root}: no broker {broker!r}")
+        raise LakeError(f"{broker.lake.root}: no broker {broker.name!r}")
     if row.asDict().get("asFound"):
-        raise lake.not_started(broker)
-    of_log = (F.col("brokerName") == broker) & (F.col("kind") == "commitlog")
-    files = lake.table(t.STORE_FILE).where(of_log).orderBy("fromOffset").select("fromOffset", "wrote").collect()
-    queues = lake.table(t.QUEUE).where(F.col("brokerName") == broker)
+        raise broker.not_started()
+    files = broker.table(t.STORE_FILE).where(F.col("kind") == "commitlog").orderBy("fromOffset").select("fromOffset", "wrote").collect()
+    queues = broker.table(t.QUEUE)
     (of_queues,) = queues.selectExpr("sum(maxOffset - minOffset) AS entries", "max(maxOffset) AS end").collect()
     return BrokerStore(
-        broker=broker,
         log_end=row["maxPhyOffset"],
         entries=of_queues["entries"] or 0,
         max_offset=of_queues["end"] or 0,
@@ -141,46 +147,43 @@ def _read_store(lake: Lake, broker: str) -> BrokerStore:
 
 
 def replay(
-    lake: Lake,
-    broker: str,
+    broker: OpenedBroker,
     requests: DataFrame,
     *,
     at: At,
     settings: PullSettings,
     with_entries: bool,
-    kinds: Kinds,
+    profile: RequestProfile,
     lacks: Behind = NOT_BEHIND,
 ) -> DataFrame:
     """Answer requests.
 
     Args:
-        lake: where the tables are.
         broker: whose store answers.
         requests: rows of REQUEST_COLUMNS; `seq` is unique, `expression` the TAG filter or NULL.
         at: what of the store a request sees: all of it, what was there at its time, or up to the recorded maxOffset.
         settings: the broker's.
         with_entries: give the entries, not just their number and size.
-        kinds: of requests there may be. Where filters may look into messages, the requests have `filterType` (NULL without a filter)
+        profile: of the requests. Where filters may look into messages, the requests have `filterType` (NULL without a filter)
             and `registered`, and `expression` is of that type.
         lacks: how far the answering broker is behind the store; not where `at` is recorded-max, and in time where it is request-time.
 
     Returns:
         Rows of ANSWER_SCHEMA, one a request, in no order.
     """
-    parts = meet(lake, broker, requests, at=at, settings=settings, with_entries=with_entries, kinds=kinds, lacks=lacks)
+    parts = meet(broker, requests, at=at, settings=settings, with_entries=with_entries, profile=profile, lacks=lacks)
     answers = [rows.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA) for answering, rows in parts]
     return reduce(DataFrame.unionByName, answers)
 
 
 def meet(
-    lake: Lake,
-    broker: str,
+    broker: OpenedBroker,
     requests: DataFrame,
     *,
     at: At,
     settings: PullSettings,
     with_entries: bool,
-    kinds: Kinds,
+    profile: RequestProfile,
     whole_files: bool = False,
     lacks: Behind = NOT_BEHIND,
 ) -> list[tuple[Answering, DataFrame]]:
@@ -188,17 +191,17 @@ def meet(
 
     The arguments are those of `replay`; with `whole_files` each request meets all entries of the queue file that it starts in.
     """
-    store = broker_store(lake, broker)
-    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
-    more, tasks = kinds.far or whole_files, None
-    few = store.entries >= max(_MANY_ENTRIES, (kinds.about or 0) * _ENTRIES_A_REQUEST)
+    store = broker_store(broker)
+    segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
+    more, tasks = profile.far or whole_files, None
+    few = store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
     if few:
         touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
-        known = None if whole_files or kinds.asked is None else Asked("segment", kinds.asked)
+        known = None if whole_files or profile.asked is None else TouchedSegments("segment", profile.asked)
         asked = known or touched(whole_files=whole_files)
-        more = whole_files or (kinds.far and _may_be_far(asked))
+        more = whole_files or (profile.far and _may_be_far(asked))
         asked = touched(whole_files=True) if more and not whole_files else asked
-        tasks = segment_tasks(lake, broker, asked)
+        tasks = segment_tasks(broker, asked)
         segments = segments if tasks else those_asked(segments, asked)
 
     def entries_met(placed: DataFrame, requests: DataFrame, *then_by: str) -> DataFrame:
@@ -208,44 +211,46 @@ def meet(
 
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     answering = replace(answering, segment_files=tasks.paths if tasks else ())
-    placed = partial(_placed, lake, store, at, lacks, whole_files, few)
-    by_tag = requests.where(~looks_into_messages(settings)) if kinds.into_messages else requests
+    placed = partial(_placed, broker, store, at, lacks, whole_files, few)
+    by_tag = requests.where(~looks_into_messages(settings)) if profile.into_messages else requests
     met = [(answering, entries_met(placed(by_tag), by_tag))]
-    if kinds.into_messages:
-        rules = filter_rules(lake, broker, settings)
+    if profile.into_messages:
+        rules = filter_rules(broker, settings)
         others = with_filter_text(requests.where(looks_into_messages(settings)))
         split = placed(others).mapInArrow(partial(split_by_condition, rules), SPLIT_SCHEMA)
         first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
         of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
-        judged = with_verdicts(lake, broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
+        judged = with_verdicts(broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
         met.append((replace(answering, rules=rules), entries_met(judged, others, "condition")))
     return met
 
 
-def _may_be_far(asked: Asked) -> bool:
+def _may_be_far(asked: TouchedSegments) -> bool:
     """Whether requests may need more than the entries of a segment."""
     return asked.some is None or (pc.max(asked.some["maxMsgNums"]).as_py() or 0) > SCAN_ENTRIES
 
 
-def _placed(lake: Lake, store: BrokerStore, at: At, lacks: Behind, whole_files: bool, few: bool, requests: DataFrame) -> DataFrame:
+def _placed(
+    broker: OpenedBroker, store: BrokerStore, at: At, lacks: Behind, whole_files: bool, few: bool, requests: DataFrame
+) -> DataFrame:
     """Requests packed, with the bounds that they see, by the segment that they start in."""
     if lacks.millis:
         requests = requests.withColumn("timestamp", F.expr(f"coalesce(try_subtract(timestamp, {lacks.millis}L), timestamp)"))
     place = partial(by_segment, store, whole_files)
-    bounded = _bounded(lake, store, at, place, few, requests)
+    bounded = _bounded(broker, store, at, place, few, requests)
     if not lacks.bytes:
         return bounded
     queues = requests.select("topic", "queueId").distinct()
-    return with_bounds_behind(lake, store.broker, store.log_start, lacks.bytes, bounded, queues, place)
+    return with_bounds_behind(broker, store.log_start, lacks.bytes, bounded, queues, place)
 
 
-def _bounded(lake: Lake, store: BrokerStore, at: At, place: Place, few: bool, requests: DataFrame) -> DataFrame:
+def _bounded(broker: OpenedBroker, store: BrokerStore, at: At, place: Place, few: bool, requests: DataFrame) -> DataFrame:
     packed = requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, place), SCHEMA)
-    bounds = lake.table(t.QUEUE).where(F.col("brokerName") == store.broker).select("topic", "queueId", "minOffset", "maxOffset")
+    bounds = broker.table(t.QUEUE).select("topic", "queueId", "minOffset", "maxOffset")
     bounded = packed.join(bounds, ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
     if at == "request-time":
         times = requests.agg(F.min("timestamp"), F.max("timestamp")).collect()[0] if few else None
-        return with_bounds_as_of(lake, store.broker, store.log_start, bounded, place, times)
+        return with_bounds_as_of(broker, store.log_start, bounded, place, times)
     if at == "recorded-max":
         return bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, place)), SCHEMA)
     return bounded

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.files.output_file import OutputFile, output_file, write_lines
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import Comparison, answered_lines, compare, output_lines, with_messages
 from pipeline.replay.held_pulls import TIMEOUT_NEEDED, Polling, lacks_timeout, may_wait, not_found, with_wakes, without_never_woken
 from pipeline.replay.lmq import beyond_lmq_limit
-from pipeline.replay.replay import Kinds, replay
+from pipeline.replay.replay import RequestProfile, replay
 from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
 from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.requests.request_lines import RequestError
@@ -31,58 +31,57 @@ def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
     return spark.read.format(NAME).option("path", file.path).option("chunks", chunks).load()
 
 
-def answer(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, kinds: Kinds) -> DataFrame:
+def answer(
+    broker: OpenedBroker, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, profile: RequestProfile
+) -> DataFrame:
     """Answers of ANSWER_SCHEMA for requests of SCHEMA, one for each that the options choose.
 
     The others were pulls too: what they did to the store, the chosen ones see.
     """
-    null_answers = beyond_lmq_limit(lake, broker, requests, settings)
+    null_answers = beyond_lmq_limit(broker, requests, settings)
     chosen = options.chosen(requests)
-    by_tags_only = options.filters is not None and "SQL92" not in options.filters
     answered = replay(
-        lake,
         broker,
         chosen,
         at=options.at,
         settings=settings,
         with_entries=options.messages,
-        kinds=replace(kinds, into_messages=(kinds.into_messages and not by_tags_only) or settings.filter_support_retry),
+        profile=profile.under(settings, options.filters),
         lacks=options.behind_of(settings.broker_role),
     )
     return answered if null_answers is None else null_answers(answered)
 
 
 def held_requests(
-    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, kinds: Kinds
+    broker: OpenedBroker, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, profile: RequestProfile
 ) -> DataFrame:
     """The requests that the broker would hold: those with the suspend bit that find nothing as of their time."""
     asking = requests.where(may_wait())
-    first = answer(lake, broker, asking, options=replace(options, messages=False), settings=settings, kinds=kinds)
+    first = answer(broker, asking, options=replace(options, messages=False), settings=settings, profile=profile)
     return asking.join(not_found(first, settings).select("seq"), "seq")
 
 
-def when_woken(lake: Lake, broker: str, held: DataFrame, *, settings: BrokerSettings, into_messages: bool) -> DataFrame:
+def when_woken(broker: OpenedBroker, held: DataFrame, *, settings: BrokerSettings, into_messages: bool) -> DataFrame:
     """(seq, wokenMillis): when each held request is asked again, NEVER where it never is."""
-    runs = with_wakes(lake, broker, held, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=into_messages)
+    runs = with_wakes(broker, held, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=into_messages)
     return runs.groupBy("seq").agg(F.min("wakes").alias("wokenMillis")).localCheckpoint()
 
 
 def answer_woken(
-    lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, kinds: Kinds
+    broker: OpenedBroker, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, profile: RequestProfile
 ) -> DataFrame:
     """Answers as `answer` gives them, with heldMillis and wokenMillis; requests have the latter where they were held.
 
     Those are answered as of when they were woken. The others have NULL for both.
     """
     asked = requests.withColumn("timestamp", F.coalesce("wokenMillis", "timestamp"))
-    answers = answer(lake, broker, asked, options=options, settings=settings, kinds=kinds)
+    answers = answer(broker, asked, options=options, settings=settings, profile=profile)
     held_at = F.when(F.col("wokenMillis").isNotNull(), F.col("timestamp")).alias("heldMillis")
     return without_never_woken(answers.join(requests.select("seq", held_at, "wokenMillis"), "seq"))
 
 
 def run_replay(
-    lake: Lake,
-    broker: str,
+    broker: OpenedBroker,
     requests_path: str,
     *,
     options: ReplayOptions,
@@ -94,7 +93,6 @@ def run_replay(
     """Answer the requests of a file.
 
     Args:
-        lake: with the broker's tables.
         broker: whose store answers.
         requests_path: the file.
         options: see there.
@@ -115,22 +113,21 @@ def run_replay(
     settings = settings_of(file)
     options.check_roles(settings.pull_settings().broker_role)
     with output_file(options.out) if options.out else nullcontext() as out:
-        requests = read_requests(lake.spark, file)
+        requests = read_requests(broker.lake.spark, file)
         check_timestamps(requests, file, options)
         progress("answering")
         pull = settings.pull_settings()
-        kinds = Kinds(into_messages=file.has_other_filters, about=file.lines)
-        answers = _answers(lake, broker, requests, options=options, settings=settings, kinds=kinds)
+        profile = RequestProfile(into_messages=file.has_other_filters, about=file.lines)
+        answers = _answers(broker, requests, options=options, settings=settings, profile=profile)
         told = options.compare or out is not None
         uses = told * (2 if options.messages else 1) + (out is None)
         answers = answers.persist() if uses > 1 else answers
         try:
             comparison = None
             if told:
-                errors, comparison = _tell(lake, broker, requests, answers, options, out)
+                errors, comparison = _tell(broker, requests, answers, options, out)
             if out is None:
                 run = ReplayRun(
-                    lake=lake,
                     broker=broker,
                     run_id=run_id,
                     source=file.path,
@@ -148,13 +145,15 @@ def run_replay(
     return replayed(run_id, errors, comparison, options)
 
 
-def _answers(lake: Lake, broker: str, requests: DataFrame, *, options: ReplayOptions, settings: BrokerSettings, kinds: Kinds) -> DataFrame:
+def _answers(
+    broker: OpenedBroker, requests: DataFrame, *, options: ReplayOptions, settings: BrokerSettings, profile: RequestProfile
+) -> DataFrame:
     pull = settings.pull_settings()
     if not options.hold:
-        return answer(lake, broker, requests, options=options, settings=pull, kinds=kinds)
-    held = held_requests(lake, broker, requests, options=options, settings=pull, kinds=kinds)
-    woken = when_woken(lake, broker, held, settings=settings, into_messages=kinds.into_messages)
-    return answer_woken(lake, broker, requests.join(woken, "seq", "left"), options=options, settings=pull, kinds=kinds)
+        return answer(broker, requests, options=options, settings=pull, profile=profile)
+    held = held_requests(broker, requests, options=options, settings=pull, profile=profile)
+    woken = when_woken(broker, held, settings=settings, into_messages=profile.into_messages)
+    return answer_woken(broker, requests.join(woken, "seq", "left"), options=options, settings=pull, profile=profile)
 
 
 def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> None:
@@ -176,10 +175,10 @@ def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOpti
 
 
 def _tell(
-    lake: Lake, broker: str, requests: DataFrame, answers: DataFrame, options: ReplayOptions, out: OutputFile | None
+    broker: OpenedBroker, requests: DataFrame, answers: DataFrame, options: ReplayOptions, out: OutputFile | None
 ) -> tuple[dict[str | None, int], Comparison | None]:
     """Write and compare the answers as lines; gives the number of answers by error too."""
-    full = with_messages(lake, broker, answers) if options.messages else answers
+    full = with_messages(broker, answers) if options.messages else answers
     lines = answered_lines(requests, full, with_messages=options.messages).persist()
     try:
         if out is not None:

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At
 from pipeline.schema import tables as t
 from pipeline.settings.replica_lag import NOT_BEHIND, Behind
@@ -67,8 +67,7 @@ class ReplayOptions:
 class ReplayRun:
     """One run, as replay_run tells it; `source` names the requests and `source_digest` is that of their file."""
 
-    lake: Lake
-    broker: str
+    broker: OpenedBroker
     run_id: str
     source: str
     source_digest: str | None
@@ -79,10 +78,10 @@ class ReplayRun:
 
     def write(self, answers: DataFrame, now: Callable[[], dt.datetime]) -> DataFrame:
         """Append the answers, and the run, to their tables; gives the table of answers."""
-        writer = LakeWriter(self.lake, run_id=self.run_id, what="replay", broker=self.broker)
+        writer = LakeWriter(self.broker.lake, run_id=self.run_id, what="replay", broker=self.broker.name)
         for table in t.REPLAYED:
             writer.prepare(table)
-        writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(self.broker), "runId": F.lit(self.run_id)}))
+        writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(self.broker.name), "runId": F.lit(self.run_id)}))
         writer.append(t.REPLAY_RUN, self.row(now()))
         writer.commit(now())
         return writer.written(t.PULL_RESPONSE)
@@ -91,8 +90,8 @@ class ReplayRun:
         """Its row of replay_run."""
         times = (self.started, finished)
         given = self.settings.as_texts() | self.behind.as_texts()
-        run = (self.broker, self.run_id, self.source, self.source_digest, given, self.at, self.lake.at.version, *times)
-        return self.lake.spark.createDataFrame([run], t.REPLAY_RUN.schema)
+        run = (self.broker.name, self.run_id, self.source, self.source_digest, given, self.at, self.broker.lake.at.version, *times)
+        return self.broker.lake.spark.createDataFrame([run], t.REPLAY_RUN.schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

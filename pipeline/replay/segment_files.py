@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.data_files import FOOTERS_AT_ONCE, named_in_errors, plain_files
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
-from pipeline.replay.touched_segments import Asked
+from pipeline.replay.touched_segments import TouchedSegments
 from pipeline.schema import tables as t
 
 Rows = Iterator[dict[str, Any]]
@@ -69,12 +69,12 @@ class SegmentTasks:
         return found.repartitionById(self.count, task).sortWithinPartitions("place", *key, *then_by)
 
 
-def segment_tasks(lake: Lake, broker: str, asked: Asked) -> SegmentTasks | None:
+def segment_tasks(broker: OpenedBroker, asked: TouchedSegments) -> SegmentTasks | None:
     """The tasks for what is asked for; None where Spark had better read it: because it is little, or not in files that tasks can read."""
     if asked.some is None or asked.few or asked.name != "segment":
         return None
-    files = lake.remembered(f"segment files of {broker}", [t.CONSUME_QUEUE_SEGMENT], lambda: _SegmentFiles.of(lake, broker))
-    return files.tasks(asked.some, tasks_at_once(lake.spark)) if files else None
+    files = broker.remembered("segment files", [t.CONSUME_QUEUE_SEGMENT], lambda: _SegmentFiles.of(broker))
+    return files.tasks(asked.some, tasks_at_once(broker.lake.spark)) if files else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,13 @@ class _SegmentFiles:
     index: pa.Table
 
     @classmethod
-    def of(cls, lake: Lake, broker: str) -> _SegmentFiles | None:
+    def of(cls, broker: OpenedBroker) -> _SegmentFiles | None:
         table = t.CONSUME_QUEUE_SEGMENT
-        paths = plain_files(lake, table, lake.table(table).where(F.col("brokerName") == broker))
+        paths = plain_files(broker.lake, table, broker.table(table))
         if not paths or len(paths) > _MOST_FILES:
             return None
         with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
-            index = pa.concat_tables(pool.map(partial(_places, broker), range(len(paths)), paths))
+            index = pa.concat_tables(pool.map(partial(_places, broker.name), range(len(paths)), paths))
         return cls(tuple(paths), index) if len(index) <= _MOST_SEGMENTS else None
 
     def tasks(self, some: pa.Table, least: int) -> SegmentTasks | None:

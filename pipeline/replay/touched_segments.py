@@ -26,7 +26,7 @@ Ranges = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TouchedSegments:
     """What is asked for of the segments.
 
     Attributes:
@@ -39,7 +39,7 @@ class Asked:
     what: pa.Table | DataFrame
 
     @classmethod
-    def of(cls, rows: DataFrame, name: str, *more: Column) -> Asked:
+    def of(cls, rows: DataFrame, name: str, *more: Column) -> TouchedSegments:
         """Of such rows; of each in `some`, more can be known."""
         found = rows.groupBy("topic", "queueId", name).agg(F.count("*").alias("count"), *more).limit(SOME_SEGMENTS + 1).toArrow()
         return cls(name, found if len(found) <= SOME_SEGMENTS else rows)
@@ -61,7 +61,7 @@ def segment_asked(entries_a_file: int) -> Column:
     return F.expr(f"queueOffset DIV {entries_a_file}") * -(-entries_a_file // SEGMENT_ENTRIES) + in_file
 
 
-def touched_segments(requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> Asked:
+def touched_segments(requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> TouchedSegments:
     """The segments that requests start in, or the files that have these; of each `maxMsgNums`, the most that is asked for there.
 
     Args:
@@ -73,10 +73,10 @@ def touched_segments(requests: DataFrame, *, entries_a_file: int, whole_files: b
     if whole_files:
         name, unit = "fileFirstOffset", F.expr(f"queueOffset DIV {entries_a_file} * {entries_a_file}")
     rows = requests.where("queueOffset >= 0").select("topic", "queueId", unit.alias(name), "maxMsgNums")
-    return Asked.of(rows, name, F.max("maxMsgNums").alias("maxMsgNums"))
+    return TouchedSegments.of(rows, name, F.max("maxMsgNums").alias("maxMsgNums"))
 
 
-def those_asked(segments: DataFrame, asked: Asked) -> DataFrame:
+def those_asked(segments: DataFrame, asked: TouchedSegments) -> DataFrame:
     """The segments (rows of consume_queue_segment) without those that are not asked for, as far as few texts can say which these are."""
     name, some = asked.name, asked.what
     if isinstance(some, DataFrame):

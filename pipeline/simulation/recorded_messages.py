@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from pipeline.generate.workload_fields import unknown_name
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.simulation.plans import RecordedTopic, check_tags
 from pipeline.simulation.scenario import GroupScenario
@@ -60,7 +61,7 @@ def _queues(lake: Lake, broker: str, scenario: GroupScenario, where: str) -> tup
 
 def _rows(lake: Lake, broker: str, topic: str) -> DataFrame:
     def of_broker(table: t.Table) -> DataFrame:
-        return lake.table(table).where(F.col("brokerName") == broker)
+        return OpenedBroker(lake, broker).table(table)
 
     mine = F.col("topic") == topic
     log = of_broker(t.COMMIT_LOG).where(mine).select("physicOffset", "tags", F.length("body").alias("bodySize"))

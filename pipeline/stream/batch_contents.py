@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.replay.replay import Kinds
+from pipeline.replay.replay import RequestProfile
 from pipeline.replay.touched_segments import SOME_SEGMENTS, segment_asked
 from pipeline.rows.queue_batches import SCAN_ENTRIES
 from pipeline.settings.settings import BrokerSettings, SettingsError
@@ -41,7 +41,7 @@ class Contents:
         entries_a_file: entries of a queue file, by which the segments are counted that its requests start in.
     """
 
-    settings: Mapping[str | None, tuple[BrokerSettings, Kinds]]
+    settings: Mapping[str | None, tuple[BrokerSettings, RequestProfile]]
     refused: Mapping[str, str]
     framed: Mapping[str | None, bool]
     digests: Mapping[int, str]
@@ -59,7 +59,7 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
         settings_of: the settings, given those of a file's header and where that is.
     """
     by_file, asked = _counted(rows, entries_a_file)
-    settings: dict[str | None, tuple[BrokerSettings, Kinds]] = {}
+    settings: dict[str | None, tuple[BrokerSettings, RequestProfile]] = {}
     refused: dict[str, str] = {}
     framed: dict[str | None, bool] = {}
     good = [row for row in by_file if not row["bad"]]
@@ -68,9 +68,9 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
         if any(row["framed"] for row in files):
             framed[config] = any(row["framed"] < row["count"] for row in files)
         looks, far = any(row["looks"] for row in files), any((row["maxMsgNums"] or 0) > SCAN_ENTRIES for row in files)
-        kinds = Kinds(into_messages=looks, far=far, about=sum(row["count"] for row in files), asked=asked)
+        profile = RequestProfile(into_messages=looks, far=far, about=sum(row["count"] for row in files), asked=asked)
         try:
-            settings[config] = (_settings_of_header(min(files, key=itemgetter("source")), settings_of), kinds)
+            settings[config] = (_settings_of_header(min(files, key=itemgetter("source")), settings_of), profile)
         except SettingsError as error:
             refused[str(config)] = str(error)
     answered = sum(row["count"] for row in good if row["config"] in settings)

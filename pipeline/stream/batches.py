@@ -10,7 +10,7 @@ import datetime as dt
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -27,10 +27,10 @@ from pipeline.replay.replay_run import ReplayOptions
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import BAD_REQUEST
 from pipeline.stream.batch_contents import Contents, SettingsOf, contents_of, file_number
-from pipeline.stream.batch_work import BatchWork
+from pipeline.stream.batch_work import RunBatches
 from pipeline.stream.frame_pulls import ANSWERED, answered_frames
 from pipeline.stream.request_stream import LINES_A_FILE
-from pipeline.stream.stream_run import StreamRun, store_versions
+from pipeline.stream.stream_run import store_versions
 
 _TRIES = 10
 # how long another run may take from its first write to its commit before it counts as dead, in seconds
@@ -42,44 +42,24 @@ _NO_TIME = '%s, line %s: expected a "timestamp" in ms in the request, for --at r
 _NO_TIMEOUT = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 
 
-@dataclass(slots=True)
-class Streamed:
-    """What a stream did since it was started."""
-
-    batches: int = 0
-    answered: int = 0
-    bad: int = 0
-
-
 @dataclass(slots=True, kw_only=True)
-class Batches(BatchWork):
+class Batches(RunBatches):
     """Answers the batches of one checkpoint; called by Spark with each.
 
     Attributes:
-        run: whose batches they are.
         settings_of: the settings, given those of a file's header and where that is.
-        done: what was done so far.
-        counts: requests answered and bad ones of each batch by its number, until they are told.
     """
 
-    run: StreamRun
     settings_of: SettingsOf
-    done: Streamed = field(default_factory=Streamed)
-    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     _bounds: DataFrame | None = None
     _last: int = -1
-    _begun: bool = False
     _goes_on: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Answer a batch and commit it, unless that was done before a restart."""
         with self.at_work():
             self.require_go_on()
-            if self._lake is None:
-                self._lake = Lake(batch.sparkSession, self.root).require()
-                self._look_back(self._lake)
-            lake = self._lake
-            lake.at = lake.newest()
+            lake = self.newest_lake(batch.sparkSession)
             self._keep_bounds(lake)
             if number > self._last or self.run.hold:  # what is held may change otherwise than it did
                 self._answer(lake, batch.persist(), number)
@@ -93,9 +73,9 @@ class Batches(BatchWork):
                 self._bounds.unpersist()
             self._bounds = bounds.persist()
 
-    def _look_back(self, lake: Lake) -> None:
-        """What the lake knows of the run: the last batch of this checkpoint, and whether other checkpoints had some."""
-        rows = lake.versions().where((F.col("runId") == self.run.run_id) & F.col("batchId").isNotNull())
+    def look_back(self, lake: Lake) -> None:
+        """Find the last batch of this checkpoint in the lake, and whether the run had batches under other checkpoints."""
+        rows = lake.require().versions().where((F.col("runId") == self.run.run_id) & F.col("batchId").isNotNull())
         own = F.col("checkpoint") == self.run.checkpoint
         found = rows.agg(F.max(F.when(own, F.col("batchId"))).alias("last"), F.count_if(~own).alias("others")).first()
         if found is not None:
@@ -125,15 +105,12 @@ class Batches(BatchWork):
                 until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         finally:
             persisted.unpersist()
-        self.done.batches += 1
-        self.done.answered += contents.answered
-        self.done.bad += contents.bad
-        self.counts[number] = (contents.answered, contents.bad)
+        self.count(number, contents.answered, contents.bad)
 
     def _without_answered(self, lake: Lake, rows: DataFrame) -> DataFrame:
         """The rows without those that the run has answers for, or found bad."""
         mine = lake.table(t.PULL_RESPONSE).where(F.col("runId") == self.run.run_id)
-        bad = lake.table(BAD_REQUEST).where(F.col("brokerName") == self.run.broker)
+        bad = self.run.opened(lake).table(BAD_REQUEST)
         known = mine.select(F.col("requestId").alias("id")).unionByName(bad.select(_bad_id().alias("id")))
         own = F.when(F.col("error").isNull(), F.col("requestId")).otherwise(_bad_id())
         return rows.withColumn("id", own).join(known, "id", "left_anti").drop("id").localCheckpoint()
@@ -147,12 +124,12 @@ class Batches(BatchWork):
         numbered = rows.withColumn("seq", F.monotonically_increasing_id()).localCheckpoint()
         bad = numbered.where(F.col("error").isNotNull() | F.col("config").isin(*contents.refused))
         parts = [bad.where("NOT released").withColumn("wokenMillis", F.lit(None).cast("BIGINT"))]
-        for config, (settings, kinds) in contents.settings.items():
+        for config, (settings, profile) in contents.settings.items():
             requests = numbered.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             pull, at = settings.pull_settings(), ReplayOptions(at=self.run.at)
-            held = held_requests(lake, self.run.broker, requests, options=at, settings=pull, kinds=kinds)
+            held = held_requests(self.run.opened(lake), requests, options=at, settings=pull, profile=profile)
             held = held.localCheckpoint()
-            woken = when_woken(lake, self.run.broker, held.where("released"), settings=settings, into_messages=kinds.into_messages)
+            woken = when_woken(self.run.opened(lake), held.where("released"), settings=settings, into_messages=profile.into_messages)
             waited = requests.join(held.select("seq", F.lit(True).alias("waits")), "seq", "left")
             waits = F.coalesce("waits", F.lit(False))
             if known:  # one may come and be given out in the same batch
@@ -163,7 +140,7 @@ class Batches(BatchWork):
         return reduce(DataFrame.unionByName, parts).localCheckpoint()
 
     def _contents(self, lake: Lake, rows: DataFrame) -> Contents:
-        return contents_of(rows, broker_store(lake, self.run.broker).entries_a_file, self.settings_of)
+        return contents_of(rows, broker_store(self.run.opened(lake)).entries_a_file, self.settings_of)
 
     def _tables(self, contents: Contents) -> list[t.Table]:
         """The tables that a batch writes to."""
@@ -196,18 +173,18 @@ class Batches(BatchWork):
 
     def _answers(self, lake: Lake, rows: DataFrame, contents: Contents) -> DataFrame:
         parts = []
-        same_segments = broker_store(lake, self.run.broker).entries_a_file == contents.entries_a_file  # no import came between
+        same_segments = broker_store(self.run.opened(lake)).entries_a_file == contents.entries_a_file  # no import came between
         for config, (settings, found) in contents.settings.items():
-            pull, kinds = settings.pull_settings(), found if same_segments else replace(found, asked=None)
+            pull, profile = settings.pull_settings(), found if same_segments else replace(found, asked=None)
             requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             options = ReplayOptions(at=self.run.at)
             if config in contents.framed:
                 frames, requests = requests.where("frame IS NOT NULL"), requests.where("frame IS NULL")
-                parts.append(answered_frames(lake, self.run.broker, frames, options=options, settings=settings))
+                parts.append(answered_frames(self.run.opened(lake), frames, options=options, settings=settings))
                 if not contents.framed[config]:
                     continue
             ask = answer_woken if self.run.hold else answer
-            answers = ask(lake, self.run.broker, requests, options=options, settings=pull, kinds=kinds)
+            answers = ask(self.run.opened(lake), requests, options=options, settings=pull, profile=profile)
             parts.append(response_rows(self._with_ids(answers, requests, contents), pull).select(*ANSWERED))
         return reduce(DataFrame.unionByName, parts)
 

@@ -22,9 +22,8 @@ from pipeline.replay.replay_run import ReplayOptions
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import PULL_REQUEST
 from pipeline.settings.settings import BrokerSettings
-from pipeline.stream.batch_work import BatchWork
-from pipeline.stream.batches import Streamed, until_alone
-from pipeline.stream.stream_run import StreamRun
+from pipeline.stream.batch_work import RunBatches
+from pipeline.stream.batches import until_alone
 
 CAPTURE = "capture"  # what lake_version says of one
 
@@ -35,24 +34,17 @@ def committed_runs(lake: Lake) -> DataFrame:
 
 
 @dataclass(slots=True, kw_only=True)
-class CapturedBatches(BatchWork):
+class CapturedBatches(RunBatches):
     """Answers what was captured since; called by Spark with each batch of `committed_runs`.
 
     Attributes:
-        run: whose batches they are.
         settings: of the broker.
         captures_max: captures that are answered with one commit.
-        done: what was done so far.
-        counts: pulls answered of each batch by its number, and 0, until they are told.
     """
 
-    run: StreamRun
     settings: BrokerSettings
     captures_max: int
-    done: Streamed = field(default_factory=Streamed)
-    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     _answered: set[str] = field(default_factory=set)
-    _begun: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Answer the captures that have no answers, if one was committed."""
@@ -61,11 +53,7 @@ class CapturedBatches(BatchWork):
 
     def _take(self, batch: DataFrame, number: int) -> None:
         first = self._lake is None
-        if self._lake is None:
-            self._lake = Lake(batch.sparkSession, self.root).require()
-            self._look_back(self._lake)
-        lake = self._lake
-        lake.at = lake.newest()
+        lake = self.newest_lake(batch.sparkSession)
         captured = batch.where((F.col("what") == CAPTURE) & (F.col("brokerName") == self.run.broker))
         if not first and captured.isEmpty():
             return
@@ -75,8 +63,9 @@ class CapturedBatches(BatchWork):
             self.require_go_on()
             self._answer(lake, new[start : start + size], number)
 
-    def _look_back(self, lake: Lake) -> None:
-        """What the lake knows of the run: whether it was begun, and which captures it has answered."""
+    def look_back(self, lake: Lake) -> None:
+        """Find out whether the run was begun, and which captures it has answered."""
+        lake.require()
         mine = F.col("runId") == self.run.run_id
         self._begun = not lake.table(t.REPLAY_RUN).where(mine).isEmpty()
         answered = lake.table(t.PULL_RESPONSE).where(mine).select("requestId")
@@ -93,19 +82,17 @@ class CapturedBatches(BatchWork):
         until_alone(lake, self.run.run_id, tables, lambda: answered.append(self._write(lake, sources, started, number)))
         self._begun = True
         self._answered.update(sources)
-        self.done.batches += 1
-        self.done.answered += answered[-1]
-        self.counts[number] = (self.counts.get(number, (0, 0))[0] + answered[-1], 0)
+        self.count(number, answered[-1])
 
     def _write(self, lake: Lake, sources: Sequence[str], started: dt.datetime, number: int) -> int:
         """Number of answers."""
-        broker, run_id = self.run.broker, self.run.run_id
-        writer = LakeWriter(lake, run_id=run_id, what="stream", broker=broker)
-        pulls = pulls_of(lake, lake.table(PULL_REQUEST).where(F.col("brokerName") == broker), sources)
+        broker, run_id = self.run.opened(lake), self.run.run_id
+        writer = LakeWriter(lake, run_id=run_id, what="stream", broker=broker.name)
+        pulls = pulls_of(broker.table(PULL_REQUEST), sources)
         options = ReplayOptions(at=self.run.at)
-        with answered_captured(lake, broker, pulls, options=options, settings=self.settings) as answers:
+        with answered_captured(broker, pulls, options=options, settings=self.settings) as answers:
             writer.prepare(t.PULL_RESPONSE)
-            writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(broker), "runId": F.lit(run_id)}))
+            writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(broker.name), "runId": F.lit(run_id)}))
             count = answers.count()
         if self.done.batches % COMPACTED_EVERY == COMPACTED_EVERY - 1:
             writer.compact(t.PULL_RESPONSE)

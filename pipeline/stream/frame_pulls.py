@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from pipeline.capture.exchanges import plain_text
 from pipeline.capture.replay_captured import answered_captured
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.frames import frame_of_line
 from pipeline.requests.request_lines import RequestError
@@ -57,12 +57,12 @@ def pull_of_line(path: str, number: int, raw: bytes) -> dict[str, Any]:
     return {"seq": number} | fields | {"frame": {name: fields.pop(name) for name in OF_FRAME}}
 
 
-def answered_frames(lake: Lake, broker: str, rows: DataFrame, *, options: ReplayOptions, settings: BrokerSettings) -> DataFrame:
+def answered_frames(broker: OpenedBroker, rows: DataFrame, *, options: ReplayOptions, settings: BrokerSettings) -> DataFrame:
     """Answers, with the columns ANSWERED, of rows of STREAM_SCHEMA that have a `frame` and their `requestId`."""
     known = rows.select("*", "frame.*")
     lacking = {
         column.name: F.lit(None).cast(column.type) for column in PULL_REQUEST.columns if column.name not in known.columns
     }  # nothing was recorded, and nobody registered
     pulls = known.withColumns(lacking | {"held": F.lit(False)}).select("seq", *PULL_REQUEST.names)
-    with answered_captured(lake, broker, pulls, options=options, settings=settings) as answered:
+    with answered_captured(broker, pulls, options=options, settings=settings) as answered:
         return answered.select(*ANSWERED).localCheckpoint()

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.held_pulls import Polling, lacks_timeout, may_wait, with_wakes
 from pipeline.settings.settings import BrokerSettings
 from udfs.pull.pull_request_hold import NEVER
@@ -44,13 +44,11 @@ KEPT_SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in KEPT.items())
 _CLOCK_MAX = 253_402_300_799_999
 
 
-def with_released(requests: DataFrame, lake: Lake, broker: str, settings: BrokerSettings) -> DataFrame:
+def with_released(requests: DataFrame, broker: OpenedBroker, settings: BrokerSettings) -> DataFrame:
     """A stream of requests, and with them those that were kept and are to be asked again: `released` tells them apart.
 
     Args:
         requests: rows of STREAM_SCHEMA of request_stream.
-        lake: with the broker's tables, which are read as they are now. For a message that comes into the lake later a pull is asked only at
-            the sweep behind its patience; its answer takes the message into account.
         broker: whose store it is.
         settings: of the broker; who waits how long.
     """
@@ -59,7 +57,7 @@ def with_released(requests: DataFrame, lake: Lake, broker: str, settings: Broker
     waiting = timed.where(F.col("error").isNull() & F.col("timestamp").isNotNull() & may_wait() & ~lacks_timeout())
     kept = waiting.select(*KEPT)
     # a filter that looks into messages is not asked here: the sweep behind a message is soon enough to ask the pull again
-    wakes = with_wakes(lake, broker, kept, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=False)
+    wakes = with_wakes(broker, kept, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=False)
     grouped = wakes.groupBy(*_QUEUE)
     released = grouped.transformWithState(PullRequestTable(), KEPT_SCHEMA, "append", "EventTime")
     fresh = timed.withColumn("released", F.lit(False))

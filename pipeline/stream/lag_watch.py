@@ -49,7 +49,7 @@ class LagWatch:
             found = {table.name: lake.at.tables.get(table.name) for table in t.IMPORTED}
             if found == self._lag_of:
                 return False
-            cluster = BrokerSettings.from_sources(stored=lake.properties(self.run.broker)).value("brokerClusterName")
+            cluster = BrokerSettings.from_sources(stored=self.run.opened(lake).properties()).value("brokerClusterName")
             self._lag, self._lag_of = lag_metrics(create_views(lake, LAG_METRICS_READ), self.run.broker, cluster), found
         except (LakeError, PySparkException) as error:
             raise LagWatchError(str(error)) from error

@@ -21,7 +21,7 @@ from pipeline.lag.metrics import Publish
 from pipeline.stream.lag_watch import LagWatch, LagWatchError
 from pipeline.stream.query_listener import ENDED, Event, QueryListener
 from pipeline.stream.request_log import RequestLog, list_requests
-from pipeline.stream.stream_metrics import BatchReport, Behind, StreamState, batch_line, stream_families, waiting
+from pipeline.stream.stream_metrics import BatchReport, StreamState, WaitingFiles, batch_line, stream_families, waiting
 from pipeline.stream.stream_run import StreamRun
 
 # how long Spark may take to tell of a query's last batch and of its end
@@ -115,7 +115,7 @@ class StreamReport:
             return
         oldest = min((file.mtime_ns / 1e9 for file in left), default=None)
         waits = 0.0 if oldest is None else max(0.0, self.now().timestamp() - oldest)
-        self.state.behind = Behind(len(left), sum(file.length for file in left), round(waits, 3))
+        self.state.behind = WaitingFiles(len(left), sum(file.length for file in left), round(waits, 3))
 
     def _publish(self) -> None:
         if self.publish is not None:

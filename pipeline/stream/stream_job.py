@@ -20,8 +20,8 @@ from pipeline.lake.delta_sql import literal
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema import tables as t
-from pipeline.stream.batch_work import BatchWork, StoppedError
-from pipeline.stream.batches import Batches, Streamed, until_alone
+from pipeline.stream.batch_work import BatchWork, StoppedError, Streamed
+from pipeline.stream.batches import Batches, until_alone
 from pipeline.stream.captured_batches import CapturedBatches, committed_runs
 from pipeline.stream.holding import with_released
 from pipeline.stream.report import StreamReport
@@ -59,13 +59,13 @@ def run_stream(
         LakeError: the store was imported as it was found, there is no folder of requests, or other runs keep writing to the lake.
         OutputError: the metrics cannot be put where they belong, at the start.
     """
-    lake.require_started(run.broker)
+    run.opened(lake).require_started()
     if isinstance(batches, CapturedBatches):
         requests = committed_runs(lake)
     else:
         requests = _requests(lake, run, checkpoint, files_max)
         if run.hold:
-            requests = with_released(requests, lake, run.broker, batches.settings_of(None, ""))
+            requests = with_released(requests, run.opened(lake), batches.settings_of(None, ""))
     report.begin()
     lake.spark.streams.addListener(report.listener)
     try:

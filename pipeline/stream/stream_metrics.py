@@ -29,7 +29,7 @@ class BatchReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class WaitingFiles:
     """What lies in the folder of requests and is in no batch that ended: files, their bytes, the age of the oldest in seconds."""
 
     files: int
@@ -57,7 +57,7 @@ class StreamState:
     ended: dt.datetime | None = None
     failed: bool = False
     last: BatchReport | None = None
-    behind: Behind | None = None
+    behind: WaitingFiles | None = None
     batches: int = 0
     rows_read: int = 0
     answered: int = 0
@@ -84,7 +84,7 @@ def batch_line(batch: BatchReport, waits: str) -> str:
     return "; ".join(filter(None, (done, waits, took)))
 
 
-def waiting(behind: Behind | None) -> str:
+def waiting(behind: WaitingFiles | None) -> str:
     """What waits in the folder of requests, None where that is not known."""
     if behind is None:
         return "what waits is not known"

@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 
 from pipeline.files.store_files import filesystem_of
 from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At
 from pipeline.replay.replay_run import ReplayRun
 from pipeline.schema.tables import IMPORTED
@@ -48,11 +49,14 @@ class StreamRun:
     hold: bool = False
     store: dict[str, int] = field(default_factory=dict)
 
+    def opened(self, lake: Lake) -> OpenedBroker:
+        """The broker whose store answers, of `lake` at its present version."""
+        return OpenedBroker(lake, self.broker)
+
     def replay_run(self, lake: Lake, settings: BrokerSettings, started: dt.datetime) -> ReplayRun:
         """The run as replay_run tells it, its first batch begun at `started`."""
         return ReplayRun(
-            lake=lake,
-            broker=self.broker,
+            broker=self.opened(lake),
             run_id=self.run_id,
             source=self.source,
             source_digest=None,

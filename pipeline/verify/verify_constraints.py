@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.table import Table, never_null
 from pipeline.schema.tables import TABLES
 
@@ -17,9 +18,7 @@ def broken_constraints(lake: Lake, broker: str) -> DataFrame:
 
     One query finds the tables with a row that breaks any constraint. A query of each of these tables then counts the rows by constraint.
     """
-    there = {
-        table.name: lake.table(table).where(F.col("brokerName") == broker) for table in TABLES.values() if table.name in lake.at.tables
-    }
+    there = {table.name: OpenedBroker(lake, broker).table(table) for table in TABLES.values() if table.name in lake.at.tables}
     some = [_breaking(rows, TABLES[name]).limit(1).select(F.lit(name).alias("path")) for name, rows in there.items()]
     names = [row["path"] for row in reduce(DataFrame.unionByName, some).collect()]
     nothing = lake.spark.createDataFrame([], "path STRING, constraint STRING, rows BIGINT")

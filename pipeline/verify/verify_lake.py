@@ -20,6 +20,7 @@ from pipeline.importing.import_store import rows_of_queue_files, rows_of_store, 
 from pipeline.importing.load_store import LoadedStore
 from pipeline.lake.data_files import rows_for_tasks
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.config_tables import config_rows
 from pipeline.rows.index_tables import index_rows
 from pipeline.rows.log_records import encoded_records
@@ -49,9 +50,9 @@ def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, pr
         StoreError: the broker would not load or start the store, so the store cannot have been imported.
         LakeError: the lake does not hold all of the broker's files.
     """
-    lake.require_files(broker)
+    OpenedBroker(lake, broker).require_files()
     progress("loading the store as an import does")
-    as_found = lake.is_as_found(broker)
+    as_found = OpenedBroker(lake, broker).is_as_found()
     loaded, files = rows_of_store(lake.spark, StoreFiles(path), broker, settings, as_found=as_found)
     progress("comparing the tables with the store")
     expected = files.select(*t.STORE_FILE.names).localCheckpoint()
@@ -73,7 +74,7 @@ def _finding(code: str, path: str, text: Column) -> tuple[Column, Column, Column
 def _files(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
     """Findings: files that only the store or only store_file has, and files with different facts in them."""
     told = [name for name in t.STORE_FILE.names if name not in {"brokerName", "path"}]
-    ours = lake.table(t.STORE_FILE).where(F.col("brokerName") == broker).select("path", F.struct(*told).alias("ours"))
+    ours = OpenedBroker(lake, broker).table(t.STORE_FILE).select("path", F.struct(*told).alias("ours"))
     both = expected.select("path", F.struct(*told).alias("theirs")).join(ours, "path", "full_outer")
     text = (
         F.when(F.isnull("ours"), "a file of the store that is not in store_file")
@@ -111,7 +112,7 @@ def _compared_rows(lake: Lake, broker: str, loaded: LoadedStore) -> DataFrame:
 
 def _queues(lake: Lake, broker: str) -> DataFrame:
     """Findings: queues whose rows in consume_queue are not the entries of their segments."""
-    segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == broker)
+    segments = OpenedBroker(lake, broker).table(t.CONSUME_QUEUE_SEGMENT)
     text = "the rows are not the entries of consume_queue_segment"
     return _other_rows(lake, broker, t.CONSUME_QUEUE, segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema), ["topic", "queueId"], text)
 
@@ -129,7 +130,7 @@ def _index(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
 def _other_rows(lake: Lake, broker: str, table: t.Table, expected: DataFrame, by: list[str], text: str) -> DataFrame:
     """Findings: groups of rows that differ from the expected rows in number or in the hash of all columns; `by` names a group's columns."""
     columns = [name for name in table.names if name != "brokerName"]
-    rows = lake.table(table).where(F.col("brokerName") == broker)
+    rows = OpenedBroker(lake, broker).table(table)
     sums = [
         frame.groupBy(*by).agg(F.struct(F.count("*"), F.bit_xor(F.xxhash64(*columns))).alias(name))
         for frame, name in ((expected, "expected"), (rows, "rows"))
@@ -140,7 +141,7 @@ def _other_rows(lake: Lake, broker: str, table: t.Table, expected: DataFrame, by
 
 
 def _config(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:
-    rows = lake.table(table).where(F.col("brokerName") == broker).select(*table.names)
+    rows = OpenedBroker(lake, broker).table(table).select(*table.names)
     differing = rows.exceptAll(expected.select(*table.names)).unionByName(expected.select(*table.names).exceptAll(rows))
     text = F.format_string("%,d rows that only the table or only the store has", "rows").alias("text")
     counted = differing.agg(F.count("*").alias("rows")).where("rows > 0").withColumn("path", F.lit(table.name))

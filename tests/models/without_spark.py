@@ -97,7 +97,6 @@ def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
                 properties[topic, queue_id, row["segment"]].append(row)
     starts, wrote = (np.array([getattr(file, name) for file in log], np.int64) for name in ("from_offset", "wrote"))
     broker_store = rp.BrokerStore(
-        broker="b",
         log_end=log[-1].from_offset + log[-1].wrote if log else 0,
         entries=sum(end - first for _, _, (first, end), _, _ in queues),
         max_offset=max((end for _, _, (_, end), _, _ in queues), default=0),

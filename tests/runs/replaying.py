@@ -74,12 +74,12 @@ def demo_lake(spark: SparkSession, factory: pytest.TempPathFactory, folder: Path
 
 def run(lake: Lake, requests: Path, *, settings: Sequence[str] = (), run_id: str = "replay", **options: Any) -> Replayed[Comparison]:
     """`pullsim replay`, with the options of ReplayOptions, and `settings` as --set gives them."""
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.replay.replay_job import run_replay
     from pipeline.replay.replay_run import ReplayOptions
 
     return run_replay(
-        lake,
-        BROKER,
+        OpenedBroker(lake, BROKER),
         str(requests),
         options=ReplayOptions(**options),
         settings_of=lambda file: file.settings(options=settings),

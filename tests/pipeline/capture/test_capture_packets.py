@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.capture.packets import Bad, Packet, read_packets
-from pipeline.capture.segments import Col, PackedSegments, Segment, any_segment, pack_segments, plain_segment, segment_of
+from pipeline.capture.segments import PackedSegments, Segment, SegmentCol, any_segment, pack_segments, plain_segment, segment_of
 from store_format.errors import StoreError
 from tests.makers.captures import (
     CLIENT,
@@ -136,7 +136,7 @@ def test_a_segment_is_found_behind_every_link_layer(kind: int, ends: tuple[str, 
     first, second = (f"[{end}]" if ":" in end else end for end in ends)
     assert found.connection == (f"{first}:40001", f"{second}:10911")
     assert found.payload == PAYLOAD
-    assert (found.numbers[Col.SEQ], found.numbers[Col.ACK], found.numbers[Col.LENGTH]) == (7, 9, len(PAYLOAD))
+    assert (found.numbers[SegmentCol.SEQ], found.numbers[SegmentCol.ACK], found.numbers[SegmentCol.LENGTH]) == (7, 9, len(PAYLOAD))
 
 
 @pytest.mark.parametrize("vlans", [(5,), (5, 6)])
@@ -152,7 +152,7 @@ def test_an_extension_header_of_ipv6_is_no_payload() -> None:
     packet = link(ETHERNET, ip(*V6, tcp((V6[0], 1), (V6[1], 2), 7, PAYLOAD), extension=extension))
     found = segment_of(Packet(0, 24, START, ETHERNET, packet), {})
     assert isinstance(found, Segment)
-    assert (found.payload, found.numbers[Col.LENGTH]) == (PAYLOAD, len(PAYLOAD))
+    assert (found.payload, found.numbers[SegmentCol.LENGTH]) == (PAYLOAD, len(PAYLOAD))
 
 
 def test_the_padding_of_a_short_ethernet_frame_is_no_payload() -> None:
@@ -167,14 +167,14 @@ def test_a_packet_without_a_length_of_its_own_is_as_long_as_what_was_captured() 
     packet[16:18] = bytes(2)
     found = segment_of(Packet(0, 24, START, ETHERNET, bytes(packet)), {})
     assert isinstance(found, Segment)
-    assert (found.payload, found.numbers[Col.LENGTH]) == (PAYLOAD, len(PAYLOAD))
+    assert (found.payload, found.numbers[SegmentCol.LENGTH]) == (PAYLOAD, len(PAYLOAD))
 
 
 def test_a_packet_cut_by_the_snap_length_says_how_much_was_sent() -> None:
     packet = Sent(True, 7, PAYLOAD).packet()
     found = segment_of(Packet(0, 24, START, ETHERNET, packet[:-5]), {})
     assert isinstance(found, Segment)
-    assert (found.payload, found.numbers[Col.LENGTH]) == (PAYLOAD[:-5], len(PAYLOAD))
+    assert (found.payload, found.numbers[SegmentCol.LENGTH]) == (PAYLOAD[:-5], len(PAYLOAD))
 
 
 @pytest.mark.parametrize("kept", [14, 20, 33, 40, 53])
@@ -201,8 +201,8 @@ def test_both_directions_of_a_connection_are_packed_in_the_order_of_the_file() -
     (packed,) = pack_segments(packets)
     assert isinstance(packed, PackedSegments)
     assert packed.connection == ("10.0.0.1:40001", "10.0.0.2:10911")
-    assert packed.matrix[:, Col.NUMBER].tolist() == list(range(9))
-    assert packed.matrix[:, Col.DIRECTION].tolist() == [int(not one.from_client) for one in sent]
+    assert packed.matrix[:, SegmentCol.NUMBER].tolist() == list(range(9))
+    assert packed.matrix[:, SegmentCol.DIRECTION].tolist() == [int(not one.from_client) for one in sent]
     assert packed.payload == b"".join(one.payload for one in sent)
 
 

@@ -18,7 +18,7 @@ from pipeline.capture.capture_job import _schema
 from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import BAD, PULL, Row
 from pipeline.capture.packets import Packet
-from pipeline.capture.reassembly import ACKED_MICROS, Captured, Piece, Reassembly
+from pipeline.capture.reassembly import ACKED_MICROS, CapturedPacket, Reassembly, StreamPiece
 from pipeline.capture.segments import PackedSegments, pack_segments
 from pipeline.capture.stream_frames import BadStretch, Frames, FrameStream
 from pipeline.schema.arrow_types import arrow_of
@@ -39,13 +39,13 @@ def segmented(stream: bytes, cuts: list[int], *, isn: int = 0, from_client: bool
     return [Sent(from_client, isn + 1 + start, stream[start:end]) for start, end in pairwise(places)]
 
 
-def reassembled(sent: list[Sent], isn: int | None) -> tuple[bytes, list[Piece]]:
+def reassembled(sent: list[Sent], isn: int | None) -> tuple[bytes, list[StreamPiece]]:
     stream = Reassembly()
     if isn is not None:
         stream.syn(isn)
-    pieces: list[Piece] = []
+    pieces: list[StreamPiece] = []
     for number, one in enumerate(sent):
-        pieces += stream.add(one.seq % 2**32, one.payload, len(one.payload), Captured(number, number, START + number))
+        pieces += stream.add(one.seq % 2**32, one.payload, len(one.payload), CapturedPacket(number, number, START + number))
     pieces += stream.end()
     return b"".join(bytes(piece.data) for piece in pieces), pieces
 
@@ -101,29 +101,29 @@ def test_lost_bytes_are_told_where_and_how_many_they_are(stream: bytes, cuts: li
 def test_a_hole_is_given_up_a_second_after_the_receiver_acknowledged_what_is_behind_it() -> None:
     stream = Reassembly()
     stream.syn(0)
-    assert stream.add(11, b"later", 5, Captured(1, 1, START)) == []
+    assert stream.add(11, b"later", 5, CapturedPacket(1, 1, START)) == []
     assert stream.acked(1, START) == []  # what is before the segment may still come
     assert stream.acked(16, START + 1) == []
     assert stream.acked(16, START + ACKED_MICROS) == []
     hole, later = stream.acked(16, START + 1 + ACKED_MICROS)
     assert (hole.offset, hole.lost, later.offset, bytes(later.data)) == (0, 10, 10, b"later")
-    assert later.packet == Captured(1, 1, START)  # it was there all the time
+    assert later.packet == CapturedPacket(1, 1, START)  # it was there all the time
 
 
 def test_an_acknowledgement_below_the_hole_gives_nothing_up() -> None:
     stream = Reassembly()
     stream.syn(0)
-    stream.add(11, b"later", 5, Captured(1, 1, START))
+    stream.add(11, b"later", 5, CapturedPacket(1, 1, START))
     for micros in range(START, START + 10 * ACKED_MICROS, ACKED_MICROS):
         assert stream.acked(1, micros) == []
-    assert [bytes(one.data) for one in stream.add(1, b"0123456789", 10, Captured(2, 2, START))] == [b"0123456789", b"later"]
+    assert [bytes(one.data) for one in stream.add(1, b"0123456789", 10, CapturedPacket(2, 2, START))] == [b"0123456789", b"later"]
 
 
 def test_what_the_snap_length_cut_off_is_lost_at_once() -> None:
     stream = Reassembly()
     stream.syn(0)
-    first = stream.add(1, b"abc", 10, Captured(1, 1, START))
-    second = stream.add(11, b"def", 3, Captured(2, 2, START))
+    first = stream.add(1, b"abc", 10, CapturedPacket(1, 1, START))
+    second = stream.add(11, b"def", 3, CapturedPacket(2, 2, START))
     assert [(one.offset, bytes(one.data), one.lost) for one in first + second] == [(0, b"abc", 0), (3, b"", 7), (10, b"def", 0)]
 
 
@@ -132,7 +132,7 @@ FRAMES = [pull(7), pull(8, kind=ROCKETMQ), answer(7, b"x" * 300), answer(8, b"{}
 streams = st.lists(st.sampled_from(FRAMES), min_size=1, max_size=8)
 
 
-def fed(stream: FrameStream, pieces: list[Piece]) -> tuple[list[tuple[int, int, int]], list[BadStretch]]:
+def fed(stream: FrameStream, pieces: list[StreamPiece]) -> tuple[list[tuple[int, int, int]], list[BadStretch]]:
     """(offset, length, packet) of the frames, and the bad stretches."""
     frames, bad = [], []
     for piece in pieces:
@@ -165,9 +165,9 @@ def test_a_hole_costs_the_frames_that_it_touches_and_no_other(frames: list[bytes
     raw = b"".join(frames)
     start = where % len(raw)
     end = min(start + length, len(raw))
-    pieces = [Piece(0, raw[:start], 0, Captured(0, 0, START))] if start else []
-    pieces += [Piece(start, b"", end - start, Captured(1, 1, START))]
-    pieces += [Piece(end, raw[end:], 0, Captured(1, 1, START))] if end < len(raw) else []
+    pieces = [StreamPiece(0, raw[:start], 0, CapturedPacket(0, 0, START))] if start else []
+    pieces += [StreamPiece(start, b"", end - start, CapturedPacket(1, 1, START))]
+    pieces += [StreamPiece(end, raw[end:], 0, CapturedPacket(1, 1, START))] if end < len(raw) else []
     stream = FrameStream()
     found, damaged, bad = [], {}, []
     for piece in pieces:
@@ -194,7 +194,7 @@ def test_a_hole_costs_the_frames_that_it_touches_and_no_other(frames: list[bytes
 def test_a_connection_that_was_there_before_is_read_from_the_first_whole_frame_on(frames: list[bytes], where: int) -> None:
     raw = b"".join(frames)
     start = where % len(raw)
-    found, bad = fed(FrameStream(searching=True), [Piece(0, raw[start:], 0, Captured(0, 0, START))])
+    found, bad = fed(FrameStream(searching=True), [StreamPiece(0, raw[start:], 0, CapturedPacket(0, 0, START))])
     starts = np.cumsum([0, *(len(frame) for frame in frames)]).tolist()
     assert [offset + start for offset, _, _ in found] == [one for one in starts[:-1] if one >= start]
     assert len(bad) == (start not in starts)
@@ -203,7 +203,7 @@ def test_a_connection_that_was_there_before_is_read_from_the_first_whole_frame_o
 @pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n\r\n" * 40, bytes(5000), b"\x16\x03\x01" + bytes(range(256)) * 9, b"\xff" * 3000])
 def test_a_stream_of_something_else_is_one_bad_stretch(junk: bytes) -> None:
     for searching in (False, True):
-        frames, bad = fed(FrameStream(searching=searching), [Piece(0, junk, 0, Captured(0, 0, START))])
+        frames, bad = fed(FrameStream(searching=searching), [StreamPiece(0, junk, 0, CapturedPacket(0, 0, START))])
         assert (frames, len(bad), bad[0].offset) == ([], 1, 0)
 
 
@@ -211,7 +211,7 @@ def test_a_stream_of_junk_is_not_kept() -> None:
     stream = FrameStream(searching=True)
     chance = random.Random(5)
     for number in range(300):
-        list(stream.feed([Piece(number * 10_000, chance.randbytes(10_000), 0, Captured(number, 0, START))]))
+        list(stream.feed([StreamPiece(number * 10_000, chance.randbytes(10_000), 0, CapturedPacket(number, 0, START))]))
         assert len(stream._held) < 90_000
         assert len(stream._packets) < 10
 

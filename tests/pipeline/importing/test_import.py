@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from tests.makers.lakes import put_together
 from tests.runs.in_session import pullsim_in
@@ -70,7 +71,7 @@ def test_a_store_with_a_queue_extension_has_it_enabled_unless_told_otherwise(
     assert code == 0, err
     assert ("enableConsumeQueueExt=true, as the store has files for it" in out) == (given is None)
     lake = Lake(spark, str(tmp_path / "lake"))
-    assert lake.properties(BROKER)["enableConsumeQueueExt"] == str(given != "false")
+    assert OpenedBroker(lake, BROKER).properties()["enableConsumeQueueExt"] == str(given != "false")
     assert (lake.table(t.CONSUME_QUEUE).where("extUnit IS NOT NULL").count() > 0) == (given != "false")
 
 

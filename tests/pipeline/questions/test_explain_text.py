@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.questions.explain import Explanation, Pull, traced_pulls
+from pipeline.questions.explain import ExplainedPull, Explanation, traced_pulls
 from pipeline.questions.explain_text import as_json, show
 from pipeline.settings.settings import BrokerSettings
 from tests.makers.made_store import Record, make_store
@@ -23,7 +23,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
 
 
 def explained(tables: Tables, config: dict[str, Any], *, offset: int = 0, at_a_time: int = 32, **asked: Any) -> Explanation:
-    pull = Pull(group="g", topic="T", queue_id=0, offset=offset, max_msg_nums=at_a_time, **asked)
+    pull = ExplainedPull(group="g", topic="T", queue_id=0, offset=offset, max_msg_nums=at_a_time, **asked)
     wanted = None if pull.filter_type is None else {"type": pull.filter_type, "expression": pull.expression, "registered": pull.registered}
     request = {"group": "g", "topic": "T", "queueId": 0, "offset": offset, "maxMsgNums": at_a_time, "filter": wanted}
     [(answering, rows)] = blocks_of(tables, [{"request": request}], config)

@@ -19,13 +19,14 @@ from pipeline.files.output_file import OutputError
 from pipeline.lag.lag_metrics import LagMetrics
 from pipeline.lag.metrics import metrics_text
 from pipeline.lake.lake import LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.stream import lag_watch
 from pipeline.stream import report as module
 from pipeline.stream.batch_work import StoppedError
 from pipeline.stream.report import StreamReport, report_of
 from pipeline.stream.request_log import RequestLog, list_requests
 from pipeline.stream.stream_job import wait_for_end
-from pipeline.stream.stream_metrics import BatchReport, Behind, StreamState, batch_line, stream_families, waiting
+from pipeline.stream.stream_metrics import BatchReport, StreamState, WaitingFiles, batch_line, stream_families, waiting
 from pipeline.stream.stream_run import StreamRun
 from tests.runs.prometheus import parse, series
 from tests.runs.replaying import NOON, write_lines
@@ -210,9 +211,6 @@ def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypa
         def require(self) -> FakeLake:
             return self
 
-        def properties(self, _broker: str) -> dict[str, str]:
-            return {"brokerClusterName": "c9"}
-
     def fake_metrics(_spark: object, broker: str, cluster: str) -> LagMetrics:
         asked.append(f"{broker} {cluster}")
         if len(asked) == 3:
@@ -220,6 +218,7 @@ def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypa
         return LagMetrics((), 12, 0)
 
     monkeypatch.setattr(lag_watch, "Lake", FakeLake)
+    monkeypatch.setattr(OpenedBroker, "properties", lambda _broker: {"brokerClusterName": "c9"})
     monkeypatch.setattr(lag_watch, "create_views", lambda lake, _: lake)
     monkeypatch.setattr(lag_watch, "lag_metrics", fake_metrics)
 
@@ -248,7 +247,7 @@ def test_the_metrics_of_two_batches_by_hand(tmp_path: Path) -> None:
         durations = {"addBatch": 0.5, "triggerExecution": 0.75 + number}
         started = NOON - dt.timedelta(seconds=9 - number)
         state.add(BatchReport(number=number, started=started, rows_read=rows, answered=answered, bad=bad, durations=durations))
-    state.behind = Behind(3, 400, 2.5)
+    state.behind = WaitingFiles(3, 400, 2.5)
     text = metrics_text(stream_families(state, NOON))
     found = {name.removeprefix("pullsim_stream_"): metric for name, metric in parse(text).items()}
     assert {name: metric.type for name, metric in found.items() if metric.type == "counter"} == dict.fromkeys(

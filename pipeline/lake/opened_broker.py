@@ -1,0 +1,82 @@
+"""One broker of an opened lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.schema.tables import BROKER, STORE_FILE, Table
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBroker:
+    """A broker by its name, and the lake that holds the broker's tables; the lake decides at which version the tables are read."""
+
+    lake: Lake
+    name: str
+
+    @classmethod
+    def of(cls, spark: SparkSession, root: str, name: str | None) -> OpenedBroker:
+        """The broker `name` of the lake in the directory `root`; the only broker of the lake where `name` is None.
+
+        Raises:
+            LakeError: there is no lake, no such broker, or no name where the lake holds more than one broker.
+        """
+        lake = Lake(spark, root).require()
+        return cls(lake, lake.broker(name))
+
+    def table(self, table: Table) -> DataFrame:
+        """The rows of `table` that belong to the broker, with all columns; no rows where the table was never written."""
+        return self.lake.table(table).where(F.col("brokerName") == self.name)
+
+    def remembered(self, what: str, tables: Sequence[Table], make: Callable[[], T]) -> T:
+        """The result of `make` for this broker; `make` is called again only when one of `tables` has another version."""
+        return self.lake.remembered(f"{what} of {self.name}", tables, make)
+
+    def row(self) -> Row | None:
+        """The broker's row of `broker`; None where no store was imported under the name."""
+        return self.table(BROKER).first()
+
+    def properties(self) -> dict[str, str]:
+        """The settings that the broker was imported with, as texts; settings of file lengths and file names are those of the store."""
+        row = self.row()
+        return {} if row is None else dict(row["properties"] or {})
+
+    def is_as_found(self) -> bool:
+        """Whether the store was imported with --as-found, so that the tables are not what the broker's start makes of the store."""
+        row = self.row()
+        return row is not None and bool(row.asDict().get("asFound"))
+
+    def require_started(self) -> None:
+        """Refuse a store that was imported with --as-found.
+
+        Raises:
+            LakeError: it was.
+        """
+        if self.is_as_found():
+            raise self.not_started()
+
+    def require_files(self) -> Row:
+        """The broker's row of `broker`.
+
+        Raises:
+            LakeError: the tables lack some file of the store: it was imported by an older release, or followed since the import.
+        """
+        row, root = self.row(), self.lake.root
+        if row is None or "path" not in self.lake.table(STORE_FILE).columns:
+            raise LakeError(f"{root}: expected every file of broker {self.name!r} in store_file, found a part; import the store again")
+        if row.asDict().get("followedFrom") is not None:
+            raise LakeError(f"{root}: expected a store that was imported as a whole, found {self.name!r} followed; import it again")
+        return row
+
+    def not_started(self) -> LakeError:
+        """The error about a store that was imported with --as-found."""
+        root, name = self.lake.root, self.name
+        return LakeError(f"{root}: expected a store as its start leaves it, found {name!r} as found; import it without --as-found")

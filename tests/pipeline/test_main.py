@@ -1,0 +1,65 @@
+"""What an error makes of the exit code: whose fault it is, also where only the text of a worker's traceback came to the driver."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from pipeline.lake.lake import LakeError
+from pipeline.main import judged
+from pipeline.requests.request_lines import RequestError
+from store_format.errors import EXIT_CODE_NOTE, CorruptStoreError, UnusableInputError
+
+
+class _UnlistedError(UnusableInputError):
+    """An error that no list of the command line names."""
+
+
+def as_a_worker_tells(error: Exception) -> RuntimeError:
+    """What the driver raises for an error of a worker: no more of it than the text of its traceback, between the engine's own words."""
+    try:
+        raise error
+    except type(error) as raised:
+        told = "".join(traceback.format_exception(raised))
+    return RuntimeError(
+        f"Job aborted: Task 3 in stage 7.0 failed 1 times, most recent failure:\n{told}\n\tat org.example.Runner.run(R.scala:1)"
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CorruptStoreError("store/commitlog", "a message", "zeros", position=7, hint="restore it"),
+        RequestError("requests.jsonl", 3, "an object", "none"),
+        LakeError("lake: expected a lake, found none"),
+        _UnlistedError("input that cannot be used"),
+        _UnlistedError("two lines:\nthe second"),
+    ],
+)
+def test_input_that_cannot_be_used_ends_with_2_in_the_driver_and_in_a_worker(error: UnusableInputError) -> None:
+    assert judged(error) == (2, f"error: {error}")
+    code, text = judged(as_a_worker_tells(error))
+    assert (code, text) == (2, f"error: {error}")
+    assert EXIT_CODE_NOTE not in text
+
+
+def test_an_error_of_a_worker_without_the_note_is_the_engines() -> None:
+    code, text = judged(as_a_worker_tells(ValueError("negative count")))
+    assert code == 3
+    assert text.startswith("the engine failed: RuntimeError: Job aborted")
+
+
+def test_the_note_counts_only_as_a_line_of_its_own() -> None:
+    code, _ = judged(as_a_worker_tells(ValueError(f"a message that says {EXIT_CODE_NOTE} within")))
+    assert code == 3
+
+
+@pytest.mark.parametrize("words", ["No space left on device", "Disk quota exceeded"])
+def test_a_full_disk_is_named_wherever_the_cause_stands(words: str) -> None:
+    error = RuntimeError("Job aborted")
+    error.__cause__ = OSError(28, words)
+    code, text = judged(error)
+    assert code == 3
+    assert text.startswith("the engine failed: a disk is full (")
+    assert words in text
