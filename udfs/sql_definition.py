@@ -1,4 +1,4 @@
-"""What a SQL-defined function is made of: the text that a rule keeps beside its Python form.
+"""SqlFunction: the SQL form of a rule, which stands beside the Python form.
 
 Spark inlines such a function into the query, so it costs what the expression costs. Surprise: it cannot be called
 inside the lambda of a higher-order function (UNSUPPORTED_FEATURE.LAMBDA_FUNCTION_WITH_SQL_UDF).

@@ -86,7 +86,7 @@ class MemoryStore:
         commit_log_file_size: bytes of a file.
         consume_queue_file_size: likewise, whole entries.
         delays: of the delay levels, ms, level 1 first.
-        log: the commit log; a scenario may begin behind those of others.
+        log: the commit log; a scenario may begin after the records of other scenarios.
     """
 
     commit_log_file_size: int
@@ -214,13 +214,13 @@ class MemoryStore:
         row, taken = answers.columns[0], answers.taken.tolist()
         if int(row[gm.STATUS]) in gm.EXCEPTIONS:
             raise ThrownError(gm.EXCEPTIONS[int(row[gm.STATUS])])
-        behind = self.log.end - int(row[gm.LAST_PHYSIC])
+        distance = self.log.end - int(row[gm.LAST_PHYSIC])
         return Found(
             status=GetMessageStatus(int(row[gm.STATUS])),
             next_begin_offset=int(row[gm.NEXT]),
             min_offset=bounds[0],
             max_offset=bounds[1],
-            suggest_pulling_from_slave=bool(row[gm.ENTRIES_READ] > 0 and behind > caps[gm.MEMORY]),
+            suggest_pulling_from_slave=bool(row[gm.ENTRIES_READ] > 0 and distance > caps[gm.MEMORY]),
             messages=tuple(self._given(block, i) for i in taken),
         )
 

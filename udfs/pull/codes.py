@@ -1,4 +1,4 @@
-"""The broker's own names and numbers for what a pull comes to.
+"""The broker's names and numbers for statuses of a pull, response codes and roles of a broker.
 
 Broker source (4.9.3): org.apache.rocketmq.store.GetMessageStatus, org.apache.rocketmq.common.protocol.ResponseCode,
 org.apache.rocketmq.remoting.protocol.RemotingSysResponseCode, org.apache.rocketmq.store.config.BrokerRole.
@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class GetMessageStatus(IntEnum):
-    """What the store says of a pull; the number is the place in the Java enum."""
+    """The status of a pull that the store gives; the number is the place in the Java enum."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1

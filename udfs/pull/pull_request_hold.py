@@ -104,7 +104,7 @@ def notify_message_arriving(
 
     Args:
         held: in the order in which they came.
-        max_offset: offset behind the message; for a sweep the queue's maxOffset.
+        max_offset: one past the queue offset of the message; for a sweep the queue's maxOffset.
         now: the broker's time, ms.
         arrival: the message; None for a sweep.
         newest_offset: the queue's maxOffset, asked for where `max_offset` passes a pull by; None where that is the same.
@@ -147,7 +147,7 @@ class Arrivals:
 
     Attributes:
         times: when each is dispatched, ms, ascending.
-        offsets: offset behind each, ascending.
+        offsets: one past the queue offset of each message, ascending.
     """
 
     times: NDArray[np.int64]

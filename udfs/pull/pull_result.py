@@ -1,4 +1,4 @@
-"""The code that the broker answers a pull with, and the broker it names for the next one, from what the store gave.
+"""The response code of a pull and the broker to pull from next, from the status that the store gave.
 
 Broker source (4.9.3): PullMessageProcessor.processRequest, the switch over GetMessageStatus and, in the switch over the
 code that follows it, case PULL_OFFSET_MOVED.
@@ -8,7 +8,7 @@ PULL_RETRY_IMMEDIATELY.
 Surprise: a slave with slaveReadEnable=false sets PULL_RETRY_IMMEDIATELY first, and the switch then overwrites it.
 A store that answers null (not readable, shut down) has no status, and no code of these: the processor answers SYSTEM_ERROR.
 Rule for suggestWhichBrokerId: the master (0) unless slaveReadEnable is set; then one of the two that the group names, by whether the pull
-is so far behind that it reads from disk.
+reads from disk.
 Surprise: a slave that leaves an offset uncorrected names the group's brokerId whatever slaveReadEnable says.
 """
 

@@ -81,7 +81,7 @@ class PullTrace:
 
     Attributes:
         steps: the entries that the scan came to, in order.
-        window_end: queue offset behind the last entry that it might come to; that of the pull where there is no scan.
+        window_end: one past the queue offset of the last entry that the scan may reach; the offset of the pull where there is no scan.
         end: why it went no further.
         answer: the kernel's (columns of gm.Answers).
     """
