@@ -195,7 +195,11 @@ def large(bench: Bench) -> None:
     bench.replayed(bench.requests(LARGE, 1000), 1000, "replay of 1,000")
     out = bench.folder / "out"
     with peak_worker_memory() as peak:
-        seconds = timed(lambda: export_store(Lake(bench.spark, str(bench.lake)), BROKER, str(out), run_id="bench", progress=lambda _: None))
+        seconds = timed(
+            lambda: export_store(
+                OpenedBroker(Lake(bench.spark, str(bench.lake)), BROKER), str(out), run_id="bench", progress=lambda _: None
+            )
+        )
     bench.told("export", seconds, "s")
     bench.told("export, largest worker", peak(), "MiB")
 

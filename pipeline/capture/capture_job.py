@@ -30,6 +30,7 @@ from pipeline.files.store_files import filesystem_of
 from pipeline.lake.delta_sql import literal
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import capture_tables as ct
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.table import Table
@@ -97,8 +98,7 @@ def digest_of(path: str) -> str:
 
 
 def run_capture(
-    lake: Lake,
-    broker: str,
+    broker: OpenedBroker,
     path: str,
     *,
     run_id: str,
@@ -108,7 +108,6 @@ def run_capture(
     """Read a capture into the lake; what the lake holds of the same file is replaced.
 
     Args:
-        lake: where the tables are, or will be.
         broker: name in the lake of the broker whose traffic was captured.
         path: pcap or pcapng file.
         run_id: of this run.
@@ -121,23 +120,23 @@ def run_capture(
     """
     progress(f"reading {path}")
     digest = digest_of(path)
-    found = captured_rows(lake, path, digest).persist()
+    found = captured_rows(broker.lake, path, digest).persist()
     try:
-        writer = LakeWriter(lake, run_id=run_id, what="capture", broker=broker)
+        writer = LakeWriter(broker.lake, run_id=run_id, what="capture", broker=broker.name)
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         progress(f"writing {counts.get(PULL, 0):,} pulls")
         for kind, table in _KINDS.items():
-            rows = _with_source(found.where(F.col("kind") == kind).select(f"{kind}.*"), table, broker, path, digest)
+            rows = _with_source(found.where(F.col("kind") == kind).select(f"{kind}.*"), table, broker.name, path, digest)
             if kind == PULL:
                 subscriptions = found.where(F.col("kind") == SUBSCRIPTION).select(f"{SUBSCRIPTION}.*")
                 rows = with_registrations(rows, subscriptions)
-            writer.replace_rows(table, rows, f"brokerName = {literal(broker)} AND sourceDigest = {literal(digest)}")
+            writer.replace_rows(table, rows, f"brokerName = {literal(broker.name)} AND sourceDigest = {literal(digest)}")
         answered = found.where(f"{PULL}.recordedCode IS NOT NULL").count()
         version = writer.commit(now())
     finally:
         found.unpersist()
     return Captured(
-        broker=broker,
+        broker=broker.name,
         pulls=counts.get(PULL, 0),
         answered=answered,
         offsets=counts.get(OFFSET, 0),

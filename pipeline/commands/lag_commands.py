@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_options, format_option, lake_option, moment, now, run_id
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import say, show_rows, show_table, start_page
 
@@ -73,7 +74,7 @@ def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | No
     with engine.session(reads=lake) as spark:
         opened = Lake(spark, lake).require()
         name = opened.broker(broker)
-        recorded = record(opened, name, observed_at=at, keep_days=keep, run_id=run_id(), committed_at=committed_at)
+        recorded = record(OpenedBroker(opened, name), observed_at=at, keep_days=keep, run_id=run_id(), committed_at=committed_at)
     if recorded is None:
         say(f"nothing new of broker {name}: the lake has not changed since its last observation, or has one of {at} ms")
     else:

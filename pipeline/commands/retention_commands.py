@@ -104,7 +104,7 @@ def retention_command(
             disk_size=disk_size,
             disk_used=disk_used,
         )
-        forecast, rows = retention(opened, name, asked)
+        forecast, rows = retention(OpenedBroker(opened, name), asked)
         show_rows(for_people(rows) if form == "table" else rows, form)
     if forecast.times_are_late:
         progress_to_stderr(

@@ -115,7 +115,7 @@ def verify_command(
         frames = [verified.findings]
         if opened is not None:
             stored = settings.over(OpenedBroker(opened, name).properties())
-            frames.append(verify_lake(opened, name, store, stored, progress_to_stderr))
+            frames.append(verify_lake(OpenedBroker(opened, name), store, stored, progress_to_stderr))
         findings = 0
         for row in (row for frame in frames for row in frame.toLocalIterator()):
             findings += 1

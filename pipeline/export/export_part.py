@@ -24,7 +24,6 @@ from pipeline.export.part_files import write_checkpoint, write_config, write_ind
 from pipeline.export.part_plan import Part, Plan, entries_of_part, moved_messages
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.files.store_files import local_path
-from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.log_records import RECORD_COLUMNS, write_records
 from pipeline.schema import tables as t
@@ -38,11 +37,10 @@ from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 _PRE_BLANK = np.array([PRE_BLANK], CQ_UNIT).tobytes()
 
 
-def export_part(lake: Lake, broker: str, store: str, *, part: Part, run_id: str, progress: Progress) -> Exported:
+def export_part(broker: OpenedBroker, store: str, *, part: Part, run_id: str, progress: Progress) -> Exported:
     """Write a part of a broker's messages as a store.
 
     Args:
-        lake: where they are.
         broker: name in the lake.
         store: local directory to be made; an empty one may be there.
         part: which messages.
@@ -55,23 +53,23 @@ def export_part(lake: Lake, broker: str, store: str, *, part: Part, run_id: str,
         StoreError: an entry whose message is missing, or a file that cannot be written.
         Whatever is raised, there is no directory that looks like the store.
     """
-    OpenedBroker(lake, broker).require_started()
-    sizes = OpenedBroker(lake, broker).table(t.BROKER).head()
+    broker.require_started()
+    sizes = broker.table(t.BROKER).head()
     assert sizes is not None
-    with folder_beside(store, lake, run_id) as folder:
+    with folder_beside(store, broker.lake, run_id) as folder:
         progress("choosing the messages")
-        entries = entries_of_part(lake, broker, part)
+        entries = entries_of_part(broker, part)
         plan, moved = moved_messages(entries, sizes["mappedFileSizeCommitLog"])
         progress(f"writing {plan.end - plan.file_size:,} bytes of commit log, and the queues")
         queued = entries.join(moved.select("physicOffset", "newOffset"), "physicOffset")
         files = _log_files(moved, plan).unionByName(_queue_files(entries, sizes["mappedFileSizeConsumeQueue"])).localCheckpoint()
         made, _ = written(files, folder, _create)
-        messages, size = _write_log(lake, broker, folder, moved, plan)
+        messages, size = _write_log(broker, folder, moved, plan)
         size += _write_queues(folder, queued, sizes)
         progress("writing index, checkpoint and config")
-        made += _write_others(lake, broker, folder, part, plan, moved, sizes)
+        made += _write_others(broker, folder, part, plan, moved, sizes)
         written(files, folder, close_files)
-    return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
+    return Exported(store=local_path(store), broker=broker.name, files=made, messages=messages, bytes=size)
 
 
 def _log_files(moved: DataFrame, plan: Plan) -> DataFrame:
@@ -102,9 +100,11 @@ def _file_name(offset: Column) -> Column:
     return F.lpad(offset.cast("STRING"), FILE_NAME_DIGITS, "0")
 
 
-def _write_log(lake: Lake, broker: str, folder: StoreFolder, moved: DataFrame, plan: Plan) -> tuple[int, int]:
+def _write_log(broker: OpenedBroker, folder: StoreFolder, moved: DataFrame, plan: Plan) -> tuple[int, int]:
     """Number of messages, and their bytes."""
-    rows = of_broker(lake, t.COMMIT_LOG, broker, *RECORD_COLUMNS).join(moved.select("physicOffset", "newOffset"), "physicOffset")
+    rows = broker.table(t.COMMIT_LOG).select(*RECORD_COLUMNS).join(
+        moved.select("physicOffset", "newOffset"), "physicOffset"
+    )
     count, size = written(rows.sortWithinPartitions("newOffset"), folder, partial(_write_records, plan.file_size))
     expected = moved.count()
     if count != expected:
@@ -123,13 +123,13 @@ def _write_queues(folder: StoreFolder, queued: DataFrame, sizes: Row) -> int:
     return written(placed, folder, partial(_write_units, queue_size))[1]
 
 
-def _write_others(lake: Lake, broker: str, folder: StoreFolder, part: Part, plan: Plan, moved: DataFrame, sizes: Row) -> int:
+def _write_others(broker: OpenedBroker, folder: StoreFolder, part: Part, plan: Plan, moved: DataFrame, sizes: Row) -> int:
     """Number of files."""
     newest = moved.orderBy(F.col("newOffset").desc()).head()
     assert newest is not None
-    count, index_msg_timestamp = write_index(lake, broker, folder, plan, sizes)
+    count, index_msg_timestamp = write_index(broker, folder, plan, sizes)
     write_checkpoint(folder, newest["storeTimestamp"], index_msg_timestamp)
-    return count + 2 + write_config(lake, broker, folder, part.topics)
+    return count + 2 + write_config(broker, folder, part.topics)
 
 
 # what tasks do ----------------------------------------------------------

@@ -64,11 +64,10 @@ class Exported:
     bytes: int
 
 
-def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: Progress) -> Exported:
+def export_store(broker: OpenedBroker, store: str, *, run_id: str, progress: Progress) -> Exported:
     """Write the store of one broker.
 
     Args:
-        lake: where it is.
         broker: name in the lake.
         store: local directory to be made; an empty one may be there.
         run_id: of this run, part of the name of the folder beside it.
@@ -80,13 +79,13 @@ def export_store(lake: Lake, broker: str, store: str, *, run_id: str, progress: 
         StoreError: the tables do not give the bytes that were imported, or a file cannot be written.
         Whatever is raised, there is no directory that looks like the store.
     """
-    row = OpenedBroker(lake, broker).require_files()
-    files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length", "wrote", "mtimeMs")
-    with folder_beside(store, lake, run_id) as folder, _kept(files.repartition(tasks_at_once(lake.spark))) as files:
-        made, messages, size = _write_all(lake, broker, folder, files, row["mappedFileSizeCommitLog"], progress)
+    row = broker.require_files()
+    files = broker.table(t.STORE_FILE).select("kind", "path", "length", "wrote", "mtimeMs")
+    with folder_beside(store, broker.lake, run_id) as folder, _kept(files.repartition(tasks_at_once(broker.lake.spark))) as files:
+        made, messages, size = _write_all(broker, folder, files, row["mappedFileSizeCommitLog"], progress)
         progress("setting the times of the files")
         written(files.where(F.col("kind") != FOLDER), folder, close_files)
-    return Exported(store=local_path(store), broker=broker, files=made, messages=messages, bytes=size)
+    return Exported(store=local_path(store), broker=broker.name, files=made, messages=messages, bytes=size)
 
 
 @contextmanager
@@ -131,14 +130,14 @@ def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_all(lake: Lake, broker: str, folder: StoreFolder, files: DataFrame, log_size: int, progress: Progress) -> tuple[int, int, int]:
+def _write_all(broker: OpenedBroker, folder: StoreFolder, files: DataFrame, log_size: int, progress: Progress) -> tuple[int, int, int]:
     """Number of files, of records, and bytes in all."""
     writes: tuple[Write, ...] = (partial(_write_records, log_size), _write_entries, _write_ranges)
     progress("making the files")
     with ThreadPoolExecutor(len(writes) + 2) as pool:
         created = pool.submit(written, files, folder, create_files)
-        jobs = [pool.submit(_write_rows, lake, broker, folder, *each, created) for each in zip(WRITTEN, writes, strict=True)]
-        expected = pool.submit(_records_of, lake, broker)
+        jobs = [pool.submit(_write_rows, broker, folder, *each, created) for each in zip(WRITTEN, writes, strict=True)]
+        expected = pool.submit(_records_of, broker)
         try:
             made, _ = created.result()
             progress(f"writing {made:,} files")
@@ -153,17 +152,17 @@ def _write_all(lake: Lake, broker: str, folder: StoreFolder, files: DataFrame, l
 
 
 def _write_rows(
-    lake: Lake, broker: str, folder: StoreFolder, what: WrittenTable, write: Write, created: Future[tuple[int, int]]
+    broker: OpenedBroker, folder: StoreFolder, what: WrittenTable, write: Write, created: Future[tuple[int, int]]
 ) -> tuple[int, int]:
     """Plan while the files are made, write once they are."""
     table, columns, near = what
-    frame, rows_of = rows_for_tasks(lake, table, broker, columns, column=near)
+    frame, rows_of = rows_for_tasks(broker.lake, table, broker.name, columns, column=near)
     created.result()
     return written(frame, folder, write, rows_of)
 
 
-def _records_of(lake: Lake, broker: str) -> int:
-    total = of_broker(lake, t.COMMIT_LOG_SEGMENT, broker, "recordCount").agg(F.sum("recordCount")).first()
+def _records_of(broker: OpenedBroker) -> int:
+    total = broker.table(t.COMMIT_LOG_SEGMENT).select("recordCount").agg(F.sum("recordCount")).first()
     return (total[0] or 0) if total else 0
 
 

@@ -23,7 +23,6 @@ from pipeline.export.part_plan import Plan
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.generate.written_files import WrittenFiles
 from pipeline.generate.written_index import WrittenIndex
-from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.log_batches import walks
 from pipeline.schema import tables as t
@@ -46,13 +45,13 @@ _INDEX_DDL = "files INT, indexMsgTimestamp BIGINT"
 _INDEX_ARROW = arrow_of(_INDEX_DDL)
 
 
-def write_index(lake: Lake, broker: str, folder: StoreFolder, plan: Plan, sizes: Row) -> tuple[int, int]:
+def write_index(broker: OpenedBroker, folder: StoreFolder, plan: Plan, sizes: Row) -> tuple[int, int]:
     """Index files of the log that was written; their number, and the checkpoint's indexMsgTimestamp.
 
     Raises:
         StoreError: the log does not read back as it was planned.
     """
-    if not BrokerSettings.from_sources(stored=OpenedBroker(lake, broker).properties()).value("messageIndexEnable"):
+    if not BrokerSettings.from_sources(stored=broker.properties()).value("messageIndexEnable"):
         return 0, 0
     known = sizes.asDict()
     index_sizes = IndexSizes(
@@ -60,7 +59,7 @@ def write_index(lake: Lake, broker: str, folder: StoreFolder, plan: Plan, sizes:
         index_num=known.get("maxIndexNum") or DEFAULT_INDEX_SIZES.index_num,
     )
     # one file after the other, each message knowing the one before it in its slot: one task
-    built = lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_build_index, folder, plan, index_sizes), _INDEX_DDL).head()
+    built = broker.lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_build_index, folder, plan, index_sizes), _INDEX_DDL).head()
     return (0, 0) if built is None else (built["files"], built["indexMsgTimestamp"])
 
 
@@ -102,9 +101,9 @@ def _write(folder: StoreFolder, path: str, content: bytes) -> None:
         files.write(path, 0, content)
 
 
-def write_config(lake: Lake, broker: str, folder: StoreFolder, topics: tuple[str, ...]) -> int:
+def write_config(broker: OpenedBroker, folder: StoreFolder, topics: tuple[str, ...]) -> int:
     """The config files, without offsets in queues of other topics; their number."""
-    found = _config(lake, broker)
+    found = _config(broker)
     if topics:
         offsets = cf.load(found.get(_OFFSETS), found.get(f"{_OFFSETS}.bak"), _OFFSETS, cf.decode_consumer_offsets).table
         if offsets.offsetTable:
@@ -121,11 +120,13 @@ def _of_topics(offsets: ConsumerOffsets, topics: tuple[str, ...]) -> ConsumerOff
     return replace(offsets, offsetTable=kept)
 
 
-def _config(lake: Lake, broker: str) -> dict[str, bytes]:
+def _config(broker: OpenedBroker) -> dict[str, bytes]:
     """The bytes of each file below config/."""
     is_config = F.col("kind") == CONFIG
-    files = of_broker(lake, t.STORE_FILE, broker, "kind", "path", "length").where(is_config).collect()
+    files = broker.table(t.STORE_FILE).select("kind", "path", "length").where(is_config).collect()
     found = {row["path"]: np.zeros(row["length"], np.uint8) for row in files}
-    for row in of_broker(lake, t.STORE_FILE_RANGE, broker, "kind", "path", "position", "bytes").where(is_config).toLocalIterator():
+    for row in (
+        broker.table(t.STORE_FILE_RANGE).select("kind", "path", "position", "bytes").where(is_config).toLocalIterator()
+    ):
         found[row["path"]][row["position"] : row["position"] + len(row["bytes"])] = np.frombuffer(row["bytes"], np.uint8)
     return {path: content.tobytes() for path, content in found.items()}

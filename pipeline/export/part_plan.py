@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.export.export_store import of_broker
-from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake import LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.settings.settings import nearest
 from store_format.errors import StoreError
@@ -88,17 +89,17 @@ def plan_log(chunks: Sequence[tuple[int, int, int]], file_size: int) -> Plan:
     return Plan(chunks=tuple(placed), blanks=tuple(blanks), end=end, file_size=file_size)
 
 
-def entries_of_part(lake: Lake, broker: str, part: Part) -> DataFrame:
+def entries_of_part(broker: OpenedBroker, part: Part) -> DataFrame:
     """The entries of a part: topic, queueId, queueOffset, physicOffset, size, tagsCode, storeTimestamp.
 
     Raises:
         LakeError: a topic that has no queue, or no entry at all.
         StoreError: an entry whose message is not in the commit log.
     """
-    _require_topics(lake, broker, part.topics)
+    _require_topics(broker, part.topics)
     # without an extension the entry itself has the tag's hash code
     code = F.coalesce(F.col("extUnit.tagsCode"), F.col("tagsCode")).alias("tagsCode")
-    every = of_broker(lake, t.CONSUME_QUEUE, broker, *_QUEUE, "queueOffset", "physicOffset", "size", code, "storeTimestamp")
+    every = broker.table(t.CONSUME_QUEUE).select(*_QUEUE, "queueOffset", "physicOffset", "size", code, "storeTimestamp")
     if part.topics:
         every = every.where(F.col("topic").isin(list(part.topics)))
     begins = F.lit(True) if part.first is None else part.first.of_entry >= part.first.value
@@ -109,8 +110,8 @@ def entries_of_part(lake: Lake, broker: str, part: Part) -> DataFrame:
     inside = F.col("queueOffset").between(F.col("begin"), F.col("stop"))
     entries = every.join(spans.where("begin <= stop"), [*_QUEUE]).where(inside).drop("begin", "stop").localCheckpoint()
     if entries.isEmpty():
-        raise LakeError(f"{lake.root}: expected messages of broker {broker!r} to export, found none in that part")
-    log = of_broker(lake, t.COMMIT_LOG, broker, "physicOffset", F.col("storeSize").alias("size"))
+        raise LakeError(f"{broker.lake.root}: expected messages of broker {broker.name!r} to export, found none in that part")
+    log = broker.table(t.COMMIT_LOG).select("physicOffset", F.col("storeSize").alias("size"))
     lost = entries.join(log, ["physicOffset", "size"], "left_anti").orderBy(*_QUEUE, "queueOffset").first()
     if lost is not None:
         found = f"none of {lost['size']} bytes at {lost['physicOffset']}"
@@ -119,15 +120,15 @@ def entries_of_part(lake: Lake, broker: str, part: Part) -> DataFrame:
     return entries
 
 
-def _require_topics(lake: Lake, broker: str, topics: Sequence[str]) -> None:
+def _require_topics(broker: OpenedBroker, topics: Sequence[str]) -> None:
     if not topics:
         return
-    known = [row["topic"] for row in of_broker(lake, t.QUEUE, broker, "topic").distinct().toLocalIterator()]
+    known = [row["topic"] for row in broker.table(t.QUEUE).select("topic").distinct().toLocalIterator()]
     for topic in topics:
         if topic not in known:
             near = nearest(topic, known, 1)
             hint = f"; is it {near[0]!r}?" if near else ""
-            raise LakeError(f"{lake.root}: expected a topic of broker {broker!r} that has queues, found {topic!r}{hint}")
+            raise LakeError(f"{broker.lake.root}: expected a topic of broker {broker.name!r} that has queues, found {topic!r}{hint}")
 
 
 def moved_messages(entries: DataFrame, file_size: int) -> tuple[Plan, DataFrame]:

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.lake.delta_sql import literal
-from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake import LakeError
 from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.views import CONSUME_LAG_TABLES, consume_lag
 from pipeline.schema.lag_tables import LAG_HISTORY
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
@@ -35,11 +36,10 @@ class ObservedLag:
     lake_version: int
 
 
-def observation(lake: Lake, broker: str, observed_at: int) -> DataFrame:
+def observation(broker: OpenedBroker, observed_at: int) -> DataFrame:
     """The rows of lag_history that say how far every group of a broker is now.
 
     Args:
-        lake: at the version to be observed.
         broker: whose queues.
         observed_at: when that is, ms since 1970.
 
@@ -47,8 +47,8 @@ def observation(lake: Lake, broker: str, observed_at: int) -> DataFrame:
         LakeError: the time lies before 1970 or after the year 9999.
     """
     _require_time(observed_at)
-    observed = consume_lag(lake).where(F.col("brokerName") == broker)
-    added = {"observedAt": F.lit(observed_at).cast("BIGINT"), "lakeVersion": F.lit(lake.at.version).cast("BIGINT")}
+    observed = consume_lag(broker.lake).where(F.col("brokerName") == broker.name)
+    added = {"observedAt": F.lit(observed_at).cast("BIGINT"), "lakeVersion": F.lit(broker.lake.at.version).cast("BIGINT")}
     return observed.withColumns(added).select(*LAG_HISTORY.names)
 
 
@@ -70,7 +70,7 @@ def append_observation(writer: LakeWriter, observed_at: int) -> bool:
     writer.prepare(LAG_HISTORY)
     if not _observed_at(writer.written(LAG_HISTORY), writer.broker, observed_at).isEmpty():
         return False
-    writer.append(LAG_HISTORY, observation(writer.as_written(), writer.broker, observed_at))
+    writer.append(LAG_HISTORY, observation(OpenedBroker(writer.as_written(), writer.broker), observed_at))
     return True
 
 
@@ -89,23 +89,20 @@ def forget_before(writer: LakeWriter, before: int) -> None:
     writer.replace_rows(LAG_HISTORY, kept.coalesce(1), mine)
 
 
-def is_new(lake: Lake, broker: str, observed_at: int) -> bool:
+def is_new(broker: OpenedBroker, observed_at: int) -> bool:
     """Whether the lake has changed what consume_lag says of a broker since its last observation, and has none of this time."""
-    history = lake.table(LAG_HISTORY)
-    last = history.where(F.col("brokerName") == broker).agg(F.max("lakeVersion").alias("version")).first()
+    history = broker.lake.table(LAG_HISTORY)
+    last = history.where(F.col("brokerName") == broker.name).agg(F.max("lakeVersion").alias("version")).first()
     if last is None or last["version"] is None:
         return True
-    changed = _last_change(lake, broker)
-    return changed is not None and changed > last["version"] and _observed_at(history, broker, observed_at).isEmpty()
+    changed = _last_change(broker)
+    return changed is not None and changed > last["version"] and _observed_at(history, broker.name, observed_at).isEmpty()
 
 
-def record(
-    lake: Lake, broker: str, *, observed_at: int, keep_days: int | None, run_id: str, committed_at: dt.datetime
-) -> ObservedLag | None:
+def record(broker: OpenedBroker, *, observed_at: int, keep_days: int | None, run_id: str, committed_at: dt.datetime) -> ObservedLag | None:
     """Record an observation in a commit of its own.
 
     Args:
-        lake: the lake.
         broker: whose queues.
         observed_at: ms since 1970.
         keep_days: drop the broker's observations that are older than so many days before this one; None keeps all.
@@ -119,13 +116,13 @@ def record(
         LakeError: another run is writing to the table, or the time lies before 1970 or after the year 9999.
     """
     _require_time(observed_at)
-    if not is_new(lake, broker, observed_at):
+    if not is_new(broker, observed_at):
         return None
-    writer = LakeWriter(lake, run_id=run_id, what="lag", broker=broker)
+    writer = LakeWriter(broker.lake, run_id=run_id, what="lag", broker=broker.name)
     if keep_days is not None:
         forget_before(writer, observed_at - keep_days * _DAY)
     append_observation(writer, observed_at)
-    queues = _observed_at(writer.written(LAG_HISTORY), broker, observed_at).count()
+    queues = _observed_at(writer.written(LAG_HISTORY), broker.name, observed_at).count()
     return ObservedLag(queues, writer.commit(committed_at))
 
 
@@ -138,12 +135,12 @@ def _observed_at(history: DataFrame, broker: str, observed_at: int) -> DataFrame
     return history.where((F.col("brokerName") == broker) & (F.col("observedAt") == observed_at))
 
 
-def _last_change(lake: Lake, broker: str) -> int | None:
+def _last_change(broker: OpenedBroker) -> int | None:
     """The last version of the lake in which a run of the broker changed a table that consume_lag reads."""
     read = F.struct(*(F.col("tables")[table.name].alias(table.name) for table in CONSUME_LAG_TABLES))
-    versions = lake.versions().where(F.col("version") <= lake.at.version).withColumn("read", read)
+    versions = broker.lake.versions().where(F.col("version") <= broker.lake.at.version).withColumn("read", read)
     # lake_version has a row a commit: little enough for one task
     compared = versions.withColumn("before", F.lag("read").over(Window.orderBy("version")))
-    of_broker = compared.where((F.col("brokerName") == broker) & ~F.col("read").eqNullSafe(F.col("before")))
+    of_broker = compared.where((F.col("brokerName") == broker.name) & ~F.col("read").eqNullSafe(F.col("before")))
     row = of_broker.agg(F.max("version").alias("version")).first()
     return None if row is None else row["version"]

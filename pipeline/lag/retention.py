@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.lag.lag import LAG_READS, require_known, time_in_utc
-from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake import LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.views import create_views
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import BrokerSettings, camel_case
@@ -121,17 +122,17 @@ class Forecast:
     times_are_late: bool
 
 
-def retention(lake: Lake, broker: str, asked: RetentionQuestion) -> tuple[Forecast, DataFrame]:
+def retention(broker: OpenedBroker, asked: RetentionQuestion) -> tuple[Forecast, DataFrame]:
     """The forecast of a broker's commit log, and a row of retention_risk for each queue; docs/retention.md has the columns.
 
     Raises:
         LakeError: the lake has no file of the log, or does not know the group; a time or a disk that cannot be.
     """
-    spark = create_views(lake, _READS)
+    spark = create_views(broker.lake, _READS)
     if asked.group is not None:
         require_known(spark, "consumerGroup", "consumer group", asked.group, ("consumer_offset", "subscription_group", "subscription"))
-    forecast = _forecast(spark, broker, asked)
-    return forecast, _losses(spark, broker, asked, forecast)
+    forecast = _forecast(spark, broker.name, asked)
+    return forecast, _losses(spark, broker.name, asked, forecast)
 
 
 def _forecast(spark: SparkSession, broker: str, asked: RetentionQuestion) -> Forecast:

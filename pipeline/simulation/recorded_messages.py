@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.generate.workload_fields import unknown_name
-from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.simulation.plans import RecordedTopic, check_tags
@@ -29,14 +28,14 @@ from udfs.simulation.world import MS
 MOST_MESSAGES = 10_000_000
 
 
-def recorded_topic(lake: Lake, broker: str, scenario: GroupScenario, where: str) -> RecordedTopic:
+def recorded_topic(broker: OpenedBroker, scenario: GroupScenario, where: str) -> RecordedTopic:
     """What the lake has of the scenario's topic.
 
     Raises:
         ScenarioError: an unknown topic, one without messages or with too many, a tag that never occurs.
     """
-    queues = _queues(lake, broker, scenario, where)
-    rows = _rows(lake, broker, scenario.topic)
+    queues = _queues(broker, scenario, where)
+    rows = _rows(broker, scenario.topic)
     count = rows.count()
     if not 0 < count <= MOST_MESSAGES:
         found = f"{count:,}" if count else "none"
@@ -45,23 +44,23 @@ def recorded_topic(lake: Lake, broker: str, scenario: GroupScenario, where: str)
     check_tags(scenario.subscription, {tag for tag in found_rows["tags"].unique().to_pylist() if tag}, where)
     begins = scenario.messages.begins or _least(found_rows)
     messages = recorded_messages(found_rows, len(queues), scenario.subscription, begins, where)
-    return RecordedTopic(queues, messages, _committed(lake, broker, scenario, len(queues)), begins)
+    return RecordedTopic(queues, messages, _committed(broker, scenario, len(queues)), begins)
 
 
-def _queues(lake: Lake, broker: str, scenario: GroupScenario, where: str) -> tuple[MessageQueue, ...]:
+def _queues(broker: OpenedBroker, scenario: GroupScenario, where: str) -> tuple[MessageQueue, ...]:
     """Those that can be pulled, and those that have a folder; a store may lack the config that tells of the former."""
-    mine = F.col("brokerName") == broker
-    told = lake.table(t.TOPIC_CONFIG).where(mine).select("topic", F.col("readQueueNums").alias("queues"))
-    there = lake.table(t.QUEUE).where(mine).select("topic", (F.col("queueId") + 1).alias("queues"))
+    mine = F.col("brokerName") == broker.name
+    told = broker.lake.table(t.TOPIC_CONFIG).where(mine).select("topic", F.col("readQueueNums").alias("queues"))
+    there = broker.lake.table(t.QUEUE).where(mine).select("topic", (F.col("queueId") + 1).alias("queues"))
     topics = {row["topic"]: row["queues"] for row in told.union(there).groupBy("topic").agg(F.max("queues").alias("queues")).collect()}
     if scenario.topic not in topics:
-        raise unknown_name(f"{where}, topic", f"a topic of {broker}", scenario.topic, sorted(topics) or [""])
-    return tuple(MessageQueue(scenario.topic, broker, number) for number in range(topics[scenario.topic]))
+        raise unknown_name(f"{where}, topic", f"a topic of {broker.name}", scenario.topic, sorted(topics) or [""])
+    return tuple(MessageQueue(scenario.topic, broker.name, number) for number in range(topics[scenario.topic]))
 
 
-def _rows(lake: Lake, broker: str, topic: str) -> DataFrame:
+def _rows(broker: OpenedBroker, topic: str) -> DataFrame:
     def of_broker(table: t.Table) -> DataFrame:
-        return OpenedBroker(lake, broker).table(table)
+        return broker.table(table)
 
     mine = F.col("topic") == topic
     log = of_broker(t.COMMIT_LOG).where(mine).select("physicOffset", "tags", F.length("body").alias("bodySize"))
@@ -120,8 +119,8 @@ def _flags(rows: pa.Table, subscription: str) -> NDArray[np.uint8]:
     return flags
 
 
-def _committed(lake: Lake, broker: str, scenario: GroupScenario, queues: int) -> tuple[int, ...]:
-    mine = (F.col("brokerName") == broker) & (F.col("topic") == scenario.topic) & (F.col("consumerGroup") == scenario.group)
-    rows = lake.table(t.CONSUMER_OFFSET).where(mine).select("queueId", "consumerOffset").collect()
+def _committed(broker: OpenedBroker, scenario: GroupScenario, queues: int) -> tuple[int, ...]:
+    mine = (F.col("brokerName") == broker.name) & (F.col("topic") == scenario.topic) & (F.col("consumerGroup") == scenario.group)
+    rows = broker.lake.table(t.CONSUMER_OFFSET).where(mine).select("queueId", "consumerOffset").collect()
     offsets = {row["queueId"]: row["consumerOffset"] for row in rows}
     return tuple(max(int(offsets.get(number, -1)), -1) for number in range(queues))

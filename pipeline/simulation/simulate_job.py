@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.simulation_tables import SIMULATED, SIMULATED_LAG, SIMULATED_TRANSACTIONS, SIMULATION_RUN
 from pipeline.schema.table import Table
 from pipeline.simulation.plans import RecordedTopic, plan_of
@@ -124,7 +125,7 @@ def _recorded_topics(lake: Lake, variants: Sequence[Variant], broker: str | None
     topics: dict[_Asked, RecordedTopic] = {}
     for scenario in (variant.scenario for variant in variants):
         if scenario.messages.recorded and _asked(scenario) not in topics:
-            topics[_asked(scenario)] = recorded_topic(lake, lake.require().broker(broker), scenario, where)
+            topics[_asked(scenario)] = recorded_topic(OpenedBroker(lake, lake.require().broker(broker)), scenario, where)
     return topics
 
 

@@ -7,21 +7,22 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.table import Table, never_null
 from pipeline.schema.tables import TABLES
 
 
-def broken_constraints(lake: Lake, broker: str) -> DataFrame:
+def broken_constraints(broker: OpenedBroker) -> DataFrame:
     """Findings (code, path, text): one for each constraint of a table that rows of the broker break.
 
     One query finds the tables with a row that breaks any constraint. A query of each of these tables then counts the rows by constraint.
     """
-    there = {table.name: OpenedBroker(lake, broker).table(table) for table in TABLES.values() if table.name in lake.at.tables}
+    there = {
+        table.name: broker.table(table) for table in TABLES.values() if table.name in broker.lake.at.tables
+    }
     some = [_breaking(rows, TABLES[name]).limit(1).select(F.lit(name).alias("path")) for name, rows in there.items()]
     names = [row["path"] for row in reduce(DataFrame.unionByName, some).collect()]
-    nothing = lake.spark.createDataFrame([], "path STRING, constraint STRING, rows BIGINT")
+    nothing = broker.lake.spark.createDataFrame([], "path STRING, constraint STRING, rows BIGINT")
     found = [counted(there[name], TABLES[name]) for name in names]
     return reduce(DataFrame.unionByName, found, nothing).selectExpr(
         "'TABLE_CONSTRAINT' AS code", "path", "format_string('expected %s, found %,d rows where it is not so', constraint, rows) AS text"

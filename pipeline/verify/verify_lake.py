@@ -19,7 +19,6 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.importing.import_store import rows_of_queue_files, rows_of_store, spark_parallelism
 from pipeline.importing.load_store import LoadedStore
 from pipeline.lake.data_files import rows_for_tasks
-from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.config_tables import config_rows
 from pipeline.rows.index_tables import index_rows
@@ -43,27 +42,27 @@ _ROWS = arrow_of(_DDL)
 Compare = Callable[[pa.RecordBatch], Iterator[tuple[str, int, str | None]]]
 
 
-def verify_lake(lake: Lake, broker: str, path: str, settings: BrokerSettings, progress: Callable[[str], None]) -> DataFrame:
+def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progress: Callable[[str], None]) -> DataFrame:
     """Findings (code, path, text) about the tables of a broker that was imported from this store.
 
     Raises:
         StoreError: the broker would not load or start the store, so the store cannot have been imported.
         LakeError: the lake does not hold all of the broker's files.
     """
-    OpenedBroker(lake, broker).require_files()
+    broker.require_files()
     progress("loading the store as an import does")
-    as_found = OpenedBroker(lake, broker).is_as_found()
-    loaded, files = rows_of_store(lake.spark, StoreFiles(path), broker, settings, as_found=as_found)
+    as_found = broker.is_as_found()
+    loaded, files = rows_of_store(broker.lake.spark, StoreFiles(path), broker.name, settings, as_found=as_found)
     progress("comparing the tables with the store")
     expected = files.select(*t.STORE_FILE.names).localCheckpoint()
-    compared = _compared_rows(lake, broker, loaded).localCheckpoint()
-    findings = [_files(lake, broker, expected), _bytes(compared, expected, loaded.store), _queues(lake, broker)]
-    findings += [_packed(lake, broker, table, rows) for table, rows in rows_of_queue_files(loaded, broker, lake.spark).items()]
-    config = config_rows(lake.spark, loaded.store, broker, as_found=as_found)
-    findings += [_config(lake, broker, table, rows) for table, rows in config.tables.items()]
-    index = index_rows(lake.spark, loaded.store, broker, settings).tables
-    findings += [_config(lake, broker, t.CHECKPOINT, index[t.CHECKPOINT]), _index(lake, broker, index[t.INDEX_ENTRY])]
-    findings.append(broken_constraints(lake, broker))
+    compared = _compared_rows(broker, loaded).localCheckpoint()
+    findings = [_files(broker, expected), _bytes(compared, expected, loaded.store), _queues(broker)]
+    findings += [_packed(broker, table, rows) for table, rows in rows_of_queue_files(loaded, broker.name, broker.lake.spark).items()]
+    config = config_rows(broker.lake.spark, loaded.store, broker.name, as_found=as_found)
+    findings += [_config(broker, table, rows) for table, rows in config.tables.items()]
+    index = index_rows(broker.lake.spark, loaded.store, broker.name, settings).tables
+    findings += [_config(broker, t.CHECKPOINT, index[t.CHECKPOINT]), _index(broker, index[t.INDEX_ENTRY])]
+    findings.append(broken_constraints(broker))
     return reduce(DataFrame.unionByName, findings).orderBy("path", "code")
 
 
@@ -71,10 +70,10 @@ def _finding(code: str, path: str, text: Column) -> tuple[Column, Column, Column
     return F.lit(code).alias("code"), F.col(path).alias("path"), text
 
 
-def _files(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
+def _files(broker: OpenedBroker, expected: DataFrame) -> DataFrame:
     """Findings: files that only the store or only store_file has, and files with different facts in them."""
     told = [name for name in t.STORE_FILE.names if name not in {"brokerName", "path"}]
-    ours = OpenedBroker(lake, broker).table(t.STORE_FILE).select("path", F.struct(*told).alias("ours"))
+    ours = broker.table(t.STORE_FILE).select("path", F.struct(*told).alias("ours"))
     both = expected.select("path", F.struct(*told).alias("theirs")).join(ours, "path", "full_outer")
     text = (
         F.when(F.isnull("ours"), "a file of the store that is not in store_file")
@@ -96,7 +95,7 @@ def _bytes(compared: DataFrame, expected: DataFrame, store: StoreFiles) -> DataF
     return told.unionByName(both.select(*_finding("TABLE_BYTES", "path", text)))
 
 
-def _compared_rows(lake: Lake, broker: str, loaded: LoadedStore) -> DataFrame:
+def _compared_rows(broker: OpenedBroker, loaded: LoadedStore) -> DataFrame:
     store = loaded.store
     compare: tuple[Compare, ...] = (
         partial(_compare_records, OpenLog(store), loaded.sizes.commit_log),
@@ -105,32 +104,32 @@ def _compared_rows(lake: Lake, broker: str, loaded: LoadedStore) -> DataFrame:
     )
     found = []
     for (table, columns, near), held in zip(WRITTEN, compare, strict=True):
-        rows, rows_of = rows_for_tasks(lake, table, broker, columns, column=near)
+        rows, rows_of = rows_for_tasks(broker.lake, table, broker.name, columns, column=near)
         found.append(rows.mapInArrow(partial(_run, held, rows_of), _DDL))
     return reduce(DataFrame.unionByName, found)
 
 
-def _queues(lake: Lake, broker: str) -> DataFrame:
+def _queues(broker: OpenedBroker) -> DataFrame:
     """Findings: queues whose rows in consume_queue are not the entries of their segments."""
-    segments = OpenedBroker(lake, broker).table(t.CONSUME_QUEUE_SEGMENT)
+    segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     text = "the rows are not the entries of consume_queue_segment"
-    return _other_rows(lake, broker, t.CONSUME_QUEUE, segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema), ["topic", "queueId"], text)
+    return _other_rows(broker, t.CONSUME_QUEUE, segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema), ["topic", "queueId"], text)
 
 
-def _packed(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:
+def _packed(broker: OpenedBroker, table: t.Table, expected: DataFrame) -> DataFrame:
     """Findings: queues whose packed rows are not the rows that the queue's files give."""
-    return _other_rows(lake, broker, table, expected, ["topic", "queueId"], "the rows are not those that the queue's files give")
+    return _other_rows(broker, table, expected, ["topic", "queueId"], "the rows are not those that the queue's files give")
 
 
-def _index(lake: Lake, broker: str, expected: DataFrame) -> DataFrame:
+def _index(broker: OpenedBroker, expected: DataFrame) -> DataFrame:
     """Findings: index files whose rows in index_entry are not their entries."""
-    return _other_rows(lake, broker, t.INDEX_ENTRY, expected, ["file"], "the rows are not the entries of the file")
+    return _other_rows(broker, t.INDEX_ENTRY, expected, ["file"], "the rows are not the entries of the file")
 
 
-def _other_rows(lake: Lake, broker: str, table: t.Table, expected: DataFrame, by: list[str], text: str) -> DataFrame:
+def _other_rows(broker: OpenedBroker, table: t.Table, expected: DataFrame, by: list[str], text: str) -> DataFrame:
     """Findings: groups of rows that differ from the expected rows in number or in the hash of all columns; `by` names a group's columns."""
     columns = [name for name in table.names if name != "brokerName"]
-    rows = OpenedBroker(lake, broker).table(table)
+    rows = broker.table(table)
     sums = [
         frame.groupBy(*by).agg(F.struct(F.count("*"), F.bit_xor(F.xxhash64(*columns))).alias(name))
         for frame, name in ((expected, "expected"), (rows, "rows"))
@@ -140,8 +139,8 @@ def _other_rows(lake: Lake, broker: str, table: t.Table, expected: DataFrame, by
     return both.withColumn("path", path).select(*_finding("TABLE_DIFFERS", "path", F.lit(text).alias("text")))
 
 
-def _config(lake: Lake, broker: str, table: t.Table, expected: DataFrame) -> DataFrame:
-    rows = OpenedBroker(lake, broker).table(table).select(*table.names)
+def _config(broker: OpenedBroker, table: t.Table, expected: DataFrame) -> DataFrame:
+    rows = broker.table(table).select(*table.names)
     differing = rows.exceptAll(expected.select(*table.names)).unionByName(expected.select(*table.names).exceptAll(rows))
     text = F.format_string("%,d rows that only the table or only the store has", "rows").alias("text")
     counted = differing.agg(F.count("*").alias("rows")).where("rows > 0").withColumn("path", F.lit(table.name))

@@ -19,6 +19,7 @@ import pytest
 
 from pipeline.commands.demo import CONSUMED_STORE, unpack_demo_data
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.verify.verify_constraints import broken_constraints
 from store_format.remoting.command import SerializeType
 from tests.makers.recorded_pulls import DEFAULTS, capture_of, conversation, request_frame
@@ -188,7 +189,7 @@ def test_a_command_that_is_shown_ends_with_0(
     assert code == 0, err
     if name and made and writes_to_the_lake(one.words):
         written = Lake(spark, str(tmp_path / name))
-        assert [broken for broker in written.brokers() for broken in broken_constraints(written, broker).collect()] == []
+        assert [broken for broker in written.brokers() for broken in broken_constraints(OpenedBroker(written, broker)).collect()] == []
 
 
 def test_what_is_not_run_here_is_known() -> None:

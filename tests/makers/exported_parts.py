@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.export.part_plan import Bound, Part
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from store_format.record.message import Message, decode
 from tests.runs.replaying import BROKER
 from tests.truth.golden import meta_of
@@ -80,7 +81,7 @@ def wanted(part: Part, queue: Queue, messages: dict[int, tuple[Message, int]]) -
 def export_part(lake: Lake, out: Path, part: Part, broker: str = BROKER) -> None:
     from pipeline.export.export_part import export_part as export
 
-    export(lake, broker, str(out), part=part, run_id="export", progress=lambda _: None)
+    export(OpenedBroker(lake, broker), str(out), part=part, run_id="export", progress=lambda _: None)
     assert [path.name for path in out.parent.iterdir() if path.name.endswith(".part")] == []
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.tables import COMMIT_LOG, CONSUME_QUEUE_SEGMENT
 from tests.makers.lakes import import_as, tiny_store
 from tests.makers.store_trees import Tree, differing, tree
@@ -62,7 +63,7 @@ def tiny_lake(tiny: Path, tmp_path: Path) -> Path:
 def exported(lake: Lake, store: Path) -> Tree:
     from pipeline.export.export_store import export_store
 
-    export_store(lake, BROKER, str(store), run_id="export", progress=lambda _: None)
+    export_store(OpenedBroker(lake, BROKER), str(store), run_id="export", progress=lambda _: None)
     assert sorted(path.name for path in store.parent.iterdir()) == [store.name]
     return tree(store)
 
@@ -218,7 +219,7 @@ def test_rows_that_give_another_log_end_the_export_and_leave_nothing(
 
     broken = changed_log(spark, tiny_lake, statement)
     with pytest.raises(Exception, match=message):
-        export_store(broken, BROKER, str(tmp_path / "out"), run_id="export", progress=lambda _: None)
+        export_store(OpenedBroker(broken, BROKER), str(tmp_path / "out"), run_id="export", progress=lambda _: None)
     assert [path.name for path in tmp_path.iterdir()] == ["lake"]
 
 
@@ -259,7 +260,7 @@ def test_a_data_file_that_cannot_be_read_is_named(
     (file,) = (tiny_lake / table.name).rglob("part-*.parquet")
     file.write_bytes(content(file))
     with pytest.raises(Exception, match=f"{file.name}: expected a Parquet file of the table, found"):
-        export_store(Lake(spark, str(tiny_lake)), BROKER, str(tmp_path / "out"), run_id="export", progress=lambda _: None)
+        export_store(OpenedBroker(Lake(spark, str(tiny_lake)), BROKER), str(tmp_path / "out"), run_id="export", progress=lambda _: None)
     assert [path.name for path in tmp_path.iterdir()] == ["lake"]
     with pytest.raises(Exception, match=f"reading file file:.*{file.name}"):
         Lake(spark, str(tiny_lake)).table(table).collect()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from tests.makers.lakes import import_as, rows, tiny_store
 from tests.makers.store_trees import differing, tree
@@ -35,7 +36,9 @@ def found_and_exported(spark: SparkSession, store: Path, folder: Path) -> Path:
     from pipeline.export.export_store import export_store
 
     import_as(spark, folder / "lake", store, as_found=True)
-    export_store(Lake(spark, str(folder / "lake")), "b", str(folder / "out" / "store"), run_id="export", progress=lambda _: None)
+    export_store(
+        OpenedBroker(Lake(spark, str(folder / "lake")), "b"), str(folder / "out" / "store"), run_id="export", progress=lambda _: None
+    )
     return folder / "out" / "store"
 
 

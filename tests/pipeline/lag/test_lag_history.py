@@ -10,6 +10,7 @@ import pytest
 from pipeline.lag.lag_history import is_new, record
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.lag_tables import LAG_HISTORY
 from tests.makers.lag_lakes import write_state
 from tests.makers.lakes import live_files, rows
@@ -26,7 +27,9 @@ DAY = 86_400_000
 
 
 def observe(spark: SparkSession, folder: Path, broker: str, at: int, keep: int | None = None) -> Any:
-    return record(Lake(spark, str(folder)), broker, observed_at=at, keep_days=keep, run_id=f"observed {broker} {at}", committed_at=NOON)
+    return record(
+        OpenedBroker(Lake(spark, str(folder)), broker), observed_at=at, keep_days=keep, run_id=f"observed {broker} {at}", committed_at=NOON
+    )
 
 
 def times(spark: SparkSession, folder: Path) -> list[tuple[str, int, int]]:
@@ -64,11 +67,11 @@ def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(pullsim: 
     assert Lake(spark, str(tmp_path)).at == before
     # what is imported of another broker is no news of this one, even where it is written to the same tables
     write_state(spark, tmp_path, "b", {("g", "orders", 0): 2})
-    assert not is_new(Lake(spark, str(tmp_path)), "a", 22_000)
-    assert is_new(Lake(spark, str(tmp_path)), "b", 22_000)
+    assert not is_new(OpenedBroker(Lake(spark, str(tmp_path)), "a"), 22_000)
+    assert is_new(OpenedBroker(Lake(spark, str(tmp_path)), "b"), 22_000)
     write_state(spark, tmp_path, "a", OFFSETS)
-    assert is_new(Lake(spark, str(tmp_path)), "a", 22_000)
-    assert not is_new(Lake(spark, str(tmp_path)), "a", 20_000), "there is one of that time"
+    assert is_new(OpenedBroker(Lake(spark, str(tmp_path)), "a"), 22_000)
+    assert not is_new(OpenedBroker(Lake(spark, str(tmp_path)), "a"), 20_000), "there is one of that time"
 
 
 @slow_proof

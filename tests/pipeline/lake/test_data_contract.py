@@ -20,6 +20,7 @@ from pipeline.lag.lag_history import record
 from pipeline.lake import lake as lake_module
 from pipeline.lake.init_file import init_file, init_sql
 from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import SHORT_JOBS
 from pipeline.schema import tables as t
 from tests.makers.lakes import contents, file_rows, import_as, live_files, metadata, tiny_store
@@ -45,7 +46,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     offsets = {"orders@group a": {0: 1}, "%RETRY%group a@group a": {0: 0}}
     (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}), "utf-8")
     import_as(spark, folder / "lake", store, "b", layout="partitioned")
-    record(Lake(spark, str(folder / "lake")), "b", observed_at=7, keep_days=None, run_id="look", committed_at=NOON)
+    record(OpenedBroker(Lake(spark, str(folder / "lake")), "b"), observed_at=7, keep_days=None, run_id="look", committed_at=NOON)
     return folder / "lake"
 
 

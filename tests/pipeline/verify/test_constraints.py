@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.schema.table import never_null
 from pipeline.verify.verify_constraints import broken_constraints, counted
@@ -116,7 +117,7 @@ def test_a_column_that_a_table_of_an_earlier_release_lacks_breaks_nothing(spark:
 
 
 def told(spark: SparkSession, lake: Path, broker: str) -> list[tuple[str, ...]]:
-    return [tuple(row) for row in broken_constraints(Lake(spark, str(lake)), broker).collect()]
+    return [tuple(row) for row in broken_constraints(OpenedBroker(Lake(spark, str(lake)), broker)).collect()]
 
 
 @slow_proof
