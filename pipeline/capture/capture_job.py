@@ -64,13 +64,13 @@ class Captured:
     lake_version: int
 
 
-def broker_of(lake: Lake, name: str | None) -> str:
+def broker_of(lake: Lake, name: str | None) -> OpenedBroker:
     """The broker that captured traffic is of: the one that is named, else the only one in the lake; in a lake without any, "broker".
 
     Raises:
         LakeError: the lake holds several, or not the one that is named.
     """
-    return lake.broker(name) if lake.brokers() else name or DEFAULT_BROKER
+    return OpenedBroker(lake, lake.broker(name) if lake.brokers() else name or DEFAULT_BROKER)
 
 
 @contextmanager

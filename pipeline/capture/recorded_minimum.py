@@ -38,6 +38,7 @@ def with_recorded_minimum(answers: DataFrame, settings: PullSettings) -> DataFra
     }
     values = {
         "status": of_bounds,
+        "code": F.expr(f"response_code(pull_status(queueOffset, recordedMinOffset, maxOffset), queueOffset, {role})"),
         "nextBeginOffset": corrected,
         **nothing,
         "diskFallBehind": F.lit(None),

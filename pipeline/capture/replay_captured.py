@@ -25,7 +25,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import response_json, with_messages
 from pipeline.replay.replay import RequestProfile
 from pipeline.replay.replay_job import answer
-from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
+from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, count_by_error, replayed
 from pipeline.schema import capture_tables as ct
 from pipeline.settings.settings import BrokerSettings
 from udfs.pull.codes import ResponseCode
@@ -146,7 +146,7 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
     given_then = with_recorded_minimum(
         with_body_sha256(broker, given).join(pulls.select("seq", own.alias("recordedMinOffset")), "seq"), settings.pull_settings()
     ).drop("recordedMinOffset")
-    answered = _with_codes(joined, given_then, settings).persist()
+    answered = _with_codes(joined, given_then).persist()
     try:
         yield answered
     finally:
@@ -155,10 +155,9 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
         checks.unpersist()
 
 
-def _with_codes(pulls: DataFrame, given: DataFrame, settings: BrokerSettings) -> DataFrame:
-    of_status = code_of_status(settings.pull_settings())
+def _with_codes(pulls: DataFrame, given: DataFrame) -> DataFrame:
     # a store that throws or answers null has no status
-    code = F.coalesce("refusedCode", of_status, F.when(F.col("error").isNull(), F.lit(int(ResponseCode.SYSTEM_ERROR))))
+    code = F.coalesce("refusedCode", "code", F.when(F.col("error").isNull(), F.lit(int(ResponseCode.SYSTEM_ERROR))))
     of_pull = pulls.select(
         "seq",
         "requestId",

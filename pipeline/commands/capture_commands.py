@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from pipeline.commands.cli import Engine, ExampleCommand, broker_option, cli, engine_options, lake_option, now, run_id
-from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.terminal import progress_to_stderr, say
 
 
@@ -25,7 +24,7 @@ def capture_command(file: str, lake: str, broker: str | None, engine: Engine) ->
 
     with engine.session("long", workers=True) as spark:
         opened = Lake(spark, lake)
-        done = run_capture(OpenedBroker(opened, broker_of(opened, broker)), file, run_id=run_id(), now=now, progress=progress_to_stderr)
+        done = run_capture(broker_of(opened, broker), file, run_id=run_id(), now=now, progress=progress_to_stderr)
     say(
         f"captured for broker {done.broker}: {done.pulls:,} pulls, {done.answered:,} of them answered, {done.offsets:,} offsets, "
         f"{done.bad:,} bad requests, lake version {done.lake_version}"

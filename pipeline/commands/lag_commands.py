@@ -67,18 +67,16 @@ def lag_command(
 
 def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | None, keep: int | None) -> None:
     from pipeline.lag.lag_history import record
-    from pipeline.lake.lake import Lake
 
     committed_at = now()
     at = milliseconds(committed_at) if observed_at is None else observed_at
     with engine.session(reads=lake) as spark:
-        opened = Lake(spark, lake).require()
-        name = opened.broker(broker)
-        recorded = record(OpenedBroker(opened, name), observed_at=at, keep_days=keep, run_id=run_id(), committed_at=committed_at)
+        opened = OpenedBroker.of(spark, lake, broker)
+        recorded = record(opened, observed_at=at, keep_days=keep, run_id=run_id(), committed_at=committed_at)
     if recorded is None:
-        say(f"nothing new of broker {name}: the lake has not changed since its last observation, or has one of {at} ms")
+        say(f"nothing new of broker {opened.name}: the lake has not changed since its last observation, or has one of {at} ms")
     else:
-        say(f"recorded {recorded.queues:,} queues of broker {name} at {at} ms, lake version {recorded.lake_version}")
+        say(f"recorded {recorded.queues:,} queues of broker {opened.name} at {at} ms, lake version {recorded.lake_version}")
 
 
 def _show(

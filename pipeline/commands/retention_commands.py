@@ -85,17 +85,15 @@ def retention_command(
     those of the import, overridden by --properties and --set. As json and csv, times are in ms.
     """
     from pipeline.lag.retention import RetentionQuestion, for_people, retention
-    from pipeline.lake.lake import Lake
     from pipeline.lake.opened_broker import OpenedBroker
 
     if disk_used is not None and disk_size is None:
         raise click.UsageError("--disk-used goes with --disk-size")
     settings.check()
     with engine.session(reads=lake) as spark:
-        opened = Lake(spark, lake).require()
-        name = opened.broker(broker)
+        opened = OpenedBroker.of(spark, lake, broker)
         asked = RetentionQuestion(
-            settings=settings.over(OpenedBroker(opened, name).properties()),
+            settings=settings.over(opened.properties()),
             zone=zone,
             group=group,
             at=at,
@@ -104,7 +102,7 @@ def retention_command(
             disk_size=disk_size,
             disk_used=disk_used,
         )
-        forecast, rows = retention(OpenedBroker(opened, name), asked)
+        forecast, rows = retention(opened, asked)
         show_rows(for_people(rows) if form == "table" else rows, form)
     if forecast.times_are_late:
         progress_to_stderr(

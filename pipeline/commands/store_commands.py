@@ -66,7 +66,7 @@ def export_command(
     from pipeline.export.export_store import export_store
     from pipeline.export.part_plan import Bound, Part
     from pipeline.files.store_files import is_uri
-    from pipeline.lake.lake import Lake
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.lake.session import WALKED_PLANS
 
     part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
@@ -74,9 +74,9 @@ def export_command(
     # Spark itself reads what says where the rows are, and those only that its tasks cannot
     plans = WALKED_PLANS if is_whole and not is_uri(lake) else {}
     with replace(engine, conf=plans | engine.conf).session("short" if is_whole else "long", reads=lake, workers=True) as spark:
-        opened = Lake(spark, lake).require()
+        opened = OpenedBroker.of(spark, lake, broker)
         write = export_store if is_whole else partial(export_part, part=part)
-        done = write(opened, opened.broker(broker), store, run_id=run_id(), progress=progress_to_stderr)
+        done = write(opened, store, run_id=run_id(), progress=progress_to_stderr)
     say(f"{done.store}: {done.files:,} files of broker {done.broker!r}, with {done.messages:,} messages; {done.bytes:,} bytes written")
 
 
@@ -98,15 +98,13 @@ def verify_command(
     The output has a line a file: path, kind, bytes and result, with tabs between. A line a finding follows: its code, the path, and what is
     wrong. The exit code is 1 if there is a finding. STORE is only read.
     """
-    from pipeline.lake.lake import Lake
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.verify.verify_lake import verify_lake
     from pipeline.verify.verify_store import verify_store
 
     broker_settings = settings.over()
     with engine.session("short" if lake is None else "long", reads=lake, workers=True) as spark:
-        opened = None if lake is None else Lake(spark, lake).require()
-        name = "" if opened is None else opened.broker(broker)
+        opened = None if lake is None else OpenedBroker.of(spark, lake, broker)
         verified = verify_store(spark, store, broker_settings, progress_to_stderr)
         files = 0
         for row in verified.files.toLocalIterator():
@@ -114,8 +112,8 @@ def verify_command(
             say("\t".join(map(str, row)))
         frames = [verified.findings]
         if opened is not None:
-            stored = settings.over(OpenedBroker(opened, name).properties())
-            frames.append(verify_lake(OpenedBroker(opened, name), store, stored, progress_to_stderr))
+            stored = settings.over(opened.properties())
+            frames.append(verify_lake(opened, store, stored, progress_to_stderr))
         findings = 0
         for row in (row for frame in frames for row in frame.toLocalIterator()):
             findings += 1

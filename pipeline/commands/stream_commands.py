@@ -92,7 +92,6 @@ def stream_command(
     """
     from pipeline.capture.replay_captured import SOURCE
     from pipeline.files.store_files import absolute_path
-    from pipeline.lake.lake import Lake
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.stream.batches import Batches
     from pipeline.stream.captured_batches import CapturedBatches
@@ -105,24 +104,23 @@ def stream_command(
     check_hold(hold, at, of_table=of_table)
     folder, source = absolute_path(checkpoint), SOURCE if of_table else absolute_path(requests)
     with _metrics(metrics) as publish, engine.session("endless", reads=lake) as spark, told_to_stop() as stop:
-        opened = Lake(spark, lake).require()
-        name = opened.broker(broker)
-        stored = OpenedBroker(opened, name).properties()
+        opened = OpenedBroker.of(spark, lake, broker)
+        stored, root = opened.properties(), opened.lake.root
 
         def settings_of(header: dict[str, Any] | None, where: str) -> BrokerSettings:
             return settings.over(stored, header=header, header_where=where)
 
         given = settings_of(None, "")
-        asked = {"broker": name, "source": source, "at": at, "settings": given.as_texts(), "hold": hold}
-        run, removed = run_of_checkpoint(folder, run_id=run_id, lake=opened.root, store=store_versions(opened), **asked)
+        asked = {"broker": opened.name, "source": source, "at": at, "settings": given.as_texts(), "hold": hold}
+        run, removed = run_of_checkpoint(folder, run_id=run_id, lake=root, store=store_versions(opened.lake), **asked)
         for path in removed:
             progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
         progress_to_stderr(f"run {run.run_id}: answering what is in {source}")
-        captured = CapturedBatches(root=opened.root, run=run, settings=given, captures_max=max_files, now=now, stop=stop)
-        batches = captured if of_table else Batches(root=opened.root, run=run, settings_of=settings_of, now=now, stop=stop)
+        captured = CapturedBatches(root=root, run=run, settings=given, captures_max=max_files, now=now, stop=stop)
+        batches = captured if of_table else Batches(root=root, run=run, settings_of=settings_of, now=now, stop=stop)
         log = None if of_table else RequestLog(f"{folder}/{REQUESTS}")
         report = report_of(spark, run, log, batches.counts, progress=progress_to_stderr, now=now, publish=publish)
-        done = run_stream(opened, run, folder, batches, report, files_max=max_files, once=once, trigger_seconds=trigger)
+        done = run_stream(opened.lake, run, folder, batches, report, files_max=max_files, once=once, trigger_seconds=trigger)
     say(f"run {run.run_id}: answered {done.answered:,} requests in {done.batches:,} batches, {done.bad:,} bad ones")
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.export.export_store import Exported, Progress, close_files, create_files, folder_beside, of_broker, written
+from pipeline.export.export_store import Exported, Progress, close_files, create_files, folder_beside, written
 from pipeline.export.part_files import write_checkpoint, write_config, write_index
 from pipeline.export.part_plan import Part, Plan, entries_of_part, moved_messages
 from pipeline.export.store_folder import OpenFiles, StoreFolder
@@ -54,7 +55,7 @@ def export_part(broker: OpenedBroker, store: str, *, part: Part, run_id: str, pr
         Whatever is raised, there is no directory that looks like the store.
     """
     broker.require_started()
-    sizes = broker.table(t.BROKER).head()
+    sizes = broker.row()
     assert sizes is not None
     with folder_beside(store, broker.lake, run_id) as folder:
         progress("choosing the messages")
@@ -102,9 +103,7 @@ def _file_name(offset: Column) -> Column:
 
 def _write_log(broker: OpenedBroker, folder: StoreFolder, moved: DataFrame, plan: Plan) -> tuple[int, int]:
     """Number of messages, and their bytes."""
-    rows = broker.table(t.COMMIT_LOG).select(*RECORD_COLUMNS).join(
-        moved.select("physicOffset", "newOffset"), "physicOffset"
-    )
+    rows = broker.table(t.COMMIT_LOG).select(*RECORD_COLUMNS).join(moved.select("physicOffset", "newOffset"), "physicOffset")
     count, size = written(rows.sortWithinPartitions("newOffset"), folder, partial(_write_records, plan.file_size))
     expected = moved.count()
     if count != expected:
@@ -116,14 +115,14 @@ def _write_log(broker: OpenedBroker, folder: StoreFolder, moved: DataFrame, plan
     return count, size
 
 
-def _write_queues(folder: StoreFolder, queued: DataFrame, sizes: Row) -> int:
+def _write_queues(folder: StoreFolder, queued: DataFrame, sizes: dict[str, Any]) -> int:
     queue_size = sizes["mappedFileSizeConsumeQueue"]
     file = F.floor(F.col("queueOffset") * CQ_STORE_UNIT_SIZE / queue_size)
     placed = queued.repartition("topic", "queueId", file).sortWithinPartitions("topic", "queueId", "queueOffset")
     return written(placed, folder, partial(_write_units, queue_size))[1]
 
 
-def _write_others(broker: OpenedBroker, folder: StoreFolder, part: Part, plan: Plan, moved: DataFrame, sizes: Row) -> int:
+def _write_others(broker: OpenedBroker, folder: StoreFolder, part: Part, plan: Plan, moved: DataFrame, sizes: dict[str, Any]) -> int:
     """Number of files."""
     newest = moved.orderBy(F.col("newOffset").desc()).head()
     assert newest is not None

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.export.store_folder import OpenFiles, StoreFolder
@@ -98,11 +98,6 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
         kept.unpersist()
 
 
-def of_broker(lake: Lake, table: t.Table, broker: str, *columns: str | Column) -> DataFrame:
-    """Columns of the rows of one broker."""
-    return OpenedBroker(lake, broker).table(table).select(*columns)
-
-
 @contextmanager
 def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
     """A new folder that gets the name of the store if all goes well, and is removed else."""
@@ -156,7 +151,7 @@ def _write_rows(
 ) -> tuple[int, int]:
     """Plan while the files are made, write once they are."""
     table, columns, near = what
-    frame, rows_of = rows_for_tasks(broker.lake, table, broker.name, columns, column=near)
+    frame, rows_of = rows_for_tasks(broker, table, columns, column=near)
     created.result()
     return written(frame, folder, write, rows_of)
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from pipeline.export.export_store import of_broker
 from pipeline.export.part_plan import Plan
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.generate.written_files import WrittenFiles
@@ -45,7 +44,7 @@ _INDEX_DDL = "files INT, indexMsgTimestamp BIGINT"
 _INDEX_ARROW = arrow_of(_INDEX_DDL)
 
 
-def write_index(broker: OpenedBroker, folder: StoreFolder, plan: Plan, sizes: Row) -> tuple[int, int]:
+def write_index(broker: OpenedBroker, folder: StoreFolder, plan: Plan, sizes: dict[str, Any]) -> tuple[int, int]:
     """Index files of the log that was written; their number, and the checkpoint's indexMsgTimestamp.
 
     Raises:
@@ -53,7 +52,7 @@ def write_index(broker: OpenedBroker, folder: StoreFolder, plan: Plan, sizes: Ro
     """
     if not BrokerSettings.from_sources(stored=broker.properties()).value("messageIndexEnable"):
         return 0, 0
-    known = sizes.asDict()
+    known = sizes
     index_sizes = IndexSizes(
         hash_slot_num=known.get("maxHashSlotNum") or DEFAULT_INDEX_SIZES.hash_slot_num,
         index_num=known.get("maxIndexNum") or DEFAULT_INDEX_SIZES.index_num,
@@ -125,8 +124,6 @@ def _config(broker: OpenedBroker) -> dict[str, bytes]:
     is_config = F.col("kind") == CONFIG
     files = broker.table(t.STORE_FILE).select("kind", "path", "length").where(is_config).collect()
     found = {row["path"]: np.zeros(row["length"], np.uint8) for row in files}
-    for row in (
-        broker.table(t.STORE_FILE_RANGE).select("kind", "path", "position", "bytes").where(is_config).toLocalIterator()
-    ):
+    for row in broker.table(t.STORE_FILE_RANGE).select("kind", "path", "position", "bytes").where(is_config).toLocalIterator():
         found[row["path"]][row["position"] : row["position"] + len(row["bytes"])] = np.frombuffer(row["bytes"], np.uint8)
     return {path: content.tobytes() for path, content in found.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -12,11 +12,11 @@ from typing import BinaryIO
 @contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` when all is written; OSError where it cannot."""
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".pullsim-")
+    temporary = os.path.join(os.path.dirname(path), f".pullsim-{uuid.uuid4().hex}")
+    file = open(temporary, "xb")  # noqa: SIM115 - its mode is that of the umask, unlike that of tempfile's
     try:
-        with os.fdopen(handle, "wb") as file:
+        with file:
             yield file
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

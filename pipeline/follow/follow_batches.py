@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -88,7 +89,7 @@ class FollowBatches(BatchWork):
         self.done.messages += messages
         self.progress(f"batch {number}: {messages:,} messages added in {(self.now() - started).total_seconds():.1f} s")
 
-    def _add(self, lake: Lake, row: Row, records: DataFrame, number: int) -> int:
+    def _add(self, lake: Lake, row: dict[str, Any], records: DataFrame, number: int) -> int:
         """Number of messages that came to the lake."""
         event = F.min(F.when(F.col("event").isNotNull(), F.struct("physicOffset", "event", "eventText"))).alias("event")
         end = F.max(F.col("physicOffset") + F.col("storeSize")).alias("end")
@@ -97,7 +98,7 @@ class FollowBatches(BatchWork):
         if facts["event"] is not None:
             offset, kind, text = facts["event"]
             return self._import_again(lake, Event(kind=kind, physic_offset=offset, text=text), number)
-        growth = Growth(lake, self.broker, row["mappedFileSizeConsumeQueue"] // CQ_STORE_UNIT_SIZE, records)
+        growth = Growth(OpenedBroker(lake, self.broker), row["mappedFileSizeConsumeQueue"] // CQ_STORE_UNIT_SIZE, records)
         odd = growth.queues_that_do_not_follow().orderBy("topic", "queueId").first() if facts["count"] else None
         if odd is not None:
             text = f"queue {odd['queueId']} of {odd['topic']} goes on at {odd['first']}, its entries so far end at {odd['maxOffset']}"
@@ -117,7 +118,7 @@ class FollowBatches(BatchWork):
         self.done.events += 1
         return imported.messages - before
 
-    def _write(self, lake: Lake, row: Row, growth: Growth, facts: Row, number: int) -> None:
+    def _write(self, lake: Lake, row: dict[str, Any], growth: Growth, facts: Row, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
         writer.expect_commit()
         steps = self._config_steps(lake, writer)
@@ -138,7 +139,7 @@ class FollowBatches(BatchWork):
                     writer.compact(table)
             writer.commit(self.now())
 
-    def _record_steps(self, writer: LakeWriter, row: Row, growth: Growth, facts: Row) -> list[Callable[[], None]]:
+    def _record_steps(self, writer: LakeWriter, row: dict[str, Any], growth: Growth, facts: Row) -> list[Callable[[], None]]:
         mine = f"brokerName = {literal(self.broker)}"
         segments = growth.segments().localCheckpoint()
         files = LogTail(self.store, row["mappedFileSizeCommitLog"]).files()

@@ -57,7 +57,7 @@ def follow(
 def _has_store(lake: Lake, batches: FollowBatches) -> bool:
     """Whether the lake has this store as a start leaves it, so that only what came since is missing."""
     row = OpenedBroker(lake, batches.broker).row()
-    return row is not None and row["store"] == batches.store.root and not row.asDict().get("asFound")
+    return row is not None and row["store"] == batches.store.root and not row["asFound"]
 
 
 def _require_followable(store: StoreFiles, settings: BrokerSettings) -> None:
@@ -68,11 +68,11 @@ def _require_followable(store: StoreFiles, settings: BrokerSettings) -> None:
 def _started(
     lake: Lake, batches: FollowBatches, checkpoint: str, settings: BrokerSettings, *, once: bool, trigger_seconds: float
 ) -> StreamingQuery:
-    mine = F.col("brokerName") == batches.broker
-    row = lake.table(t.BROKER).where(mine).first()
+    broker = OpenedBroker(lake, batches.broker)
+    row = broker.row()
     assert row is not None
     last = F.max(F.struct("physicOffset", "storeSize", "recordCrc32")).alias("last")
-    mark = lake.table(t.COMMIT_LOG).where(mine).agg(last).first()
+    mark = broker.table(t.COMMIT_LOG).agg(last).first()
     delays = store_settings(batches.store, settings).delays
     options = {
         "path": batches.store.root,

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.follow.queue_growth import ENTRY_COLUMNS, grown_properties, grown_segments
-from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.queue_batches import SCAN_ENTRIES, unpack
 from pipeline.schema import tables as t
@@ -32,15 +31,11 @@ QUEUE_KEY = ("brokerName", "topic", "queueId")
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The new records of a broker, rows of followed_log, and the lake that does not have them yet."""
+    """The new records of a broker, rows of followed_log; the broker's tables do not have them yet."""
 
-    lake: Lake
-    broker: str
+    broker: OpenedBroker
     entries_a_file: int
     records: DataFrame
-
-    def _of_broker(self, table: t.Table) -> DataFrame:
-        return OpenedBroker(self.lake, self.broker).table(table)
 
     def entries(self) -> DataFrame:
         """Entries of consume queues for the records that get one."""
@@ -51,7 +46,7 @@ class Growth:
         """The queues that get entries: how many, from which offset on, and the bounds that the lake has."""
         new = self.entries().groupBy(*_QUEUE)
         counted = new.agg(F.min("queueOffset").alias("first"), F.max("queueOffset").alias("last"), F.count("*").alias("count"))
-        return counted.join(self._of_broker(t.QUEUE).select(*_QUEUE, "minOffset", "maxOffset"), list(_QUEUE), "left")
+        return counted.join(self.broker.table(t.QUEUE).select(*_QUEUE, "minOffset", "maxOffset"), list(_QUEUE), "left")
 
     def queues_that_do_not_follow(self) -> DataFrame:
         """Those whose new entries leave a gap, or repeat what the lake has."""
@@ -65,21 +60,21 @@ class Growth:
     def commit_log_segments(self) -> DataFrame:
         """Rows to add to commit_log_segment."""
         columns = self.records.select("physicOffset", "storeSize", "storeTimestamp").sortWithinPartitions("physicOffset")
-        return columns.mapInArrow(partial(_log_segments, self.broker), t.COMMIT_LOG_SEGMENT.schema)
+        return columns.mapInArrow(partial(_log_segments, self.broker.name), t.COMMIT_LOG_SEGMENT.schema)
 
     def queues(self) -> DataFrame:
         """Rows of queue, by QUEUE_KEY."""
         grown = self.known_queues().withColumn("maxOffset", F.col("last") + 1).withColumn("minOffset", F.coalesce("minOffset", "first"))
-        return grown.withColumn("brokerName", F.lit(self.broker))
+        return grown.withColumn("brokerName", F.lit(self.broker.name))
 
     def segments(self) -> DataFrame:
         """Rows of consume_queue_segment, by SEGMENT_KEY, that take the place of others or are new."""
         queues = self.known_queues().select(*_QUEUE, "maxOffset")
-        of_queues = self._of_broker(t.CONSUME_QUEUE_SEGMENT).join(F.broadcast(queues), list(_QUEUE))
+        of_queues = self.broker.table(t.CONSUME_QUEUE_SEGMENT).join(F.broadcast(queues), list(_QUEUE))
         last_file = F.floor(F.col("maxOffset") / self.entries_a_file) * self.entries_a_file
         reaches_end = F.col("firstQueueOffset") + F.col("entryCount") + (SCAN_ENTRIES - 1) > F.col("maxOffset")
         open_ones = of_queues.where((F.col("fileFirstOffset") == last_file) & reaches_end).drop("maxOffset")
-        broker, entries_a_file = self.broker, self.entries_a_file
+        broker, entries_a_file = self.broker.name, self.entries_a_file
 
         def grown(key: tuple[Any, ...], new: pa.Table, known: pa.Table) -> pa.Table:
             return grown_segments(broker, entries_a_file, _plain(key), new, known)
@@ -88,7 +83,7 @@ class Growth:
 
     def properties(self) -> DataFrame:
         """Rows to add to consume_queue_properties."""
-        broker, entries_a_file = self.broker, self.entries_a_file
+        broker, entries_a_file = self.broker.name, self.entries_a_file
 
         def grown(key: tuple[Any, ...], new: pa.Table) -> pa.Table:
             return grown_properties(broker, entries_a_file, _plain(key), new)
@@ -106,12 +101,12 @@ class Growth:
         used = [replace(file, wrote=min(file.length, end - file.from_offset)) for file in files if file.from_offset < end]
         rows = [(COMMIT_LOG, f.name, f.from_offset, f.length, f.wrote, f.mtime_ms, f"{COMMIT_LOG}/{f.name}") for f in used]
         ddl = "kind STRING, name STRING, fromOffset BIGINT, length BIGINT, wrote BIGINT, mtimeMs BIGINT, path STRING"
-        found = self.lake.spark.createDataFrame(rows, ddl).withColumn("brokerName", F.lit(self.broker))
+        found = self.broker.lake.spark.createDataFrame(rows, ddl).withColumn("brokerName", F.lit(self.broker.name))
         return found.withColumns({"topic": F.lit(None).cast("STRING"), "queueId": F.lit(None).cast("INT")})
 
     def broker_row(self, least: int, end: int, newest: int) -> DataFrame:
         """The row of broker, the log reaching from `least` to `end`, with a message of the time `newest`."""
-        row = self._of_broker(t.BROKER)
+        row = self.broker.table(t.BROKER)
         known = F.col("followedFrom") if "followedFrom" in row.columns else F.lit(None).cast("BIGINT")
         changes = {
             "followedFrom": F.coalesce(known, F.col("maxPhyOffset")),

@@ -47,7 +47,7 @@ def observation(broker: OpenedBroker, observed_at: int) -> DataFrame:
         LakeError: the time lies before 1970 or after the year 9999.
     """
     _require_time(observed_at)
-    observed = consume_lag(broker.lake).where(F.col("brokerName") == broker.name)
+    observed = consume_lag(broker.lake).where(broker.is_mine)
     added = {"observedAt": F.lit(observed_at).cast("BIGINT"), "lakeVersion": F.lit(broker.lake.at.version).cast("BIGINT")}
     return observed.withColumns(added).select(*LAG_HISTORY.names)
 
@@ -92,7 +92,7 @@ def forget_before(writer: LakeWriter, before: int) -> None:
 def is_new(broker: OpenedBroker, observed_at: int) -> bool:
     """Whether the lake has changed what consume_lag says of a broker since its last observation, and has none of this time."""
     history = broker.lake.table(LAG_HISTORY)
-    last = history.where(F.col("brokerName") == broker.name).agg(F.max("lakeVersion").alias("version")).first()
+    last = history.where(broker.is_mine).agg(F.max("lakeVersion").alias("version")).first()
     if last is None or last["version"] is None:
         return True
     changed = _last_change(broker)
@@ -141,6 +141,6 @@ def _last_change(broker: OpenedBroker) -> int | None:
     versions = broker.lake.versions().where(F.col("version") <= broker.lake.at.version).withColumn("read", read)
     # lake_version has a row a commit: little enough for one task
     compared = versions.withColumn("before", F.lag("read").over(Window.orderBy("version")))
-    of_broker = compared.where((F.col("brokerName") == broker.name) & ~F.col("read").eqNullSafe(F.col("before")))
+    of_broker = compared.where(broker.is_mine & ~F.col("read").eqNullSafe(F.col("before")))
     row = of_broker.agg(F.max("version").alias("version")).first()
     return None if row is None else row["version"]

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from pipeline.files.store_files import is_uri
-from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
 from pipeline.schema.table import Table
@@ -38,7 +37,7 @@ _NOT_PLAIN = {"deletionVectors", "columnMapping"}
 
 
 def rows_for_tasks(
-    lake: Lake, table: Table, broker: str, columns: tuple[str, ...], *, column: str
+    broker: OpenedBroker, table: Table, columns: tuple[str, ...], *, column: str
 ) -> tuple[DataFrame, Callable[[Batches], Batches]]:
     """The rows of one broker: a frame, and what a task makes of the frame's batches to have batches with `columns`.
 
@@ -46,19 +45,20 @@ def rows_for_tasks(
 
     A table that is not on a local or shared file system, or that has features beyond Parquet, is read by Spark.
     """
-    rows = OpenedBroker(lake, broker).table(table)
-    paths = plain_files(lake, table, rows)
+    lake, rows = broker.lake, broker.table(table)
+    paths = plain_files(broker, table)
     if paths is None:
         return rows.select(*columns), iter
     tasks = max(-(-len(paths) // _FILES_A_TASK), tasks_at_once(lake.spark))
-    return lake.spark.range(0, tasks, 1, tasks), partial(_rows_of_tasks, split_among(_places(paths, column), tasks), broker, columns)
+    return lake.spark.range(0, tasks, 1, tasks), partial(_rows_of_tasks, split_among(_places(paths, column), tasks), broker.name, columns)
 
 
-def plain_files(lake: Lake, table: Table, rows: DataFrame) -> list[str] | None:
-    """The Parquet files that have some rows of a table; None where tasks cannot read these by themselves."""
+def plain_files(broker: OpenedBroker, table: Table) -> list[str] | None:
+    """The Parquet files that have the broker's rows of a table; None where tasks cannot read these by themselves."""
+    lake = broker.lake
     if is_uri(lake.root) or _NOT_PLAIN & lake.reader_features(table):
         return None
-    return [path.removeprefix("file:") for path in rows.inputFiles()]
+    return [path.removeprefix("file:") for path in broker.table(table).inputFiles()]
 
 
 def _places(paths: list[str], column: str) -> dict[str, tuple[int, int]]:

@@ -36,14 +36,20 @@ def delta(path: str) -> str:
     return f"delta.{quoted(path)}"
 
 
-def properties_of(table: Table, placement: Placement, more: Mapping[str, str]) -> str:
-    """The properties of a table as a list for TBLPROPERTIES."""
-    properties = {"delta.enableDeletionVectors": "false", **more}
+def table_properties(table: Table, placement: Placement) -> dict[str, str]:
+    """The properties of a table."""
+    properties = {"delta.enableDeletionVectors": "false"}
     if table.by_queue and not placement.named_folders:
         properties["delta.randomizeFilePrefixes"] = "true"
     if table.stats:
         partitions = PARTITION_COLUMNS if placement.layout == "partitioned" else ()
         properties["delta.dataSkippingStatsColumns"] = ",".join(name for name in table.stats if name not in partitions)
+    return properties
+
+
+def properties_of(table: Table, placement: Placement, more: Mapping[str, str]) -> str:
+    """The properties of a table, and more, as a list for TBLPROPERTIES."""
+    properties = {**table_properties(table, placement), **more}
     return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
 
 

@@ -11,15 +11,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from pipeline.files.store_files import absolute_path, is_uri
 from pipeline.lake.delta_log import delta_version, reader_features
 from pipeline.lake.delta_sql import delta
+from pipeline.lake.small_table import reads_without_spark, small_table
+from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, LAKE_VERSION, TABLES_VERSION, Table
 from store_format.errors import UnusableInputError
 
@@ -78,11 +81,10 @@ class Lake:
         if seen is None:
             return LakeVersion()
         if self._newest is None or self._newest[0] != seen:
-            rows = self.spark.read.format("delta").option("versionAsOf", seen).load(path)
-            row = rows.orderBy(F.col("version").desc()).first()
+            row = max(self._rows_at(LAKE_VERSION, seen).to_pylist(), key=itemgetter("version"), default=None)
             if row is not None:
-                self._require_tables_version(row.asDict().get("tablesVersion") or 1)
-            self._newest = (seen, LakeVersion() if row is None else LakeVersion(row["version"], row["tables"]))
+                self._require_tables_version(row["tablesVersion"] or 1)
+            self._newest = (seen, LakeVersion() if row is None else LakeVersion(row["version"], dict(row["tables"])))
         return self._newest[1]
 
     def _require_tables_version(self, found: int) -> None:
@@ -114,6 +116,27 @@ class Lake:
         read = self.spark.read.format("delta").option("versionAsOf", version)
         return self.remembered(table.name, [table], lambda: read.load(self.path(table.name)))
 
+    def rows(self, table: Table) -> pa.Table:
+        """All rows of a small table as of this version, for what the driver decides."""
+        version = self.at.tables.get(table.name)
+        return arrow_schema(table).empty_table() if version is None else self._rows_at(table, version)
+
+    def _rows_at(self, table: Table, version: int) -> pa.Table:
+        """All rows of a small table at a Delta version.
+
+        Raises:
+            LakeError: the table's log or one of its files is damaged.
+        """
+        path, schema = self.path(table.name), arrow_schema(table)
+        if not reads_without_spark(path):
+            rows = self.spark.read.format("delta").option("versionAsOf", version).load(path)
+            none = self.spark.createDataFrame([], table.schema)
+            return none.unionByName(rows, allowMissingColumns=True).select(*table.names).toArrow().cast(schema)
+        try:
+            return small_table(path, version, schema)
+        except (DeltaError, OSError, pa.ArrowInvalid) as error:
+            raise LakeError(f"{path}: cannot read version {version} of the Delta table: {error}") from error
+
     def remembered(self, what: str, tables: Sequence[Table], make: Callable[[], T]) -> T:
         """What `make` makes of the tables; made anew where one of them has another version, for a stream asks the same with each batch."""
         versions = tuple(self.at.tables.get(table.name) for table in tables)
@@ -144,9 +167,11 @@ class Lake:
 
     def brokers(self, *others: Table) -> list[str]:
         """Names of the brokers in the lake, sorted: those that were imported, and those that other tables have rows of."""
-        names = [self.table(table).select("brokerName") for table in (BROKER, *others)]
-        rows = reduce(DataFrame.union, names).distinct().orderBy("brokerName").collect()
-        return [row["brokerName"] for row in rows]
+        names = set(self.rows(BROKER)["brokerName"].to_pylist())
+        frames = [self.table(table).select("brokerName") for table in others if table.name in self.at.tables]
+        if frames:
+            names.update(row["brokerName"] for row in reduce(DataFrame.union, frames).distinct().collect())
+        return sorted(names)
 
     def broker(self, name: str | None, *others: Table) -> str:
         """The broker meant by --broker, or the only one; of those that were imported, and those that other tables have rows of."""

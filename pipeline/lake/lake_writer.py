@@ -24,9 +24,12 @@ from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 
 from pipeline.lake.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
-from pipeline.lake.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of
+from pipeline.lake.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of, table_properties
 from pipeline.lake.lake import Lake, LakeError, LakeVersion, NotAloneError, StreamBatch
 from pipeline.lake.session import set_meanwhile
+from pipeline.lake.small_table import reads_without_spark
+from pipeline.lake.table_commits import CommitConflictError, append_files, create_table, has_columns
+from pipeline.lake.table_files import FILES_DDL, FileWriter
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
 
@@ -73,8 +76,8 @@ class LakeWriter:
         """The other brokers in the lake, each with its layout."""
         if not self.lake.at.version:
             return {}
-        rows = self.lake.table(BROKER).where(F.col("brokerName") != self.broker).select("brokerName", "layout").collect()
-        return {row["brokerName"]: row["layout"] for row in rows}
+        rows = self.lake.rows(BROKER).to_pylist()
+        return {row["brokerName"]: row["layout"] for row in rows if row["brokerName"] != self.broker}
 
     @cached_property
     def was_clustered(self) -> bool:
@@ -88,7 +91,7 @@ class LakeWriter:
             self._looking = threading.Thread(target=self.lake.features, args=(LAKE_VERSION,), daemon=True)
             self._looking.start()
 
-    def replace_broker(self, table: Table, rows: DataFrame, placement: Placement | None = None) -> None:
+    def replace_broker(self, table: Table, rows: DataFrame | pa.Table, placement: Placement | None = None) -> None:
         """Put `rows` in the place of all that the table holds of the broker.
 
         Args:
@@ -104,6 +107,7 @@ class LakeWriter:
         if table.by_queue and not placement.named_folders:
             self._unname_folders(table, placement)
         mine = f"brokerName = {literal(self.broker)}"
+        rows = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
         with self._alone():
             self._write(rows, table, "overwrite").option("replaceWhere", mine).save(self.lake.path(table.name))
         self._note(table)
@@ -115,14 +119,46 @@ class LakeWriter:
         if table.name in self.lake.at.tables:
             self._put_back(table)
         else:
-            self._write_anew(table, self.spark.createDataFrame([], table.schema), Placement(layout))
+            self._create(table, layout)
 
-    def append(self, table: Table, rows: DataFrame) -> None:
-        """Add rows to a table that was prepared."""
+    def append(self, table: Table, rows: DataFrame | pa.Table) -> None:
+        """Add rows to a table that was prepared.
+
+        Args:
+            table: which.
+            rows: of a DataFrame, whose tasks write them; or a few that the driver writes.
+        """
+        if self._commits_here(table):
+            self.append_files(table, self._written_files(table, rows))
+            return
+        rows = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
         with self._alone():
             # the table may be that of an older version, with fewer columns
             self._write(rows, table, "append").option("mergeSchema", "true").save(self.lake.path(table.name))
         self._note(table)
+
+    def file_writer(self, table: Table) -> FileWriter | None:
+        """What writes rows of a prepared table in a task, for `append_files`; None where only Spark can write the table."""
+        return _file_writer(table, self.lake.path(table.name)) if self._commits_here(table) else None
+
+    def append_files(self, table: Table, files: Sequence[Mapping[str, Any]]) -> None:
+        """Add files that `file_writer` wrote to a table that was prepared."""
+        with self._alone():
+            append_files(self.lake.path(table.name), self._versions[table.name], files, self._named)
+        self._note(table)
+
+    def _commits_here(self, table: Table) -> bool:
+        """Whether the driver commits to the log of the table without Spark."""
+        path = self.lake.path(table.name)
+        return not table.by_queue and reads_without_spark(path) and has_columns(table, path)
+
+    def _written_files(self, table: Table, rows: DataFrame | pa.Table) -> Sequence[Mapping[str, Any]]:
+        """Rows of a table in new files of its folder: those of FILES_DDL."""
+        writer = _file_writer(table, self.lake.path(table.name))
+        if isinstance(rows, pa.Table):
+            files: list[dict[str, Any]] = [row for batch in writer.write(iter(rows.to_batches())) for row in batch.to_pylist()]
+            return files
+        return [row.asDict() for row in rows.select(*table.names).mapInArrow(writer.write, FILES_DDL).collect()]
 
     def replace_rows(self, table: Table, rows: DataFrame, where: str) -> None:
         """Put `rows` in the place of those that a condition of SQL finds; the table is created where it was never committed."""
@@ -193,19 +229,29 @@ class LakeWriter:
 
     def _committed(self, row: dict[str, Any]) -> int | None:
         """The Delta version that has the row; None where another run's row has its version of the lake."""
-        path = self.lake.path(LAKE_VERSION.name)
-        with self._alone():
-            if delta_version(path) is None:
-                self.spark.sql(create_empty(LAKE_VERSION, path))
-            before = delta_version(path)
-            rows = self.spark.createDataFrame(pa.Table.from_pylist([row], arrow_schema(LAKE_VERSION)))
-            write = self._write(rows, LAKE_VERSION, "append")
-            try:
-                write.option("mergeSchema", "true").option("txnAppId", _VERSIONS).option("txnVersion", row["version"]).save(path)
-            except _CONCURRENT:
-                return None
-        versions = range(delta_version(path) or 0, before or 0, -1)
+        path, rows = self.lake.path(LAKE_VERSION.name), pa.Table.from_pylist([row], arrow_schema(LAKE_VERSION))
+        before = delta_version(path)
+        if before is None:
+            self._create_versions(path)
+            before = delta_version(path) or 0
+        try:
+            if self._commits_here(LAKE_VERSION):
+                append_files(path, before, self._written_files(LAKE_VERSION, rows), self._named, (_VERSIONS, row["version"]))
+            else:
+                write = self._write(self.spark.createDataFrame(rows), LAKE_VERSION, "append").option("mergeSchema", "true")
+                write.option("txnAppId", _VERSIONS).option("txnVersion", row["version"]).save(path)
+        except (CommitConflictError, *_CONCURRENT):
+            return None
+        versions = range(delta_version(path) or 0, before, -1)
         return next((version for version in versions if run_of(path, version) == self.run_id), None)
+
+    def _create_versions(self, path: str) -> None:
+        """Create lake_version where no other run has created it meanwhile."""
+        with self._alone():
+            if reads_without_spark(path):
+                create_table(LAKE_VERSION, path, {}, (), self._named, replace=False)
+            else:
+                self.spark.sql(create_empty(LAKE_VERSION, path))
 
     @property
     def _named(self) -> str:
@@ -221,11 +267,23 @@ class LakeWriter:
         with _NAMING, set_meanwhile(self.spark, {_USER_METADATA: self._named}):
             yield
 
-    def _write_anew(self, table: Table, rows: DataFrame, placement: Placement) -> None:
-        path, properties = self.lake.path(table.name), properties_of(table, placement, {RUN_PROPERTY: self.run_id})
-        # to replace a table, Delta asks for the files it has; that alone takes as long as to create one
-        with self._alone(), self._view(table, rows) as view:
-            self.spark.sql(create_as(table, path, placement, properties, view, replace=not is_empty(path)))
+    def _create(self, table: Table, layout: Layout) -> None:
+        """Create the table without rows, in the place of what a dead run left."""
+        self._write_anew(table, arrow_schema(table).empty_table(), Placement(layout))
+
+    def _write_anew(self, table: Table, rows: DataFrame | pa.Table, placement: Placement) -> None:
+        """Create the table with some rows, in the place of what there is."""
+        path = self.lake.path(table.name)
+        with self._alone():
+            if table.by_queue or not reads_without_spark(path):
+                rows = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
+                properties = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
+                # to replace a table, Delta asks for the files it has; that alone takes as long as to create one
+                with self._view(table, rows) as view:
+                    self.spark.sql(create_as(table, path, placement, properties, view, replace=not is_empty(path)))
+            else:
+                files = self._written_files(table, rows)
+                create_table(table, path, table_properties(table, placement), files, self._named)
         self._versions.pop(table.name, None)
         self._note(table)
 
@@ -281,9 +339,16 @@ class LakeWriter:
     def _alone(self) -> Iterator[None]:
         try:
             yield
-        except _CONCURRENT as error:
+        except (CommitConflictError, *_CONCURRENT) as error:
             raise self._not_alone() from error
         except AnalysisException as error:
             if error.getCondition() in _CREATED_MEANWHILE:
                 raise self._not_alone() from error
             raise
+
+
+def _file_writer(table: Table, folder: str) -> FileWriter:
+    """What writes files of a table into its folder, with the statistics that its log gets."""
+    schema = arrow_schema(table)
+    plain = (field.name for field in schema if not (pa.types.is_nested(field.type) or pa.types.is_binary(field.type)))
+    return FileWriter(folder, schema, table.stats or tuple(plain))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pyspark.sql import DataFrame, Row, SparkSession
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.lake.lake import Lake, LakeError
@@ -34,25 +36,35 @@ class OpenedBroker:
 
     def table(self, table: Table) -> DataFrame:
         """The rows of `table` that belong to the broker, with all columns; no rows where the table was never written."""
-        return self.lake.table(table).where(F.col("brokerName") == self.name)
+        return self.lake.table(table).where(self.is_mine)
 
     def remembered(self, what: str, tables: Sequence[Table], make: Callable[[], T]) -> T:
         """The result of `make` for this broker; `make` is called again only when one of `tables` has another version."""
         return self.lake.remembered(f"{what} of {self.name}", tables, make)
 
-    def row(self) -> Row | None:
+    @property
+    def is_mine(self) -> Column:
+        """Whether a row of some table or view is the broker's."""
+        return F.col("brokerName") == self.name
+
+    def rows(self, table: Table, condition: pc.Expression | None = None) -> pa.Table:
+        """The broker's rows of a small table that fulfil `condition`, read by the driver."""
+        mine = pc.field("brokerName") == self.name
+        return self.lake.rows(table).filter(mine if condition is None else mine & condition)
+
+    def row(self) -> dict[str, Any] | None:
         """The broker's row of `broker`; None where no store was imported under the name."""
-        return self.table(BROKER).first()
+        return next(iter(self.rows(BROKER).to_pylist()), None)
 
     def properties(self) -> dict[str, str]:
         """The settings that the broker was imported with, as texts; settings of file lengths and file names are those of the store."""
         row = self.row()
-        return {} if row is None else dict(row["properties"] or {})
+        return {} if row is None else dict(row["properties"] or ())
 
     def is_as_found(self) -> bool:
         """Whether the store was imported with --as-found, so that the tables are not what the broker's start makes of the store."""
         row = self.row()
-        return row is not None and bool(row.asDict().get("asFound"))
+        return row is not None and bool(row["asFound"])
 
     def require_started(self) -> None:
         """Refuse a store that was imported with --as-found.
@@ -63,7 +75,7 @@ class OpenedBroker:
         if self.is_as_found():
             raise self.not_started()
 
-    def require_files(self) -> Row:
+    def require_files(self) -> dict[str, Any]:
         """The broker's row of `broker`.
 
         Raises:
@@ -72,7 +84,7 @@ class OpenedBroker:
         row, root = self.row(), self.lake.root
         if row is None or "path" not in self.lake.table(STORE_FILE).columns:
             raise LakeError(f"{root}: expected every file of broker {self.name!r} in store_file, found a part; import the store again")
-        if row.asDict().get("followedFrom") is not None:
+        if row["followedFrom"] is not None:
             raise LakeError(f"{root}: expected a store that was imported as a whole, found {self.name!r} followed; import it again")
         return row
 

@@ -15,10 +15,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from pipeline.lake.driver_start import OPTIONS_OF_JAVA, archive_option, forget_archive, is_plain_start, keep_jars, known_jars
+from pipeline.lake.scratch import scratch_folder
 from pipeline.settings.resources import conf_text
 from udfs.sql_functions import register
 
@@ -48,6 +50,16 @@ _COLLECTOR = "-XX:+UseParallelGC"
 _ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 # those that an archive of classes is known to go with
 _WITH_ARCHIVE = {"", *SHORT_JOBS.values(), *LONG_JOBS.values()}
+
+
+# variables that tell Spark where temporary files go
+_PLACES = {"SPARK_LOCAL_DIRS", "LOCAL_DIRS"}
+# of a session that is alone on its machine: nobody else can reach it, and its workers have the package (others get it with a task)
+_ALONE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "pipeline.worker_daemon",
+}
 
 
 class EngineError(RuntimeError):
@@ -90,8 +102,10 @@ def build_session(
     is_local = (master or "local").partition("[")[0] == "local"
     is_plain = is_local and is_plain_start(conf)  # other machines may not see the jars
     ours = _jars(conf, known_jars(DELTA_JARS) if is_plain else [])
-    if is_local:  # other machines may not have the package before a task brings it
-        ours["spark.python.daemon.module"] = "pipeline.worker_daemon"
+    if is_local:
+        ours |= _ALONE
+        if not _PLACES & os.environ.keys() and "spark.local.dir" not in conf:
+            ours["spark.local.dir"] = scratch_folder()
     settings = spark_defaults("spark-defaults-local.conf") | ours | conf
     options = settings.get(_OPTIONS, "")
     archive = archive_option(leave=leave_classes) if is_plain and options in _WITH_ARCHIVE else ""
@@ -167,7 +181,16 @@ def start_workers(session: SparkSession) -> None:
 
 def _run_worker(session: SparkSession) -> None:
     with contextlib.suppress(Exception):  # the session may end meanwhile
-        session.range(1).mapInArrow(iter, "id BIGINT").count()
+        run_worker(session)
+
+
+def run_worker(session: SparkSession) -> None:
+    """Run a task in a Python worker that does nothing."""
+    session.range(1).mapInArrow(_unchanged, "id BIGINT").count()
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches  # Spark looks at the signature of the function, and the built-in `iter` has none
 
 
 def tasks_at_once(session: SparkSession) -> int:

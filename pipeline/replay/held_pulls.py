@@ -26,7 +26,6 @@ from pyspark.sql.types import LongType, StructType
 
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.expression_filters import filter_rules, looks_into_messages
-from pipeline.replay.replay_run import code_of_status
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
 from store_format.queue.consume_queue import units_of
@@ -94,9 +93,9 @@ def lacks_timeout() -> Column:
     return may_wait() & F.col("suspendTimeoutMillis").isNull()
 
 
-def not_found(answers: DataFrame, settings: PullSettings) -> DataFrame:
+def not_found(answers: DataFrame) -> DataFrame:
     """The answers that a pull with the suspend bit does not get, but waits."""
-    return answers.where(F.col("error").isNull() & (code_of_status(settings) == F.lit(int(ResponseCode.PULL_NOT_FOUND))))
+    return answers.where(F.col("error").isNull() & (F.col("code") == F.lit(int(ResponseCode.PULL_NOT_FOUND))))
 
 
 def without_never_woken(answers: DataFrame) -> DataFrame:

@@ -24,8 +24,9 @@ from store_format.queue.consume_queue import Units, units_of
 from store_format.queue.packed_ext_units import UnitColumns, join_units
 from udfs.filters.tags import SubscriptionParseError, code_array, parse_subscription
 from udfs.pull import get_message as gm
-from udfs.pull.codes import GetMessageStatus
+from udfs.pull.codes import BrokerRole, GetMessageStatus
 from udfs.pull.pull_filter import SUBSCRIPTION_PARSE_FAILED, FilterRules, PullFilterError, Verdicts, entry_verdicts, tag_codes, with_units
+from udfs.pull.pull_result import response_code
 from udfs.pull.scan_settings import scan_caps
 
 # rows with the same values of these meet
@@ -47,6 +48,7 @@ class Answering:
     """What the kernel needs beside requests and entries."""
 
     caps: NDArray[np.int64]
+    codes: NDArray[np.int32]  # response code of each status, at offset 0 and at any other
     log: gm.LogFiles
     disk_fall_recorded: bool
     readable: bool
@@ -60,12 +62,19 @@ class Answering:
         """From the broker's settings and its store."""
         return cls(
             caps=scan_caps(settings, entries_a_file),
+            codes=_response_codes(BrokerRole[settings.broker_role], settings.offset_check_in_slave),
             log=log,
             disk_fall_recorded=settings.disk_fall_recorded,
             readable=settings.readable,
             with_extension=settings.enable_consume_queue_ext,
             with_entries=with_entries,
         )
+
+
+def _response_codes(role: BrokerRole, offset_check_in_slave: bool) -> NDArray[np.int32]:
+    """The response code of each status (row) at offset 0 and at another offset (column)."""
+    codes = [[response_code(status, offset, role, offset_check_in_slave) for offset in (0, 1)] for status in sorted(GetMessageStatus)]
+    return np.array(codes, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +279,7 @@ def answer_rows(answering: Answering, answered: Sequence[KernelAnswers]) -> pa.R
         "queueOffset": pa.array(matrix[:, Col.OFFSET]),
         "maxMsgNums": pa.array(matrix[:, Col.MAX_MSG_NUMS].astype(np.int32)),
         "status": _STATUS_NAMES.take(number(status, pa.int64())),
+        "code": number(answering.codes[np.maximum(status, 0), (matrix[:, Col.OFFSET] != 0).astype(np.int64)], pa.int32()),
         "nextBeginOffset": number(answers[:, gm.NEXT], pa.int64()),
         "minOffset": number(matrix[:, Col.MIN_OFFSET], pa.int64()),
         "maxOffset": number(matrix[:, Col.MAX_OFFSET], pa.int64()),

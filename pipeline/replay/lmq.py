@@ -20,9 +20,14 @@ LMQ_PREFIX = "%LMQ%"
 _REQUEST_COLUMNS = frozenset({"seq", "topic", "queueId", "consumerGroup", "queueOffset", "maxMsgNums"})
 
 
+def has_lmq_limit(settings: PullSettings) -> bool:
+    """Whether the number of light message queues is limited."""
+    return settings.enable_lmq and settings.enable_multi_dispatch
+
+
 def beyond_lmq_limit(broker: OpenedBroker, requests: DataFrame, settings: PullSettings) -> Callable[[DataFrame], DataFrame] | None:
     """What turns answers beyond the limit into null ones; None where the settings know no limit."""
-    if not (settings.enable_lmq and settings.enable_multi_dispatch):
+    if not has_lmq_limit(settings):
         return None
     of_lmq = F.col("topic").startswith(LMQ_PREFIX)
     known = broker.table(t.QUEUE).where(of_lmq).select("topic", "queueId")

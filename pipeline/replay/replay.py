@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -60,13 +60,25 @@ REQUEST_COLUMNS = [
 ]
 ANSWER_SCHEMA = (
     "seq BIGINT, topic STRING, queueId INT, consumerGroup STRING, queueOffset BIGINT, maxMsgNums INT, status STRING, "
-    "nextBeginOffset BIGINT, minOffset BIGINT, maxOffset BIGINT, messageCount INT, bufferTotalSize INT, suggestPullingFromSlave BOOLEAN, "
-    f"msgCount4Commercial INT, messagesOnDisk INT, diskFallBehind BIGINT, exception STRING, error STRING, entries {t.ENTRIES_TYPE}"
+    "code INT, nextBeginOffset BIGINT, minOffset BIGINT, maxOffset BIGINT, messageCount INT, bufferTotalSize INT, "
+    "suggestPullingFromSlave BOOLEAN, msgCount4Commercial INT, messagesOnDisk INT, diskFallBehind BIGINT, exception STRING, "
+    f"error STRING, entries {t.ENTRIES_TYPE}"
 )
 # it pays to look at the requests first, for the segments that they need, where there are so many entries, and so many for each request
 _MANY_ENTRIES = 1_000_000
 _ENTRIES_A_REQUEST = 5
 _BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY, extUnits: BINARY>"
+
+
+class Finish(Protocol):
+    """What a task makes of the answers that it has, before they leave Python; sent to Spark's workers."""
+
+    @property
+    def schema(self) -> str:
+        """Columns of the rows that it makes."""
+
+    def batches(self, answers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that it makes of batches of ANSWER_SCHEMA."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,19 +140,18 @@ def _read_store(broker: OpenedBroker) -> BrokerStore:
     row = broker.row()
     if row is None:
         raise LakeError(f"{broker.lake.root}: no broker {broker.name!r}")
-    if row.asDict().get("asFound"):
+    if row["asFound"]:
         raise broker.not_started()
-    files = broker.table(t.STORE_FILE).where(F.col("kind") == "commitlog").orderBy("fromOffset").select("fromOffset", "wrote").collect()
-    queues = broker.table(t.QUEUE)
-    (of_queues,) = queues.selectExpr("sum(maxOffset - minOffset) AS entries", "max(maxOffset) AS end").collect()
+    files = broker.rows(t.STORE_FILE, pc.field("kind") == "commitlog").sort_by("fromOffset")
+    queues = broker.rows(t.QUEUE)
     return BrokerStore(
         log_end=row["maxPhyOffset"],
-        entries=of_queues["entries"] or 0,
-        max_offset=of_queues["end"] or 0,
+        entries=pc.sum(pc.subtract(queues["maxOffset"], queues["minOffset"])).as_py() or 0,
+        max_offset=pc.max(queues["maxOffset"]).as_py() or 0,
         entries_a_file=row["mappedFileSizeConsumeQueue"] // CQ_STORE_UNIT_SIZE,
         log=LogFiles(
-            np.array([file["fromOffset"] for file in files], np.int64),
-            np.array([file["wrote"] for file in files], np.int64),
+            files["fromOffset"].to_numpy(),
+            files["wrote"].to_numpy(),
             row["mappedFileSizeCommitLog"],
         ),
     )
@@ -155,6 +166,7 @@ def replay(
     with_entries: bool,
     profile: RequestProfile,
     lacks: Behind = NOT_BEHIND,
+    finish: Finish | None = None,
 ) -> DataFrame:
     """Answer requests.
 
@@ -167,13 +179,20 @@ def replay(
         profile: of the requests. Where filters may look into messages, the requests have `filterType` (NULL without a filter)
             and `registered`, and `expression` is of that type.
         lacks: how far the answering broker is behind the store; not where `at` is recorded-max, and in time where it is request-time.
+        finish: what the tasks that answer make of their answers.
 
     Returns:
-        Rows of ANSWER_SCHEMA, one a request, in no order.
+        Rows of ANSWER_SCHEMA, one a request, in no order; or rows of the schema of `finish`.
     """
     parts = meet(broker, requests, at=at, settings=settings, with_entries=with_entries, profile=profile, lacks=lacks)
-    answers = [rows.mapInArrow(partial(answer_batches, answering), ANSWER_SCHEMA) for answering, rows in parts]
+    schema = ANSWER_SCHEMA if finish is None else finish.schema
+    answers = [rows.mapInArrow(partial(_finished_answers, answering, finish), schema) for answering, rows in parts]
     return reduce(DataFrame.unionByName, answers)
+
+
+def _finished_answers(answering: Answering, finish: Finish | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    answers = answer_batches(answering, batches)
+    return answers if finish is None else finish.batches(answers)
 
 
 def meet(
@@ -246,14 +265,20 @@ def _placed(
 
 def _bounded(broker: OpenedBroker, store: BrokerStore, at: At, place: Place, few: bool, requests: DataFrame) -> DataFrame:
     packed = requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, place), SCHEMA)
-    bounds = broker.table(t.QUEUE).select("topic", "queueId", "minOffset", "maxOffset")
-    bounded = packed.join(bounds, ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
+    bounded = packed.join(queue_bounds(broker), ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
     if at == "request-time":
         times = requests.agg(F.min("timestamp"), F.max("timestamp")).collect()[0] if few else None
         return with_bounds_as_of(broker, store.log_start, bounded, place, times)
     if at == "recorded-max":
         return bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, place)), SCHEMA)
     return bounded
+
+
+def queue_bounds(broker: OpenedBroker) -> DataFrame:
+    """Topic, queueId, minOffset and maxOffset of each queue: rows that the driver has read, so that Spark need not."""
+    columns = ["topic", "queueId", "minOffset", "maxOffset"]
+    spark = broker.lake.spark
+    return broker.remembered("bounds", (t.QUEUE,), lambda: spark.createDataFrame(broker.rows(t.QUEUE).select(columns)))
 
 
 def by_segment(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

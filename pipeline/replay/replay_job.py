@@ -15,12 +15,14 @@ from pipeline.files.output_file import OutputFile, output_file, write_lines
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import Comparison, answered_lines, compare, output_lines, with_messages
 from pipeline.replay.held_pulls import TIMEOUT_NEEDED, Polling, lacks_timeout, may_wait, not_found, with_wakes, without_never_woken
-from pipeline.replay.lmq import beyond_lmq_limit
-from pipeline.replay.replay import RequestProfile, replay
-from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, code_of_status, count_by_error, replayed
+from pipeline.replay.lmq import beyond_lmq_limit, has_lmq_limit
+from pipeline.replay.replay import Finish, RequestProfile, replay
+from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, count_by_error, replayed
+from pipeline.replay.response_files import DIGEST_CHARACTERS, ResponseFiles, no_errors
 from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.requests.request_lines import RequestError
 from pipeline.requests.request_source import NAME, RequestSource
+from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
 
 
@@ -32,11 +34,17 @@ def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
 
 
 def answer(
-    broker: OpenedBroker, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, profile: RequestProfile
+    broker: OpenedBroker,
+    requests: DataFrame,
+    *,
+    options: ReplayOptions,
+    settings: PullSettings,
+    profile: RequestProfile,
+    finish: Finish | None = None,
 ) -> DataFrame:
-    """Answers of ANSWER_SCHEMA for requests of SCHEMA, one for each that the options choose.
+    """Answers of ANSWER_SCHEMA for requests of SCHEMA, one for each that the options choose; with `finish` what that makes of them.
 
-    The others were pulls too: what they did to the store, the chosen ones see.
+    The others were pulls too: what they did to the store, the chosen ones see. `finish` cannot go with a limit on light message queues.
     """
     null_answers = beyond_lmq_limit(broker, requests, settings)
     chosen = options.chosen(requests)
@@ -48,6 +56,7 @@ def answer(
         with_entries=options.messages,
         profile=profile.under(settings, options.filters),
         lacks=options.behind_of(settings.broker_role),
+        finish=finish,
     )
     return answered if null_answers is None else null_answers(answered)
 
@@ -58,7 +67,7 @@ def held_requests(
     """The requests that the broker would hold: those with the suspend bit that find nothing as of their time."""
     asking = requests.where(may_wait())
     first = answer(broker, asking, options=replace(options, messages=False), settings=settings, profile=profile)
-    return asking.join(not_found(first, settings).select("seq"), "seq")
+    return asking.join(not_found(first).select("seq"), "seq")
 
 
 def when_woken(broker: OpenedBroker, held: DataFrame, *, settings: BrokerSettings, into_messages: bool) -> DataFrame:
@@ -116,44 +125,80 @@ def run_replay(
         requests = read_requests(broker.lake.spark, file)
         check_timestamps(requests, file, options)
         progress("answering")
-        pull = settings.pull_settings()
         profile = RequestProfile(into_messages=file.has_other_filters, about=file.lines)
-        answers = _answers(broker, requests, options=options, settings=settings, profile=profile)
-        told = options.compare or out is not None
-        uses = told * (2 if options.messages else 1) + (out is None)
-        answers = answers.persist() if uses > 1 else answers
-        try:
-            comparison = None
-            if told:
-                errors, comparison = _tell(broker, requests, answers, options, out)
-            if out is None:
-                run = ReplayRun(
-                    broker=broker,
-                    run_id=run_id,
-                    source=file.path,
-                    source_digest=file.sha256,
-                    settings=settings,
-                    at=options.at,
-                    started=started,
-                    behind=options.behind,
-                )
-                request_id = F.concat_ws("-", F.lit(file.sha256[:16]), F.col("seq").cast("STRING"))
-                written = run.write(response_rows(answers.withColumn("requestId", request_id), pull), now)
-                errors = count_by_error(written.where(F.col("runId") == run_id))
-        finally:
-            answers.unpersist()
+        run = ReplayRun(
+            broker=broker,
+            run_id=run_id,
+            source=file.path,
+            source_digest=file.sha256,
+            settings=settings,
+            at=options.at,
+            started=started,
+            behind=options.behind,
+        )
+        comparison = None
+        if out is None and not options.compare:
+            errors = _write_answers(run, requests, options=options, profile=profile, now=now)
+        else:
+            errors, comparison = _compare_answers(run, requests, options=options, profile=profile, out=out, now=now)
     return replayed(run_id, errors, comparison, options)
 
 
-def _answers(
-    broker: OpenedBroker, requests: DataFrame, *, options: ReplayOptions, settings: BrokerSettings, profile: RequestProfile
-) -> DataFrame:
-    pull = settings.pull_settings()
+def _write_answers(
+    run: ReplayRun, requests: DataFrame, *, options: ReplayOptions, profile: RequestProfile, now: Callable[[], dt.datetime]
+) -> dict[str | None, int]:
+    """Write the answers to pull_response, by the tasks that make them where these can; gives the number of answers by error."""
+    pull = run.settings.pull_settings()
+    writer = run.writer()
+    files_of = writer.file_writer(t.PULL_RESPONSE)
+    if files_of is None or options.hold or has_lmq_limit(pull):
+        return _append_answers(run, _answers(run, requests, options=options, profile=profile), now)
+    finish = ResponseFiles(broker=run.broker.name, run_id=run.run_id, source_digest=run.source_digest or "", writer=files_of)
+    rows = answer(run.broker, requests, options=options, settings=pull, profile=profile, finish=finish)
+    files = [row.asDict() for row in rows.collect()]
+    writer.append_files(t.PULL_RESPONSE, files)
+    run.commit(writer, now)
+    if no_errors(files):
+        return {None: sum(file["records"] for file in files)}
+    return count_by_error(writer.written(t.PULL_RESPONSE).where(F.col("runId") == run.run_id))
+
+
+def _append_answers(run: ReplayRun, answers: DataFrame, now: Callable[[], dt.datetime]) -> dict[str | None, int]:
+    """Append answers of ANSWER_SCHEMA to pull_response; gives their number by error."""
+    request_id = F.concat_ws("-", F.lit((run.source_digest or "")[:DIGEST_CHARACTERS]), F.col("seq").cast("STRING"))
+    written = run.write(response_rows(answers.withColumn("requestId", request_id)), now)
+    return count_by_error(written.where(F.col("runId") == run.run_id))
+
+
+def _compare_answers(
+    run: ReplayRun,
+    requests: DataFrame,
+    *,
+    options: ReplayOptions,
+    profile: RequestProfile,
+    out: OutputFile | None,
+    now: Callable[[], dt.datetime],
+) -> tuple[dict[str | None, int], Comparison | None]:
+    """Write the answers to a file or to pull_response, and compare them if the options say so; gives their number by error too."""
+    answers = _answers(run, requests, options=options, profile=profile)
+    uses = (2 if options.messages else 1) + (out is None)
+    answers = answers.persist() if uses > 1 else answers
+    try:
+        errors, comparison = _tell(run.broker, requests, answers, options, out)
+        if out is None:
+            _append_answers(run, answers, now)
+    finally:
+        answers.unpersist()
+    return errors, comparison
+
+
+def _answers(run: ReplayRun, requests: DataFrame, *, options: ReplayOptions, profile: RequestProfile) -> DataFrame:
+    settings, pull = run.settings, run.settings.pull_settings()
     if not options.hold:
-        return answer(broker, requests, options=options, settings=pull, profile=profile)
-    held = held_requests(broker, requests, options=options, settings=pull, profile=profile)
-    woken = when_woken(broker, held, settings=settings, into_messages=profile.into_messages)
-    return answer_woken(broker, requests.join(woken, "seq", "left"), options=options, settings=pull, profile=profile)
+        return answer(run.broker, requests, options=options, settings=pull, profile=profile)
+    held = held_requests(run.broker, requests, options=options, settings=pull, profile=profile)
+    woken = when_woken(run.broker, held, settings=settings, into_messages=profile.into_messages)
+    return answer_woken(run.broker, requests.join(woken, "seq", "left"), options=options, settings=pull, profile=profile)
 
 
 def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> None:
@@ -188,8 +233,7 @@ def _tell(
         lines.unpersist()
 
 
-def response_rows(answers: DataFrame, settings: PullSettings) -> DataFrame:
+def response_rows(answers: DataFrame) -> DataFrame:
     """Rows of pull_response, but for the columns that name the run, of answers that have their `requestId`."""
     times = [F.lit(None).cast("BIGINT").alias(name) for name in ("heldMillis", "wokenMillis") if name not in answers.columns]
-    code = code_of_status(settings).cast("INT").alias("code")
-    return answers.select("*", code, F.lit(None).cast("STRING").alias("bodySha256"), *times)
+    return answers.select("*", F.lit(None).cast("STRING").alias("bodySha256"), *times)

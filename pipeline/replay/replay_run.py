@@ -7,15 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_schema
 from pipeline.settings.replica_lag import NOT_BEHIND, Behind
-from pipeline.settings.settings import BrokerSettings, PullSettings, SettingsError
+from pipeline.settings.settings import BrokerSettings, SettingsError
 
 ComparisonT = TypeVar("ComparisonT")
 
@@ -76,22 +78,31 @@ class ReplayRun:
     started: dt.datetime
     behind: Behind = NOT_BEHIND
 
-    def write(self, answers: DataFrame, now: Callable[[], dt.datetime]) -> DataFrame:
-        """Append the answers, and the run, to their tables; gives the table of answers."""
+    def writer(self) -> LakeWriter:
+        """A writer that has the tables of answers and of runs ready."""
         writer = LakeWriter(self.broker.lake, run_id=self.run_id, what="replay", broker=self.broker.name)
         for table in t.REPLAYED:
             writer.prepare(table)
+        return writer
+
+    def write(self, answers: DataFrame, now: Callable[[], dt.datetime]) -> DataFrame:
+        """Append the answers, and the run, to their tables; gives the table of answers."""
+        writer = self.writer()
         writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(self.broker.name), "runId": F.lit(self.run_id)}))
-        writer.append(t.REPLAY_RUN, self.row(now()))
-        writer.commit(now())
+        self.commit(writer, now)
         return writer.written(t.PULL_RESPONSE)
 
-    def row(self, finished: dt.datetime | None) -> DataFrame:
+    def commit(self, writer: LakeWriter, now: Callable[[], dt.datetime]) -> None:
+        """Append the run to its table, and make it visible with its answers."""
+        writer.append(t.REPLAY_RUN, self.row(now()))
+        writer.commit(now())
+
+    def row(self, finished: dt.datetime | None) -> pa.Table:
         """Its row of replay_run."""
         times = (self.started, finished)
         given = self.settings.as_texts() | self.behind.as_texts()
         run = (self.broker.name, self.run_id, self.source, self.source_digest, given, self.at, self.broker.lake.at.version, *times)
-        return self.broker.lake.spark.createDataFrame([run], t.REPLAY_RUN.schema)
+        return pa.Table.from_pylist([dict(zip(t.REPLAY_RUN.names, run, strict=True))], arrow_schema(t.REPLAY_RUN))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +125,3 @@ def replayed(run_id: str, errors: dict[str | None, int], comparison: ComparisonT
     """What a replay did, of the counts of its answers by error."""
     unanswered = {error: count for error, count in errors.items() if error is not None}
     return Replayed(run_id=run_id, requests=sum(errors.values()), unanswered=unanswered, comparison=comparison, out=options.out)
-
-
-def code_of_status(settings: PullSettings) -> Column:
-    """The response code of an answer of the store, NULL where it has no status."""
-    return F.expr(f"response_code(status, queueOffset, '{settings.broker_role}', {str(settings.offset_check_in_slave).upper()})")

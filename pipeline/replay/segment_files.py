@@ -92,7 +92,7 @@ class _SegmentFiles:
     @classmethod
     def of(cls, broker: OpenedBroker) -> _SegmentFiles | None:
         table = t.CONSUME_QUEUE_SEGMENT
-        paths = plain_files(broker.lake, table, broker.table(table))
+        paths = plain_files(broker, table)
         if not paths or len(paths) > _MOST_FILES:
             return None
         with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:

@@ -28,6 +28,12 @@ def arrow_schema(table: Table) -> pa.Schema:
     return arrow_of(table.schema)
 
 
+def commented_schema(table: Table) -> pa.Schema:
+    """The same with the comments of the columns."""
+    comments = {column.name: {"comment": column.comment} for column in table.columns}
+    return pa.schema([field.with_metadata(comments[field.name]) for field in arrow_schema(table)])
+
+
 @cache
 def arrow_of(ddl: str) -> pa.Schema:
     """The Arrow schema of columns in DDL: `NAME TYPE, NAME TYPE`; names may stand in backticks.

@@ -440,7 +440,7 @@ PULL_RESPONSE = Table(
         Column("entries", ENTRIES_TYPE, "entries given, in order", nullable=True),
     ),
     key=("brokerName", "runId", "requestId"),
-    stats=("brokerName", "runId", "topic", "queueId", "queueOffset"),
+    stats=("brokerName", "runId", "topic", "queueId", "queueOffset", "error"),
     checks=("(status = 'FOUND') = (messageCount > 0)", "messageCount = array_size(entries)", "wokenMillis >= heldMillis"),
 )
 

@@ -49,7 +49,7 @@ def recorded_topic(broker: OpenedBroker, scenario: GroupScenario, where: str) ->
 
 def _queues(broker: OpenedBroker, scenario: GroupScenario, where: str) -> tuple[MessageQueue, ...]:
     """Those that can be pulled, and those that have a folder; a store may lack the config that tells of the former."""
-    mine = F.col("brokerName") == broker.name
+    mine = broker.is_mine
     told = broker.lake.table(t.TOPIC_CONFIG).where(mine).select("topic", F.col("readQueueNums").alias("queues"))
     there = broker.lake.table(t.QUEUE).where(mine).select("topic", (F.col("queueId") + 1).alias("queues"))
     topics = {row["topic"]: row["queues"] for row in told.union(there).groupBy("topic").agg(F.max("queues").alias("queues")).collect()}
@@ -120,7 +120,7 @@ def _flags(rows: pa.Table, subscription: str) -> NDArray[np.uint8]:
 
 
 def _committed(broker: OpenedBroker, scenario: GroupScenario, queues: int) -> tuple[int, ...]:
-    mine = (F.col("brokerName") == broker.name) & (F.col("topic") == scenario.topic) & (F.col("consumerGroup") == scenario.group)
+    mine = broker.is_mine & (F.col("topic") == scenario.topic) & (F.col("consumerGroup") == scenario.group)
     rows = broker.lake.table(t.CONSUMER_OFFSET).where(mine).select("queueId", "consumerOffset").collect()
     offsets = {row["queueId"]: row["consumerOffset"] for row in rows}
     return tuple(max(int(offsets.get(number, -1)), -1) for number in range(queues))

@@ -185,7 +185,7 @@ class Batches(RunBatches):
                     continue
             ask = answer_woken if self.run.hold else answer
             answers = ask(self.run.opened(lake), requests, options=options, settings=pull, profile=profile)
-            parts.append(response_rows(self._with_ids(answers, requests, contents), pull).select(*ANSWERED))
+            parts.append(response_rows(self._with_ids(answers, requests, contents)).select(*ANSWERED))
         return reduce(DataFrame.unionByName, parts)
 
     def _with_ids(self, answers: DataFrame, requests: DataFrame, contents: Contents) -> DataFrame:

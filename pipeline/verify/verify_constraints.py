@@ -17,9 +17,7 @@ def broken_constraints(broker: OpenedBroker) -> DataFrame:
 
     One query finds the tables with a row that breaks any constraint. A query of each of these tables then counts the rows by constraint.
     """
-    there = {
-        table.name: broker.table(table) for table in TABLES.values() if table.name in broker.lake.at.tables
-    }
+    there = {table.name: broker.table(table) for table in TABLES.values() if table.name in broker.lake.at.tables}
     some = [_breaking(rows, TABLES[name]).limit(1).select(F.lit(name).alias("path")) for name, rows in there.items()]
     names = [row["path"] for row in reduce(DataFrame.unionByName, some).collect()]
     nothing = broker.lake.spark.createDataFrame([], "path STRING, constraint STRING, rows BIGINT")

@@ -104,7 +104,7 @@ def _compared_rows(broker: OpenedBroker, loaded: LoadedStore) -> DataFrame:
     )
     found = []
     for (table, columns, near), held in zip(WRITTEN, compare, strict=True):
-        rows, rows_of = rows_for_tasks(broker.lake, table, broker.name, columns, column=near)
+        rows, rows_of = rows_for_tasks(broker, table, columns, column=near)
         found.append(rows.mapInArrow(partial(_run, held, rows_of), _DDL))
     return reduce(DataFrame.unionByName, found)
 

@@ -33,12 +33,15 @@ def test_the_store_answers_with_the_minimum_that_its_queue_had(spark: SparkSessi
     from pipeline.capture.recorded_minimum import with_recorded_minimum
     from pipeline.schema import tables as t
     from pipeline.settings.settings import BrokerSettings
+    from udfs.pull.codes import BrokerRole, GetMessageStatus
+    from udfs.pull.pull_result import response_code
 
     names = ("queueOffset", "recordedMinOffset", "status", "nextBeginOffset", "minOffset", "maxOffset")
     types = ("BIGINT", "BIGINT", "STRING", "BIGINT", "BIGINT", "BIGINT")
     schema = "seq BIGINT, " + ", ".join(f"{name} {kind}" for name, kind in zip(names, types, strict=True))
     asked = spark.createDataFrame([(seq, *given) for seq, (given, _) in enumerate(CASES)], schema)
     more = {
+        "code": "response_code(status, queueOffset, 'ASYNC_MASTER', FALSE)",
         "messageCount": "3",
         "bufferTotalSize": "300",
         "msgCount4Commercial": "3",
@@ -55,6 +58,10 @@ def test_the_store_answers_with_the_minimum_that_its_queue_had(spark: SparkSessi
         .collect()
     )
     assert [(row["status"], row["nextBeginOffset"], row["minOffset"], row["error"]) for row in found] == [told for _, told in CASES]
+    assert [row["code"] for row in found] == [
+        None if status is None else response_code(GetMessageStatus[status], given[0], BrokerRole.ASYNC_MASTER, False)
+        for given, (status, *_) in CASES
+    ]
     assert [row["bodySha256"] for row in found] == [
         None if error or (status or "").startswith(("OFFSET", "NO_MESSAGE_")) else "ab"
         for status, _, _, error in (told for _, told in CASES)

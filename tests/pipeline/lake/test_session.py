@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.lake.session import WALKED_PLANS, java_options, set_meanwhile
+from pipeline.lake.session import WALKED_PLANS, java_options, run_worker, set_meanwhile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,3 +72,16 @@ def test_a_collector_of_ours_where_none_is_named(monkeypatch: pytest.MonkeyPatch
     for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
         monkeypatch.delenv(name, raising=False)
     assert java_options(given).endswith(f"-XX:+UseParallelGC {given}".strip())
+
+
+def test_a_worker_is_started_before_it_is_needed(spark: SparkSession) -> None:
+    run_worker(spark)  # start_workers calls it where nobody sees an error
+
+
+@pytest.mark.skipif(not shutil.which("ss"), reason="ss, which lists open ports, is missing (Debian: apt-get install iproute2)")
+def test_a_local_session_listens_on_loopback_only(spark: SparkSession) -> None:
+    java = f"pid={spark.sparkContext._gateway.proc.pid},"  # type: ignore[union-attr]
+    ports = subprocess.run(["ss", "-ltnpH"], check=True, capture_output=True, text=True).stdout.splitlines()
+    listening = [line.split()[3].rpartition(":")[0].strip("[]").removeprefix("::ffff:") for line in ports if java in line]
+    assert listening
+    assert set(listening) <= {"127.0.0.1", "::1"}

@@ -1,0 +1,56 @@
+"""The private folder of a run for shuffles and other temporary files of Spark.
+
+Spark makes such folders readable by all users, and a killed run leaves them. Each run has a folder under one that only its user can enter,
+and holds a lock as long as it lives; the next run removes the folders whose lock nobody holds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import uuid
+from pathlib import Path
+
+_LOCK = "lock"
+
+
+def scratch_folder() -> str:
+    """A new folder that only this user can read, removed when the process ends."""
+    root = _root()
+    for left in root.iterdir():
+        _remove_if_dead(left)
+    folder = root / uuid.uuid4().hex
+    folder.mkdir(mode=0o700)
+    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)  # held until the process ends
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return str(folder)
+
+
+def _root() -> Path:
+    """The folder of this user's runs; a new one where somebody else can enter the usual one."""
+    root = Path(tempfile.gettempdir()) / f"pullsim-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        root.mkdir(mode=0o700)
+    found = root.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+        return root
+    return Path(tempfile.mkdtemp(prefix="pullsim-"))
+
+
+def _remove_if_dead(folder: Path) -> None:
+    """Remove a run's folder if the run has ended; one that is just being made has no lock yet, and is left alone."""
+    with contextlib.suppress(OSError):
+        lock = os.open(folder / _LOCK, os.O_RDWR)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # its run lives
+            return
+        finally:
+            os.close(lock)
+        shutil.rmtree(folder, ignore_errors=True)

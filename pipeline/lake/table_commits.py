@@ -1,0 +1,107 @@
+"""Commits to the log of an unpartitioned Delta table, made by the driver in milliseconds without a Spark job.
+
+A commit is never tried again: the next commit has to be the run's own, or another run writes at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from pipeline.schema.arrow_types import commented_schema
+from pipeline.schema.table import Table
+
+# the versions of the lake name old commits: their log entries stay
+_HOOK = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+_EXISTS = "already exists"
+
+
+class CommitConflictError(Exception):
+    """Another run committed to the table first."""
+
+
+def create_table(
+    table: Table, path: str, properties: Mapping[str, str], files: Iterable[Mapping[str, Any]], said: str, *, replace: bool = True
+) -> None:
+    """Create the table, or replace what lies at `path`, with the rows of some files.
+
+    Args:
+        table: its columns and comments.
+        path: local folder of the table.
+        properties: of the table.
+        files: rows of `table_files.FILES_DDL`.
+        said: the commit's userMetadata.
+        replace: whether a table that is there is replaced; else it stays as it is.
+
+    Raises:
+        CommitConflictError: another run committed at the same time.
+    """
+    schema = Schema.from_arrow(commented_schema(table))
+    try:
+        create_table_with_add_actions(
+            Path(path).as_uri(),
+            schema,
+            _added(files),
+            mode="overwrite" if replace else "ignore",
+            description=table.comment,
+            configuration={**properties},
+            commit_properties=_said(said),
+            post_commithook_properties=_HOOK,
+        )
+    except CommitFailedError as error:
+        raise CommitConflictError(path) from error
+    except DeltaError as error:
+        if _EXISTS in str(error):
+            raise CommitConflictError(path) from error
+        raise
+
+
+def has_columns(table: Table, path: str) -> bool:
+    """Whether the Delta table at `path` has the columns of `table`, as tables of this release have."""
+    return [field.name for field in DeltaTable(Path(path).as_uri()).schema().fields] == table.names
+
+
+def append_files(
+    path: str, version: int, files: Iterable[Mapping[str, Any]], said: str, transaction: tuple[str, int] | None = None
+) -> None:
+    """Add files to a Delta table as the very next commit after `version`.
+
+    Args:
+        path: local folder of the table.
+        version: Delta version that the commit follows.
+        files: rows of `table_files.FILES_DDL`.
+        said: the commit's userMetadata.
+        transaction: application and its version, which must be greater than the last one committed.
+
+    Raises:
+        CommitConflictError: the table has a later version, or another run committed this one or the transaction's first.
+    """
+    table = DeltaTable(Path(path).as_uri())
+    if table.version() != version:
+        raise CommitConflictError(path)
+    if transaction is not None and (table.transaction_version(transaction[0]) or 0) >= transaction[1]:
+        raise CommitConflictError(path)
+    transactions = () if transaction is None else (Transaction(*transaction),)
+    try:
+        table.create_write_transaction(
+            [*_added(files)],
+            mode="append",
+            schema=table.schema(),
+            commit_properties=_said(said, transactions),
+            post_commithook_properties=_HOOK,
+        )
+    except CommitFailedError as error:
+        raise CommitConflictError(path) from error
+
+
+def _said(text: str, transactions: Sequence[Transaction] = ()) -> CommitProperties:
+    return CommitProperties(custom_metadata={"userMetadata": text}, max_commit_retries=0, app_transactions=list(transactions))
+
+
+def _added(files: Iterable[Mapping[str, Any]]) -> list[AddAction]:
+    return [AddAction(one["path"], one["size"], {}, one["modificationTime"], True, one["stats"]) for one in files]

@@ -1,0 +1,119 @@
+"""Parquet files of a Delta table, written where their rows are made: by Spark's tasks, or by the driver for a few rows.
+
+Rows that cross from Python into the JVM are copied one by one; a task that writes them itself does half the work. A task gives one row for
+each file, and the driver commits the files of the tasks that succeeded. A file of a task that ran twice is an orphan: no reader sees it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.schema.arrow_types import arrow_of
+
+# columns of the row that a task gives for each file
+FILES_DDL = "path STRING, size BIGINT, modificationTime BIGINT, records BIGINT, stats STRING"
+_FILES_ARROW = arrow_of(FILES_DDL)
+# a row group takes this much memory before it is compressed; a file is about four of them
+_ROW_GROUP_BYTES = 64 << 20
+_FILE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileWriter:
+    """Writes rows of one unpartitioned table into new files in its folder.
+
+    Attributes:
+        folder: local folder of the table.
+        schema: its columns.
+        stats: columns whose least and greatest value and number of NULLs the log gets.
+    """
+
+    folder: str
+    schema: pa.Schema
+    stats: tuple[str, ...]
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write all rows; gives a row of FILES_DDL for each file. Batches have the schema's columns, in any order."""
+        for rows in _chunks(batches, self.schema):
+            first = next(rows, None)
+            if first is not None:
+                yield pa.RecordBatch.from_pylist([self._file(first, rows)], schema=_FILES_ARROW)
+
+    def _file(self, first: pa.Table, rest: Iterator[pa.Table]) -> dict[str, Any]:
+        name = f"part-{uuid.uuid4()}.snappy.parquet"
+        path = f"{self.folder}/{name}"
+        os.makedirs(self.folder, exist_ok=True)
+        footers: list[pq.FileMetaData] = []
+        options: dict[str, Any] = {"compression": "snappy", "write_page_checksum": True, "metadata_collector": footers}
+        with pq.ParquetWriter(path, self.schema, **options) as file:
+            file.write_table(first)
+            for rows in rest:
+                file.write_table(rows)
+        (footer,), file_status = footers, os.stat(path)
+        return {
+            "path": name,
+            "size": file_status.st_size,
+            "modificationTime": file_status.st_mtime_ns // 1_000_000,
+            "records": footer.num_rows,
+            "stats": json.dumps(_statistics(footer, self.schema, self.stats)),
+        }
+
+
+def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[Iterator[pa.Table]]:
+    """The rows of each file, as tables of one row group each."""
+    groups = _row_groups(batches, schema)
+    for first in groups:
+        yield _until_full(first, groups)
+
+
+def _until_full(first: pa.Table, more: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    written = first.nbytes
+    yield first
+    while written < _FILE_BYTES and (rows := next(more, None)) is not None:
+        written += rows.nbytes
+        yield rows
+
+
+def _row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    gathered: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if not len(batch):
+            continue
+        gathered.append(batch.select(schema.names).cast(schema))
+        size += batch.nbytes
+        if size >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(gathered, schema)
+            gathered, size = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered, schema)
+
+
+def _statistics(footer: pq.FileMetaData, schema: pa.Schema, names: tuple[str, ...]) -> dict[str, Any]:
+    """The statistics of a file as Delta's log has them; a column without statistics in some row group has none here."""
+    places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
+    stats: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for name in names:
+        found = [footer.row_group(group).column(places[name]).statistics for group in range(footer.num_row_groups)]
+        if any(one is None or not one.has_null_count for one in found):
+            continue
+        stats["nullCount"][name] = sum(one.null_count for one in found)
+        bounds = [(one.min, one.max) for one in found if one.has_min_max]
+        if bounds and len(bounds) + sum(one.num_values == 0 for one in found) == len(found):
+            stats["minValues"][name] = _logged(min(least for least, _ in bounds))
+            stats["maxValues"][name] = _logged(max(most for _, most in bounds), up=dt.timedelta(microseconds=999))
+    return stats
+
+
+def _logged(value: Any, *, up: dt.timedelta = dt.timedelta(0)) -> Any:
+    """A bound as Delta's log has it: a time in whole milliseconds, the greatest one rounded up."""
+    return f"{(value + up).strftime('%Y-%m-%dT%H:%M:%S.%f')[:-3]}Z" if isinstance(value, dt.datetime) else value

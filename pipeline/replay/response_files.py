@@ -1,0 +1,58 @@
+"""Answers as rows of pull_response, written by the tasks that make them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.lake.table_files import FILES_DDL, FileWriter
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import PULL_RESPONSE
+
+# of the digest of a file, in the requestId of its requests
+DIGEST_CHARACTERS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseFiles:
+    """Writes the answers of one run; a `Finish` of a replay.
+
+    Attributes:
+        broker: whose store answers.
+        run_id: of the run.
+        source_digest: SHA-256 of the file of requests: with the number of the line, it tells the request.
+        writer: of the table pull_response.
+    """
+
+    broker: str
+    run_id: str
+    source_digest: str
+    writer: FileWriter
+
+    @property
+    def schema(self) -> str:
+        """A row for each file."""
+        return FILES_DDL
+
+    def batches(self, answers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write batches of ANSWER_SCHEMA."""
+        return self.writer.write(self._responses(batch) for batch in answers)
+
+    def _responses(self, answers: pa.RecordBatch) -> pa.RecordBatch:
+        prefix = f"{self.source_digest[:DIGEST_CHARACTERS]}-"
+        given = {name: answers.column(name) for name in answers.schema.names}
+        given["requestId"] = pc.binary_join_element_wise(prefix, pc.cast(answers.column("seq"), pa.string()), "")
+        given["brokerName"] = pa.repeat(self.broker, len(answers))
+        given["runId"] = pa.repeat(self.run_id, len(answers))
+        columns = [given.get(field.name, pa.nulls(len(answers), field.type)) for field in arrow_schema(PULL_RESPONSE)]
+        return pa.RecordBatch.from_arrays(columns, names=PULL_RESPONSE.names)
+
+
+def no_errors(files: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the statistics of files say that no answer in them has an error."""
+    return all(json.loads(file["stats"])["nullCount"].get("error") == file["records"] for file in files)
