@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_options, format_option, lake_option, moment, now, run_id
-from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import say, show_rows, show_table, start_page
 
@@ -67,6 +66,7 @@ def lag_command(
 
 def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | None, keep: int | None) -> None:
     from pipeline.lag.lag_history import record
+    from pipeline.lake.opened_broker import OpenedBroker
 
     committed_at = now()
     at = milliseconds(committed_at) if observed_at is None else observed_at
