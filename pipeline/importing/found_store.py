@@ -28,12 +28,13 @@ from pipeline.store import loaded_store as ls
 from store_format.big_endian import Bytes
 from store_format.errors import NotAStoreError
 from store_format.files.changed_files import FilePath
-from store_format.files.mapped_files import MappedFile, is_file_name, is_file_start
+from store_format.files.mapped_files import FILE_NAME_DIGITS, MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store.recovery import RecoveredLog
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
 
 _TOPICS_A_TASK = 64
+_LONG_END = 2**63
 OTHER = "other"
 
 
@@ -108,9 +109,10 @@ def _odd_files(store: StoreFiles, folder: FilePath, size: int) -> list[FilePath]
 
 
 def _is_mapped(entry: Entry, size: int) -> bool:
-    if entry.is_folder or entry.length != size:
+    is_named = len(entry.name) == FILE_NAME_DIGITS and entry.name.isascii() and entry.name.isdigit()
+    if entry.is_folder or not is_named or not size or entry.length != size:
         return False
-    return is_file_name(entry.name) and is_file_start(int(entry.name), size)
+    return int(entry.name) % size == 0 and int(entry.name) + size < _LONG_END
 
 
 def _mapped(store: StoreFiles, *folder: str) -> tuple[MappedFile, ...]:

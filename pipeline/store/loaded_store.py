@@ -111,7 +111,13 @@ def load_files(store: StoreFiles, size: int, *folder: str) -> tuple[MappedFile, 
 
 
 def _load(store: StoreFiles, entries: Sequence[Entry], size: int, *folder: str) -> tuple[MappedFile, ...]:
-    return load(store.path_of(*folder), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
+    files = load(store.path_of(*folder), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
+    for file in files:
+        if size <= 0 or file.from_offset % size or file.end >= 2**63:
+            raise CorruptStoreError(
+                store.path_of(*folder, file.name), f"a file named by a multiple of its length, {size} bytes", repr(file.name)
+            )
+    return files
 
 
 def walk_log_file(store: StoreFiles, file: MappedFile, *, check_crc: bool) -> FileWalk:

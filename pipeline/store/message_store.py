@@ -18,7 +18,7 @@ from pipeline.files.store_files import StoreFiles, is_uri
 from pipeline.store.loaded_store import queue_ids, topics
 from pipeline.store.store_settings import StoreSettings
 from store_format.big_endian import Bytes
-from store_format.errors import CorruptStoreError
+from store_format.errors import CorruptStoreError, StoreError
 from store_format.files.changed_files import ChangedFiles, FilePath
 from store_format.files.mapped_files import MappedFile, load, min_offset
 from store_format.index.index_dispatch import RunningIndex
@@ -113,7 +113,12 @@ class MessageStore:
 
     def _mapped(self, size: int, *folder: str) -> tuple[MappedFile, ...]:
         entries = self.files.folder(*folder)
-        return load(self.files.path_of(*folder), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
+        where = self.files.path_of(*folder)
+        files = load(where, [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
+        for file in files:
+            if size <= 0 or file.from_offset % size or file.end >= 2**63:
+                raise StoreError(f"{where}/{file.name}", f"a file named by a multiple of its length, {size} bytes", repr(file.name))
+        return files
 
     def _new_queue(self, topic: str, queue_id: int) -> Queue:
         extension = None

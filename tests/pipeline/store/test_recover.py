@@ -18,9 +18,7 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.main import run
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.filter_bit_maps import bit_map_of, bloom_filter
-from pipeline.store.message_store import MessageStore
 from pipeline.store.recover import run_recover
-from pipeline.store.store_settings import store_settings
 from store_format.files.changed_files import ChangedFiles, FilePath, changed_ranges
 from store_format.index.index_dispatch import messages_to_index
 from store_format.index.index_file import index_keys, indexed_messages
@@ -114,14 +112,6 @@ def test_start_dispatches_what_no_queue_has(made: Path) -> None:
     assert (told["redispatchedInLoad"], told["start"], told["redispatchedInStart"]) == (0, "ok", 20)
     assert [queue["maxOffsetInQueue"] for queue in told["afterStart"]["queues"]] == [10, 10]
     assert told["afterStart"]["checkpointInMemory"]["logicsMsgTimestamp"] == 1019
-
-
-def test_load_fails_on_a_file_that_is_named_by_no_multiple_of_its_length(made: Path) -> None:
-    first_record_of(made, 0).rename(first_record_of(made, 1))
-    files = StoreFiles(str(made))
-    store = MessageStore(files=files, settings=store_settings(files, BrokerSettings.from_sources()))
-    assert not store.load()
-    assert "expected a file named by a multiple of its length" in store.failure
 
 
 def test_load_dispatches_after_a_kill(made: Path) -> None:
