@@ -28,13 +28,12 @@ from pipeline.store import loaded_store as ls
 from store_format.big_endian import Bytes
 from store_format.errors import NotAStoreError
 from store_format.files.changed_files import FilePath
-from store_format.files.mapped_files import FILE_NAME_DIGITS, MappedFile
+from store_format.files.mapped_files import MappedFile, is_aligned, is_mapped_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store.recovery import RecoveredLog
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
 
 _TOPICS_A_TASK = 64
-_LONG_END = 2**63
 OTHER = "other"
 
 
@@ -109,10 +108,9 @@ def _odd_files(store: StoreFiles, folder: FilePath, size: int) -> list[FilePath]
 
 
 def _is_mapped(entry: Entry, size: int) -> bool:
-    is_named = len(entry.name) == FILE_NAME_DIGITS and entry.name.isascii() and entry.name.isdigit()
-    if entry.is_folder or not is_named or not size or entry.length != size:
+    if entry.is_folder or entry.length != size or not is_mapped_file_name(entry.name):
         return False
-    return int(entry.name) % size == 0 and int(entry.name) + size < _LONG_END
+    return is_aligned(int(entry.name), size)
 
 
 def _mapped(store: StoreFiles, *folder: str) -> tuple[MappedFile, ...]:

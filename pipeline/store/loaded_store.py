@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipeline.files.store_files import Entry, StoreFiles
 from store_format.errors import CorruptStoreError, NotAStoreError
-from store_format.files.mapped_files import MappedFile, file_size_of, load
+from store_format.files.mapped_files import MappedFile, check_aligned, file_size_of, load
 from store_format.layout import (
     CQ_STORE_UNIT_SIZE,
     DEFAULT_COMMIT_LOG_FILE_SIZE,
@@ -111,12 +111,9 @@ def load_files(store: StoreFiles, size: int, *folder: str) -> tuple[MappedFile, 
 
 
 def _load(store: StoreFiles, entries: Sequence[Entry], size: int, *folder: str) -> tuple[MappedFile, ...]:
-    files = load(store.path_of(*folder), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
-    for file in files:
-        if size <= 0 or file.from_offset % size or file.end >= 2**63:
-            raise CorruptStoreError(
-                store.path_of(*folder, file.name), f"a file named by a multiple of its length, {size} bytes", repr(file.name)
-            )
+    where = store.path_of(*folder)
+    files = load(where, [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
+    check_aligned(where, files, size)
     return files
 
 

@@ -18,9 +18,9 @@ from pipeline.files.store_files import StoreFiles, is_uri
 from pipeline.store.loaded_store import queue_ids, topics
 from pipeline.store.store_settings import StoreSettings
 from store_format.big_endian import Bytes
-from store_format.errors import CorruptStoreError, StoreError
+from store_format.errors import CorruptStoreError
 from store_format.files.changed_files import ChangedFiles, FilePath
-from store_format.files.mapped_files import MappedFile, load, min_offset
+from store_format.files.mapped_files import MappedFile, check_aligned, load, min_offset
 from store_format.index.index_dispatch import RunningIndex
 from store_format.index.index_service import is_index_file_name, load_index
 from store_format.log.dispatch_request import DeliverTimestamp
@@ -94,6 +94,7 @@ class MessageStore:
         except CorruptStoreError as error:
             self.failure = str(error)
             return False
+        self._check_aligned()
         self.checkpoint = decode_checkpoint(self.files.read(CHECKPOINT_FILE))
         self._load_index()
         try:
@@ -108,17 +109,22 @@ class MessageStore:
             self.failure = "messageDelayLevel is not what the broker can read"
         return not self.failure
 
+    def _check_aligned(self) -> None:
+        """Raise CorruptStoreError for files that the broker loads and that are not modelled, so that `failure` never names them."""
+        folders: list[tuple[FilePath, tuple[MappedFile, ...], int]] = [((COMMIT_LOG,), self.log_files, self.settings.commit_log_size)]
+        for queue in self.queues.values():
+            folders.append((queue.folder, queue.files, queue.file_size))
+            if queue.extension is not None:
+                folders.append((queue.extension.folder, queue.extension.files, queue.extension.file_size))
+        for folder, files, size in folders:
+            check_aligned(self.files.path_of(*folder), files, size)
+
     def _has(self, name: str) -> bool:
         return any(entry.name == name for entry in self.files.folder())
 
     def _mapped(self, size: int, *folder: str) -> tuple[MappedFile, ...]:
         entries = self.files.folder(*folder)
-        where = self.files.path_of(*folder)
-        files = load(where, [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
-        for file in files:
-            if size <= 0 or file.from_offset % size or file.end >= 2**63:
-                raise StoreError(f"{where}/{file.name}", f"a file named by a multiple of its length, {size} bytes", repr(file.name))
-        return files
+        return load(self.files.path_of(*folder), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
 
     def _new_queue(self, topic: str, queue_id: int) -> Queue:
         extension = None

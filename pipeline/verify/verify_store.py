@@ -28,7 +28,7 @@ from pipeline.verify.verify_files import NOT_CHECKED, OtherFiles
 from pipeline.verify.verify_log import Checked, LogFiles, verify_log_file, verify_queue_file
 from store_format.errors import CorruptStoreError, NotAStoreError
 from store_format.files.changed_files import FilePath
-from store_format.files.mapped_files import FILE_NAME_DIGITS, MappedFile
+from store_format.files.mapped_files import MappedFile, is_mapped_file_name
 from store_format.index.index_file import IndexSizes
 from store_format.record import record_columns as rc
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
@@ -195,8 +195,7 @@ def _mapped(store: StoreFiles, folder: FilePath, size: int) -> tuple[tuple[Mappe
     files: list[MappedFile] = []
     odd: list[Checked] = []
     for entry in store.folder(*folder):
-        is_named = len(entry.name) == FILE_NAME_DIGITS and entry.name.isascii() and entry.name.isdigit()
-        if not entry.is_folder and is_named and entry.length == size and int(entry.name) % size == 0:
+        if not entry.is_folder and is_mapped_file_name(entry.name) and entry.length == size and int(entry.name) % size == 0:
             files.append(MappedFile(name=entry.name, from_offset=int(entry.name), length=size, wrote=size))
             continue
         checked = Checked("/".join((*folder, entry.name)), folder[0], entry.length)

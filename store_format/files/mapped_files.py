@@ -14,11 +14,22 @@ from dataclasses import dataclass, replace
 from store_format.errors import CorruptStoreError
 
 FILE_NAME_DIGITS = 20
+_LONG_END = 2**63
 
 
 def offset_to_file_name(offset: int) -> str:
     """Name of the mapped file that starts at `offset` (UtilAll.offset2FileName)."""
     return f"{offset:0{FILE_NAME_DIGITS}d}"
+
+
+def is_mapped_file_name(name: str) -> bool:
+    """Whether a name is the 20 ASCII digits of an offset."""
+    return len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdigit()
+
+
+def is_aligned(from_offset: int, file_size: int) -> bool:
+    """Whether a mapped file may start at `from_offset`: at a multiple of the file size, and so that it ends within a Java long."""
+    return file_size > 0 and from_offset % file_size == 0 and from_offset + file_size < _LONG_END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,7 @@ def file_size_of(lengths: Iterable[int], default: int) -> int:
 
 
 def load(folder: str, entries: Sequence[tuple[str, int, int]], file_size: int) -> tuple[MappedFile, ...]:
-    """What MappedFileQueue.load makes of a folder.
+    """The mapped files of a folder after MappedFileQueue.load.
 
     Args:
         folder: its path, for messages.
@@ -68,10 +79,22 @@ def load(folder: str, entries: Sequence[tuple[str, int, int]], file_size: int) -
                 f"{length} bytes",
                 hint="the broker refuses to start on such a file; give the size with --set if the store was written with another one",
             )
-        if len(name) != FILE_NAME_DIGITS or not (name.isascii() and name.isdigit()):
+        if not is_mapped_file_name(name):
             raise CorruptStoreError(f"{folder}/{name}", "a file named by the 20 digits of its first offset", repr(name))
         files.append(MappedFile(name=name, from_offset=int(name), length=length, wrote=length, mtime_ms=mtime_ms))
     return tuple(files)
+
+
+def check_aligned(folder: str, files: Iterable[MappedFile], file_size: int) -> None:
+    """Refuse files that do not start at a multiple of the file size: the broker loads them, but its offsets have no one place in them.
+
+    Raises:
+        CorruptStoreError: such a file of `folder`, a path for messages.
+    """
+    for file in files:
+        if not is_aligned(file.from_offset, file_size):
+            expected = f"a file named by a multiple of its length, {file_size} bytes"
+            raise CorruptStoreError(f"{folder}/{file.name}", expected, repr(file.name))
 
 
 def truncate_dirty_files(files: Sequence[MappedFile], offset: int) -> tuple[MappedFile, ...]:
