@@ -19,7 +19,7 @@ import numpy as np
 
 from pipeline.files.store_files import StoreFiles
 from store_format.big_endian import Bytes, Positions
-from store_format.files.mapped_files import FILE_NAME_DIGITS, MappedFile
+from store_format.files.mapped_files import MappedFile, is_mapped_file_name
 from store_format.log.commit_log import WalkEnd, first_bad_body, walk
 from store_format.record.record_columns import locate
 from store_format.store_paths import COMMIT_LOG
@@ -116,7 +116,7 @@ class LogTail:
 
     def files(self) -> list[MappedFile]:
         """Its files, in order. One that the broker is about to make may still be too short: it is none yet."""
-        names = [entry for entry in self.store.folder(COMMIT_LOG) if len(entry.name) == FILE_NAME_DIGITS and entry.name.isdecimal()]
+        names = [entry for entry in self.store.folder(COMMIT_LOG) if is_mapped_file_name(entry.name)]
         return [
             MappedFile(name=entry.name, from_offset=int(entry.name), length=entry.length, wrote=entry.length, mtime_ms=entry.mtime_ms)
             for entry in names
