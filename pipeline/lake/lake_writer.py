@@ -29,7 +29,7 @@ from pipeline.lake.lake import Lake, LakeError, LakeVersion, NotAloneError, Stre
 from pipeline.lake.session import set_meanwhile
 from pipeline.lake.small_table import reads_without_spark
 from pipeline.lake.table_commits import CommitConflictError, append_files, create_table, has_columns
-from pipeline.lake.table_files import FILES_DDL, FileWriter
+from pipeline.lake.table_files import FILES_DDL, FileWriter, check_files
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
 
@@ -143,8 +143,10 @@ class LakeWriter:
 
     def append_files(self, table: Table, files: Sequence[Mapping[str, Any]]) -> None:
         """Add files that `file_writer` wrote to a table that was prepared."""
+        path = self.lake.path(table.name)
+        check_files(path, files)
         with self._alone():
-            append_files(self.lake.path(table.name), self._versions[table.name], files, self._named)
+            append_files(path, self._versions[table.name], files, self._named)
         self._note(table)
 
     def _commits_here(self, table: Table) -> bool:
@@ -283,6 +285,7 @@ class LakeWriter:
                     self.spark.sql(create_as(table, path, placement, properties, view, replace=not is_empty(path)))
             else:
                 files = self._written_files(table, rows)
+                check_files(path, files)
                 create_table(table, path, table_properties(table, placement), files, self._named)
         self._versions.pop(table.name, None)
         self._note(table)
