@@ -26,9 +26,9 @@ from pyspark.sql import functions as F
 from pipeline.lake.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
 from pipeline.lake.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of, table_properties
 from pipeline.lake.lake import Lake, LakeError, LakeVersion, NotAloneError, StreamBatch
-from pipeline.lake.session import set_meanwhile
+from pipeline.lake.session import columns_without_dictionary, set_meanwhile
 from pipeline.lake.small_table import reads_without_spark
-from pipeline.lake.table_commits import CommitConflictError, append_files, create_table, has_columns
+from pipeline.lake.table_commits import CommitConflictError, Found, append_files, create_table, has_columns
 from pipeline.lake.table_files import FILES_DDL, FileWriter, check_files
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
@@ -251,7 +251,7 @@ class LakeWriter:
         """Create lake_version where no other run has created it meanwhile."""
         with self._alone():
             if reads_without_spark(path):
-                create_table(LAKE_VERSION, path, {}, (), self._named, replace=False)
+                create_table(LAKE_VERSION, path, {}, (), self._named, found="kept")
             else:
                 self.spark.sql(create_empty(LAKE_VERSION, path))
 
@@ -284,9 +284,10 @@ class LakeWriter:
                 with self._view(table, rows) as view:
                     self.spark.sql(create_as(table, path, placement, properties, view, replace=not is_empty(path)))
             else:
+                found: Found = "refused" if is_empty(path) else "replaced"
                 files = self._written_files(table, rows)
                 check_files(path, files)
-                create_table(table, path, table_properties(table, placement), files, self._named)
+                create_table(table, path, table_properties(table, placement), files, self._named, found=found)
         self._versions.pop(table.name, None)
         self._note(table)
 
@@ -354,4 +355,4 @@ def _file_writer(table: Table, folder: str) -> FileWriter:
     """What writes files of a table into its folder, with the statistics that its log gets."""
     schema = arrow_schema(table)
     plain = (field.name for field in schema if not (pa.types.is_nested(field.type) or pa.types.is_binary(field.type)))
-    return FileWriter(folder, schema, table.stats or tuple(plain))
+    return FileWriter(folder, schema, table.stats or tuple(plain), columns_without_dictionary())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -19,6 +19,8 @@ from pipeline.schema.table import Table
 # the versions of the lake name old commits: their log entries stay
 _HOOK = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 _EXISTS = "already exists"
+Found = Literal["replaced", "kept", "refused"]
+_MODES: dict[Found, Literal["overwrite", "ignore", "error"]] = {"replaced": "overwrite", "kept": "ignore", "refused": "error"}
 
 
 class CommitConflictError(Exception):
@@ -26,7 +28,7 @@ class CommitConflictError(Exception):
 
 
 def create_table(
-    table: Table, path: str, properties: Mapping[str, str], files: Iterable[Mapping[str, Any]], said: str, *, replace: bool = True
+    table: Table, path: str, properties: Mapping[str, str], files: Iterable[Mapping[str, Any]], said: str, *, found: Found = "replaced"
 ) -> None:
     """Create the table, or replace what lies at `path`, with the rows of some files.
 
@@ -36,10 +38,10 @@ def create_table(
         properties: of the table.
         files: rows of `table_files.FILES_DDL`.
         said: the commit's userMetadata.
-        replace: whether a table that is there is replaced; else it stays as it is.
+        found: what becomes of a table that is there; "refused" where there should be none.
 
     Raises:
-        CommitConflictError: another run committed at the same time.
+        CommitConflictError: another run committed at the same time, or there is a table and `found` is "refused".
     """
     schema = Schema.from_arrow(commented_schema(table))
     try:
@@ -47,7 +49,7 @@ def create_table(
             Path(path).as_uri(),
             schema,
             _added(files),
-            mode="overwrite" if replace else "ignore",
+            mode=_MODES[found],
             description=table.comment,
             configuration={**properties},
             commit_properties=_said(said),

@@ -38,11 +38,13 @@ class FileWriter:
         folder: local folder of the table.
         schema: its columns.
         stats: columns whose least and greatest value and number of NULLs the log gets.
+        without_dictionary: paths of columns whose values hardly repeat.
     """
 
     folder: str
     schema: pa.Schema
     stats: tuple[str, ...]
+    without_dictionary: tuple[str, ...] = ()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all rows; gives a row of FILES_DDL for each file. Batches have the schema's columns, in any order."""
@@ -55,7 +57,13 @@ class FileWriter:
         name = f"part-{uuid.uuid4()}.snappy.parquet"
         path = f"{self.folder}/{name}"
         footers: list[pq.FileMetaData] = []
-        options: dict[str, Any] = {"compression": "snappy", "write_page_checksum": True, "metadata_collector": footers}
+        repeated = [path for field in self.schema for path in _leaves(field.name, field.type) if path not in self.without_dictionary]
+        options: dict[str, Any] = {
+            "compression": "snappy",
+            "use_dictionary": repeated,
+            "write_page_checksum": True,
+            "metadata_collector": footers,
+        }
         with _removed_if_unfinished(path):
             os.makedirs(self.folder, exist_ok=True)
             with pq.ParquetWriter(path, self.schema, **options) as file:
@@ -87,6 +95,20 @@ def check_files(folder: str, files: Iterable[Mapping[str, Any]]) -> None:
         if found != one["size"]:
             size = "none" if found is None else f"{found} bytes"
             raise OutputError(f"{path}: expected {one['size']} bytes that a task wrote, found {size}; do all machines see the same folder?")
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Paths of the Parquet columns that a column of some type is stored in."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
 
 
 @contextmanager

@@ -108,6 +108,22 @@ def test_a_table_reads_back_with_its_comments_at_every_version(tmp_path: Path) -
     assert [commit["userMetadata"] for commit in table.history()] == ["appended", "created"]
 
 
+def test_only_values_that_repeat_have_a_dictionary(tmp_path: Path) -> None:
+    rows = [{"number": number, "name": "same", "given": [("a", "b")], "entries": [number]} for number in range(50)]
+    writer = FileWriter(str(tmp_path), SCHEMA, (), ("number", "entries.list.element"))
+    (one,) = (file for batch in writer.write(iter(batches(rows, 50))) for file in batch.to_pylist())
+    group = pq.read_metadata(tmp_path / one["path"]).row_group(0)
+    found = {column.path_in_schema: column.has_dictionary_page for column in map(group.column, range(group.num_columns))}
+    assert found == {
+        "number": False,
+        "name": True,
+        "at": True,
+        "given.key_value.key": True,
+        "given.key_value.value": True,
+        "entries.list.element": False,
+    }
+
+
 def test_columns_that_a_table_lacks_are_null(tmp_path: Path) -> None:
     fewer = Table("made", "fewer columns", TABLE.columns[:1])
     writer = FileWriter(str(tmp_path / "made"), arrow_schema(fewer), ())
@@ -130,7 +146,9 @@ def test_a_commit_that_comes_second_is_refused(tmp_path: Path) -> None:
 def test_creating_replaces_what_a_dead_run_left_unless_it_must_not(tmp_path: Path) -> None:
     path = str(tmp_path / "made")
     create_table(TABLE, path, {}, written(tmp_path / "made", [{"number": 1}]), "dead")
-    create_table(TABLE, path, {}, (), "too late", replace=False)
+    create_table(TABLE, path, {}, (), "too late", found="kept")
+    with pytest.raises(CommitConflictError):
+        create_table(TABLE, path, {}, (), "too late", found="refused")
     assert small_table(path, 0, SCHEMA)["number"].to_pylist() == [1]
     create_table(TABLE, path, {}, written(tmp_path / "made", [{"number": 2}]), "alive")
     assert small_table(path, 1, SCHEMA)["number"].to_pylist() == [2]
