@@ -20,7 +20,7 @@ from pipeline.generate.written_index import WrittenIndex
 from pipeline.store.store_settings import StoreSettings
 from store_format.big_endian import Bytes
 from store_format.errors import StoreError
-from store_format.files.changed_files import FilePath
+from store_format.files.files import FilePath
 from store_format.files.mapped_files import offset_to_file_name
 from store_format.index.index_dispatch import messages_to_index
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -223,7 +223,7 @@ class StoreWriter:
             for name in [*names, *folders]:
                 path = tuple(os.path.normpath(os.path.join(inside, name)).split(os.sep))
                 self.files.set_time(path, times.get(path, last))
-        os.unlink(self.files.path_of((ABORT_FILE,)))
+        self.files.delete((ABORT_FILE,))
         self.files.set_time((), last)
 
     def _write_whole(self, path: FilePath, raw: bytes) -> None:

@@ -13,7 +13,7 @@ from pipeline.store.filter_bit_maps import bit_map_of
 from pipeline.store.message_store import MessageStore
 from pipeline.store.store_settings import store_settings
 from store_format.errors import CorruptStoreError
-from store_format.files.changed_files import FilePath
+from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.running_queue import Queue

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.files.store_files import Entry, StoreFiles
+from pipeline.files.store_files import StoreFiles
 from store_format.errors import CorruptStoreError, NotAStoreError
+from store_format.files.files import Entry
 from store_format.files.mapped_files import MappedFile, check_aligned, file_size_of, load
 from store_format.layout import (
     CQ_STORE_UNIT_SIZE,

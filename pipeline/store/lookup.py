@@ -23,7 +23,7 @@ from pipeline.store.message_store import MessageStore
 from pipeline.store.store_settings import store_settings
 from store_format.big_endian import Bytes
 from store_format.errors import CorruptStoreError, NotAStoreError, StoreError
-from store_format.files.changed_files import FilePath
+from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile, max_offset, min_offset
 from store_format.record.message import Host, Message, decode, decode_text
 from store_format.store.lookup import NULL_POINTER, CommitLogLookup, LoadedFiles, MappedFiles, QueueLookup, ThrownError

@@ -19,7 +19,8 @@ from pipeline.store.loaded_store import queue_ids, topics
 from pipeline.store.store_settings import StoreSettings
 from store_format.big_endian import Bytes
 from store_format.errors import CorruptStoreError
-from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.changed_files import ChangedFiles
+from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile, check_aligned, load, min_offset
 from store_format.index.index_dispatch import RunningIndex
 from store_format.index.index_service import is_index_file_name, load_index
@@ -68,7 +69,7 @@ class MessageStore:
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self.changed = changed_files(self.files)
+        self.changed = ChangedFiles(self.files)
         self.index = RunningIndex(store=self.changed, sizes=settings.index_sizes, files=[], writable=self._writable)
         self.dispatcher = Dispatcher(
             store=self.changed,
@@ -271,12 +272,3 @@ class MessageStore:
         if former is None or len(former) < len(data) or former[: len(data)] != data.tobytes():
             self.changed.set_length((name,), len(data))
             self.changed.write((name,), 0, data)
-
-
-def changed_files(files: StoreFiles) -> ChangedFiles:
-    """The files of a store, with nothing changed yet."""
-
-    def has(path: FilePath) -> bool:
-        return any(entry.name == path[-1] and not entry.is_folder for entry in files.folder(*path[:-1]))
-
-    return ChangedFiles(lambda path: files.content(*path), has)

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.files.store_files import Entry, StoreFiles, local_path
+from pipeline.files.store_files import StoreFiles, local_path
 from pipeline.files.whole_file import whole_file
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.filter_bit_maps import bit_map_of, bloom_filter
-from pipeline.store.message_store import MessageStore, changed_files
+from pipeline.store.message_store import MessageStore
 from pipeline.store.store_settings import StoreSettings, store_settings
 from store_format.errors import StoreError
-from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.changed_files import ChangedFiles
+from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import max_offset, min_offset
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.running_queue import Queue
@@ -171,7 +172,7 @@ def _checkpoint_file(raw: bytes | None) -> dict[str, int] | None:
 
 
 def _before(files: StoreFiles) -> dict[str, Any]:
-    unchanged = changed_files(files)
+    unchanged = ChangedFiles(files)
     listed = [_file(unchanged, path) for path, _ in _walk(files)]
     return {
         "abort": any(file["path"] == ABORT_FILE for file in listed),

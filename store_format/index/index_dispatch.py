@@ -14,7 +14,8 @@ import numpy as np
 
 from store_format.big_endian import Bytes
 from store_format.compiled import compiled
-from store_format.files.changed_files import ChangedFiles, FilePath, changed_ranges
+from store_format.files.changed_files import changed_ranges
+from store_format.files.files import FilePath, Files
 from store_format.index.index_file import (
     KEY_SEPARATOR,
     KEYS,
@@ -121,7 +122,7 @@ class RunningIndex:
         index_msg_timestamp: what flushing full files sets in the checkpoint, None where none was flushed.
     """
 
-    store: ChangedFiles
+    store: Files
     sizes: IndexSizes
     files: list[IndexFile]
     writable: Callable[[FilePath], Bytes]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from store_format.compiled import compiled
 from store_format.errors import StoreError
-from store_format.files.changed_files import ChangedFiles
+from store_format.files.files import Files
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT, PRE_BLANK
 from store_format.queue.consume_queue import Units
@@ -67,7 +67,7 @@ def _put(physic_offsets, sizes, queue_offsets, file_size, state, placed):  # typ
 
 
 def put_message_position_info(
-    store: ChangedFiles, queue: Queue, physic_offsets: Longs, sizes: Longs, tags_codes: Longs, queue_offsets: Longs
+    store: Files, queue: Queue, physic_offsets: Longs, sizes: Longs, tags_codes: Longs, queue_offsets: Longs
 ) -> None:
     """Put messages, in the order of the log, into one queue: its files, bounds and changed bytes move on.
 
@@ -94,7 +94,7 @@ def put_message_position_info(
         _append(store, queue, int(placed[put][0]), units)
 
 
-def _state_of(store: ChangedFiles, queue: Queue) -> Longs:
+def _state_of(store: Files, queue: Queue) -> Longs:
     last = queue.files[-1] if queue.files else None
     is_first = last is not None and len(queue.files) == 1 and store.is_created(queue.path(last.name))
     state = np.full(7, NO_FILE, np.int64)
@@ -104,7 +104,7 @@ def _state_of(store: ChangedFiles, queue: Queue) -> Longs:
     return state
 
 
-def _extend(store: ChangedFiles, queue: Queue, first_from: int, last_from: int, wrote: int) -> None:
+def _extend(store: Files, queue: Queue, first_from: int, last_from: int, wrote: int) -> None:
     """Create the files up to the one that starts at `last_from`, and note how far each is in use; `first_from` where there was none."""
     size = queue.file_size
     files = list(queue.files)
@@ -120,7 +120,7 @@ def _extend(store: ChangedFiles, queue: Queue, first_from: int, last_from: int, 
     queue.files = tuple(files)
 
 
-def _append(store: ChangedFiles, queue: Queue, at: int, units: Units) -> None:
+def _append(store: Files, queue: Queue, at: int, units: Units) -> None:
     """Write units that follow each other from byte `at` of the queue on, over as many files as they take."""
     data = units.view(np.uint8)
     done = 0

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.compiled import compiled
-from store_format.files.changed_files import ChangedFiles
+from store_format.files.files import Files
 from store_format.index.index_dispatch import RunningIndex
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.dispatch_request import DispatchRequests
@@ -93,7 +93,7 @@ class Dispatcher:
         first_offset: place in the log of the first of them since `count` was 0.
     """
 
-    store: ChangedFiles
+    store: Files
     settings: DispatchSettings
     queues: dict[QueueKey, Queue]
     new_queue: Callable[[str, int], Queue]
