@@ -153,6 +153,21 @@ class StoreFiles:
         """All bytes of a file, as `content` gives them."""
         return self.content(*path)
 
+    def writable(self, path: FilePath) -> Bytes:
+        """All bytes of a file, to be written to in memory alone."""
+        content = self.content(*path)
+        if not self.is_mapped(*path) or not len(content):
+            return content.copy()
+        return np.memmap(self.path_of(*path), np.uint8, mode="c").view(np.ndarray)
+
+    def name_of(self, path: FilePath) -> str:
+        """Path of a name below the store, as `path_of` gives it."""
+        return self.path_of(*path)
+
+    def entries(self, path: FilePath) -> list[Entry]:
+        """The names in a folder, as `folder` gives them."""
+        return self.folder(*path)
+
     def has(self, path: FilePath) -> bool:
         """Whether there is a file with this path."""
         return any(entry.name == path[-1] and not entry.is_folder for entry in self.folder(*path[:-1]))

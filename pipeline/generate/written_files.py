@@ -15,7 +15,7 @@ import numpy as np
 
 from store_format.big_endian import Bytes
 from store_format.errors import StoreError
-from store_format.files.files import FilePath
+from store_format.files.files import Entry, FilePath
 
 
 class WrittenFiles:
@@ -29,6 +29,22 @@ class WrittenFiles:
     def path_of(self, path: FilePath) -> str:
         """Where a file lies."""
         return os.path.join(self.root, *path)
+
+    def has(self, path: FilePath) -> bool:
+        """Whether there is a file with this path."""
+        return os.path.isfile(self.path_of(path))
+
+    def entries(self, path: FilePath) -> list[Entry]:
+        """The names in a folder, sorted; empty where it does not exist."""
+        try:
+            with os.scandir(self.path_of(path)) as names:
+                found = [(name.name, name.is_dir(), name.stat()) for name in names]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(
+            (Entry(name, is_folder, stat.st_size, stat.st_mtime_ns // 1_000_000) for name, is_folder, stat in found),
+            key=lambda entry: entry.name,
+        )
 
     def create(self, path: FilePath, length: int) -> None:
         """Make a file of zeros, and its folder."""
@@ -89,6 +105,10 @@ class WrittenFiles:
             raise cannot_write(name, error) from error
         return np.frombuffer(mapped, np.uint8, length, before)
 
+    def writable(self, path: FilePath) -> Bytes:
+        """All bytes of a file, mapped; they are written when they are assigned to."""
+        return np.frombuffer(self.map_whole(path), np.uint8)
+
     def map_whole(self, path: FilePath) -> mmap.mmap:
         """A whole file, to be written to at random; its madvise takes it out of memory again."""
         name = self.path_of(path)
@@ -110,7 +130,10 @@ class WrittenFiles:
 
     def content(self, path: FilePath) -> Bytes:
         """All bytes of a file, mapped and read-only."""
-        return np.memmap(self.path_of(path), np.uint8, mode="r").view(np.ndarray)
+        name = self.path_of(path)
+        if os.path.getsize(name) == 0:
+            return np.empty(0, np.uint8)
+        return np.memmap(name, np.uint8, mode="r").view(np.ndarray)
 
     def set_time(self, path: FilePath, time_ms: int) -> None:
         """Give a file its modification time, ms."""

@@ -8,13 +8,13 @@ Surprise: truncating changes no byte. What lies behind the new end stays in the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from store_format.big_endian import Bytes
 from store_format.compiled import compiled
-from store_format.files.files import FilePath, StoredFiles
+from store_format.files.files import Entry, FilePath, StoredFiles
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +96,24 @@ class ChangedFiles:
         self.deleted: set[FilePath] = set()
         self._created: set[FilePath] = set()
 
+    def path_of(self, path: FilePath) -> str:
+        """Path of a file or folder in the store, for messages."""
+        return self._stored.name_of(path)
+
+    def has(self, path: FilePath) -> bool:
+        """Whether there is a file with this path now."""
+        return path in self.changes or (path not in self.deleted and self._stored.has(path))
+
+    def entries(self, path: FilePath) -> list[Entry]:
+        """The names in a folder as it is now, sorted; a folder stays when its last file is deleted."""
+        found = {entry.name: entry for entry in self._stored.entries(path) if (*path, entry.name) not in self.deleted}
+        for changed, change in self.changes.items():
+            if changed[: len(path)] == path:
+                name, is_folder = changed[len(path)], len(changed) > len(path) + 1
+                known = found.get(name, Entry(name, is_folder, 0, 0))
+                found[name] = known if is_folder else replace(known, length=change.length)
+        return sorted(found.values(), key=lambda entry: entry.name)
+
     def create(self, path: FilePath, length: int) -> None:
         """Open a file that nobody has opened: zeros, but for one that lies there unnoticed, which keeps its bytes."""
         if path not in self.deleted and self._stored.has(path):
@@ -121,6 +139,17 @@ class ChangedFiles:
     def write(self, path: FilePath, at: int, data: Bytes) -> None:
         """Put bytes over a file from position `at` on."""
         self._change(path).write(at, data)
+
+    def window(self, path: FilePath, at: int, length: int) -> Bytes:
+        """Bytes [at, at + length) of a file, which are written when they are assigned to."""
+        change = self._change(path)
+        data = np.array(change.lay_over(self._base(path, change), at, at + length))
+        change.write(at, data)
+        return data
+
+    def writable(self, path: FilePath) -> Bytes:
+        """All bytes of a file as it is now, to be written to; the file changes when they are written back."""
+        return self.content(path).copy() if path in self.changes else self._stored.writable(path)
 
     def _change(self, path: FilePath) -> FileChange:
         if path not in self.changes:

@@ -26,8 +26,17 @@ class Entry:
 class StoredFiles(Protocol):
     """Files that are only read."""
 
+    def name_of(self, path: FilePath) -> str:
+        """Path of a file or folder as people know it, for messages."""
+
+    def entries(self, path: FilePath) -> list[Entry]:
+        """The names in a folder, sorted; empty where it does not exist."""
+
     def has(self, path: FilePath) -> bool:
         """Whether there is a file with this path."""
+
+    def writable(self, path: FilePath) -> Bytes:
+        """All bytes of a file, to be written to in memory alone."""
 
     def stored(self, path: FilePath) -> Bytes:
         """All bytes of a file, read-only."""
@@ -35,6 +44,15 @@ class StoredFiles(Protocol):
 
 class Files(Protocol):
     """Files that are read and written."""
+
+    def path_of(self, path: FilePath) -> str:
+        """Path of a file or folder as people know it, for messages."""
+
+    def entries(self, path: FilePath) -> list[Entry]:
+        """The names in a folder, sorted; empty where it does not exist."""
+
+    def has(self, path: FilePath) -> bool:
+        """Whether there is a file with this path."""
 
     def content(self, path: FilePath) -> Bytes:
         """All bytes of a file as it is now, read-only."""
@@ -53,3 +71,9 @@ class Files(Protocol):
 
     def write(self, path: FilePath, at: int, data: Bytes) -> None:
         """Put bytes over a file from position `at` on."""
+
+    def window(self, path: FilePath, at: int, length: int) -> Bytes:
+        """Bytes [at, at + length) of a file, which are written when they are assigned to."""
+
+    def writable(self, path: FilePath) -> Bytes:
+        """All bytes of a file, to be written to; what becomes of the file is seen when they are written back."""

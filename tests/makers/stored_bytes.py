@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from store_format.big_endian import Bytes
-from store_format.files.files import FilePath
+from store_format.files.files import Entry, FilePath
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,15 @@ class StoredBytes:
 
     read: Callable[[FilePath], Bytes]
     is_there: bool = True
+
+    def name_of(self, path: FilePath) -> str:
+        return "/".join(path)
+
+    def entries(self, _path: FilePath) -> list[Entry]:
+        return []
+
+    def writable(self, path: FilePath) -> Bytes:
+        return self.read(path).copy()
 
     def has(self, _path: FilePath) -> bool:
         return self.is_there
