@@ -35,7 +35,6 @@ UNANSWERABLE = "CORRUPT_STORE"
 _JUST_WRITTEN = 2**63 - 1
 # so many mapped files are kept open, or files of another file system in memory
 _OPEN_FILES, _OPEN_REMOTE_FILES = 512, 4
-_MAPPED_V4 = bytes(10) + b"\xff\xff"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +197,8 @@ def _brief(message: Message | None) -> dict[str, Any] | None:
 
 def java_host(host: Host) -> str:
     """InetSocketAddress.toString of an address without a name; InetAddress takes an IPv4 address in IPv6 form for what it is."""
-    address = host.address.removeprefix(_MAPPED_V4) if len(host.address) == 16 else host.address
-    if len(address) == 4:
-        return f"/{'.'.join(map(str, address))}:{host.port}"
-    groups = (int.from_bytes(address[at : at + 2], "big") for at in range(0, 16, 2))
-    return f"/[{':'.join(f'{group:x}' for group in groups)}]:{host.port}"
+    address = host.java_address
+    return f"/[{address}]:{host.port}" if ":" in address else f"/{address}:{host.port}"
 
 
 ANSWERS: Mapping[str, Callable[[LookupStore, LookupRequest], dict[str, Any]]] = {
