@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.files.store_files import Entry, StoreFiles
+from pipeline.files.store_files import StoreFiles
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.store_settings import index_sizes
 from store_format.errors import CorruptStoreError
+from store_format.files.files import Entry
 from store_format.index.index_file import HASH_SLOT, INDEX_ENTRY, INDEX_HEADER, IndexFile, IndexSizes
 from store_format.index.index_service import is_index_file_name
 from store_format.store.checkpoint import decode_checkpoint
