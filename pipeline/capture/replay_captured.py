@@ -57,7 +57,7 @@ def run_captured_replay(
     Raises:
         LakeError: no traffic of the broker was captured, or its store was imported as it was found.
         OutputError: the file for the answers cannot be written.
-        SettingsError: a slave is to be behind, and the broker is none.
+        SettingsError: a slave lag is given, and the broker is no slave.
     """
     started = now()
     options.check_roles(settings.pull_settings().broker_role)
@@ -77,7 +77,7 @@ def run_captured_replay(
                     settings=settings,
                     at=options.at,
                     started=started,
-                    behind=options.behind,
+                    slave_lag=options.slave_lag,
                 )
                 run.write(answered, now)
             errors = count_by_error(answered)
@@ -119,7 +119,7 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
     Args:
         broker: its name.
         pulls: of captured_pulls.
-        options: of these `at`, `filters`, `messages` and `behind`.
+        options: only `at`, `filters`, `messages` and `slave_lag` are used.
         settings: of the broker.
     """
     checks = checked(broker, pulls, settings).persist()
@@ -140,7 +140,7 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
         "recordedMaxOffset",
         F.lit(None).cast("STRING").alias("line"),
     )
-    chosen = ReplayOptions(at=options.at, behind=options.behind)
+    chosen = ReplayOptions(at=options.at, slave_lag=options.slave_lag)
     given = answer(broker, requests, options=chosen, settings=settings.pull_settings(), profile=RequestProfile()).persist()
     own = F.col("recordedMinOffset") if options.at != "snapshot" else F.lit(None).cast("BIGINT")
     given_then = with_recorded_minimum(

@@ -89,7 +89,7 @@ def what_if(
     Args:
         broker: whose store answers.
         requests_path: the file.
-        options: `at`, `filters` and `behind` of a replay; the side that is a slave is behind.
+        options: `at`, `filters` and `slave_lag` of a replay; the lag applies to the side that is a slave.
         settings_of: both sets, given the file (whose header may carry a configuration).
         given: names of the settings that were given for either.
         with_drain: find out how many pulls it takes to read the same messages.
@@ -98,7 +98,7 @@ def what_if(
     Raises:
         RequestError: a line that is no request.
         LakeError: the store was imported as it was found.
-        SettingsError: a slave is to be behind, and neither side is one.
+        SettingsError: a slave lag is given, and neither side is a slave.
     """
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)

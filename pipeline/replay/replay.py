@@ -39,8 +39,8 @@ from pipeline.replay.touched_segments import TouchedSegments, those_asked, touch
 from pipeline.requests.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, pack, packed_again
 from pipeline.rows.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
 from pipeline.schema import tables as t
-from pipeline.settings.replica_lag import NOT_BEHIND, Behind
 from pipeline.settings.settings import PullSettings
+from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.pull.get_message import LogFiles
 
@@ -165,7 +165,7 @@ def replay(
     settings: PullSettings,
     with_entries: bool,
     profile: RequestProfile,
-    lacks: Behind = NOT_BEHIND,
+    slave_lag: SlaveLag = NO_SLAVE_LAG,
     finish: Finish | None = None,
 ) -> DataFrame:
     """Answer requests.
@@ -178,13 +178,13 @@ def replay(
         with_entries: give the entries, not just their number and size.
         profile: of the requests. Where filters may look into messages, the requests have `filterType` (NULL without a filter)
             and `registered`, and `expression` is of that type.
-        lacks: how far the answering broker is behind the store; not where `at` is recorded-max, and in time where it is request-time.
+        slave_lag: of the broker that answers; 0 where `at` is recorded-max, in milliseconds only where it is request-time.
         finish: what the tasks that answer make of their answers.
 
     Returns:
         Rows of ANSWER_SCHEMA, one a request, in no order; or rows of the schema of `finish`.
     """
-    parts = meet(broker, requests, at=at, settings=settings, with_entries=with_entries, profile=profile, lacks=lacks)
+    parts = meet(broker, requests, at=at, settings=settings, with_entries=with_entries, profile=profile, slave_lag=slave_lag)
     schema = ANSWER_SCHEMA if finish is None else finish.schema
     answers = [rows.mapInArrow(partial(_finished_answers, answering, finish), schema) for answering, rows in parts]
     return reduce(DataFrame.unionByName, answers)
@@ -204,7 +204,7 @@ def meet(
     with_entries: bool,
     profile: RequestProfile,
     whole_files: bool = False,
-    lacks: Behind = NOT_BEHIND,
+    slave_lag: SlaveLag = NO_SLAVE_LAG,
 ) -> list[tuple[Answering, DataFrame]]:
     """Packed requests behind the entries that they scan, as `answering.met` takes them.
 
@@ -230,7 +230,7 @@ def meet(
 
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     answering = replace(answering, segment_files=tasks.paths if tasks else ())
-    placed = partial(_placed, broker, store, at, lacks, whole_files, few)
+    placed = partial(_placed, broker, store, at, slave_lag, whole_files, few)
     by_tag = requests.where(~looks_into_messages(settings)) if profile.into_messages else requests
     met = [(answering, entries_met(placed(by_tag), by_tag))]
     if profile.into_messages:
@@ -250,17 +250,17 @@ def _may_be_far(asked: TouchedSegments) -> bool:
 
 
 def _placed(
-    broker: OpenedBroker, store: BrokerStore, at: At, lacks: Behind, whole_files: bool, few: bool, requests: DataFrame
+    broker: OpenedBroker, store: BrokerStore, at: At, slave_lag: SlaveLag, whole_files: bool, few: bool, requests: DataFrame
 ) -> DataFrame:
     """Requests packed, with the bounds that they see, by the segment that they start in."""
-    if lacks.millis:
-        requests = requests.withColumn("timestamp", F.expr(f"coalesce(try_subtract(timestamp, {lacks.millis}L), timestamp)"))
+    if slave_lag.millis:
+        requests = requests.withColumn("timestamp", F.expr(f"coalesce(try_subtract(timestamp, {slave_lag.millis}L), timestamp)"))
     place = partial(by_segment, store, whole_files)
     bounded = _bounded(broker, store, at, place, few, requests)
-    if not lacks.bytes:
+    if not slave_lag.bytes:
         return bounded
     queues = requests.select("topic", "queueId").distinct()
-    return with_bounds_behind(broker, store.log_start, lacks.bytes, bounded, queues, place)
+    return with_bounds_behind(broker, store.log_start, slave_lag.bytes, bounded, queues, place)
 
 
 def _bounded(broker: OpenedBroker, store: BrokerStore, at: At, place: Place, few: bool, requests: DataFrame) -> DataFrame:

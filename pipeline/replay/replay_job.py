@@ -55,7 +55,7 @@ def answer(
         settings=settings,
         with_entries=options.messages,
         profile=profile.under(settings, options.filters),
-        lacks=options.behind_of(settings.broker_role),
+        slave_lag=options.slave_lag_of(settings.broker_role),
         finish=finish,
     )
     return answered if null_answers is None else null_answers(answered)
@@ -114,7 +114,7 @@ def run_replay(
         RequestError: a line that is no request; nothing was written.
         OutputError: the file for the answers cannot be written.
         LakeError: the store was imported as it was found.
-        SettingsError: a slave is to be behind, and the broker is none.
+        SettingsError: a slave lag is given, and the broker is no slave.
     """
     started = now()
     progress(f"reading {requests_path}")
@@ -134,7 +134,7 @@ def run_replay(
             settings=settings,
             at=options.at,
             started=started,
-            behind=options.behind,
+            slave_lag=options.slave_lag,
         )
         comparison = None
         if out is None and not options.compare:
@@ -213,8 +213,8 @@ def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOpti
         needed.append((F.col("timestamp").isNull(), 'a "timestamp" in ms in the request, for --at request-time'))
     if options.hold:
         needed.append((lacks_timeout(), TIMEOUT_NEEDED))
-    for lacks, expected in needed:
-        first = chosen.where(lacks).select(F.min("seq")).first()
+    for is_missing, expected in needed:
+        first = chosen.where(is_missing).select(F.min("seq")).first()
         if first is not None and first[0] is not None:
             raise RequestError(file.path, first[0], expected, "none")
 
