@@ -86,7 +86,7 @@ class Fed:
     files: int = 0
     requests: int = 0
     were_there: int = 0
-    behind: float = 0.0
+    late_seconds: float = 0.0
 
 
 def feed_of(path: str, *, pace: Pace, faults: Faults, seed: int, loop: int) -> tuple[Feed, int]:
@@ -121,7 +121,7 @@ def feed_folder(feed: Feed, folder: str, *, clock: Callable[[], float], wait: Ca
 
 def _fed(feed: Feed, filesystem: pafs.FileSystem, folder: str, files: Iterable[tuple[FedFile, float]]) -> Fed:
     done = Fed()
-    for file, behind in files:
+    for file, late in files:
         name = feed.name(file)
         if filesystem.get_file_info(f"{folder}/{name}").type == pafs.FileType.NotFound:
             write_whole(filesystem, folder, name, feed.content(file))
@@ -129,7 +129,7 @@ def _fed(feed: Feed, filesystem: pafs.FileSystem, folder: str, files: Iterable[t
             done.requests += len(file.lines)
         else:  # a stream may be reading it
             done.were_there += 1
-        done.behind = max(done.behind, behind)
+        done.late_seconds = max(done.late_seconds, late)
     return done
 
 

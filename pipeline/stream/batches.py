@@ -102,7 +102,7 @@ class Batches(RunBatches):
                     rows = rows.where(F.col("error").isNull() & ~F.coalesce(F.col("config").isin(*contents.refused), F.lit(False)))
                 contents = self._contents(lake, rows)
             if contents.answered or contents.bad:
-                until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
+                retry_on_conflict(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         finally:
             persisted.unpersist()
         self.count(number, contents.answered, contents.bad)
@@ -231,7 +231,7 @@ def _bad(rows: DataFrame, contents: Contents) -> DataFrame:
     return bad
 
 
-def until_alone(lake: Lake, run_id: str, tables: Sequence[t.Table], write: Callable[[], None]) -> None:
+def retry_on_conflict(lake: Lake, run_id: str, tables: Sequence[t.Table], write: Callable[[], None]) -> None:
     """Write to some tables as a run, again where another run wrote to them meanwhile."""
     for left in reversed(range(_TRIES)):
         _wait_for_others(lake, run_id, tables)

@@ -23,7 +23,7 @@ from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import PULL_REQUEST
 from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.batch_work import RunBatches
-from pipeline.stream.batches import until_alone
+from pipeline.stream.batches import retry_on_conflict
 
 CAPTURE = "capture"  # what lake_version says of one
 
@@ -79,7 +79,7 @@ class CapturedBatches(RunBatches):
         started = self.now()
         tables = [t.PULL_RESPONSE] if self._begun else [t.PULL_RESPONSE, t.REPLAY_RUN]
         answered: list[int] = []
-        until_alone(lake, self.run.run_id, tables, lambda: answered.append(self._write(lake, sources, started, number)))
+        retry_on_conflict(lake, self.run.run_id, tables, lambda: answered.append(self._write(lake, sources, started, number)))
         self._begun = True
         self._answered.update(sources)
         self.count(number, answered[-1])

@@ -100,7 +100,7 @@ class StreamReport:
         self.state.add(batch)
         if self.log is not None:
             self._look_at_folder(self.log, json.loads(event.sources[0].endOffset)["entry"])
-            self.progress(batch_line(batch, waiting(self.state.behind)))
+            self.progress(batch_line(batch, waiting(self.state.waiting_files)))
         elif batch.answered:  # the lake has commits that are no captures
             self.progress(batch_line(batch, ""))
 
@@ -110,12 +110,12 @@ class StreamReport:
             log.follow(read_until)
             left = log.new_of(list_requests(self.state.run.source))
         except OSError as error:
-            self.state.behind = None
+            self.state.waiting_files = None
             self._cannot_tell("what waits", error)
             return
         oldest = min((file.mtime_ns / 1e9 for file in left), default=None)
         waits = 0.0 if oldest is None else max(0.0, self.now().timestamp() - oldest)
-        self.state.behind = WaitingFiles(len(left), sum(file.length for file in left), round(waits, 3))
+        self.state.waiting_files = WaitingFiles(len(left), sum(file.length for file in left), round(waits, 3))
 
     def _publish(self) -> None:
         if self.publish is not None:

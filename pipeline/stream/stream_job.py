@@ -21,7 +21,7 @@ from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema import tables as t
 from pipeline.stream.batch_work import BatchWork, StoppedError, Streamed
-from pipeline.stream.batches import Batches, until_alone
+from pipeline.stream.batches import Batches, retry_on_conflict
 from pipeline.stream.captured_batches import CapturedBatches, committed_runs
 from pipeline.stream.holding import with_released
 from pipeline.stream.report import StreamReport
@@ -75,7 +75,7 @@ def run_stream(
         lake.spark.streams.removeListener(report.listener)
     if batches.done.batches:
         now_at = Lake(lake.spark, lake.root)
-        until_alone(now_at, run.run_id, [t.REPLAY_RUN], lambda: _finish(now_at, run, batches.now))
+        retry_on_conflict(now_at, run.run_id, [t.REPLAY_RUN], lambda: _finish(now_at, run, batches.now))
     return batches.done
 
 

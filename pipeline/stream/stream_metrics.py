@@ -47,7 +47,7 @@ class StreamState:
         ended: when; None while it runs.
         failed: whether an error ended it.
         last: the last batch.
-        behind: as of the last look; None where it is not known.
+        waiting_files: as of the last look into the folder; None where this is not known.
         batches: how many.
         rows_read, answered, bad, durations: of all batches together.
     """
@@ -57,7 +57,7 @@ class StreamState:
     ended: dt.datetime | None = None
     failed: bool = False
     last: BatchReport | None = None
-    behind: WaitingFiles | None = None
+    waiting_files: WaitingFiles | None = None
     batches: int = 0
     rows_read: int = 0
     answered: int = 0
@@ -84,13 +84,13 @@ def batch_line(batch: BatchReport, waits: str) -> str:
     return "; ".join(filter(None, (done, waits, took)))
 
 
-def waiting(behind: WaitingFiles | None) -> str:
+def waiting(left: WaitingFiles | None) -> str:
     """What waits in the folder of requests, None where that is not known."""
-    if behind is None:
+    if left is None:
         return "what waits is not known"
-    if not behind.files:
+    if not left.files:
         return "no file waits"
-    return f"{behind.files:,} files of {behind.bytes:,} bytes wait, the oldest for {behind.seconds:.0f} s"
+    return f"{left.files:,} files of {left.bytes:,} bytes wait, the oldest for {left.seconds:.0f} s"
 
 
 def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
@@ -105,7 +105,7 @@ def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
         series = ((run | {"phase": phase}, round(seconds, 3)) for phase, seconds in sorted(durations.items()))
         return metric(kind, f"pullsim_stream_{name}", text, series)
 
-    last, behind = state.last, state.behind
+    last, waits = state.last, state.waiting_files
     return [
         metric("gauge", "pullsim_stream_info", "The run that answers, and what.", ((of_run, 1),)),
         one("running", "1 while the stream runs, 0 once it has ended.", int(state.ended is None)),
@@ -124,9 +124,9 @@ def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
         one("last_batch_requests_answered", "Requests answered in the last batch.", last.answered if last else None),
         one("last_batch_requests_bad", "Rows of bad_request of the last batch.", last.bad if last else None),
         phases("last_batch_duration_seconds", "Time that each phase of the last batch took.", last.durations if last else {}, "gauge"),
-        one("behind_files", "Files that wait in the folder of requests.", behind.files if behind else None),
-        one("behind_bytes", "Bytes of the files that wait.", behind.bytes if behind else None),
-        one("behind_seconds", "Age of the oldest file that waits; 0 where none does.", behind.seconds if behind else None),
+        one("behind_files", "Files that wait in the folder of requests.", waits.files if waits else None),
+        one("behind_bytes", "Bytes of the files that wait.", waits.bytes if waits else None),
+        one("behind_seconds", "Age of the oldest file that waits; 0 where none does.", waits.seconds if waits else None),
     ]
 
 

@@ -197,7 +197,7 @@ def test_what_cannot_be_told_ends_no_stream_and_is_said_once(told: Told, tmp_pat
         "metrics cannot be told",
         "how far groups are behind cannot be told",
     ]
-    assert told.report.state.behind is None
+    assert told.report.state.waiting_files is None
 
 
 def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_the_metrics_of_two_batches_by_hand(tmp_path: Path) -> None:
         durations = {"addBatch": 0.5, "triggerExecution": 0.75 + number}
         started = NOON - dt.timedelta(seconds=9 - number)
         state.add(BatchReport(number=number, started=started, rows_read=rows, answered=answered, bad=bad, durations=durations))
-    state.behind = WaitingFiles(3, 400, 2.5)
+    state.waiting_files = WaitingFiles(3, 400, 2.5)
     text = metrics_text(stream_families(state, NOON))
     found = {name.removeprefix("pullsim_stream_"): metric for name, metric in parse(text).items()}
     assert {name: metric.type for name, metric in found.items() if metric.type == "counter"} == dict.fromkeys(
