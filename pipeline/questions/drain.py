@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, PackedPart, met, parts_of
-from pipeline.replay.replay import RequestProfile, meet
+from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, PackedPart, parts_of, requests_with_entries
+from pipeline.replay.replay import RequestProfile, requests_after_entries
 from pipeline.requests.packing import Col
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import PullSettings
@@ -93,7 +93,7 @@ def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, pro
     totals = dict.fromkeys(_COUNTED, 0)
     ended, stuck, going = 0, 0, chains
     while True:
-        parts = meet(
+        parts = requests_after_entries(
             broker,
             going,
             at="snapshot",
@@ -125,7 +125,7 @@ def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, pro
 
 def drain_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Follow the chains of packed rows, each met with its queue file, until they end or leave the file."""
-    for packed in met(answering, batches):
+    for packed in requests_with_entries(answering, batches):
         for part in parts_of(answering, packed):
             yield _through_file(answering, part, packed.row["key"])
 

@@ -18,9 +18,17 @@ from pyspark.sql import functions as F
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import delivered
-from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, KernelAnswers, PackedPart, answer_rows, met, parts_of
+from pipeline.replay.kernel_batches import (
+    KERNEL_COLUMNS,
+    Answering,
+    KernelAnswers,
+    PackedPart,
+    answer_rows,
+    parts_of,
+    requests_with_entries,
+)
 from pipeline.replay.lmq import beyond_lmq_limit
-from pipeline.replay.replay import RequestProfile, meet
+from pipeline.replay.replay import RequestProfile, requests_after_entries
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
@@ -95,7 +103,7 @@ class Explanation:
 
 def traced_pulls(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Traced]:
     """Answer the requests of packed rows, as `answer_batches` does, and tell how."""
-    for part in (part for packed in met(answering, batches) for part in parts_of(answering, packed)):
+    for part in (part for packed in requests_with_entries(answering, batches) for part in parts_of(answering, packed)):
         for number in range(len(part.refused)):
             one = slice(number, number + 1)
             alone = replace(part, packed=replace(part.packed, matrix=part.packed.matrix[one]), refused=part.refused[one])
@@ -132,7 +140,7 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -
     requests = broker.lake.spark.createDataFrame([row], SCHEMA)
     null_answers = beyond_lmq_limit(broker, requests, settings)
     into_messages = pull.filter_type is not None and (pull.filter_type != TAG or settings.filter_support_retry)
-    parts = meet(
+    parts = requests_after_entries(
         broker,
         requests,
         at="snapshot" if pull.at is None else "request-time",

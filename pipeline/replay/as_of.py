@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.entry_colocation import behind, met, rows_of
-from pipeline.replay.touched_segments import TouchedSegments, those_asked
+from pipeline.replay.entry_colocation import after_stored, colocated, rows_of
+from pipeline.replay.touched_segments import TouchedSegments, only_touched
 from pipeline.requests.packing import NO_KEY, SCHEMA, Col, Matrix, Packed, Place, packed_again
 from pipeline.schema import tables as t
 from store_format.queue.consume_queue import units_of
@@ -54,32 +54,38 @@ def with_bounds_as_of(
     log = broker.table(t.COMMIT_LOG_SEGMENT)
     index_of_log = _Index.of_log(log)
     if times is not None:
-        segments = those_asked(segments, TouchedSegments.of(placed.select("topic", "queueId", F.col("key").alias("segment")), "segment"))
+        segments = only_touched(segments, TouchedSegments.of(placed.select("topic", "queueId", F.col("key").alias("segment")), "segment"))
         first, last = index_of_log.last_at_most(np.array([time or 0 for time in times], np.int64)).tolist()
         log = log.where(F.col("firstPhysicOffset").between(first, last))
     stamps = segments.select("topic", "queueId", F.col("segment").alias("key"), F.col("firstQueueOffset").alias("first"), "storeTimestamps")
-    bounded = behind(stamps, placed, _SEGMENT).mapInArrow(partial(_meet, _SEGMENT, partial(_max_offset, index_of_log)), SCHEMA)
+    bounded = after_stored(stamps, placed, _SEGMENT).mapInArrow(
+        partial(_placed_after_stored, _SEGMENT, partial(_max_offset, index_of_log)), SCHEMA
+    )
     ends = log.select(F.col("firstPhysicOffset").alias("key"), "ends", "storeTimestamps")
-    to_entries = partial(_meet, _RUN, partial(_log_end, log_start, place))
-    return behind(ends, bounded, _RUN, *_QUEUE).mapInArrow(to_entries, SCHEMA)
+    to_entries = partial(_placed_after_stored, _RUN, partial(_log_end, log_start, place))
+    return after_stored(ends, bounded, _RUN, *_QUEUE).mapInArrow(to_entries, SCHEMA)
 
 
-def with_bounds_behind(broker: OpenedBroker, log_start: int, lacks: int, packed: DataFrame, queues: DataFrame, place: Place) -> DataFrame:
+def with_bounds_of_slave(
+    broker: OpenedBroker, log_start: int, lag_bytes: int, packed: DataFrame, queues: DataFrame, place: Place
+) -> DataFrame:
     """Packed rows with maxOffset and the log's end of a slave that lacks the last bytes of what the rows see of the log.
 
     Args:
         broker: the master.
         log_start: where its commit log begins.
-        lacks: how many bytes.
+        lag_bytes: length of the end of the master's log that the slave does not have.
         packed: packed rows, with the bounds that its master has.
         queues: topic and queueId of those that the rows ask for; no others are read.
         place: the key of each request of the result.
     """
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     segments = segments.join(F.broadcast(queues), ["topic", "queueId"], "left_semi")
-    placed = _with_index(segments, _LEAST_PLACE, packed).mapInArrow(partial(_place_by_log_end, log_start, lacks), SCHEMA)
+    placed = _with_index(segments, _LEAST_PLACE, packed).mapInArrow(partial(_place_by_log_end, log_start, lag_bytes), SCHEMA)
     entries = segments.selectExpr("topic", "queueId", "segment AS key", "firstQueueOffset AS first", "entryCount", "entries")
-    return behind(entries, placed, _SEGMENT).mapInArrow(partial(_meet, _SEGMENT, partial(_whole_messages, place)), SCHEMA)
+    return after_stored(entries, placed, _SEGMENT).mapInArrow(
+        partial(_placed_after_stored, _SEGMENT, partial(_whole_messages, place)), SCHEMA
+    )
 
 
 def _with_index(segments: DataFrame, least: str, packed: DataFrame) -> DataFrame:
@@ -112,9 +118,9 @@ def _from_here_on(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.minimum.accumulate(stamps[::-1])[::-1]
 
 
-def _meet(key: tuple[str, ...], stage: Stage, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _placed_after_stored(key: tuple[str, ...], stage: Stage, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Packed rows behind what they need, by the keys that the stage gives."""
-    return packed_again((packed, *stage(stored, packed.matrix)) for stored, _, packed in met(rows_of(batches), key, *_QUEUE))
+    return packed_again((packed, *stage(stored, packed.matrix)) for stored, _, packed in colocated(rows_of(batches), key, *_QUEUE))
 
 
 def _place_by_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -122,11 +128,11 @@ def _place_by_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     return packed_again(_placed(row["index"] or [], Packed.of(row), Col.TIME) for batch in batches for row in batch.to_pylist())
 
 
-def _place_by_log_end(log_start: int, lacks: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _place_by_log_end(log_start: int, lag_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Packed rows with the `index` of their queue by the last segment that may hold a message which ends where a slave's log does."""
 
     def cut(packed: Packed) -> Packed:
-        packed.matrix[:, Col.LOG_END] = np.maximum(packed.matrix[:, Col.LOG_END] - lacks, log_start)
+        packed.matrix[:, Col.LOG_END] = np.maximum(packed.matrix[:, Col.LOG_END] - lag_bytes, log_start)
         return packed
 
     return packed_again(_placed(row["index"] or [], cut(Packed.of(row)), Col.LOG_END) for batch in batches for row in batch.to_pylist())

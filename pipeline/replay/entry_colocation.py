@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pipeline.requests.packing import REQUEST_BYTES, ROW_REQUESTS, Packed
 
 
-class Meeting(NamedTuple):
+class Colocated(NamedTuple):
     """Requests of one queue and key with the row of the store that has the key, if there is one.
 
     Attributes:
@@ -30,7 +30,7 @@ class Meeting(NamedTuple):
     packed: Packed
 
 
-def behind(stored: DataFrame, packed: DataFrame, key: tuple[str, ...], *then_by: str) -> DataFrame:
+def after_stored(stored: DataFrame, packed: DataFrame, key: tuple[str, ...], *then_by: str) -> DataFrame:
     """Packed rows, those of one key behind the row of `stored` that has it, if there is one, and in the order of more columns."""
     both = packed.unionByName(stored, allowMissingColumns=True)
     return both.repartition(*key).sortWithinPartitions(*key, F.expr("requests IS NOT NULL"), *then_by)
@@ -41,12 +41,12 @@ def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     return (row for batch in batches for row in batch.to_pylist())
 
 
-def met(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: str) -> Iterator[Meeting]:
-    """What rows in the order of `behind` say; many small packed rows of one queue are joined, for each costs time by itself.
+def colocated(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: str) -> Iterator[Colocated]:
+    """What rows in the order of `after_stored` say; many small packed rows of one queue are joined, for each costs time by itself.
 
     Args:
         rows: these.
-        key: as `behind` has it.
+        key: as `after_stored` has it.
         then_by: names of columns; rows in which these differ are not joined, as little as those of two queues.
     """
     for _, of_key in groupby(rows, key=itemgetter(*key)):
@@ -56,7 +56,7 @@ def met(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: str) -> 
                 stored = next(alike)
                 continue
             for together in _bounded(alike):
-                yield Meeting(stored, together[0], Packed.joined([Packed.of(row) for row in together]))
+                yield Colocated(stored, together[0], Packed.joined([Packed.of(row) for row in together]))
 
 
 def _bounded(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

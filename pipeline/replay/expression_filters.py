@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.touched_segments import asked_ranges
+from pipeline.replay.touched_segments import range_condition
 from pipeline.requests.packing import SCHEMA, Col, Packed, Repacker
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
@@ -132,7 +132,7 @@ def with_verdicts(broker: OpenedBroker, placed: DataFrame, rules: FilterRules, s
     by_segment = conditions.withColumn("segment", F.explode(segments)).groupBy("topic", "queueId", "segment", "wide", "key")
     wanted = by_segment.agg(F.collect_list("condition").alias("conditions")).localCheckpoint()
     properties = broker.table(t.CONSUME_QUEUE_PROPERTIES).drop("brokerName")
-    properties = properties.where(asked_ranges(wanted, "segment"))
+    properties = properties.where(range_condition(wanted, "segment"))
     if wanted.limit(_FEW_SEGMENTS + 1).count() <= _FEW_SEGMENTS:
         wanted = F.broadcast(wanted)
     judged = properties.join(wanted, ["topic", "queueId", "segment"]).mapInArrow(partial(judge, rules), _JUDGED)

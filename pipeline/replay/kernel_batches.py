@@ -30,7 +30,7 @@ from udfs.pull.pull_result import response_code
 from udfs.pull.scan_settings import scan_caps
 
 # rows with the same values of these meet
-MEETING_KEY = ("topic", "queueId", "key", "wide")
+ENTRIES_KEY = ("topic", "queueId", "key", "wide")
 KERNEL_COLUMNS = [Col.OFFSET, Col.MAX_MSG_NUMS, Col.MIN_OFFSET, Col.MAX_OFFSET, Col.LOG_END, Col.FILTER]
 _STATUS_NAMES = pa.array([status.name for status in sorted(GetMessageStatus)])
 _EXCEPTION_CODES = np.array(list(gm.EXCEPTIONS), np.int64)
@@ -78,7 +78,7 @@ def _response_codes(role: BrokerRole, offset_check_in_slave: bool) -> NDArray[np
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class RequestsWithEntries:
     """Requests of one key and condition with the entries that they scan, and the ext units of these.
 
     Attributes:
@@ -91,23 +91,23 @@ class Met:
     units: UnitColumns | None
 
 
-def met(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Met]:
+def requests_with_entries(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[RequestsWithEntries]:
     """The requests of packed rows with the entries in `blocks` of a row before them that has the same key."""
     of_key: tuple[dict[str, Any] | None, gm.Block, UnitColumns | None] | None = None
     rows = entry_colocation.rows_of(batches)
     if answering.segment_files:
         rows = with_segments(answering.segment_files, rows)
-    for stored, row, packed in entry_colocation.met(rows, MEETING_KEY, "condition"):
+    for stored, row, packed in entry_colocation.colocated(rows, ENTRIES_KEY, "condition"):
         if of_key is None or of_key[0] is not stored:
             of_key = stored, *_block(stored["blocks"] if stored else None, with_extension=answering.with_extension)
-        yield Met(row, packed, *of_key[1:])
+        yield RequestsWithEntries(row, packed, *of_key[1:])
 
 
 def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Answer the requests of packed rows, which come as `met` takes them."""
+    """Answer the requests of packed rows, which come as `requests_with_entries` takes them."""
     done: list[KernelAnswers] = []
     count = 0
-    for packed in met(answering, batches):
+    for packed in requests_with_entries(answering, batches):
         for answered in _answer_row(answering, packed):
             done.append(answered)
             count += len(answered.matrix) + len(answered.entries[0]) // _ENTRIES_AN_ANSWER
@@ -171,7 +171,7 @@ class PackedPart:
     error: str = SUBSCRIPTION_PARSE_FAILED
 
 
-def parts_of(answering: Answering, found: Met) -> Iterator[PackedPart]:
+def parts_of(answering: Answering, found: RequestsWithEntries) -> Iterator[PackedPart]:
     """The parts of a packed row, the filter of each request in its matrix being the number that the kernel takes."""
     packed, block, units = found.packed, found.block, found.units
     if answering.rules is None:
@@ -239,7 +239,7 @@ class KernelAnswers:
         return cls(packed.topic, packed.queue_id, packed.groups, part.error, *requests, entries)
 
 
-def _answer_row(answering: Answering, packed_row: Met) -> Iterator[KernelAnswers]:
+def _answer_row(answering: Answering, packed_row: RequestsWithEntries) -> Iterator[KernelAnswers]:
     """Answers of a packed row: as many requests at once as a batch has room for."""
     for part in parts_of(answering, packed_row):
         requests = np.ascontiguousarray(part.packed.matrix[:, KERNEL_COLUMNS])

@@ -23,8 +23,8 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.as_of import with_bounds_as_of, with_bounds_behind
-from pipeline.replay.entry_colocation import behind
+from pipeline.replay.as_of import with_bounds_as_of, with_bounds_of_slave
+from pipeline.replay.entry_colocation import after_stored
 from pipeline.replay.expression_filters import (
     SPLIT_SCHEMA,
     filter_rules,
@@ -33,9 +33,9 @@ from pipeline.replay.expression_filters import (
     with_filter_text,
     with_verdicts,
 )
-from pipeline.replay.kernel_batches import MEETING_KEY, Answering, answer_batches
+from pipeline.replay.kernel_batches import ENTRIES_KEY, Answering, answer_batches
 from pipeline.replay.segment_files import segment_tasks
-from pipeline.replay.touched_segments import TouchedSegments, those_asked, touched_segments
+from pipeline.replay.touched_segments import TouchedSegments, only_touched, touched_segments
 from pipeline.requests.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, pack, packed_again
 from pipeline.rows.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
 from pipeline.schema import tables as t
@@ -89,13 +89,13 @@ class RequestProfile:
         into_messages: whether a request may have a filter that looks into messages.
         far: whether a request may need more messages than the entries of one segment are sure to hold.
         about: the number of requests, about; None where the number is not known.
-        asked: the segments that the requests start in, and perhaps more, as `touched_segments` gives them; None where they are not known.
+        touched: the segments that the requests start in, and perhaps more, as `touched_segments` gives them; None where they are not known.
     """
 
     into_messages: bool = True
     far: bool = True
     about: int | None = None
-    asked: pa.Table | None = None
+    touched: pa.Table | None = None
 
     def under(self, settings: PullSettings, filters: frozenset[str] | None = None) -> RequestProfile:
         """The profile of the requests under a broker's settings; `filters` are the kinds of filters that are answered, None for all.
@@ -184,7 +184,9 @@ def replay(
     Returns:
         Rows of ANSWER_SCHEMA, one a request, in no order; or rows of the schema of `finish`.
     """
-    parts = meet(broker, requests, at=at, settings=settings, with_entries=with_entries, profile=profile, slave_lag=slave_lag)
+    parts = requests_after_entries(
+        broker, requests, at=at, settings=settings, with_entries=with_entries, profile=profile, slave_lag=slave_lag
+    )
     schema = ANSWER_SCHEMA if finish is None else finish.schema
     answers = [rows.mapInArrow(partial(_finished_answers, answering, finish), schema) for answering, rows in parts]
     return reduce(DataFrame.unionByName, answers)
@@ -195,7 +197,7 @@ def _finished_answers(answering: Answering, finish: Finish | None, batches: Iter
     return answers if finish is None else finish.batches(answers)
 
 
-def meet(
+def requests_after_entries(
     broker: OpenedBroker,
     requests: DataFrame,
     *,
@@ -206,7 +208,7 @@ def meet(
     whole_files: bool = False,
     slave_lag: SlaveLag = NO_SLAVE_LAG,
 ) -> list[tuple[Answering, DataFrame]]:
-    """Packed requests behind the entries that they scan, as `answering.met` takes them.
+    """Packed requests behind the entries that they scan, as `requests_with_entries` takes them.
 
     The arguments are those of `replay`; with `whole_files` each request meets all entries of the queue file that it starts in.
     """
@@ -215,24 +217,24 @@ def meet(
     more, tasks = profile.far or whole_files, None
     few = store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
     if few:
-        touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
-        known = None if whole_files or profile.asked is None else TouchedSegments("segment", profile.asked)
-        asked = known or touched(whole_files=whole_files)
-        more = whole_files or (profile.far and _may_be_far(asked))
-        asked = touched(whole_files=True) if more and not whole_files else asked
-        tasks = segment_tasks(broker, asked)
-        segments = segments if tasks else those_asked(segments, asked)
+        find_touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
+        known = None if whole_files or profile.touched is None else TouchedSegments("segment", profile.touched)
+        touched = known or find_touched(whole_files=whole_files)
+        more = whole_files or (profile.far and _may_be_far(touched))
+        touched = find_touched(whole_files=True) if more and not whole_files else touched
+        tasks = segment_tasks(broker, touched)
+        segments = segments if tasks else only_touched(segments, touched)
 
-    def entries_met(placed: DataFrame, requests: DataFrame, *then_by: str) -> DataFrame:
+    def after_entries(placed: DataFrame, requests: DataFrame, *then_by: str) -> DataFrame:
         if tasks:
-            return tasks.before(placed, MEETING_KEY, *then_by)
-        return _behind_entries(segments, placed, _far(requests, store, whole_files) if more else None, *then_by)
+            return tasks.before(placed, ENTRIES_KEY, *then_by)
+        return _after_entries(segments, placed, _far(requests, store, whole_files) if more else None, *then_by)
 
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     answering = replace(answering, segment_files=tasks.paths if tasks else ())
     placed = partial(_placed, broker, store, at, slave_lag, whole_files, few)
     by_tag = requests.where(~looks_into_messages(settings)) if profile.into_messages else requests
-    met = [(answering, entries_met(placed(by_tag), by_tag))]
+    parts = [(answering, after_entries(placed(by_tag), by_tag))]
     if profile.into_messages:
         rules = filter_rules(broker, settings)
         others = with_filter_text(requests.where(looks_into_messages(settings)))
@@ -240,13 +242,13 @@ def meet(
         first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
         of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
         judged = with_verdicts(broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
-        met.append((replace(answering, rules=rules), entries_met(judged, others, "condition")))
-    return met
+        parts.append((replace(answering, rules=rules), after_entries(judged, others, "condition")))
+    return parts
 
 
-def _may_be_far(asked: TouchedSegments) -> bool:
+def _may_be_far(touched: TouchedSegments) -> bool:
     """Whether requests may need more than the entries of a segment."""
-    return asked.some is None or (pc.max(asked.some["maxMsgNums"]).as_py() or 0) > SCAN_ENTRIES
+    return touched.known is None or (pc.max(touched.known["maxMsgNums"]).as_py() or 0) > SCAN_ENTRIES
 
 
 def _placed(
@@ -260,7 +262,7 @@ def _placed(
     if not slave_lag.bytes:
         return bounded
     queues = requests.select("topic", "queueId").distinct()
-    return with_bounds_behind(broker, store.log_start, slave_lag.bytes, bounded, queues, place)
+    return with_bounds_of_slave(broker, store.log_start, slave_lag.bytes, bounded, queues, place)
 
 
 def _bounded(broker: OpenedBroker, store: BrokerStore, at: At, place: Place, few: bool, requests: DataFrame) -> DataFrame:
@@ -303,7 +305,7 @@ def _packed_again(place: Place, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     return packed_again((packed, *place(packed.matrix)) for packed in rows)
 
 
-def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None, *then_by: str) -> DataFrame:
+def _after_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None, *then_by: str) -> DataFrame:
     """Packed rows, those of one key behind a row with the entries they need, if there are any, and in the order of more columns.
 
     These are one segment, or for a wide row all segments of the queue file, one of those in `far`. Without `far` there are no wide rows.
@@ -316,7 +318,7 @@ def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | Non
         in_files = segments.join(F.broadcast(far), ["topic", "queueId", "fileFirstOffset"], "left_semi")
         of_file = in_files.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide"))
         blocks = blocks.unionByName(of_file.agg(F.sort_array(F.collect_list(block)).alias("blocks")))
-    return behind(blocks, placed, MEETING_KEY, *then_by)
+    return after_stored(blocks, placed, ENTRIES_KEY, *then_by)
 
 
 def _far(requests: DataFrame, store: BrokerStore, whole_files: bool) -> DataFrame:

@@ -69,12 +69,12 @@ class SegmentTasks:
         return found.repartitionById(self.count, task).sortWithinPartitions("place", *key, *then_by)
 
 
-def segment_tasks(broker: OpenedBroker, asked: TouchedSegments) -> SegmentTasks | None:
+def segment_tasks(broker: OpenedBroker, touched: TouchedSegments) -> SegmentTasks | None:
     """The tasks for what is asked for; None where Spark had better read it: because it is little, or not in files that tasks can read."""
-    if asked.some is None or asked.few or asked.name != "segment":
+    if touched.known is None or touched.few or touched.name != "segment":
         return None
     files = broker.remembered("segment files", [t.CONSUME_QUEUE_SEGMENT], lambda: _SegmentFiles.of(broker))
-    return files.tasks(asked.some, tasks_at_once(broker.lake.spark)) if files else None
+    return files.tasks(touched.known, tasks_at_once(broker.lake.spark)) if files else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,26 +36,26 @@ class TouchedSegments:
     """
 
     name: str
-    what: pa.Table | DataFrame
+    segments: pa.Table | DataFrame
 
     @classmethod
     def of(cls, rows: DataFrame, name: str, *more: Column) -> TouchedSegments:
-        """Of such rows; of each in `some`, more can be known."""
+        """Of such rows; of each in `known`, more can be known."""
         found = rows.groupBy("topic", "queueId", name).agg(F.count("*").alias("count"), *more).limit(SOME_SEGMENTS + 1).toArrow()
         return cls(name, found if len(found) <= SOME_SEGMENTS else rows)
 
     @property
-    def some(self) -> pa.Table | None:
+    def known(self) -> pa.Table | None:
         """The different ones, if they are known."""
-        return self.what if isinstance(self.what, pa.Table) else None
+        return self.segments if isinstance(self.segments, pa.Table) else None
 
     @property
     def few(self) -> bool:
         """Whether a condition can name each."""
-        return self.some is not None and len(self.some) <= _FEW_RANGES
+        return self.known is not None and len(self.known) <= _FEW_RANGES
 
 
-def segment_asked(entries_a_file: int) -> Column:
+def start_segment(entries_a_file: int) -> Column:
     """The segment that a request starts in, whose queueOffset is not negative."""
     in_file = F.expr(f"queueOffset % {entries_a_file} DIV {SEGMENT_ENTRIES}")
     return F.expr(f"queueOffset DIV {entries_a_file}") * -(-entries_a_file // SEGMENT_ENTRIES) + in_file
@@ -69,36 +69,36 @@ def touched_segments(requests: DataFrame, *, entries_a_file: int, whole_files: b
         entries_a_file: entries of a queue file.
         whole_files: requests may need any segment of the file that they start in.
     """
-    name, unit = "segment", segment_asked(entries_a_file)
+    name, unit = "segment", start_segment(entries_a_file)
     if whole_files:
         name, unit = "fileFirstOffset", F.expr(f"queueOffset DIV {entries_a_file} * {entries_a_file}")
     rows = requests.where("queueOffset >= 0").select("topic", "queueId", unit.alias(name), "maxMsgNums")
     return TouchedSegments.of(rows, name, F.max("maxMsgNums").alias("maxMsgNums"))
 
 
-def those_asked(segments: DataFrame, asked: TouchedSegments) -> DataFrame:
+def only_touched(segments: DataFrame, touched: TouchedSegments) -> DataFrame:
     """The segments (rows of consume_queue_segment) without those that are not asked for, as far as few texts can say which these are."""
-    name, some = asked.name, asked.what
-    if isinstance(some, DataFrame):
-        return segments.where(asked_ranges(some, name))
-    if asked.few:
+    name, wanted = touched.name, touched.segments
+    if isinstance(wanted, DataFrame):
+        return segments.where(range_condition(wanted, name))
+    if touched.few:
         of_queues: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for row in some.to_pylist():
+        for row in wanted.to_pylist():
             of_queues[row["topic"], row["queueId"]].append(row[name])
         return segments.where(" OR ".join(_of_queue(*queue, name, numbers) for queue, numbers in of_queues.items()) or "FALSE")
     key = ["topic", "queueId", name]
-    listed = segments.sparkSession.createDataFrame(some.select(key))
-    return segments.join(F.broadcast(listed), key, "left_semi").where(_ranges_of_some(some, name))
+    listed = segments.sparkSession.createDataFrame(wanted.select(key))
+    return segments.join(F.broadcast(listed), key, "left_semi").where(_known_range_condition(wanted, name))
 
 
-def asked_ranges(asked: DataFrame, name: str) -> str:
+def range_condition(wanted: DataFrame, name: str) -> str:
     """A short condition that holds for all segments that are asked for: a range for each queue, each topic, or for all.
 
     Args:
-        asked: topic, queueId, and a column of the segments that numbers them, or their files.
+        wanted: topic, queueId, and a column of the segments that numbers them, or their files.
         name: of that column.
     """
-    of_queues = asked.groupBy("topic", "queueId").agg(F.min(name).alias("first"), F.max(name).alias("last")).localCheckpoint()
+    of_queues = wanted.groupBy("topic", "queueId").agg(F.min(name).alias("first"), F.max(name).alias("last")).localCheckpoint()
 
     def ranges(by: tuple[str, ...]) -> Ranges:
         of_each = of_queues.groupBy(*by).agg(F.min("first").alias("first"), F.max("last").alias("last")).limit(_FEW_RANGES + 1)
@@ -107,11 +107,11 @@ def asked_ranges(asked: DataFrame, name: str) -> str:
     return _few_ranges(name, ranges)
 
 
-def _ranges_of_some(some: pa.Table, name: str) -> str:
+def _known_range_condition(known: pa.Table, name: str) -> str:
     """The same of so few that they are known here, which takes no job."""
 
     def ranges(by: tuple[str, ...]) -> Ranges:
-        of_each = some.group_by(list(by)).aggregate([(name, "min"), (name, "max")])
+        of_each = known.group_by(list(by)).aggregate([(name, "min"), (name, "max")])
         found: Ranges = of_each.rename_columns([*by, "first", "last"]).to_pylist()
         return found
 

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.replay.replay import RequestProfile
-from pipeline.replay.touched_segments import SOME_SEGMENTS, segment_asked
+from pipeline.replay.touched_segments import SOME_SEGMENTS, start_segment
 from pipeline.rows.queue_batches import SCAN_ENTRIES
 from pipeline.settings.settings import BrokerSettings, SettingsError
 from pipeline.stream.request_stream import LINES_A_FILE
@@ -58,7 +58,7 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
         entries_a_file: entries of a queue file.
         settings_of: the settings, given those of a file's header and where that is.
     """
-    by_file, asked = _counted(rows, entries_a_file)
+    by_file, touched = _counted(rows, entries_a_file)
     settings: dict[str | None, tuple[BrokerSettings, RequestProfile]] = {}
     refused: dict[str, str] = {}
     framed: dict[str | None, bool] = {}
@@ -68,7 +68,7 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
         if any(row["framed"] for row in files):
             framed[config] = any(row["framed"] < row["count"] for row in files)
         looks, far = any(row["looks"] for row in files), any((row["maxMsgNums"] or 0) > SCAN_ENTRIES for row in files)
-        profile = RequestProfile(into_messages=looks, far=far, about=sum(row["count"] for row in files), asked=asked)
+        profile = RequestProfile(into_messages=looks, far=far, about=sum(row["count"] for row in files), touched=touched)
         try:
             settings[config] = (_settings_of_header(min(files, key=itemgetter("source")), settings_of), profile)
         except SettingsError as error:
@@ -98,7 +98,7 @@ def _counted(rows: DataFrame, entries_a_file: int) -> tuple[list[dict[str, Any]]
             "bad": F.isnotnull("error"),
             "file": file_number(),
             **{name: F.when(usable, F.col(name)) for name in ("topic", "queueId")},
-            "segment": F.when(usable, segment_asked(entries_a_file)),
+            "segment": F.when(usable, start_segment(entries_a_file)),
         }
     )
     counted = (
@@ -112,8 +112,8 @@ def _counted(rows: DataFrame, entries_a_file: int) -> tuple[list[dict[str, Any]]
     if len(found) > SOME_SEGMENTS:
         return keyed.groupBy(*_OF_FILE).agg(*counted).toArrow().to_pylist(), None
     by_segment = pc.equal(found["bySegment"], 1)
-    asked = found.filter(pc.and_(by_segment, pc.is_valid(found["segment"])))
-    return found.filter(pc.invert(by_segment)).to_pylist(), asked.select([*_OF_SEGMENT, "count", "maxMsgNums"])
+    touched = found.filter(pc.and_(by_segment, pc.is_valid(found["segment"])))
+    return found.filter(pc.invert(by_segment)).to_pylist(), touched.select([*_OF_SEGMENT, "count", "maxMsgNums"])
 
 
 def _config(row: Mapping[str, Any]) -> str:

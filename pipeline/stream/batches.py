@@ -175,7 +175,7 @@ class Batches(RunBatches):
         parts = []
         same_segments = broker_store(self.run.opened(lake)).entries_a_file == contents.entries_a_file  # no import came between
         for config, (settings, found) in contents.settings.items():
-            pull, profile = settings.pull_settings(), found if same_segments else replace(found, asked=None)
+            pull, profile = settings.pull_settings(), found if same_segments else replace(found, touched=None)
             requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             options = ReplayOptions(at=self.run.at)
             if config in contents.framed:
