@@ -1,7 +1,7 @@
-"""Parquet files of a Delta table, written where their rows are made: by Spark's tasks, or by the driver for a few rows.
+"""Write Parquet files of a Delta table in the process that made the rows: in Spark's Python tasks, or in the driver for a few rows.
 
-Rows that cross from Python into the JVM are copied one by one; a task that writes them itself does half the work. A task gives one row for
-each file, and the driver commits the files of the tasks that succeeded. A file of a task that ran twice is an orphan: no reader sees it.
+Rows that go from Python to the JVM are copied one by one; writing them in the task halves its work. A task returns one row for each file,
+and the driver commits the files of successful tasks. If a task runs twice, one run's files are not committed, and no reader sees them.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ import pyarrow.parquet as pq
 
 from pipeline.schema.arrow_types import arrow_of
 
-# columns of the row that a task gives for each file
+# columns of the row that a task returns for each file
 FILES_DDL = "path STRING, size BIGINT, modificationTime BIGINT, records BIGINT, stats STRING"
 _FILES_ARROW = arrow_of(FILES_DDL)
-# a row group takes this much memory before it is compressed; a file is about four of them
+# uncompressed bytes of a row group and of a file
 _ROW_GROUP_BYTES = 64 << 20
 _FILE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """Writes rows of one unpartitioned table into new files in its folder.
+    """Writes rows of an unpartitioned table to new files in the table's folder.
 
     Attributes:
         folder: local folder of the table.
-        schema: its columns.
-        stats: columns whose least and greatest value and number of NULLs the log gets.
+        schema: columns of the table.
+        stats: columns whose least value, greatest value and number of NULLs go into the log.
     """
 
     folder: str
@@ -42,7 +42,7 @@ class FileWriter:
     stats: tuple[str, ...]
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows; gives a row of FILES_DDL for each file. Batches have the schema's columns, in any order."""
+        """Write the rows of batches, which have the schema's columns in any order; gives a row of FILES_DDL for each file."""
         for rows in _chunks(batches, self.schema):
             first = next(rows, None)
             if first is not None:
@@ -69,7 +69,7 @@ class FileWriter:
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[Iterator[pa.Table]]:
-    """The rows of each file, as tables of one row group each."""
+    """Divide rows into files; for each file, tables of one row group each."""
     groups = _row_groups(batches, schema)
     for first in groups:
         yield _until_full(first, groups)
@@ -99,7 +99,7 @@ def _row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterato
 
 
 def _statistics(footer: pq.FileMetaData, schema: pa.Schema, names: tuple[str, ...]) -> dict[str, Any]:
-    """The statistics of a file as Delta's log has them; a column without statistics in some row group has none here."""
+    """The statistics of a file in the format of Delta's log; a column needs statistics in every row group to have some here."""
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     stats: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name in names:
@@ -115,5 +115,5 @@ def _statistics(footer: pq.FileMetaData, schema: pa.Schema, names: tuple[str, ..
 
 
 def _logged(value: Any, *, up: dt.timedelta = dt.timedelta(0)) -> Any:
-    """A bound as Delta's log has it: a time in whole milliseconds, the greatest one rounded up."""
+    """A bound in the format of Delta's log: times in whole milliseconds; `up` is added first, to round the greatest time up."""
     return f"{(value + up).strftime('%Y-%m-%dT%H:%M:%S.%f')[:-3]}Z" if isinstance(value, dt.datetime) else value

@@ -17,9 +17,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.delta_log import delta_version, run_of
-from pipeline.lake.lake import Lake, NotAloneError, StreamBatch
+from pipeline.lake.lake import Lake, LakeConflictError, StreamBatch
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
-from pipeline.lake.session import WALKED_PLANS, set_meanwhile
+from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
 from pipeline.replay.held_pulls import TIMEOUT_NEEDED, lacks_timeout
 from pipeline.replay.replay import broker_store
 from pipeline.replay.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
@@ -150,12 +150,12 @@ class Batches(RunBatches):
     def _write(self, lake: Lake, rows: DataFrame, contents: Contents, started: dt.datetime, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run.run_id, what="stream", broker=self.run.broker)
         writer.expect_commit()
-        plans = WALKED_PLANS if contents.answered + contents.bad <= _FEW_REQUESTS else {}
-        with set_meanwhile(lake.spark, plans):
+        plans = INTERPRETED_PLANS if contents.answered + contents.bad <= _FEW_REQUESTS else {}
+        with temporary_settings(lake.spark, plans):
             self._append(lake, writer, rows, contents, started)
         if contents.answered and number % COMPACTED_EVERY == COMPACTED_EVERY - 1:  # of all batches, which may have been large
             writer.compact(t.PULL_RESPONSE)
-        with set_meanwhile(lake.spark, plans):
+        with temporary_settings(lake.spark, plans):
             writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
         self._begun = True
 
@@ -237,7 +237,7 @@ def retry_on_conflict(lake: Lake, run_id: str, tables: Sequence[t.Table], write:
         _wait_for_others(lake, run_id, tables)
         try:
             write()
-        except NotAloneError:
+        except LakeConflictError:
             if not left:
                 raise
             time.sleep(random.uniform(0, 2))  # noqa: S311 (two streams shall not try again at the same moments)
