@@ -1,4 +1,4 @@
-"""What a batch of a stream holds, which one job counts: how many requests of which kinds, under which settings, from which segments on."""
+"""Count in one Spark job what a batch of a stream contains: requests by file and kind, settings, and the segments that they start in."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from pipeline.stream.request_stream import LINES_A_FILE
 
 SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
 
-# a number does not tell a file where pulls are held: those that the state gives out came in other batches, or all were numbered anew
+# not the file's number alone: with holding, released pulls come from other batches, and rows are numbered again
 _OF_FILE = ["bad", "file", "config", "source", "sourceDigest"]
 _OF_SEGMENT = ["topic", "queueId", "segment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a batch holds.
+    """What a batch contains.
 
     Attributes:
-        settings: for each configuration among the headers of its files, and the kinds of requests under it.
-        refused: configurations that cannot be used, with why.
-        framed: the configurations of files that have frames, and whether they have other requests too.
-        digests: of its files, by their number in the batch.
-        answered: requests to be answered.
-        bad: lines, or files, that cannot be.
-        entries_a_file: entries of a queue file, by which the segments are counted that its requests start in.
+        settings: for each configuration in the headers of the batch's files: the broker's settings, and the profile of its requests.
+        refused: error message of each configuration that is invalid.
+        framed: the configurations of files with frames, and whether these files have other requests too.
+        digests: SHA-256 of the batch's files, by their number in the batch.
+        answered: number of requests to be answered.
+        bad: number of lines or files that cannot be answered.
+        entries_a_file: entries of a queue file, with which the start segments of the requests were found.
     """
 
     settings: Mapping[str | None, tuple[BrokerSettings, RequestProfile]]
@@ -51,12 +51,12 @@ class Contents:
 
 
 def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -> Contents:
-    """What rows of a batch hold, heartbeats left out.
+    """The contents of a batch.
 
     Args:
-        rows: of STREAM_SCHEMA; `error` tells those that cannot be answered.
+        rows: rows of STREAM_SCHEMA without heartbeats; rows with an `error` cannot be answered.
         entries_a_file: entries of a queue file.
-        settings_of: the settings, given those of a file's header and where that is.
+        settings_of: gives the broker's settings for the configuration in a file's header and the place of the header.
     """
     by_file, touched = _counted(rows, entries_a_file)
     settings: dict[str | None, tuple[BrokerSettings, RequestProfile]] = {}
@@ -86,12 +86,15 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
 
 
 def file_number() -> Column:
-    """Number of a row's file in its batch."""
+    """The number of a row's file in the batch."""
     return F.expr(f"seq DIV {LINES_A_FILE}")
 
 
 def _counted(rows: DataFrame, entries_a_file: int) -> tuple[list[dict[str, Any]], pa.Table | None]:
-    """What there is by file and, unless they are many, the segments that requests start in, as `touched_segments` tells them."""
+    """Counts of the rows by file, and the segments that requests start in, in the columns of `touched_segments`.
+
+    The segments are None where there are more than SOME_SEGMENTS.
+    """
     usable = F.col("error").isNull() & F.col("frame").isNull() & (F.col("queueOffset") >= 0)
     keyed = rows.withColumns(
         {
