@@ -118,8 +118,8 @@ class Batches(RunBatches):
     def _due_requests(self, lake: Lake, rows: DataFrame, contents: Contents, *, known: bool) -> DataFrame:
         """Drop requests that start to wait in this batch, and released ones that were answered; add wokenMillis to the rest.
 
-        If `known`, answered requests are not among the rows any more. If not, the store is unchanged since the checkpoint was begun, so a released
-        request that would not wait now did not wait before either, and has its answer.
+        If `known`, answered requests are not among the rows any more. If not, the store is unchanged since the checkpoint was begun: then a
+        released request that would not wait now did not wait before either, and has its answer.
         """
         # released requests have the seq of the batch in which they came, so all rows are numbered again
         numbered = rows.withColumn("seq", F.monotonically_increasing_id()).localCheckpoint()
