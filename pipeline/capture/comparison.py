@@ -59,7 +59,7 @@ class CapturedComparison:
     unrecorded: int
     first: list[Difference]
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """The comparison as lines to print; the last line has the counts."""
         lines = []
         for one in self.first:

@@ -191,7 +191,7 @@ def pack_segments(packets: Iterable[Packet | Bad]) -> Iterator[PackedSegments | 
     for packet in packets:
         if isinstance(packet, Packet) and packet.link_type not in _KNOWN and packet.link_type not in strange:
             strange.add(packet.link_type)
-            what = f"expected a link type that carries IP ({', '.join(map(str, sorted(_KNOWN)))}), found {packet.link_type}; told once"
+            what = f"expected a link type that carries IP ({', '.join(map(str, sorted(_KNOWN)))}), found {packet.link_type}; reported once"
             yield Bad(packet.position, what, packet.data[:RAW_BYTES_MAX])
         found = packet if isinstance(packet, Bad) else segment_of(packet, names)
         if isinstance(found, Bad):

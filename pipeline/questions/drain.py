@@ -143,14 +143,14 @@ def _through_file(answering: Answering, part: PackedPart, file: int) -> pa.Recor
     counted: dict[str, NDArray[np.int64]] = {name: np.zeros(len(requests), np.int64) for name in _COUNTED}
     going = np.flatnonzero(state == OPEN)
     while len(going):
-        asked = requests[going]
-        answers = gm.get_message(asked, answering.caps, part.block, part.codes, answering.log).columns
+        pulls = requests[going]
+        answers = gm.get_message(pulls, answering.caps, part.block, part.codes, answering.log).columns
         after = answers[:, gm.NEXT]
-        _count(counted, going, answers, asked[:, gm.LOG_END] - answers[:, gm.LAST_PHYSIC] > answering.caps[gm.MEMORY])
-        stuck = (answers[:, gm.STATUS] < 0) | (after <= asked[:, gm.OFFSET])
-        requests[going, gm.OFFSET] = np.where(stuck, asked[:, gm.OFFSET], after)
+        _count(counted, going, answers, pulls[:, gm.LOG_END] - answers[:, gm.LAST_PHYSIC] > answering.caps[gm.MEMORY])
+        stuck = (answers[:, gm.STATUS] < 0) | (after <= pulls[:, gm.OFFSET])
+        requests[going, gm.OFFSET] = np.where(stuck, pulls[:, gm.OFFSET], after)
         state[going] = np.where(stuck, STUCK, np.where(after >= matrix[going, Col.RECORDED_MAX], DONE, OPEN))
-        inside = (after // entries * entries == file) & (after >= asked[:, gm.MIN_OFFSET]) & (after < asked[:, gm.MAX_OFFSET])
+        inside = (after // entries * entries == file) & (after >= pulls[:, gm.MIN_OFFSET]) & (after < pulls[:, gm.MAX_OFFSET])
         going = going[inside & (state[going] == OPEN)]
     columns: dict[str, Any] = {"seq": matrix[:, Col.SEQ], "state": state.astype(np.int32), "nextOffset": requests[:, gm.OFFSET], **counted}
     return pa.RecordBatch.from_pydict(columns, schema=_ARROW)

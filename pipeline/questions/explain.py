@@ -161,8 +161,8 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -
     # the pull is in one part: in the last one, if its filter looks into messages
     traced = next(one for answering, frame in reversed(parts) for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))
     if null_answers is not None:
-        (asked,) = null_answers(requests.select("seq", "topic", F.lit(True).alias("asked"))).collect()
-        if not asked["asked"]:
+        (row_or_null,) = null_answers(requests.select("seq", "topic", F.lit(True).alias("isAnswered"))).collect()
+        if not row_or_null["isAnswered"]:
             traced = replace(traced, trace=None, answer=dict.fromkeys(traced.answer))
     return Explanation(
         broker=broker.name,

@@ -63,11 +63,11 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def _request(pull: ExplainedPull) -> dict[str, Any]:
-    asked = None
+    pull_filter = None
     if pull.filter_type is not None:
-        asked = {"type": pull.filter_type, "expression": pull.expression} | ({"registered": True} if pull.registered else {})
+        pull_filter = {"type": pull.filter_type, "expression": pull.expression} | ({"registered": True} if pull.registered else {})
     fields = {"group": pull.group, "topic": pull.topic, "queueId": pull.queue_id, "offset": pull.offset, "maxMsgNums": pull.max_msg_nums}
-    return fields | {"filter": asked} | ({} if pull.at is None else {"timestamp": pull.at})
+    return fields | {"filter": pull_filter} | ({} if pull.at is None else {"timestamp": pull.at})
 
 
 def _entry(entry: ScannedEntry) -> dict[str, Any]:
@@ -116,10 +116,10 @@ def show(explanation: Explanation, *, every_entry: bool) -> None:
 
 def _head(explanation: Explanation) -> Iterator[str]:
     pull = explanation.pull
-    asked = "no filter"
+    filter_text = "no filter"
     if pull.filter_type is not None:
-        asked = f"filter {pull.filter_type} {pull.expression!r}" + (", the one that the group registered" if pull.registered else "")
-    yield f"pull of group {pull.group!r}: topic {pull.topic!r}, queue {pull.queue_id}, offset {pull.offset}, {asked}"
+        filter_text = f"filter {pull.filter_type} {pull.expression!r}" + (", the one that the group registered" if pull.registered else "")
+    yield f"pull of group {pull.group!r}: topic {pull.topic!r}, queue {pull.queue_id}, offset {pull.offset}, {filter_text}"
     seen = "all of the store" if pull.at is None else f"the store as of {_time(pull.at)} ({pull.at})"
     yield f"broker {explanation.broker!r}, which sees {seen}"
     for note in explanation.notes:

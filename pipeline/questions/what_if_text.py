@@ -85,7 +85,7 @@ def show(result: WhatIf) -> None:
         say("")
         show_table(("differs in", "pulls"), [(name, f"{pulls:,}") for name, pulls in result.fields.items()])
     if result.drained is not None:
-        say("\nto read from the first offset asked for to the last message given, each pull starting where the one before says:")
+        say("\nreading from the first requested offset to the last message, each pull from the nextBeginOffset of the one before:")
         show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in _drained(result.drained)])
     for one in result.first:
         say(f"\nline {one['line']} differs in {', '.join(one['fields'])}")

@@ -157,7 +157,7 @@ class Comparison:
     unrecorded: int
     first: list[tuple[int, str, str, list[str]]]
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """The comparison as lines to print; the last line has the counts."""
         lines = []
         for number, recorded, ours, fields in self.first:

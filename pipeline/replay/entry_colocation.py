@@ -61,8 +61,8 @@ def colocated(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: st
     """
     for _, of_key in groupby(rows, key=itemgetter(*key)):
         stored: dict[str, Any] | None = None
-        for (asks, *_), alike in groupby(of_key, key=lambda row: (row["requests"] is not None, *(row.get(name) for name in then_by))):
-            if not asks:
+        for (is_packed, *_), alike in groupby(of_key, key=lambda row: (row["requests"] is not None, *(row.get(name) for name in then_by))):
+            if not is_packed:
                 stored = next(alike)
                 continue
             for together in _bounded(alike):

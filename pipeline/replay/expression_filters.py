@@ -151,11 +151,11 @@ def with_verdicts(broker: OpenedBroker, placed: DataFrame, rules: FilterRules, s
 def judge(rules: FilterRules, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Evaluate the conditions of each row of consume_queue_properties on its messages; gives a batch for each condition."""
     for batch in batches:
-        asked: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+        rows_of_condition: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
         for row in batch.to_pylist():
             for text in row["conditions"]:
-                asked[row["topic"] if text == _OF_RETRY_TOPIC else "", text].append(row)
-        for (topic, text), rows in asked.items():
+                rows_of_condition[row["topic"] if text == _OF_RETRY_TOPIC else "", text].append(row)
+        for (topic, text), rows in rows_of_condition.items():
             condition = Condition(expression=None if text == _OF_RETRY_TOPIC else text)
             lengths = [np.frombuffer(row["lengths"], "<i4") for row in rows]
             properties = np.concatenate([np.frombuffer(row["properties"], np.uint8) for row in rows])

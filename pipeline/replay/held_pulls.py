@@ -126,8 +126,8 @@ def with_wakes(broker: OpenedBroker, held: DataFrame, *, settings: PullSettings,
     joined = indexed.join(runs, [*_QUEUE, "run"], "left")
     if into_messages:
         parts = broker.table(t.CONSUME_QUEUE_PROPERTIES)
-        part = parts.select(*_QUEUE, F.col("segment").alias("asked"), F.col("firstQueueOffset").alias("partFirstOffset"), *_PROPERTIES[1:])
-        joined = joined.withColumn("asked", F.when(looks_into_messages(settings), F.col("run"))).join(part, [*_QUEUE, "asked"], "left")
+        part = parts.select(*_QUEUE, F.col("segment").alias("ofRun"), F.col("firstQueueOffset").alias("partFirstOffset"), *_PROPERTIES[1:])
+        joined = joined.withColumn("ofRun", F.when(looks_into_messages(settings), F.col("run"))).join(part, [*_QUEUE, "ofRun"], "left")
     else:
         joined = joined.withColumns(dict.fromkeys(_PROPERTIES, F.lit(None)))
     joined = joined.select(*held.columns, *_RUN, *_PROPERTIES)
@@ -197,8 +197,8 @@ class Waking:
         if row["filterType"] is None:
             return ExpressionMessageFilter(None, None, self.rules.manager.bloom_filter)
         group = row["consumerGroup"] if row["registered"] else None
-        asked = PullFilter(expression_type=row["filterType"], expression=row["expression"], registered_by=group)
-        return self.rules.message_filter(row["topic"], asked)
+        pull_filter = PullFilter(expression_type=row["filterType"], expression=row["expression"], registered_by=group)
+        return self.rules.message_filter(row["topic"], pull_filter)
 
     def _arrivals(self, row: dict[str, Any], wanted: ExpressionMessageFilter) -> tuple[Arrivals, NDArray[np.bool_]]:
         """The arrivals of a segment's messages, and which of them match the filter `wanted`."""

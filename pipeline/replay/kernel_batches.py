@@ -213,14 +213,14 @@ def parts_of(answering: Answering, found: RequestsWithEntries) -> Iterator[Packe
 
 
 def _filtered(
-    rules: FilterRules, packed: Packed, asked: str, block: gm.Block, units: UnitColumns | None, by_commit_log: Verdicts | None
+    rules: FilterRules, packed: Packed, filter_text: str, block: gm.Block, units: UnitColumns | None, by_commit_log: Verdicts | None
 ) -> PackedPart:
-    """The part for packed requests that all have the filter `asked`."""
+    """The part for packed requests that all have the filter `filter_text`."""
     everyone = np.ones(len(packed.matrix), np.bool_)
     none = gm.TagCodes(np.zeros(1, np.int64), np.empty(0, np.int32))
     packed.matrix[:, Col.FILTER] = gm.NO_FILTER
     try:
-        wanted = rules.message_filter(packed.topic, filter_of(asked))
+        wanted = rules.message_filter(packed.topic, filter_of(filter_text))
     except PullFilterError as error:
         return PackedPart(packed=packed, block=block, codes=none, refused=everyone, error=error.code)
     judged = replace(block, verdicts=entry_verdicts(wanted, units, by_commit_log))
@@ -257,12 +257,12 @@ class KernelAnswers:
     entries: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
     @classmethod
-    def of(cls, answering: Answering, part: PackedPart, asked: slice, found: gm.Answers) -> KernelAnswers:
-        """The answers `found` to the requests `asked` of a part."""
+    def of(cls, answering: Answering, part: PackedPart, rows: slice, found: gm.Answers) -> KernelAnswers:
+        """The answers `found` to the requests `rows` of a part."""
         packed, block = part.packed, part.block
         taken = found.taken[: len(found.taken) if answering.with_entries else 0]
         entries = taken + np.int64(block.first_offset), block.physic_offsets[taken], block.sizes[taken]
-        requests = packed.matrix[asked], part.refused[asked], found.columns
+        requests = packed.matrix[rows], part.refused[rows], found.columns
         return cls(packed.topic, packed.queue_id, packed.groups, part.error, *requests, entries)
 
 

@@ -86,8 +86,8 @@ def answer_woken(
 
     A held request has a wokenMillis, and is answered as of this time. The other requests have NULL in both columns.
     """
-    asked = requests.withColumn("timestamp", F.coalesce("wokenMillis", "timestamp"))
-    answers = answer(broker, asked, options=options, settings=settings, profile=profile)
+    at_wake = requests.withColumn("timestamp", F.coalesce("wokenMillis", "timestamp"))
+    answers = answer(broker, at_wake, options=options, settings=settings, profile=profile)
     held_at = F.when(F.col("wokenMillis").isNotNull(), F.col("timestamp")).alias("heldMillis")
     return without_never_woken(answers.join(requests.select("seq", held_at, "wokenMillis"), "seq"))
 

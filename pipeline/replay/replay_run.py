@@ -64,7 +64,7 @@ class ReplayOptions:
             SettingsError: a slave lag is given, and no broker is a slave.
         """
         if self.slave_lag != NO_SLAVE_LAG and "SLAVE" not in roles:
-            hint = "only a slave is behind its master: give --set brokerRole=SLAVE --set brokerId=1"
+            hint = "only a slave has a slave lag: give --set brokerRole=SLAVE --set brokerId=1"
             raise SettingsError("--behind", "brokerRole", "SLAVE", roles[0], hint)
 
 

@@ -15,7 +15,7 @@ from pipeline.stream.stream_run import StreamRun
 
 
 class StoppedError(Exception):
-    """The stream was asked to end before this batch."""
+    """The stream was stopped before this batch."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -184,8 +184,8 @@ class Batches(RunBatches):
                 parts.append(answered_frames(self.run.opened(lake), frames, options=options, settings=settings))
                 if not contents.framed[config]:
                     continue
-            ask = answer_woken if self.run.hold else answer
-            answers = ask(self.run.opened(lake), requests, options=options, settings=pull, profile=profile)
+            answer_requests = answer_woken if self.run.hold else answer
+            answers = answer_requests(self.run.opened(lake), requests, options=options, settings=pull, profile=profile)
             parts.append(response_rows(self._with_ids(answers, requests, contents)).select(*ANSWERED))
         return reduce(DataFrame.unionByName, parts)
 

@@ -65,7 +65,7 @@ class StreamReport:
         if self.publish is not None:
             self.publish(self._metrics())
 
-    def tell(self) -> None:
+    def report_events(self) -> None:
         """Report the events since the last call."""
         while not self.listener.events.empty():
             self._take(self.listener.events.get())
@@ -112,7 +112,7 @@ class StreamReport:
             left = log.new_of(list_requests(self.state.run.source))
         except OSError as error:
             self.state.waiting_files = None
-            self._cannot_tell("what waits", error)
+            self._report_failed("what waits", error)
             return
         oldest = min((file.mtime_ns / 1e9 for file in left), default=None)
         waits = 0.0 if oldest is None else max(0.0, self.now().timestamp() - oldest)
@@ -123,9 +123,9 @@ class StreamReport:
             try:
                 self.publish(self._metrics())
             except OutputError as error:
-                self._cannot_tell("metrics", error)
+                self._report_failed("metrics", error)
 
-    def _cannot_tell(self, what: str, error: Exception) -> None:
+    def _report_failed(self, what: str, error: Exception) -> None:
         """Print an error of reporting `what`, only the first time."""
         if what not in self._trouble:
             self._trouble.add(what)
@@ -136,7 +136,7 @@ class StreamReport:
         try:
             return self.publish is not None and self.lag.look()
         except LagWatchError as error:
-            self._cannot_tell("how far groups are behind", error)
+            self._report_failed("how far groups are behind", error)
             return False
 
     def _metrics(self) -> list[Metric]:

@@ -87,21 +87,21 @@ def wait_for_end(query: StreamingQuery, batches: BatchWork, report: StreamReport
     """
     failed = True
     try:
-        until_ended(query, batches, report.tell)
+        until_ended(query, batches, report.report_events)
         failed = False
     finally:
         report.end(failed=failed)
 
 
-def until_ended(query: StreamingQuery, batches: BatchWork, tell: Callable[[], None]) -> None:
-    """Call `tell` each second until a query ends or, after `batches.stop` is set, is between two batches.
+def until_ended(query: StreamingQuery, batches: BatchWork, report_events: Callable[[], None]) -> None:
+    """Call `report_events` each second until a query ends or, after `batches.stop` is set, is between two batches.
 
     Raises:
         Exception: the error that ended the query.
     """
     try:
         while not query.awaitTermination(_LOOK_SECONDS):
-            tell()
+            report_events()
             if batches.stop.is_set() and not batches.working:
                 query.stop()
     except StreamingQueryException as error:

@@ -13,7 +13,7 @@ from pipeline.lag.metrics import metric
 from pipeline.stream.stream_run import StreamRun
 
 # least seconds of a phase that is named in the line of a batch
-_TOLD_SECONDS = 0.1
+_NAMED_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class StreamState:
 def batch_line(batch: BatchReport, waits: str) -> str:
     """The line about a finished batch; `waits` is the text of `waiting`."""
     phases = sorted(batch.durations.items(), key=lambda phase: -phase[1])
-    took = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases if seconds >= _TOLD_SECONDS)
+    took = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases if seconds >= _NAMED_SECONDS)
     bad = f", {batch.bad:,} bad ones in bad_request" if batch.bad else ""
     done = f"batch {batch.number}: {batch.answered:,} requests answered{bad}, {batch.rows_read:,} rows read"
     return "; ".join(filter(None, (done, waits, took)))

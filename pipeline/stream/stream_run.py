@@ -98,16 +98,16 @@ def run_of_checkpoint(
     Raises:
         LakeError: the checkpoint belongs to another stream (the message names the difference), or cannot be opened.
     """
-    asked: dict[str, Any] = {"lake": lake, "broker": broker, "source": source, "at": at, "settings": settings, "hold": hold}
+    wanted: dict[str, Any] = {"lake": lake, "broker": broker, "source": source, "at": at, "settings": settings, "hold": hold}
     try:
         filesystem, inside = filesystem_of(folder)
         filesystem.create_dir(inside, recursive=True)
         known = _known(filesystem, f"{inside}/{_NAME}")
         if known is None:
             removed = []
-            run = StreamRun(run_id=run_id or uuid.uuid4().hex, checkpoint=uuid.uuid4().hex, store=store or {}, **asked)
+            run = StreamRun(run_id=run_id or uuid.uuid4().hex, checkpoint=uuid.uuid4().hex, store=store or {}, **wanted)
         else:
-            _require_same(folder, known, asked | ({} if run_id is None else {"run_id": run_id}))
+            _require_same(folder, known, wanted | ({} if run_id is None else {"run_id": run_id}))
             run, removed = StreamRun(**known), _mend(filesystem, inside)
         if removed:
             run = replace(run, checkpoint=uuid.uuid4().hex)
@@ -120,8 +120,8 @@ def run_of_checkpoint(
     return run, removed
 
 
-def _require_same(folder: str, known: dict[str, Any], asked: dict[str, Any]) -> None:
-    for name, value in asked.items():
+def _require_same(folder: str, known: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for name, value in wanted.items():
         if known.get(name) != value:
             raise LakeError(
                 f"{folder}: expected the checkpoint of a stream with {name} {value!r}, found one with {known.get(name)!r}; "
