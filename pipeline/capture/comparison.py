@@ -23,7 +23,7 @@ OVERTAKEN = "a message was dispatched between the broker's look at maxOffset and
 FILES_DELETED = "it was answered from files that the broker deleted before the store was taken"
 NOT_DISPATCHED = "a message was stored but not dispatched yet, so the broker did not show it"
 WAITED = "a message was dispatched while the pull waited for a worker, so the broker showed it"
-REFUSED_ONLY_THEN = "a check of topic, group or subscription came out otherwise"
+CHECK_DIFFERS = "a check of topic, group or subscription had another result"
 OTHER = "another reason"
 
 
@@ -120,7 +120,7 @@ def compare_captured(pulls: DataFrame, answered: DataFrame, *, at: At) -> Captur
     return _summed(counts, first)
 
 
-_REASONS = (OVERTAKEN, FILES_DELETED, NOT_DISPATCHED, WAITED, REFUSED_ONLY_THEN, OTHER)
+_REASONS = (OVERTAKEN, FILES_DELETED, NOT_DISPATCHED, WAITED, CHECK_DIFFERS, OTHER)
 
 
 def _reason(at: At) -> Column:
@@ -128,7 +128,7 @@ def _reason(at: At) -> Column:
     by_time = F.lit(at == "request-time")
     return (
         F.when(F.col("theirs_minOffset") < F.col("minOffset"), FILES_DELETED)
-        .when(F.col("theirs_minOffset").isNull() | F.col("minOffset").isNull(), REFUSED_ONLY_THEN)
+        .when(F.col("theirs_minOffset").isNull() | F.col("minOffset").isNull(), CHECK_DIFFERS)
         .when(F.col("theirs_nextBeginOffset") > F.col("theirs_maxOffset"), OVERTAKEN)
         .when(by_time & (F.col("theirs_maxOffset") < F.col("maxOffset")), NOT_DISPATCHED)
         .when(by_time & (F.col("theirs_maxOffset") > F.col("maxOffset")), WAITED)

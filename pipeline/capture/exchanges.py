@@ -29,7 +29,7 @@ Row = dict[str, Any]
 PULL, OFFSET, SUBSCRIPTION, BAD = "pull", "offset", "subscription", "bad"
 HEART_BEAT, UNREGISTER_CLIENT, CLOSED = "HEART_BEAT", "UNREGISTER_CLIENT", "CLOSED"
 
-# most unanswered requests, and most answers without a request, in memory; a broker holds some thousands of pulls of a connection at most
+# limits of unanswered requests and of answers without a request in memory; a broker holds at most some thousands of pulls of a connection
 PENDING_MAX: Final = 1 << 16
 ANSWERS_AHEAD_MAX: Final = 1 << 10
 _AHEAD_MICROS: Final = 1_000_000  # an answer may precede its request in the file by so much; captures mix up only close packets

@@ -47,15 +47,15 @@ _PLAIN_IP, _PLAIN_TCP = 14, 34
 _IPV4_PLAIN = 0x0800_45  # no options
 _FRAGMENT = 0x3FFF
 
-ROW_BYTES = 1 << 20  # of one connection
-GATHERED_BYTES = 64 << 20  # of all connections together
+ROW_BYTES = 1 << 20  # of a packed row
+GATHERED_BYTES = 64 << 20  # in memory, of all connections together
 
 
 class SegmentCol(IntEnum):
     """Columns of the matrix of a packed row."""
 
-    NUMBER = 0  # of the packet in the file
-    POSITION = 1  # of the packet in the file, bytes
+    NUMBER = 0  # number of the packet in the file
+    POSITION = 1  # position of the packet in the file, in bytes
     MICROS = 2
     DIRECTION = 3  # 0 sent by the first end of the connection's name, 1 by the other
     SEQ = 4

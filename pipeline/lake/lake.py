@@ -95,7 +95,7 @@ class Lake:
     def _require_tables_version(self, found: int) -> None:
         """Raise LakeError if the tables' version is not TABLES_VERSION, that of `pipeline.schema.tables`."""
         if found > TABLES_VERSION:
-            hint = "a newer pullsim wrote them: read them with that, or with one that is newer still"
+            hint = "a newer pullsim wrote them: use that release or a newer one"
         elif found < TABLES_VERSION:
             hint = "an older pullsim wrote them: import the stores into a new --lake, and capture and replay again what is to be kept"
         else:

@@ -27,9 +27,10 @@ from udfs.sql_functions import register
 _PACKAGES, _OPTIONS = "spark.jars.packages", "spark.driver.extraJavaOptions"
 DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
 
-# for short sessions: without the JVM's second compiler, whose code would come too late; the first one fills the default code cache (48 MB)
+# for short sessions: they end before the JVM's second compiler pays off, so it is switched off; the first one needs a larger code cache
+# than the default of 48 MB
 SHORT_JOBS = {_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
-# for sessions of minutes: the second compiler only compiles the code that runs most, as compiling the rest costs more than it saves
+# for sessions of minutes: the second compiler only compiles the code that runs most; compiling the rest would cost more than it saves
 LONG_JOBS = {
     _OPTIONS: "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
     "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"

@@ -142,7 +142,7 @@ def _fed(feed: Feed, filesystem: pafs.FileSystem, folder: str, files: Iterable[t
             write_whole(filesystem, folder, name, feed.content(file))
             done.files += 1
             done.requests += len(file.lines)
-        else:  # a stream may be reading it
+        else:  # not written again, as a stream may be reading it
             done.were_there += 1
         done.late_seconds = max(done.late_seconds, late)
     return done

@@ -99,7 +99,7 @@ def scan_lines(path: str) -> RequestFile:
     chunks: list[Chunk] = []
     start, first_line, lines, at = 0, 1, 0, 0
     has_other_filters, tail = False, b""
-    path = absolute_path(path)  # an executor works in another folder
+    path = absolute_path(path)  # executors have another working directory
     try:
         file = open_file(path)
     except (OSError, ValueError) as error:

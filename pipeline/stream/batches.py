@@ -87,7 +87,7 @@ class Batches(RunBatches):
         started, again = self.now(), number <= self._last
         known = again or self._goes_on or (self.run.hold and self.run.store != store_versions(lake))
         try:
-            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL OR frame IS NOT NULL")  # the others are heartbeats
+            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL OR frame IS NOT NULL")  # heartbeats have none of these
             if self.run.at == "request-time":
                 rows = rows.withColumn("error", F.coalesce("error", _no_time()))
             if self.run.hold:

@@ -67,7 +67,7 @@ def answered_frames(broker: OpenedBroker, rows: DataFrame, *, options: ReplayOpt
     known = rows.select("*", "frame.*")
     lacking = {
         column.name: F.lit(None).cast(column.type) for column in PULL_REQUEST.columns if column.name not in known.columns
-    }  # nothing was recorded, and nobody registered
+    }  # columns of recorded answers and of registrations
     pulls = known.withColumns(lacking | {"held": F.lit(False)}).select("seq", *PULL_REQUEST.names)
     with answered_captured(broker, pulls, options=options, settings=settings) as answered:
         return answered.select(*ANSWERED).localCheckpoint()

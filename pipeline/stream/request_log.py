@@ -203,7 +203,7 @@ def found_file(path: str) -> FoundFile | None:
 def _gone(planned: PlannedFile) -> PlannedFile:
     if not planned.chunks:  # the file had no new requests
         return planned
-    problem = str(RequestError(planned.file.path, 1, "the file of requests that a listing of its folder showed", "none"))
+    problem = str(RequestError(planned.file.path, 1, "the request file that was in the list of its folder", "none"))
     return PlannedFile(file=planned.file, sha256="", problem=problem)
 
 

@@ -116,7 +116,7 @@ def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
 
     last, waits = state.last, state.waiting_files
     return [
-        metric("gauge", "pullsim_stream_info", "The run that answers, and what.", ((of_run, 1),)),
+        metric("gauge", "pullsim_stream_info", "The run of the stream, its broker and its requests.", ((of_run, 1),)),
         one("running", "1 while the stream runs, 0 once it has ended.", int(state.ended is None)),
         one("failed", "1 where an error ended the stream.", int(state.failed)),
         one("start_time_seconds", "When the stream was started.", state.started.timestamp()),
@@ -142,4 +142,4 @@ def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
 def left_out_family(run: StreamRun, left_out: Iterable[tuple[str, int]]) -> Metric:
     """The metric that counts what the gauges of consumer lag leave out, by kind."""
     series = (({"run_id": run.run_id, "of": kind}, count) for kind, count in left_out)
-    return metric("gauge", "pullsim_lag_left_out", "What the gauges of consumer lag leave out, as it is too much.", series)
+    return metric("gauge", "pullsim_lag_left_out", "Number of groups or topics that the gauges of consumer lag leave out.", series)
