@@ -122,7 +122,7 @@ def output_lines(lines: DataFrame) -> DataFrame:
     """The lines of the output file (column `value`), in the order of the requests."""
     # get_json_object gives NULL where a number, a text or the nesting exceeds the limits of Spark's parser
     too_large = F.raise_error(
-        F.format_string("line %s: the request is nested too deeply, or a part of it is too long, to be copied to the output", "seq")
+        F.format_string("line %s: the request is nested too deeply, or too long in a part, to be copied", "seq")
     )
     request = F.coalesce(F.get_json_object("line", "$.request"), too_large.cast("STRING"))
     plain = F.concat(F.lit('{"request":'), request, F.lit(',"response":'), "response", F.lit("}"))
