@@ -26,9 +26,11 @@ from benchmarks.simulation_measures import measure_simulation
 from benchmarks.stand import QUICK, QUICK_REPEATS, Stand
 from benchmarks.store_measures import measure_export, measure_import, measure_verify
 from benchmarks.stream_measures import measure_stream
+from benchmarks.whole_way import measure_whole_way
 
 # by what the names of their figures begin with; the replays of benchmarks.pulls come after them
 MEASURES: dict[str, Callable[[Stand], list[Figure]]] = {
+    "whole": measure_whole_way,
     "generate": measure_generate,
     "frames": measure_frames,
     "import": measure_import,

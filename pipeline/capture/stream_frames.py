@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from pipeline.capture.reassembly import CapturedPacket, StreamPiece
 from pipeline.schema.capture_tables import RAW_BYTES_MAX
-from store_format.remoting.frame import FRAME_MAX_LENGTH
+from store_format.remoting.frame import FRAME_MAX_LENGTH, HEADER_START, LENGTH_FIELD, frame_length, header_length
 from store_format.remoting.frame_columns import FrameColumns, frame_columns
 from store_format.remoting.frame_search import find_frame
 
 _BAD_IN_A_ROW = 16  # after so many bad frames, the stream is searched for the next frame
-_LENGTH_FIELD = 4
-_HEADER_AT = 8
 _HEADER_SHOWN = 512
 _HELD_MAX = 2 * FRAME_MAX_LENGTH
 _NOT_CAPTURED = "expected all bytes of the stream, found that some were not captured"
@@ -69,7 +67,7 @@ class FrameStream:
     searching: bool = False
     _held: bytearray = field(default_factory=bytearray)
     _start: int = 0  # stream offset of the first byte in _held
-    _needed: int = _LENGTH_FIELD  # bytes that must be in _held before another frame can be complete
+    _needed: int = LENGTH_FIELD  # bytes that must be in _held before another frame can be complete
     _ends: list[int] = field(default_factory=list)  # stream offset of the end of each piece in _held
     _packets: list[CapturedPacket] = field(default_factory=list)
     _holes: list[tuple[int, int]] = field(default_factory=list)  # lost bytes, zeros in _held: stream offsets of start and end
@@ -109,7 +107,7 @@ class FrameStream:
                 self._skip(at)
                 if not found:
                     return
-                if any(first < self._start + _LENGTH_FIELD for first, _ in self._holes):  # looks like a frame, but its first bytes are lost
+                if any(first < self._start + LENGTH_FIELD for first, _ in self._holes):  # looks like a frame, but its first bytes are lost
                     self._skip(1)
                     continue
                 self.searching = False
@@ -132,7 +130,7 @@ class FrameStream:
             if self.searching:
                 self._skip(1)
             elif not count:
-                self._needed = _LENGTH_FIELD + int.from_bytes(self._held[:_LENGTH_FIELD], "big")
+                self._needed = frame_length(self._held)
                 return
 
     def _frames(self, columns: FrameColumns, count: int, end: int, damaged: dict[int, bool]) -> Frames:
@@ -184,7 +182,7 @@ class FrameStream:
     def _drop(self, count: int) -> None:
         del self._held[:count]
         self._start += count
-        self._needed = _LENGTH_FIELD
+        self._needed = LENGTH_FIELD
         done = 0
         while done < len(self._ends) and self._ends[done] <= self._start:
             done += 1
@@ -201,8 +199,8 @@ def _damaged(columns: FrameColumns, holes: list[tuple[int, int]]) -> dict[int, b
         for row in range(max(at, 0), int(np.searchsorted(columns.starts, after))):
             start, end = int(columns.starts[row]), int(columns.starts[row] + columns.lengths[row])
             if end > first:
-                header = int.from_bytes(columns.buffer[start + 5 : start + _HEADER_AT].tobytes(), "big")
-                found[row] = found.get(row, True) and first >= start + _HEADER_AT + header
+                header = header_length(columns.buffer[start:end])
+                found[row] = found.get(row, True) and first >= start + HEADER_START + header
     return found
 
 
@@ -213,7 +211,7 @@ def _blind(columns: FrameColumns, holes: list[tuple[int, int]]) -> tuple[int, in
     """
     starts = np.append(columns.starts, columns.consumed)
     for first, after in holes:
-        row = int(np.searchsorted(starts, first - _LENGTH_FIELD, side="right"))  # first start of less than a length field before the hole
+        row = int(np.searchsorted(starts, first - LENGTH_FIELD, side="right"))  # first start of less than a length field before the hole
         if row < len(starts) and starts[row] < after:
             return row, int(starts[row])
     return None

@@ -31,7 +31,6 @@ from store_format.config import config_files as cf
 from store_format.config.config_rows import ConsumerOffsets, split_topic_at_group
 from store_format.errors import StoreError
 from store_format.files.mapped_files import offset_to_file_name
-from store_format.index.index_dispatch import messages_to_index
 from store_format.index.index_file import DEFAULT_INDEX_SIZES, IndexSizes
 from store_format.log.commit_log import WalkEnd
 from store_format.log.dispatch_request import SCHEDULE_TOPIC, read_requests
@@ -68,7 +67,7 @@ def _build_index(folder: StoreFolder, plan: Plan, sizes: IndexSizes, batches: It
         index = WrittenIndex(files, sizes)
         for offset in plan.files:
             _index_file(files, index, offset, plan)
-        index.finish()
+        index.settle()
         row = {"files": len(index.files), "indexMsgTimestamp": index.index_msg_timestamp}
         yield pa.RecordBatch.from_pylist([row], schema=_INDEX_ARROW)
 
@@ -82,7 +81,7 @@ def _index_file(files: WrittenFiles, index: WrittenIndex, offset: int, plan: Pla
         if len(requests) < len(part.positions):
             bad = int(part.positions[len(requests)])
             raise StoreError(files.path_of(path), "a message whose delay level is a number", "one that no broker reads", position=bad)
-        index.build(messages_to_index(requests))
+        index.build_index(requests)
         if part.ended is not None and part.ended is not WalkEnd.BLANK and part.end != end:
             raise StoreError(files.path_of(path), f"messages up to byte {end}", f"none at {part.end}", position=part.end)
 

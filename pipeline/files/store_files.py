@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -17,17 +17,8 @@ import pyarrow.fs as pafs
 
 from store_format.big_endian import Bytes
 from store_format.errors import NotAStoreError, StoreError
-from store_format.files.changed_files import FileChange, FilePath
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One name in a folder of the store; `length` in bytes, `mtime_ms` since 1970."""
-
-    name: str
-    is_folder: bool
-    length: int
-    mtime_ms: int
+from store_format.files.changed_files import FileChange
+from store_format.files.files import Entry, FilePath
 
 
 def is_uri(path: str) -> bool:
@@ -155,14 +146,37 @@ class StoreFiles:
         """All bytes of a file, read-only: mapped where it is local, in memory where it is not, or was changed."""
         change = self._changes.get(parts)
         if change is None:
-            return self._stored(*parts)
-        return change.lay_over(np.empty(0, np.uint8) if change.is_new else self._stored(*parts), 0, change.length)
+            return self._unchanged(*parts)
+        return change.lay_over(np.empty(0, np.uint8) if change.is_new else self._unchanged(*parts), 0, change.length)
+
+    def stored(self, path: FilePath) -> Bytes:
+        """All bytes of a file, as `content` gives them."""
+        return self.content(*path)
+
+    def writable(self, path: FilePath) -> Bytes:
+        """All bytes of a file, to be written to in memory alone."""
+        content = self.content(*path)
+        if not self.is_mapped(*path) or not len(content):
+            return content.copy()
+        return np.memmap(self.path_of(*path), np.uint8, mode="c").view(np.ndarray)
+
+    def name_of(self, path: FilePath) -> str:
+        """Path of a name below the store, as `path_of` gives it."""
+        return self.path_of(*path)
+
+    def entries(self, path: FilePath) -> list[Entry]:
+        """The names in a folder, as `folder` gives them."""
+        return self.folder(*path)
+
+    def has(self, path: FilePath) -> bool:
+        """Whether there is a file with this path."""
+        return any(entry.name == path[-1] and not entry.is_folder for entry in self.folder(*path[:-1]))
 
     def is_mapped(self, *parts: str) -> bool:
         """Whether `content` maps a file, so that it takes no memory of its own."""
         return not is_uri(self.root) and parts not in self._changes
 
-    def _stored(self, *parts: str) -> Bytes:
+    def _unchanged(self, *parts: str) -> Bytes:
         path = self.path_of(*parts)
         try:
             if not is_uri(self.root):
@@ -180,9 +194,9 @@ class StoreFiles:
         """Bytes [start, stop) of a file, nothing else of which is read."""
         change = self._changes.get(parts)
         if change is not None:
-            return change.lay_over(np.empty(0, np.uint8) if change.is_new else self._stored(*parts), start, stop)
+            return change.lay_over(np.empty(0, np.uint8) if change.is_new else self._unchanged(*parts), start, stop)
         if not is_uri(self.root):
-            return self._stored(*parts)[start:stop]
+            return self._unchanged(*parts)[start:stop]
         path = self.path_of(*parts)
         try:
             filesystem, inside = filesystem_of(path)
@@ -216,10 +230,7 @@ class StoreFiles:
 
     def read(self, *parts: str) -> bytes | None:
         """A small file's bytes, None where there is none."""
-        folder, name = parts[:-1], parts[-1]
-        if not any(entry.name == name and not entry.is_folder for entry in self.folder(*folder)):
-            return None
-        return self.content(*parts).tobytes()
+        return self.content(*parts).tobytes() if self.has(parts) else None
 
     def check_exists(self) -> None:
         """Refuse a root that is no folder."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -175,17 +176,17 @@ class FollowBatches(BatchWork):
         if not changed:
             return []
         try:
-            tables = config_rows(lake.spark, self.store, self.broker).tables
+            tables = config_rows(self.store, self.broker).tables
         except ConfigFileError as error:  # the broker is writing it; the next batch finds it
             self.progress(str(error))
             return []
         self._config = found
         return [partial(self._put_config, writer, table, tables[table]) for table in changed]
 
-    def _put_config(self, writer: LakeWriter, table: t.Table, rows: DataFrame) -> None:
+    def _put_config(self, writer: LakeWriter, table: t.Table, rows: pa.Table) -> None:
         """Offsets of consumers change row by row: they change with each batch, and readers of the table's changes see which."""
         if table is t.CONSUMER_OFFSET:
             writer.prepare(table)
-            writer.merge(table, rows, table.key, all_of=self.broker)
+            writer.merge(table, writer.spark.createDataFrame(rows), table.key, all_of=self.broker)
         else:
-            writer.replace_rows(table, rows, f"brokerName = {literal(self.broker)}")
+            writer.replace_rows(table, writer.spark.createDataFrame(rows), f"brokerName = {literal(self.broker)}")

@@ -22,6 +22,7 @@ from store_format.big_endian import Bytes, Positions
 from store_format.files.mapped_files import MappedFile, is_mapped_file_name
 from store_format.log.commit_log import WalkEnd, first_bad_body, walk
 from store_format.record.record_columns import locate
+from store_format.record.record_length import stored_length
 from store_format.store_paths import COMMIT_LOG
 
 # why the rows that were read are no longer those of the log
@@ -216,5 +217,5 @@ def _taken(tail: Tail, file: MappedFile, content: Bytes, positions: Positions, e
 
 
 def _mark(file: MappedFile, content: Bytes, position: int) -> Mark:
-    size = int.from_bytes(content[position : position + 4].tobytes(), "big")
+    size = stored_length(content, position)
     return Mark(file.from_offset + position, size, zlib.crc32(content[position : position + size].tobytes()))

@@ -13,19 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from pipeline.generate.store_writer import StoreWriter
+from pipeline.generate.store_writer import WrittenStore, new_store, shut_down
 from pipeline.generate.workload import GroupLoad, Workload
 from pipeline.generate.workload_fields import WorkloadError
 from pipeline.generate.workload_tables import WorkloadTables, tables_of
 from pipeline.generate.written_config import config_files
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store.store_settings import StoreSettings
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.errors import StoreError
 from store_format.index.index_file import IndexSizes
 from store_format.log.append import MessageColumns
 from store_format.log.put_message import SCHEDULE_TOPIC, PutSettings
 from store_format.made.made_messages import MessageMaker
+from store_format.store.store_settings import StoreSettings
 from udfs.broker.schedule import DelayLevelError, parse_delay_level
 from udfs.broker.subscription_group import SYSTEM_GROUPS
 
@@ -80,7 +80,7 @@ def run_generate(
     broker = BrokerSettings({**broker.given, **(settings.given if settings else {})})
     sizes, put = written_settings(broker)
     made = tables_of(workload, put, sizes.commit_log_size, broker.value("brokerClusterName"), where)
-    writer = StoreWriter(store, sizes, put)
+    writer = new_store(store, sizes, put)
     for topic, queue_id in made.queues:
         writer.queue_number(topic, queue_id)
     total, told = 0, 0
@@ -90,7 +90,7 @@ def run_generate(
         if total - told >= _PROGRESS_EVERY:
             progress(f"{total:,} of {workload.count:,} messages written")
             told = total
-    writer.shutdown(_config(workload, writer, broker))
+    shut_down(writer, _config(workload, writer, broker))
     return Generated(store=store, messages=total, queues=len(writer.dispatcher.queues), log_end=writer.log_end)
 
 
@@ -133,7 +133,7 @@ def _ahead(made: WorkloadTables, count: int) -> Iterator[MessageColumns]:
 # config/ ----------------------------------------------------------------------------------------------------------------------------
 
 
-def _config(workload: Workload, writer: StoreWriter, broker: BrokerSettings) -> dict[str, bytes]:
+def _config(workload: Workload, writer: WrittenStore, broker: BrokerSettings) -> dict[str, bytes]:
     """The files under config/, as the broker writes them when it shuts down."""
     ends = {key: queue.max_offset for key, queue in writer.dispatcher.queues.items()}
     levels = sorted(queue_id + 1 for topic, queue_id in ends if topic == SCHEDULE_TOPIC)

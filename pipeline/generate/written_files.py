@@ -15,20 +15,36 @@ import numpy as np
 
 from store_format.big_endian import Bytes
 from store_format.errors import StoreError
-from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.files import Entry, FilePath
 
 
-class WrittenFiles(ChangedFiles):
-    """A new store's files, which take changes as ChangedFiles do but keep none of them in memory."""
+class WrittenFiles:
+    """A new store's files, which are on the disk as soon as they are written."""
 
     def __init__(self, root: str) -> None:
         """Begin a store below `root`, a folder that is empty or not there yet."""
-        super().__init__(self._mapped, lambda path: os.path.exists(self.path_of(path)))
         self.root = root
+        self._created: set[FilePath] = set()
 
     def path_of(self, path: FilePath) -> str:
         """Where a file lies."""
         return os.path.join(self.root, *path)
+
+    def has(self, path: FilePath) -> bool:
+        """Whether there is a file with this path."""
+        return os.path.isfile(self.path_of(path))
+
+    def entries(self, path: FilePath) -> list[Entry]:
+        """The names in a folder, sorted; empty where it does not exist."""
+        try:
+            with os.scandir(self.path_of(path)) as names:
+                found = [(name.name, name.is_dir(), name.stat()) for name in names]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(
+            (Entry(name, is_folder, stat.st_size, stat.st_mtime_ns // 1_000_000) for name, is_folder, stat in found),
+            key=lambda entry: entry.name,
+        )
 
     def create(self, path: FilePath, length: int) -> None:
         """Make a file of zeros, and its folder."""
@@ -37,6 +53,28 @@ class WrittenFiles(ChangedFiles):
             os.makedirs(os.path.dirname(name), exist_ok=True)
             with open(name, "xb") as file:
                 file.truncate(length)
+        except OSError as error:
+            raise cannot_write(name, error) from error
+        self._created.add(path)
+
+    def delete(self, path: FilePath) -> None:
+        """Take a file away."""
+        name = self.path_of(path)
+        try:
+            os.unlink(name)
+        except OSError as error:
+            raise cannot_write(name, error) from error
+        self._created.discard(path)
+
+    def is_created(self, path: FilePath) -> bool:
+        """Whether the file is one that `create` made."""
+        return path in self._created
+
+    def set_length(self, path: FilePath, length: int) -> None:
+        """Make a file at least `length` bytes long; zeros follow its bytes."""
+        name = self.path_of(path)
+        try:
+            os.truncate(name, max(os.path.getsize(name), length))
         except OSError as error:
             raise cannot_write(name, error) from error
 
@@ -67,6 +105,10 @@ class WrittenFiles(ChangedFiles):
             raise cannot_write(name, error) from error
         return np.frombuffer(mapped, np.uint8, length, before)
 
+    def writable(self, path: FilePath) -> Bytes:
+        """All bytes of a file, mapped; they are written when they are assigned to."""
+        return np.frombuffer(self.map_whole(path), np.uint8)
+
     def map_whole(self, path: FilePath) -> mmap.mmap:
         """A whole file, to be written to at random; its madvise takes it out of memory again."""
         name = self.path_of(path)
@@ -88,10 +130,10 @@ class WrittenFiles(ChangedFiles):
 
     def content(self, path: FilePath) -> Bytes:
         """All bytes of a file, mapped and read-only."""
-        return self._mapped(path)
-
-    def _mapped(self, path: FilePath) -> Bytes:
-        return np.memmap(self.path_of(path), np.uint8, mode="r").view(np.ndarray)
+        name = self.path_of(path)
+        if os.path.getsize(name) == 0:
+            return np.empty(0, np.uint8)
+        return np.memmap(name, np.uint8, mode="r").view(np.ndarray)
 
     def set_time(self, path: FilePath, time_ms: int) -> None:
         """Give a file its modification time, ms."""

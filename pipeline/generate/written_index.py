@@ -15,14 +15,17 @@ import numpy as np
 
 from pipeline.generate.written_files import WrittenFiles
 from store_format.big_endian import Bytes
+from store_format.errors import StoreError
 from store_format.files.changed_files import PAGE
+from store_format.index.index_dispatch import messages_to_index
 from store_format.index.index_file import INDEX_ENTRY, IndexedMessages, IndexFile, IndexSizes
 from store_format.index.index_service import IndexService
+from store_format.log.dispatch_request import DispatchRequests
 from store_format.store_paths import INDEX
 
 
 class WrittenIndex:
-    """The index files of a store; they are complete after `finish`."""
+    """The index files of a store; they are complete after `settle`."""
 
     def __init__(self, files: WrittenFiles, sizes: IndexSizes) -> None:
         self._files = files
@@ -42,16 +45,26 @@ class WrittenIndex:
         """What the checkpoint has of it: end of the last file that is full, 0 where there is none."""
         return self._service.index_msg_timestamp or 0
 
-    def build(self, messages: IndexedMessages) -> None:
+    def load(self, *, last_exit_ok: bool, index_msg_timestamp: int) -> None:
+        """Refuse an index that is there: how the store was left does not matter, nothing is added to what it has.
+
+        Raises:
+            StoreError: a file in its folder.
+        """
+        if found := self._files.entries((INDEX,)):
+            raise StoreError(self._files.path_of((INDEX,)), "no index", f"{found[0].name!r} in it", hint="a store is never written over")
+
+    def build_index(self, requests: DispatchRequests) -> None:
         """IndexService.buildIndex for each message, while the caller goes on.
 
         Raises:
             StoreError: what went wrong with the messages before, as a disk that is full.
         """
-        self.finish()
+        messages = messages_to_index(requests)
+        self.settle()
         self._building = self._beside.submit(self._build, messages)
 
-    def finish(self) -> None:
+    def settle(self) -> None:
         """Wait for what is under way."""
         if self._building is not None:
             self._building.result()

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.files.store_files import Entry, StoreFiles
+from pipeline.files.store_files import StoreFiles
 from pipeline.importing.load_store import LoadedStore
 from pipeline.importing.log_survey import FileSurvey, survey_log
 from pipeline.importing.store_source import LOADED_QUEUE
@@ -27,7 +27,7 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store import loaded_store as ls
 from store_format.big_endian import Bytes
 from store_format.errors import NotAStoreError
-from store_format.files.changed_files import FilePath
+from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import MappedFile, is_aligned, is_mapped_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store.recovery import RecoveredLog

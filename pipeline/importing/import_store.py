@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -31,6 +32,7 @@ from pipeline.rows.queue_batches import SEGMENT_ENTRIES, QueueReader, read_odd_e
 from pipeline.rows.topic_partitions import NULL_PARTITION
 from pipeline.rows.unmapped_files import FOLDER, file_ranges, other_files
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_table
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import loaded_store as ls
 from store_format.errors import StoreError
@@ -108,18 +110,18 @@ def import_store(
         settings = with_extension(settings, store)
     progress("looking at the files" if as_found else "recovering the commit log and the queues as the broker's load does")
     loaded, files = rows_of_store(lake.spark, store, broker, settings, as_found=as_found)
-    config = config_rows(lake.spark, store, broker, as_found=as_found)
+    config = config_rows(store, broker, as_found=as_found)
     index = index_rows(lake.spark, loaded.store, broker, settings)
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)
     placement = _placement(writer, loaded, layout)
     progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
-    rows = _rows_of_log(loaded, broker, writer.spark) | _rows_of_queues(loaded, broker, writer.spark) | config.tables | index.tables
-    rows[t.STORE_FILE] = files
+    rows = _rows_of_log(loaded, broker, writer.spark) | _rows_of_queues(loaded, broker, writer.spark)
+    rows[t.STORE_FILE], rows[t.INDEX_ENTRY] = files, index.entries
     tasks = max(_tasks_of_log(loaded, writer.spark), _tasks_of_queues(loaded, writer.spark))
     log_ranges, ranges = rows[t.STORE_FILE_RANGE], file_ranges(files, loaded.store, broker, tasks)
     rows[t.STORE_FILE_RANGE] = log_ranges.unionByName(ranges)
-    rows[t.BROKER] = _broker_row(loaded, broker, writer.spark, settings, index.sizes, placement.layout, as_found)
-    _replace(writer, placement, rows)
+    broker_row = _broker_row(loaded, broker, settings, index.sizes, placement.layout, as_found)
+    _replace(writer, placement, {**rows, **config.tables, t.CHECKPOINT: index.checkpoint, t.BROKER: broker_row})
     progress("unpacking the consume queues")
     _replace(writer, placement, _rows_of_segments(writer, loaded))
     return Imported(
@@ -170,7 +172,7 @@ def _placement(writer: LakeWriter, loaded: LoadedStore, asked: t.Layout | None) 
     return Placement(layout, named_folders=loaded.names_folders)
 
 
-def _replace(writer: LakeWriter, placement: Placement, rows: dict[t.Table, DataFrame]) -> None:
+def _replace(writer: LakeWriter, placement: Placement, rows: Mapping[t.Table, DataFrame | pa.Table]) -> None:
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         steps = [pool.submit(writer.replace_broker, table, frame, placement) for table, frame in rows.items()]
         try:
@@ -289,12 +291,11 @@ def _rows_of_segments(writer: LakeWriter, loaded: LoadedStore) -> dict[t.Table, 
 def _broker_row(
     loaded: LoadedStore,
     broker: str,
-    spark: SparkSession,
     settings: BrokerSettings,
     index: IndexSizes | None,
     layout: t.Layout,
     as_found: bool,
-) -> DataFrame:
+) -> pa.Table:
     row = {
         "brokerName": broker,
         "store": loaded.store.root,
@@ -311,4 +312,4 @@ def _broker_row(
         "asFound": as_found,
         "followedFrom": None,
     }
-    return spark.createDataFrame([tuple(row[name] for name in t.BROKER.names)], t.BROKER.schema)
+    return arrow_table(t.BROKER, [tuple(row[name] for name in t.BROKER.names)])

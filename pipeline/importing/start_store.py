@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from pipeline.files.store_files import StoreFiles
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.filter_bit_maps import bit_map_of
-from pipeline.store.message_store import MessageStore
+from pipeline.store.message_store import store_over
 from pipeline.store.store_settings import store_settings
 from store_format.errors import CorruptStoreError
-from store_format.files.changed_files import FilePath
+from store_format.files.changed_files import ChangedFiles
+from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.running_queue import Queue
+from store_format.store.message_store import MessageStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,24 +44,24 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
     Raises:
         CorruptStoreError: load fails, or start never ends.
     """
-    store = MessageStore(files=files, settings=store_settings(files, settings), bit_map_of=bit_map_of(files, settings))
+    store = store_over(files, store_settings(files, settings), bit_map_of(files, settings))
     if not store.load():
         raise CorruptStoreError(files.root, "a store that the broker loads", store.failure)
     in_load = _dispatched("load", store)
     if store.start() != "ok":
         raise CorruptStoreError(files.root, "a store that the broker starts", f"a start that never ends: {store.failure}")
-    deleted = frozenset(store.changed.deleted)
+    deleted = frozenset(store.files.deleted)
     # ConsumeQueue.destroy takes the folder as well
     gone = frozenset(queue.folder for queue in store.queues.values() if not queue.has_folder and not queue.files)
     return StartedStore(
-        store=files.changed(store.changed.joined(), deleted | gone),
+        store=files.changed(store.files.joined(), deleted | gone),
         log_files=store.log_files,
         queues=tuple(store.queues.values()),
         notes=(*_deletions(files, deleted), *in_load, *_dispatched("start", store)),
     )
 
 
-def _dispatched(when: str, store: MessageStore) -> tuple[str, ...]:
+def _dispatched(when: str, store: MessageStore[ChangedFiles]) -> tuple[str, ...]:
     count, first = store.dispatcher.count, store.dispatcher.first_offset
     return (f"{when} dispatches {count:,} messages again, from commit log offset {first} on",) if count else ()
 

@@ -26,10 +26,10 @@ from pyspark.sql import functions as F
 from pipeline.lake.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
 from pipeline.lake.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of, table_properties
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
-from pipeline.lake.session import temporary_settings
+from pipeline.lake.session import columns_without_dictionary, temporary_settings
 from pipeline.lake.small_table import reads_without_spark
-from pipeline.lake.table_commits import CommitConflictError, append_files, create_table, has_columns
-from pipeline.lake.table_files import FILES_DDL, FileWriter
+from pipeline.lake.table_commits import CommitConflictError, Found, append_files, create_table, has_columns
+from pipeline.lake.table_files import FILES_DDL, FileWriter, check_files
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
 
@@ -143,8 +143,10 @@ class LakeWriter:
 
     def append_files(self, table: Table, files: Sequence[Mapping[str, Any]]) -> None:
         """Append files that `file_writer` wrote to a prepared table."""
+        path = self.lake.path(table.name)
+        check_files(path, files)
         with self._raising_conflicts():
-            append_files(self.lake.path(table.name), self._versions[table.name], files, self._named)
+            append_files(path, self._versions[table.name], files, self._named)
         self._remember_version(table)
 
     def _commits_here(self, table: Table) -> bool:
@@ -249,7 +251,7 @@ class LakeWriter:
         """Create lake_version, unless another run has created it in the meantime."""
         with self._raising_conflicts():
             if reads_without_spark(path):
-                create_table(LAKE_VERSION, path, {}, (), self._named, replace=False)
+                create_table(LAKE_VERSION, path, {}, (), self._named, found="kept")
             else:
                 self.spark.sql(create_empty(LAKE_VERSION, path))
 
@@ -285,8 +287,10 @@ class LakeWriter:
                 with self._view(table, rows) as view:
                     self.spark.sql(create_as(table, path, placement, properties, view, replace=not is_empty(path)))
             else:
+                found: Found = "refused" if is_empty(path) else "replaced"
                 files = self._written_files(table, rows)
-                create_table(table, path, table_properties(table, placement), files, self._named)
+                check_files(path, files)
+                create_table(table, path, table_properties(table, placement), files, self._named, found=found)
         self._versions.pop(table.name, None)
         self._remember_version(table)
 
@@ -358,4 +362,4 @@ def _file_writer(table: Table, folder: str) -> FileWriter:
     """A writer of data files for a table, with statistics of `table.stats`, or of all columns that are neither nested nor binary."""
     schema = arrow_schema(table)
     plain = (field.name for field in schema if not (pa.types.is_nested(field.type) or pa.types.is_binary(field.type)))
-    return FileWriter(folder, schema, table.stats or tuple(plain))
+    return FileWriter(folder, schema, table.stats or tuple(plain), columns_without_dictionary())

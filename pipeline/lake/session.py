@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from pipeline.lake.scratch import scratch_folder
 from pipeline.settings.resources import conf_text
 from udfs.sql_functions import register
 
+_DICTIONARY = "spark.hadoop.parquet.enable.dictionary#"
 _PACKAGES, _OPTIONS = "spark.jars.packages", "spark.driver.extraJavaOptions"
 DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
 
@@ -72,6 +74,12 @@ def spark_defaults(name: str) -> dict[str, str]:
     lines = (line.strip() for line in conf_text(name).splitlines())
     pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))
     return {key: value.strip() for key, value in pairs}
+
+
+@cache
+def columns_without_dictionary() -> tuple[str, ...]:
+    """Paths of Parquet columns whose values hardly repeat: Spark's files and those of tasks have no dictionary for them."""
+    return tuple(name.partition("#")[2] for name in spark_defaults("spark-defaults-local.conf") if name.startswith(_DICTIONARY))
 
 
 def build_session(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -19,6 +19,8 @@ from pipeline.schema.table import Table
 # log entries of old commits are kept, because versions of the lake refer to them
 _HOOK = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 _EXISTS = "already exists"
+Found = Literal["replaced", "kept", "refused"]
+_MODES: dict[Found, Literal["overwrite", "ignore", "error"]] = {"replaced": "overwrite", "kept": "ignore", "refused": "error"}
 
 
 class CommitConflictError(Exception):
@@ -26,7 +28,13 @@ class CommitConflictError(Exception):
 
 
 def create_table(
-    table: Table, path: str, properties: Mapping[str, str], files: Iterable[Mapping[str, Any]], user_metadata: str, *, replace: bool = True
+    table: Table,
+    path: str,
+    properties: Mapping[str, str],
+    files: Iterable[Mapping[str, Any]],
+    user_metadata: str,
+    *,
+    found: Found = "replaced",
 ) -> None:
     """Create the table, or replace what lies at `path`, with the rows of some files.
 
@@ -36,10 +44,10 @@ def create_table(
         properties: of the table.
         files: rows of `table_files.FILES_DDL`.
         user_metadata: the commit's userMetadata.
-        replace: whether an existing table is replaced; if not, it stays unchanged.
+        found: what happens to an existing table; "refused" where there should be none.
 
     Raises:
-        CommitConflictError: another run committed at the same time.
+        CommitConflictError: another run committed at the same time, or there is a table and `found` is "refused".
     """
     schema = Schema.from_arrow(commented_schema(table))
     try:
@@ -47,7 +55,7 @@ def create_table(
             Path(path).as_uri(),
             schema,
             _added(files),
-            mode="overwrite" if replace else "ignore",
+            mode=_MODES[found],
             description=table.comment,
             configuration={**properties},
             commit_properties=_commit_properties(user_metadata),

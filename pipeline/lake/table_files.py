@@ -10,13 +10,16 @@ import datetime as dt
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.files.output_file import OutputError
 from pipeline.schema.arrow_types import arrow_of
 
 # columns of the row that a task returns for each file
@@ -35,11 +38,13 @@ class FileWriter:
         folder: local folder of the table.
         schema: columns of the table.
         stats: columns whose least value, greatest value and number of NULLs go into the log.
+        without_dictionary: paths of columns whose values hardly repeat, which are written without a dictionary.
     """
 
     folder: str
     schema: pa.Schema
     stats: tuple[str, ...]
+    without_dictionary: tuple[str, ...] = ()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of batches, which have the schema's columns in any order; gives a row of FILES_DDL for each file."""
@@ -51,13 +56,19 @@ class FileWriter:
     def _file(self, first: pa.Table, rest: Iterator[pa.Table]) -> dict[str, Any]:
         name = f"part-{uuid.uuid4()}.snappy.parquet"
         path = f"{self.folder}/{name}"
-        os.makedirs(self.folder, exist_ok=True)
         footers: list[pq.FileMetaData] = []
-        options: dict[str, Any] = {"compression": "snappy", "write_page_checksum": True, "metadata_collector": footers}
-        with pq.ParquetWriter(path, self.schema, **options) as file:
-            file.write_table(first)
-            for rows in rest:
-                file.write_table(rows)
+        repeated = [path for field in self.schema for path in _leaves(field.name, field.type) if path not in self.without_dictionary]
+        options: dict[str, Any] = {
+            "compression": "snappy",
+            "use_dictionary": repeated,
+            "write_page_checksum": True,
+            "metadata_collector": footers,
+        }
+        with _removed_if_unfinished(path):
+            os.makedirs(self.folder, exist_ok=True)
+            with pq.ParquetWriter(path, self.schema, **options) as file:
+                for rows in chain((first,), rest):
+                    file.write_table(rows)
         (footer,), file_status = footers, os.stat(path)
         return {
             "path": name,
@@ -66,6 +77,55 @@ class FileWriter:
             "records": footer.num_rows,
             "stats": json.dumps(_statistics(footer, self.schema, self.stats)),
         }
+
+
+def check_files(folder: str, files: Iterable[Mapping[str, Any]]) -> None:
+    """Check that the driver sees the files that tasks wrote, before it commits them.
+
+    Args:
+        folder: of the table.
+        files: rows of FILES_DDL.
+
+    Raises:
+        OutputError: a file is missing, or of another size.
+    """
+    for one in files:
+        path = f"{folder}/{one['path']}"
+        found = os.stat(path).st_size if os.path.exists(path) else None
+        if found != one["size"]:
+            size = "none" if found is None else f"{found} bytes"
+            raise OutputError(f"{path}: expected {one['size']} bytes that a task wrote, found {size}; do all machines see the same folder?")
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Paths of the Parquet columns that a column of some type is stored in."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
+
+
+@contextmanager
+def _removed_if_unfinished(path: str) -> Iterator[None]:
+    """Around the writing of a file: no part of it stays where it cannot be written to its end.
+
+    Raises:
+        OutputError: the file system does not take the file.
+    """
+    try:
+        yield
+    except BaseException as error:
+        with suppress(OSError):
+            os.unlink(path)
+        if isinstance(error, OSError):
+            raise OutputError(f"{path}: expected a file of the table that can be written, found {error}") from error
+        raise
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[Iterator[pa.Table]]:

@@ -150,7 +150,7 @@ def notes_on(given: frozenset[str]) -> tuple[str, ...]:
     notes = []
     for name in sorted(given - touching):
         if name in FIXED_BY_STORE:
-            notes.append(f"{name} is given by the lengths of the imported store's files, and taken from them")
+            notes.append(f"{name} is fixed by the files of the store that was imported, and taken from these")
         else:
             notes.append(f"{name} is not looked at by DefaultMessageStore.getMessage: it changes none of these answers")
     return tuple(notes)

@@ -121,9 +121,7 @@ def answered_lines(requests: DataFrame, answers: DataFrame, *, with_messages: bo
 def output_lines(lines: DataFrame) -> DataFrame:
     """The lines of the output file (column `value`), in the order of the requests."""
     # get_json_object gives NULL where a number, a text or the nesting exceeds the limits of Spark's parser
-    too_large = F.raise_error(
-        F.format_string("line %s: the request is nested too deeply, or too long in a part, to be copied", "seq")
-    )
+    too_large = F.raise_error(F.format_string("line %s: the request is nested too deeply, or too long in a part, to be copied", "seq"))
     request = F.coalesce(F.get_json_object("line", "$.request"), too_large.cast("STRING"))
     plain = F.concat(F.lit('{"request":'), request, F.lit(',"response":'), "response", F.lit("}"))
     has_more = F.size(F.array_except(F.json_object_keys("line"), F.array(F.lit("request"), F.lit("response")))) > 0

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_table
 from store_format.config import config_files as cf
 from store_format.config.config_rows import ConsumerFilters, SubscriptionGroups, TopicConfigs, members_of
 from store_format.errors import ConfigFileError
@@ -31,11 +32,11 @@ FILE_OF = {
 class ConfigRows:
     """Rows for each config table, and what is worth telling about the files."""
 
-    tables: dict[t.Table, DataFrame]
+    tables: dict[t.Table, pa.Table]
     notes: tuple[str, ...]
 
 
-def config_rows(spark: SparkSession, store: StoreFiles, broker: str, *, as_found: bool = False) -> ConfigRows:
+def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False) -> ConfigRows:
     """Read the config files as the broker does (`.bak` where the file itself cannot be used).
 
     As they are found, what cannot be read gives no rows and a note instead of an error.
@@ -70,8 +71,7 @@ def config_rows(spark: SparkSession, store: StoreFiles, broker: str, *, as_found
         t.SUBSCRIPTION_GROUP: _groups(broker, loaded(t.SUBSCRIPTION_GROUP, cf.decode_subscription_groups)),
         t.CONSUMER_FILTER: _filters(broker, loaded(t.CONSUMER_FILTER, cf.decode_consumer_filters)),
     }
-    frames = {table: spark.createDataFrame(found, table.schema).coalesce(1) for table, found in rows.items()}
-    return ConfigRows(tables=frames, notes=tuple(notes))
+    return ConfigRows(tables={table: arrow_table(table, found) for table, found in rows.items()}, notes=tuple(notes))
 
 
 def _json(row: Any) -> str:

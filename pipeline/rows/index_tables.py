@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.files.store_files import Entry, StoreFiles
+from pipeline.files.store_files import StoreFiles
 from pipeline.schema import tables as t
-from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.arrow_types import arrow_schema, arrow_table
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.store_settings import index_sizes
 from store_format.errors import CorruptStoreError
+from store_format.files.files import Entry
 from store_format.index.index_file import HASH_SLOT, INDEX_ENTRY, INDEX_HEADER, IndexFile, IndexSizes
 from store_format.index.index_service import is_index_file_name
 from store_format.store.checkpoint import decode_checkpoint
@@ -35,7 +36,8 @@ _ENTRIES_A_BATCH = 1 << 16
 class IndexRows:
     """Rows of index_entry and checkpoint, what is worth telling about the files, and their sizes where they are known."""
 
-    tables: dict[t.Table, DataFrame]
+    entries: DataFrame
+    checkpoint: pa.Table
     notes: tuple[str, ...]
     sizes: IndexSizes | None
 
@@ -61,7 +63,7 @@ def index_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         notes = (f"index_entry has no rows: {error}",)
     read = partial(_read, store, broker, 1 if sizes is None else sizes.hash_slot_num, pieces)
     entries = spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(read, t.INDEX_ENTRY.schema)
-    return IndexRows(tables={t.INDEX_ENTRY: entries, t.CHECKPOINT: _checkpoint(spark, store, broker)}, notes=notes, sizes=sizes)
+    return IndexRows(entries=entries, checkpoint=_checkpoint(store, broker), notes=notes, sizes=sizes)
 
 
 def pieces_of_index(store: StoreFiles, settings: BrokerSettings) -> tuple[IndexSizes, list[IndexPiece]]:
@@ -126,8 +128,8 @@ def _entries(store: StoreFiles, broker: str, slots: int, piece: IndexPiece, firs
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _checkpoint(spark: SparkSession, store: StoreFiles, broker: str) -> DataFrame:
+def _checkpoint(store: StoreFiles, broker: str) -> pa.Table:
     raw = store.read(CHECKPOINT_FILE)
     found = decode_checkpoint(raw)
     row = (broker, found.physic_msg_timestamp, found.logics_msg_timestamp, found.index_msg_timestamp)
-    return spark.createDataFrame([] if raw is None else [row], t.CHECKPOINT.schema)
+    return arrow_table(t.CHECKPOINT, [] if raw is None else [row])

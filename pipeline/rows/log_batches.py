@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE
 from store_format.big_endian import Bytes, Positions
-from store_format.files.changed_files import FilePath
+from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile
 from store_format.files.used_stretches import used_stretches
 from store_format.log.commit_log import Walk, walk

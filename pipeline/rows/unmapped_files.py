@@ -13,13 +13,13 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.files.store_files import Entry, StoreFiles
+from pipeline.files.store_files import StoreFiles
 from pipeline.rows.log_batches import used_ranges
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import STORE_FILE, STORE_FILE_RANGE
 from pipeline.store import loaded_store as ls
 from store_format.errors import StoreError
-from store_format.files.changed_files import FilePath
+from store_format.files.files import Entry, FilePath
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, kind_of
 

@@ -5,8 +5,9 @@ Rule: the types are those of DataFrames that tasks exchange with Spark. Spark it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,6 +33,20 @@ def commented_schema(table: Table) -> pa.Schema:
     """The same with the comments of the columns."""
     comments = {column.name: {"comment": column.comment} for column in table.columns}
     return pa.schema([field.with_metadata(comments[field.name]) for field in arrow_schema(table)])
+
+
+def arrow_table(table: Table, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Rows of a table, each a sequence with a value for each column; half surrogate pairs in texts become question marks, as in Java."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(table.names)
+    return pa.table([_column(values, field.type) for values, field in zip(columns, arrow_schema(table), strict=True)], arrow_schema(table))
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:
+        whole = (value.encode("utf-8", "replace").decode() if isinstance(value, str) else value for value in values)
+        return pa.array(whole, kind)
 
 
 @cache

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, field, replace
 
 from pipeline.generate.generate import written_settings
-from pipeline.generate.store_writer import StoreWriter, check_sizes
+from pipeline.generate.store_writer import WrittenStore, new_store, shut_down
 from pipeline.generate.workload import DEFAULT_START, PRODUCER, STORE_HOST
 from pipeline.generate.written_config import config_files
 from pipeline.settings.rule_settings import send_broker_config, system_topics
@@ -22,6 +22,7 @@ from store_format.errors import StoreError
 from store_format.log.append import NO_BATCH, columns_of
 from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
 from store_format.record.message import Message
+from store_format.store.store_settings import check_sizes
 from udfs.broker.memory_store import MemoryStore
 from udfs.broker.send_message import SendMessageProcessor
 from udfs.broker.subscription_group import SubscriptionGroupManager
@@ -105,7 +106,7 @@ def write_run(store: str, scenario: GroupScenario, where: str, settings: BrokerS
     broker = _broker(scenario, settings)
     sizes, put = written_settings(broker)
     log = _Log(
-        StoreWriter(store, sizes, put),
+        new_store(store, sizes, put),
         put,
         MemoryStore(
             commit_log_file_size=sizes.commit_log_size, consume_queue_file_size=sizes.consume_queue_size, delays=plan.broker.delays
@@ -127,7 +128,7 @@ def write_run(store: str, scenario: GroupScenario, where: str, settings: BrokerS
     )
     run.append_all()
     log.flush()
-    log.writer.shutdown(_config(plan, outcome, run, sender, log))
+    shut_down(log.writer, _config(plan, outcome, run, sender, log))
     return Written(store, log.count, log.writer.log_end)
 
 
@@ -135,7 +136,7 @@ def write_run(store: str, scenario: GroupScenario, where: str, settings: BrokerS
 class _Log:
     """A store to which messages are put one at a time, and written many at a time; `placed` knows where they go."""
 
-    writer: StoreWriter
+    writer: WrittenStore
     settings: PutSettings
     placed: MemoryStore
     count: int = 0

@@ -45,7 +45,7 @@ def recover_extension(store: StoreFiles, topic: str, queue_id: int, sizes: FileS
         extension=extension,
     )
     loaded = len(extension.files)
-    changed = ChangedFiles(lambda path: store.content(*path), lambda _: True)
+    changed = ChangedFiles(store)
     try:
         queue.recover(changed)
     except UnitUnderflowError as error:

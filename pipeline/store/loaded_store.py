@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.files.store_files import Entry, StoreFiles
-from store_format.errors import CorruptStoreError, NotAStoreError
+from pipeline.files.store_files import StoreFiles
+from store_format.errors import NotAStoreError
+from store_format.files.files import Entry
 from store_format.files.mapped_files import MappedFile, check_aligned, file_size_of, load
 from store_format.layout import (
     CQ_STORE_UNIT_SIZE,
@@ -18,6 +19,7 @@ from store_format.layout import (
 )
 from store_format.log.commit_log import walk_checked
 from store_format.queue import consume_queue as cq
+from store_format.queue.queue_folders import queue_ids_of, topics_of
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
 
@@ -51,24 +53,12 @@ class LogBounds:
 
 def topics(store: StoreFiles) -> list[str]:
     """Names of the folders below consumequeue, sorted."""
-    return [entry.name for entry in store.folder(CONSUME_QUEUE) if entry.is_folder]
+    return topics_of(store.folder(CONSUME_QUEUE))
 
 
 def queue_ids(store: StoreFiles, topic: str) -> list[int]:
-    """Queues of a topic; DefaultMessageStore.loadConsumeQueue passes over names that Integer.parseInt refuses."""
-    found = []
-    for entry in store.folder(CONSUME_QUEUE, topic):
-        digits = entry.name[1:] if entry.name[:1] in {"+", "-"} else entry.name
-        # parseInt takes the decimal digits of every script, as int does
-        if entry.is_folder and digits.isdecimal() and -(2**31) <= int(entry.name) < 2**31:
-            if str(int(entry.name)) != entry.name:
-                raise CorruptStoreError(
-                    store.path_of(CONSUME_QUEUE, topic, entry.name),
-                    "a queue's number as the broker writes it",
-                    repr(entry.name),
-                )
-            found.append(int(entry.name))
-    return sorted(found)
+    """Queues of a topic, as `queue_ids_of` tells."""
+    return queue_ids_of(store.path_of(CONSUME_QUEUE, topic), store.folder(CONSUME_QUEUE, topic))
 
 
 def file_sizes(store: StoreFiles, explicit: Mapping[str, int | None]) -> FileSizes:

@@ -10,7 +10,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -19,14 +19,15 @@ from pipeline.files.whole_file import whole_file
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.loaded_store import FileSizes, load_log, load_queue, queue_ids, topics
 from pipeline.store.lookup_requests import LookupRequest, open_requests
-from pipeline.store.message_store import MessageStore
+from pipeline.store.message_store import store_over
 from pipeline.store.store_settings import store_settings
-from store_format.big_endian import Bytes
 from store_format.errors import CorruptStoreError, NotAStoreError, StoreError
-from store_format.files.changed_files import FilePath
+from store_format.files.changed_files import ChangedFiles
+from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile, max_offset, min_offset
 from store_format.record.message import Host, Message, decode, decode_text
-from store_format.store.lookup import NULL_POINTER, CommitLogLookup, LoadedFiles, MappedFiles, QueueLookup, ThrownError
+from store_format.store.lookup import NULL_POINTER, LoadedFiles, ThrownError
+from store_format.store.message_store import MessageStore
 from store_format.store.query_message import query_message
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
@@ -34,7 +35,6 @@ UNANSWERABLE = "CORRUPT_STORE"
 _JUST_WRITTEN = 2**63 - 1
 # so many mapped files are kept open, or files of another file system in memory
 _OPEN_FILES, _OPEN_REMOTE_FILES = 512, 4
-_MAPPED_V4 = bytes(10) + b"\xff\xff"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class LookedUp:
 class LookupStore:
     """A store after load and start, with the settings that look-ups ask for."""
 
-    store: MessageStore
+    store: MessageStore[ChangedFiles]
     files: LoadedFiles
     max_message_size: int
     max_msgs_num_batch: int
@@ -72,14 +72,14 @@ def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int
         raise NotAStoreError(
             files.root, "a store with files under commitlog", "none", hint="give the directory that storePathRootDir names"
         )
-    loaded = MessageStore(files=files, settings=store_settings(files, settings))
+    loaded = store_over(files, store_settings(files, settings))
     if not loaded.load():
         _refuse(files, FileSizes(commit_log=loaded.settings.commit_log_size, consume_queue=loaded.settings.consume_queue_size))
     if loaded.start() != "ok":
         raise CorruptStoreError(files.root, "a store that the broker starts on", "one on which its start never ends")
     return LookupStore(
         store=loaded,
-        files=_loaded_files(loaded, mtimes_ms),
+        files=_loaded_files(loaded, mtimes_ms, _OPEN_REMOTE_FILES if is_uri(files.root) else _OPEN_FILES),
         max_message_size=settings.value("maxMessageSize"),
         max_msgs_num_batch=settings.value("maxMsgsNumBatch"),
     )
@@ -95,24 +95,12 @@ def _refuse(files: StoreFiles, sizes: FileSizes) -> NoReturn:
     raise CorruptStoreError(files.root, "a store that the broker loads", "one on whose recovery its load fails")
 
 
-def _loaded_files(store: MessageStore, mtimes_ms: Mapping[str, int]) -> LoadedFiles:
-    @lru_cache(maxsize=_OPEN_REMOTE_FILES if is_uri(store.files.root) else _OPEN_FILES)
-    def content(path: FilePath) -> Bytes:
-        return store.changed.content(path)
+def _loaded_files(store: MessageStore[ChangedFiles], mtimes_ms: Mapping[str, int], open_files: int) -> LoadedFiles:
+    def mtime_of(path: FilePath, file: MappedFile) -> int:
+        found = _JUST_WRITTEN if path in store.files.changes else file.mtime_ms
+        return mtimes_ms.get("/".join(path), found)
 
-    def mapped(folder: FilePath, files: tuple[MappedFile, ...]) -> MappedFiles:
-        return MappedFiles(files, lambda file: content((*folder, file.name)))
-
-    def timed(folder: FilePath, file: MappedFile) -> MappedFile:
-        path = (*folder, file.name)
-        found = _JUST_WRITTEN if path in store.changed.changes else file.mtime_ms
-        return replace(file, mtime_ms=mtimes_ms.get("/".join(path), found))
-
-    queues = {}
-    for key, queue in store.queues.items():
-        files = tuple(timed(queue.folder, file) for file in queue.files)
-        queues[key] = QueueLookup(mapped(queue.folder, files), queue.min_logic_offset)
-    return LoadedFiles(log=CommitLogLookup(mapped((COMMIT_LOG,), store.log_files)), queues=queues)
+    return store.lookup(lru_cache(maxsize=open_files)(store.files.content), mtime_of)
 
 
 def _offset_by_time(store: LookupStore, request: LookupRequest) -> dict[str, Any]:
@@ -209,11 +197,8 @@ def _brief(message: Message | None) -> dict[str, Any] | None:
 
 def java_host(host: Host) -> str:
     """InetSocketAddress.toString of an address without a name; InetAddress takes an IPv4 address in IPv6 form for what it is."""
-    address = host.address.removeprefix(_MAPPED_V4) if len(host.address) == 16 else host.address
-    if len(address) == 4:
-        return f"/{'.'.join(map(str, address))}:{host.port}"
-    groups = (int.from_bytes(address[at : at + 2], "big") for at in range(0, 16, 2))
-    return f"/[{':'.join(f'{group:x}' for group in groups)}]:{host.port}"
+    address = host.java_address
+    return f"/[{address}]:{host.port}" if ":" in address else f"/{address}:{host.port}"
 
 
 ANSWERS: Mapping[str, Callable[[LookupStore, LookupRequest], dict[str, Any]]] = {

@@ -10,18 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.files.store_files import Entry, StoreFiles, local_path
+from pipeline.files.store_files import StoreFiles, local_path
 from pipeline.files.whole_file import whole_file
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.filter_bit_maps import bit_map_of, bloom_filter
-from pipeline.store.message_store import MessageStore, changed_files
-from pipeline.store.store_settings import StoreSettings, store_settings
+from pipeline.store.message_store import store_over
+from pipeline.store.store_settings import store_settings
 from store_format.errors import StoreError
-from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.changed_files import ChangedFiles
+from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import max_offset, min_offset
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.running_queue import Queue
 from store_format.store.checkpoint import StoreCheckpoint, decode_checkpoint
+from store_format.store.message_store import MessageStore
+from store_format.store.store_settings import StoreSettings
 from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, INDEX
 
 _SLAVE = "SLAVE"
@@ -76,7 +79,7 @@ def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
     files = StoreFiles(store)
     files.check_exists()
     bit_maps = bit_map_of(files, settings)
-    message_store = MessageStore(files=files, settings=store_settings(files, settings), bit_map_of=bit_maps)
+    message_store = store_over(files, store_settings(files, settings), bit_maps)
     told: dict[str, Any] = {"kind": "recover", "store": files.root.rstrip("/").rpartition("/")[2]}
     told["config"] = _config(settings, message_store.settings)
     told["before"] = _before(files)
@@ -92,7 +95,7 @@ def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
     told["afterStart"] = _state(message_store)
     if told["start"] == "ok":
         message_store.shutdown()
-        told["afterShutdown"] = _after_shutdown(message_store, told["before"]["files"])
+        told["afterShutdown"] = _after_shutdown(files, message_store, told["before"]["files"])
     return told
 
 
@@ -171,7 +174,7 @@ def _checkpoint_file(raw: bytes | None) -> dict[str, int] | None:
 
 
 def _before(files: StoreFiles) -> dict[str, Any]:
-    unchanged = changed_files(files)
+    unchanged = ChangedFiles(files)
     listed = [_file(unchanged, path) for path, _ in _walk(files)]
     return {
         "abort": any(file["path"] == ABORT_FILE for file in listed),
@@ -180,11 +183,11 @@ def _before(files: StoreFiles) -> dict[str, Any]:
     }
 
 
-def _after_shutdown(store: MessageStore, before: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    changed = store.changed
+def _after_shutdown(files: StoreFiles, store: MessageStore[ChangedFiles], before: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    changed = store.files
     known = {file["path"]: file for file in before}
     listed = []
-    for path, _ in _walk(store.files):
+    for path, _ in _walk(files):
         if path not in changed.deleted and path not in changed.changes:
             listed.append(known["/".join(path)])
     listed += [_file(changed, path) for path in changed.changes if not _is_new_index_file(store, path)]
@@ -198,14 +201,14 @@ def _after_shutdown(store: MessageStore, before: Sequence[dict[str, Any]]) -> di
     }
 
 
-def _is_new_index_file(store: MessageStore, path: FilePath) -> bool:
-    return path[0] == INDEX and store.changed.is_created(path)
+def _is_new_index_file(store: MessageStore[ChangedFiles], path: FilePath) -> bool:
+    return path[0] == INDEX and store.files.is_created(path)
 
 
 # state --------------------------------------------------------------------------------------------------------------------------------
 
 
-def _state(store: MessageStore) -> dict[str, Any]:
+def _state(store: MessageStore[ChangedFiles]) -> dict[str, Any]:
     checkpoint = store.checkpoint
     queues = sorted(store.queues.values(), key=lambda queue: (_java_order(queue.topic), queue.queue_id))
     return {
@@ -225,8 +228,8 @@ def _camel_case(fields: dict[str, int]) -> dict[str, int]:
     return {first + "".join(map(str.capitalize, others)): fields[name] for name, (first, *others) in names.items()}
 
 
-def _queue(store: MessageStore, queue: Queue) -> dict[str, Any]:
-    last = queue.last_offset(store.changed)
+def _queue(store: MessageStore[ChangedFiles], queue: Queue) -> dict[str, Any]:
+    last = queue.last_offset(store.files)
     told = {
         "topic": queue.topic,
         "queueId": queue.queue_id,

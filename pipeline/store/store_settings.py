@@ -1,50 +1,21 @@
-"""What load, start and recovery of a store depend on: the settings, and the lengths that the files themselves tell.
-
-Broker source (4.9.3): MessageStoreConfig, BrokerConfig.
-Surprise: a broker does not ask the files; given other lengths than those it was written with, it refuses a store or cuts it.
-"""
+"""What load, start and recovery of a store depend on, by the settings and by the lengths that the files themselves tell."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.loaded_store import file_sizes
-from store_format.files.changed_files import FilePath
+from store_format.files.files import FilePath
 from store_format.files.mapped_files import file_size_of
 from store_format.index.index_file import DEFAULT_INDEX_SIZES, IndexSizes
 from store_format.index.index_service import is_index_file_name
 from store_format.index.index_sizes import infer_index_sizes
 from store_format.queue.consume_queue_ext import DEFAULT_EXT_FILE_SIZE
+from store_format.store.store_settings import StoreSettings
 from store_format.store_paths import CONSUME_QUEUE_EXT, INDEX
 from udfs.broker.schedule import DelayLevelError, parse_delay_level
 
 _SLAVE = "SLAVE"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSettings:
-    """What recovery depends on: lengths of files in bytes, and settings by their own names.
-
-    Attributes:
-        delays: of messageDelayLevel in ms, level 1 first; None where the broker cannot read it, on which load fails.
-    """
-
-    commit_log_size: int
-    consume_queue_size: int
-    ext_size: int
-    index_sizes: IndexSizes
-    delays: tuple[int, ...] | None
-    is_slave: bool = False
-    is_master: bool = True
-    check_crc_on_recover: bool = True
-    message_index_enable: bool = True
-    message_index_safe: bool = False
-    enable_consume_queue_ext: bool = False
-    enable_multi_dispatch: bool = False
-    enable_lmq: bool = False
-    duplication_enable: bool = False
 
 
 def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings:

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.files.store_files import Entry
 from pipeline.verify.verify_log import Checked, LogFiles, Queue
 from store_format.big_endian import Bytes
 from store_format.config import config_files as cf
 from store_format.config.config_rows import ConsumerOffsets, DelayOffsets
 from store_format.errors import ConfigFileError
-from store_format.files.changed_files import FilePath
+from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import offset_to_file_name
 from store_format.index.index_dispatch import messages_to_index
 from store_format.index.index_file import INDEX_ENTRY, INDEX_HEADER, IndexFile, IndexSizes

@@ -58,10 +58,10 @@ def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progr
     compared = _compared_rows(broker, loaded).localCheckpoint()
     findings = [_files(broker, expected), _bytes(compared, expected, loaded.store), _queues(broker)]
     findings += [_packed(broker, table, rows) for table, rows in rows_of_queue_files(loaded, broker.name, broker.lake.spark).items()]
-    config = config_rows(broker.lake.spark, loaded.store, broker.name, as_found=as_found)
+    config = config_rows(loaded.store, broker.name, as_found=as_found)
     findings += [_config(broker, table, rows) for table, rows in config.tables.items()]
-    index = index_rows(broker.lake.spark, loaded.store, broker.name, settings).tables
-    findings += [_config(broker, t.CHECKPOINT, index[t.CHECKPOINT]), _index(broker, index[t.INDEX_ENTRY])]
+    index = index_rows(broker.lake.spark, loaded.store, broker.name, settings)
+    findings += [_config(broker, t.CHECKPOINT, index.checkpoint), _index(broker, index.entries)]
     findings.append(broken_constraints(broker))
     return reduce(DataFrame.unionByName, findings).orderBy("path", "code")
 
@@ -139,9 +139,9 @@ def _other_rows(broker: OpenedBroker, table: t.Table, expected: DataFrame, by: l
     return both.withColumn("path", path).select(*_finding("TABLE_DIFFERS", "path", F.lit(text).alias("text")))
 
 
-def _config(broker: OpenedBroker, table: t.Table, expected: DataFrame) -> DataFrame:
-    rows = broker.table(table).select(*table.names)
-    differing = rows.exceptAll(expected.select(*table.names)).unionByName(expected.select(*table.names).exceptAll(rows))
+def _config(broker: OpenedBroker, table: t.Table, told: pa.Table) -> DataFrame:
+    rows, expected = broker.table(table).select(*table.names), broker.lake.spark.createDataFrame(told)
+    differing = rows.exceptAll(expected).unionByName(expected.exceptAll(rows))
     text = F.format_string("%,d rows that only the table or only the store has", "rows").alias("text")
     counted = differing.agg(F.count("*").alias("rows")).where("rows > 0").withColumn("path", F.lit(table.name))
     return counted.select(*_finding("TABLE_DIFFERS", "path", text))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.files.store_files import Entry, StoreFiles
+from pipeline.files.store_files import StoreFiles
 from pipeline.importing.found_store import odd_queues
 from pipeline.lake.session import tasks_at_once
 from pipeline.rows.log_batches import walks
@@ -27,7 +27,7 @@ from pipeline.store.store_settings import index_sizes
 from pipeline.verify.verify_files import NOT_CHECKED, OtherFiles
 from pipeline.verify.verify_log import Checked, LogFiles, verify_log_file, verify_queue_file
 from store_format.errors import CorruptStoreError, NotAStoreError
-from store_format.files.changed_files import FilePath
+from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import MappedFile, is_mapped_file_name
 from store_format.index.index_file import IndexSizes
 from store_format.record import record_columns as rc

@@ -7,16 +7,14 @@ Surprise: truncating changes no byte. What lies behind the new end stays in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from store_format.big_endian import Bytes
 from store_format.compiled import compiled
-
-FilePath = tuple[str, ...]
-ReadFile = Callable[[FilePath], Bytes]
+from store_format.files.files import Entry, FilePath, StoredFiles
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,17 +89,34 @@ class FileChange:
 class ChangedFiles:
     """The files of a store with what was changed in them; the store itself is only read."""
 
-    def __init__(self, read: ReadFile, has: Callable[[FilePath], bool]) -> None:
-        """`read` gives the bytes of a file that the store has, `has` says whether it has one."""
-        self._read = read
-        self._has = has
+    def __init__(self, stored: StoredFiles) -> None:
+        """`stored` are the files of the store."""
+        self._stored = stored
         self.changes: dict[FilePath, FileChange] = {}
         self.deleted: set[FilePath] = set()
         self._created: set[FilePath] = set()
 
+    def path_of(self, path: FilePath) -> str:
+        """Path of a file or folder in the store, for messages."""
+        return self._stored.name_of(path)
+
+    def has(self, path: FilePath) -> bool:
+        """Whether there is a file with this path now."""
+        return path in self.changes or (path not in self.deleted and self._stored.has(path))
+
+    def entries(self, path: FilePath) -> list[Entry]:
+        """The names in a folder as it is now, sorted; a folder stays when its last file is deleted."""
+        found = {entry.name: entry for entry in self._stored.entries(path) if (*path, entry.name) not in self.deleted}
+        for changed, change in self.changes.items():
+            if changed[: len(path)] == path:
+                name, is_folder = changed[len(path)], len(changed) > len(path) + 1
+                known = found.get(name, Entry(name, is_folder, 0, 0))
+                found[name] = known if is_folder else replace(known, length=change.length)
+        return sorted(found.values(), key=lambda entry: entry.name)
+
     def create(self, path: FilePath, length: int) -> None:
         """Open a file that nobody has opened: zeros, but for one that lies there unnoticed, which keeps its bytes."""
-        if path not in self.deleted and self._has(path):
+        if path not in self.deleted and self._stored.has(path):
             self.set_length(path, length)
             return
         self.changes[path] = FileChange(length=length, is_new=True)
@@ -125,16 +140,27 @@ class ChangedFiles:
         """Put bytes over a file from position `at` on."""
         self._change(path).write(at, data)
 
+    def window(self, path: FilePath, at: int, length: int) -> Bytes:
+        """Bytes [at, at + length) of a file, which are written when they are assigned to."""
+        change = self._change(path)
+        data = np.array(change.lay_over(self._base(path, change), at, at + length))
+        change.write(at, data)
+        return data
+
+    def writable(self, path: FilePath) -> Bytes:
+        """All bytes of a file as it is now, to be written to; the file changes when they are written back."""
+        return self.content(path).copy() if path in self.changes else self._stored.writable(path)
+
     def _change(self, path: FilePath) -> FileChange:
         if path not in self.changes:
-            self.changes[path] = FileChange(length=len(self._read(path)), is_new=False)
+            self.changes[path] = FileChange(length=len(self._stored.stored(path)), is_new=False)
         return self.changes[path]
 
     def content(self, path: FilePath) -> Bytes:
         """All bytes of a file as it is now; a copy only where it was changed."""
         change = self.changes.get(path)
         if change is None:
-            return self._read(path)
+            return self._stored.stored(path)
         return change.lay_over(self._base(path, change), 0, change.length)
 
     def joined(self) -> dict[FilePath, FileChange]:
@@ -151,7 +177,7 @@ class ChangedFiles:
             yield base[start:stop] if change is None else change.lay_over(base, start, stop)
 
     def _base(self, path: FilePath, change: FileChange | None) -> Bytes:
-        return np.empty(0, np.uint8) if change is not None and change.is_new else self._read(path)
+        return np.empty(0, np.uint8) if change is not None and change.is_new else self._stored.stored(path)
 
 
 PAGE = 4096

@@ -7,14 +7,14 @@ Surprise: blanks separate KEYS, empty keys between them are passed over, and not
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from store_format.big_endian import Bytes
 from store_format.compiled import compiled
-from store_format.files.changed_files import ChangedFiles, FilePath, changed_ranges
+from store_format.files.changed_files import changed_ranges
+from store_format.files.files import Files
 from store_format.index.index_file import (
     KEY_SEPARATOR,
     KEYS,
@@ -26,7 +26,7 @@ from store_format.index.index_file import (
     indexed_messages,
     mapped_content,
 )
-from store_format.index.index_service import IndexService
+from store_format.index.index_service import IndexService, is_index_file_name, load_index
 from store_format.java.string_hash import hash_on
 from store_format.layout import TRANSACTION_ROLLBACK_TYPE
 from store_format.log.dispatch_request import DispatchRequests
@@ -117,17 +117,36 @@ class RunningIndex:
         store: the files, in which `settle` notes what changed.
         sizes: settings.
         files: those loaded, then those created.
-        writable: bytes of a file of the store that can be written to without changing it; they may be mapped.
         index_msg_timestamp: what flushing full files sets in the checkpoint, None where none was flushed.
     """
 
-    store: ChangedFiles
+    store: Files
     sizes: IndexSizes
-    files: list[IndexFile]
-    writable: Callable[[FilePath], Bytes]
+    files: list[IndexFile] = field(default_factory=list)
     index_msg_timestamp: int | None = None
     _grown: dict[str, Bytes] = field(default_factory=dict)
     _to_settle: set[str] = field(default_factory=set)
+
+    def load(self, *, last_exit_ok: bool, index_msg_timestamp: int) -> None:
+        """IndexService.load; what it deletes and how long it makes files shows in the store.
+
+        Args:
+            last_exit_ok: whether there was no abort file.
+            index_msg_timestamp: that of the checkpoint.
+        """
+        names = [entry.name for entry in self.store.entries((INDEX,)) if not entry.is_folder and is_index_file_name(entry.name)]
+        loaded = load_index(
+            [(name, self.store.content((INDEX, name))) for name in names],
+            self.sizes,
+            last_exit_ok=last_exit_ok,
+            index_msg_timestamp=index_msg_timestamp,
+        )
+        for name in loaded.deleted:
+            self.store.delete((INDEX, name))
+        for file in loaded.files:
+            if len(self.store.content((INDEX, file.name))) < self.sizes.file_length:
+                self.store.set_length((INDEX, file.name), self.sizes.file_length)
+        self.files = list(loaded.files)
 
     def build_index(self, requests: DispatchRequests) -> None:
         """IndexService.buildIndex for each message."""
@@ -148,7 +167,7 @@ class RunningIndex:
 
     def _open_last(self) -> None:
         last = self.files[-1]
-        content = self.writable((INDEX, last.name))
+        content = self.store.writable((INDEX, last.name))
         if len(content) < self.sizes.file_length:
             content = mapped_content(content, self.sizes, writable=True)
         self.files[-1] = IndexFile(last.name, content[: self.sizes.file_length], self.sizes)

@@ -1,10 +1,7 @@
-"""Dispatching messages to consume queues: which get an entry, and where.
+"""Dispatching messages to consume queues: the files and bytes of the entries that they get.
 
 Broker source (4.9.3): ConsumeQueue.putMessagePositionInfo, fillPreBlank; MappedFileQueue.getLastMappedFile.
-Rule: an entry goes behind the queue's last one, whatever its offset; only a message that the queue has already (it ends at or before the
-last one's end, or its offset is below the queue's end) is ignored.
-Surprises: an offset above the queue's end is "order maybe wrong" in the log and written all the same; offset 0 is not compared at all. A
-queue without files begins with the file that its first entry belongs in, the entries before it being pre-blanks.
+Rule: `entry_placement` says where entries go; the files up to there are created, of a queue without files from the first entry's on.
 """
 
 from __future__ import annotations
@@ -14,79 +11,34 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from store_format.compiled import compiled
-from store_format.errors import StoreError
-from store_format.files.changed_files import ChangedFiles
+from store_format.files.files import Files
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
-from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT, PRE_BLANK
+from store_format.layout import CQ_UNIT, PRE_BLANK
 from store_format.queue.consume_queue import Units
+from store_format.queue.entry_placement import NO_FILE, QueueEnd, put_entries
 from store_format.queue.running_queue import Queue
 
 Longs = NDArray[np.int64]
 
-NO_FILE = -1
-
-
-# what `_put` reads and leaves: maxPhysicOffset; start (NO_FILE without one) and wrote position of the last file; whether that is a new file
-# and the queue's first; minLogicOffset; and where the first new file of a queue without files starts and its pre-blanks end
-_MAX_PHYSIC, _FROM, _WROTE, _IS_FIRST, _MIN_LOGIC, _FIRST_FROM, _BLANK_END = range(7)
-
-
-@compiled
-def _put(physic_offsets, sizes, queue_offsets, file_size, state, placed):  # type: ignore[no-untyped-def]
-    """putMessagePositionInfo for each message of one queue, in order; where each entry is put (bytes), -1 where it is ignored."""
-    for i in range(len(sizes)):
-        placed[i] = -1
-        end = physic_offsets[i] + sizes[i]
-        if end <= state[_MAX_PHYSIC]:
-            continue
-        expected = queue_offsets[i] * 20
-        inside = max(expected, np.int64(0)) % file_size
-        if state[_FROM] == NO_FILE:
-            if expected <= -file_size:
-                return i
-            state[_FROM] = max(expected, np.int64(0)) - inside
-            state[_WROTE] = 0
-            state[_IS_FIRST] = 1
-            state[_FIRST_FROM] = state[_FROM]
-        elif state[_WROTE] == file_size:
-            state[_FROM] += file_size
-            state[_WROTE] = 0
-            state[_IS_FIRST] = 0
-        if state[_IS_FIRST] and state[_WROTE] == 0 and queue_offsets[i] != 0:
-            state[_MIN_LOGIC] = expected
-            state[_WROTE] = inside
-            state[_BLANK_END] = state[_FROM] + inside
-        current = state[_FROM] + state[_WROTE]
-        if queue_offsets[i] != 0 and expected < current:
-            continue
-        state[_MAX_PHYSIC] = end
-        state[_WROTE] += 20
-        placed[i] = current
-    return len(sizes)
-
 
 def put_message_position_info(
-    store: ChangedFiles, queue: Queue, physic_offsets: Longs, sizes: Longs, tags_codes: Longs, queue_offsets: Longs
+    store: Files, queue: Queue, physic_offsets: Longs, sizes: Longs, tags_codes: Longs, queue_offsets: Longs
 ) -> None:
     """Put messages, in the order of the log, into one queue: its files, bounds and changed bytes move on.
 
     Raises:
         StoreError: the first message of a queue without files is so far below 0 that the broker would name a file by it.
     """
-    state = _state_of(store, queue)
-    placed = np.empty(len(sizes), np.int64)
-    done = _put(physic_offsets, sizes, queue_offsets, np.int64(queue.file_size), state, placed)
-    if done < len(sizes):
-        raise StoreError("/".join(queue.folder), "queue offsets from 0 on", str(int(queue_offsets[done])))
-    _, last_from, wrote, _, _, first_from, blank_end = state.tolist()
-    queue.max_physic_offset, queue.min_logic_offset = int(state[_MAX_PHYSIC]), int(state[_MIN_LOGIC])
-    if last_from == NO_FILE:
+    done = put_entries(_end_of(store, queue), physic_offsets, sizes, queue_offsets, queue.file_size, "/".join(queue.folder))
+    end, placed = done.end, done.placed
+    queue.max_physic_offset = end.max_physic_offset
+    if done.min_logic_offset is not None:
+        queue.min_logic_offset = done.min_logic_offset
+    if end.last_from == NO_FILE:
         return
-    _extend(store, queue, first_from, last_from, wrote)
-    if blank_end != NO_FILE:
-        blank_from = queue.files[0].from_offset
-        _append(store, queue, blank_from, np.full((blank_end - blank_from) // CQ_STORE_UNIT_SIZE, np.array(PRE_BLANK, CQ_UNIT)))
+    _extend(store, queue, done.first_from, end.last_from, end.wrote)
+    if done.blanks:
+        _append(store, queue, queue.files[0].from_offset, np.full(done.blanks, np.array(PRE_BLANK, CQ_UNIT)))
     put = placed >= 0
     if put.any():
         units = np.empty(int(put.sum()), CQ_UNIT)
@@ -94,17 +46,17 @@ def put_message_position_info(
         _append(store, queue, int(placed[put][0]), units)
 
 
-def _state_of(store: ChangedFiles, queue: Queue) -> Longs:
+def _end_of(store: Files, queue: Queue) -> QueueEnd:
     last = queue.files[-1] if queue.files else None
-    is_first = last is not None and len(queue.files) == 1 and store.is_created(queue.path(last.name))
-    state = np.full(7, NO_FILE, np.int64)
-    state[_MAX_PHYSIC], state[_MIN_LOGIC], state[_IS_FIRST] = queue.max_physic_offset, queue.min_logic_offset, is_first
-    if last is not None:
-        state[_FROM], state[_WROTE] = last.from_offset, last.wrote
-    return state
+    return QueueEnd(
+        max_physic_offset=queue.max_physic_offset,
+        last_from=NO_FILE if last is None else last.from_offset,
+        wrote=0 if last is None else last.wrote,
+        is_first=last is not None and len(queue.files) == 1 and store.is_created(queue.path(last.name)),
+    )
 
 
-def _extend(store: ChangedFiles, queue: Queue, first_from: int, last_from: int, wrote: int) -> None:
+def _extend(store: Files, queue: Queue, first_from: int, last_from: int, wrote: int) -> None:
     """Create the files up to the one that starts at `last_from`, and note how far each is in use; `first_from` where there was none."""
     size = queue.file_size
     files = list(queue.files)
@@ -120,7 +72,7 @@ def _extend(store: ChangedFiles, queue: Queue, first_from: int, last_from: int, 
     queue.files = tuple(files)
 
 
-def _append(store: ChangedFiles, queue: Queue, at: int, units: Units) -> None:
+def _append(store: Files, queue: Queue, at: int, units: Units) -> None:
     """Write units that follow each other from byte `at` of the queue on, over as many files as they take."""
     data = units.view(np.uint8)
     done = 0

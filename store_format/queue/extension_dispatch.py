@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.big_endian import Bytes
-from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.files import FilePath, Files
 from store_format.files.mapped_files import MappedFile
 from store_format.queue import consume_queue_ext as ext
 
@@ -24,7 +24,7 @@ from store_format.queue import consume_queue_ext as ext
 class _Written:
     """The bytes of a file that is only written to, as ExtWriter slices them."""
 
-    def __init__(self, store: ChangedFiles, path: FilePath) -> None:
+    def __init__(self, store: Files, path: FilePath) -> None:
         self._store = store
         self._path = path
 
@@ -51,7 +51,7 @@ class Extension:
         """ConsumeQueueExt.getMaxAddress."""
         return ext.address_of(self.files[-1].from_offset + self.files[-1].wrote if self.files else 0)
 
-    def recover(self, store: ChangedFiles, max_address: int) -> None:
+    def recover(self, store: Files, max_address: int) -> None:
         """Recover, and cut behind the unit of the last entry that has one.
 
         Raises:
@@ -61,15 +61,15 @@ class Extension:
         self._keep(store, ext.recover(self.files, self._reader(store)))
         self._keep(store, ext.truncate_by_max_address(self.files, max_address, self._reader(store)))
 
-    def truncate_by_min_address(self, store: ChangedFiles, address: int) -> None:
+    def truncate_by_min_address(self, store: Files, address: int) -> None:
         """Delete the files before that of the queue's first entry."""
         self._keep(store, ext.truncate_by_min_address(self.files, address))
 
-    def destroy(self, store: ChangedFiles) -> None:
+    def destroy(self, store: Files) -> None:
         """Delete all files."""
         self._keep(store, ())
 
-    def put(self, store: ChangedFiles, tags_codes: NDArray[np.int64], stamps: NDArray[np.int64], bit_maps: Sequence[bytes | None]) -> None:
+    def put(self, store: Files, tags_codes: NDArray[np.int64], stamps: NDArray[np.int64], bit_maps: Sequence[bytes | None]) -> None:
         """Give each message a unit; where that works its tagsCode becomes the unit's address, in place."""
 
         def create(name: str, length: int) -> Bytes:
@@ -85,12 +85,12 @@ class Extension:
                 tags_codes[row] = address
         self.files = tuple(writer.files)
 
-    def _keep(self, store: ChangedFiles, files: Sequence[MappedFile]) -> None:
+    def _keep(self, store: Files, files: Sequence[MappedFile]) -> None:
         kept = {file.name for file in files}
         for file in self.files:
             if file.name not in kept:
                 store.delete((*self.folder, file.name))
         self.files = tuple(files)
 
-    def _reader(self, store: ChangedFiles) -> ext.ReadBytes:
+    def _reader(self, store: Files) -> ext.ReadBytes:
         return lambda file: store.content((*self.folder, file.name))

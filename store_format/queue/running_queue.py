@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.files import FilePath, Files
 from store_format.files.mapped_files import MappedFile, max_offset
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue import consume_queue as cq
@@ -52,11 +52,11 @@ class Queue:
         """Path of one of its files."""
         return (*self.folder, name)
 
-    def units(self, store: ChangedFiles, file: MappedFile) -> cq.Units:
+    def units(self, store: Files, file: MappedFile) -> cq.Units:
         """All units of one of its files, those behind its end too."""
         return cq.units_of(store.content(self.path(file.name)))
 
-    def recover(self, store: ChangedFiles) -> None:
+    def recover(self, store: Files) -> None:
         """ConsumeQueue.recover.
 
         Raises:
@@ -72,21 +72,21 @@ class Queue:
         if self.extension is not None:
             self.extension.recover(store, self._last_address(store, looked_at))
 
-    def _last_address(self, store: ChangedFiles, first: int) -> int:
+    def _last_address(self, store: Files, first: int) -> int:
         """The last address of a unit among the entries that `recover` looks at, which lie in the files from `first` on."""
         address = NO_ADDRESS
         for file in (file for file in self.files if file.from_offset >= first):
             address = last_address(self.units(store, file)["tagsCode"][: file.wrote // CQ_STORE_UNIT_SIZE], address)
         return address
 
-    def truncate_dirty_logic_files(self, store: ChangedFiles, log_end: int) -> None:
+    def truncate_dirty_logic_files(self, store: Files, log_end: int) -> None:
         """ConsumeQueue.truncateDirtyLogicFiles; it never comes to the line that would cut the extension."""
         before = cq.RecoveredQueue(files=self.files, max_physic_offset=self.max_physic_offset)
         after = cq.truncate_dirty_logic_files(before, log_end, self._reader(store))
         self._keep(store, after.files)
         self.max_physic_offset = after.max_physic_offset
 
-    def correct_min_offset(self, store: ChangedFiles, log_min: int) -> None:
+    def correct_min_offset(self, store: Files, log_min: int) -> None:
         """ConsumeQueue.correctMinOffset, which also deletes the files of the extension before the first entry's unit."""
         former = self.min_logic_offset // CQ_STORE_UNIT_SIZE
         self.min_logic_offset = CQ_STORE_UNIT_SIZE * cq.correct_min_offset(self.files, log_min, self._reader(store), former)
@@ -97,17 +97,17 @@ class Queue:
         if len(alive):
             self.extension.truncate_by_min_address(store, int(units["tagsCode"][alive[0]]))
 
-    def destroy(self, store: ChangedFiles) -> None:
+    def destroy(self, store: Files) -> None:
         """ConsumeQueue.destroy: no files and no folder."""
         self._keep(store, ())
         self.max_physic_offset, self.min_logic_offset, self.has_folder = -1, 0, False
         if self.extension is not None:
             self.extension.destroy(store)
 
-    def _reader(self, store: ChangedFiles) -> cq.ReadUnits:
+    def _reader(self, store: Files) -> cq.ReadUnits:
         return lambda file: self.units(store, file)
 
-    def _keep(self, store: ChangedFiles, files: tuple[MappedFile, ...]) -> None:
+    def _keep(self, store: Files, files: tuple[MappedFile, ...]) -> None:
         """Go on with these files; the others are deleted."""
         kept = {file.name for file in files}
         for file in self.files:
@@ -115,7 +115,7 @@ class Queue:
                 store.delete(self.path(file.name))
         self.files = files
 
-    def last_offset(self, store: ChangedFiles) -> int | None:
+    def last_offset(self, store: Files) -> int | None:
         """ConsumeQueue.getLastOffset: -1 without an entry, None where it throws BufferUnderflowException, as on a file that is full."""
         if not self.files:
             return -1

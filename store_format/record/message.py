@@ -24,6 +24,8 @@ assert _PREFIX.size == 48
 _MIDDLE = struct.Struct(">iqi")
 assert _MIDDLE.size == 16
 
+_GROUPS = struct.Struct(">8H")
+
 MAX_PORT = 65535
 # half a surrogate pair written as UTF-8: Java's decoder replaces it as one, Python's byte by byte
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -39,6 +41,16 @@ class Host:
 
     def __str__(self) -> str:
         return f"{ipaddress.ip_address(self.address)}:{self.port}"
+
+    @property
+    def java_address(self) -> str:
+        """InetAddress.getHostAddress of the address: IPv6 without `::`, and as IPv4 where it maps that."""
+        address = ipaddress.ip_address(self.address)
+        if isinstance(address, ipaddress.IPv4Address):
+            return str(address)
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return ":".join(f"{group:x}" for group in _GROUPS.unpack(self.address))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The length of a commit log record, computed from the lengths of its parts.
+"""The length of a commit log record, as it says, and computed from the lengths of its parts.
 
 Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, calMsgLength.
 """
@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from store_format.big_endian import int16_at, int32_at
+from store_format.big_endian import Bytes, int16_at, int32_at
 from store_format.compiled import compiled
 from store_format.layout import BORNHOST_V6_FLAG, RECORD_MIN_SIZE, STOREHOSTADDRESS_V6_FLAG
+
+
+def stored_length(content: Bytes, position: int) -> int:
+    """Length of the record at a position, as the record says."""
+    return int(int32_at(content, position))
 
 
 @compiled

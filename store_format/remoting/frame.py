@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 
+from store_format.big_endian import Bytes
 from store_format.remoting.command import RemotingCommand, SerializeType
 from store_format.remoting.errors import BUFFER_UNDERFLOW, NULL_POINTER, TOO_LONG_FRAME, FrameError
 from store_format.remoting.header_json import decode_json_header, encode_json_header
@@ -18,7 +19,7 @@ LENGTH_FIELD = 4
 HEADER_WORD = 4
 FRAME_MAX_LENGTH = 16_777_216  # NettyDecoder's default, the length field included
 _WORD = struct.Struct(">I")
-_HEADER_START = LENGTH_FIELD + HEADER_WORD
+HEADER_START = LENGTH_FIELD + HEADER_WORD
 
 
 def decode_command(content: bytes | memoryview) -> RemotingCommand:
@@ -39,14 +40,14 @@ def decode_header(content: bytes | memoryview) -> tuple[RemotingCommand, int]:
     kind, end = word >> 24, HEADER_WORD + (word & 0xFFFFFF)
     if end > len(content):
         found = f"{len(content) - HEADER_WORD} bytes up to the end of the frame"
-        raise FrameError(BUFFER_UNDERFLOW, f"a header of {word & 0xFFFFFF} bytes", found, position=_HEADER_START)
+        raise FrameError(BUFFER_UNDERFLOW, f"a header of {word & 0xFFFFFF} bytes", found, position=HEADER_START)
     if kind > SerializeType.ROCKETMQ:
         raise FrameError(NULL_POINTER, "serialize type 0 (JSON) or 1 (ROCKETMQ)", str(kind), position=LENGTH_FIELD)
     header = bytes(content[HEADER_WORD:end])
     try:
         return (decode_json_header(header) if kind == SerializeType.JSON else decode_rocketmq_header(header)), end
     except FrameError as error:
-        raise error.moved(_HEADER_START) from None
+        raise error.moved(HEADER_START) from None
 
 
 def decode_frame(frame: bytes) -> RemotingCommand:
@@ -63,6 +64,16 @@ def decode_frame(frame: bytes) -> RemotingCommand:
     if length != len(frame) - LENGTH_FIELD:
         raise FrameError(BUFFER_UNDERFLOW, f"a frame of {length} bytes behind its length", str(len(frame) - LENGTH_FIELD), position=0)
     return decode_command(frame[LENGTH_FIELD:])
+
+
+def frame_length(frame: bytes | bytearray) -> int:
+    """Length of a frame, its length field included, by that field."""
+    return LENGTH_FIELD + int.from_bytes(frame[:LENGTH_FIELD], "big")
+
+
+def header_length(frame: Bytes) -> int:
+    """Length of the header of a frame, which may end behind that."""
+    return int.from_bytes(frame[LENGTH_FIELD + 1 : HEADER_START].tobytes(), "big")
 
 
 def too_long(length: int) -> FrameError:

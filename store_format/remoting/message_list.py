@@ -11,7 +11,6 @@ bodies; recorded bodies check it.
 from __future__ import annotations
 
 import base64
-import ipaddress
 import struct
 import zlib
 from dataclasses import dataclass
@@ -103,14 +102,8 @@ def client_form(message: Message, *, read_body: bool = True) -> dict[str, object
 
 
 def java_host(host: Host) -> str:
-    """A host as InetAddress.getHostAddress and a port, with `|` between: IPv6 without `::`, and as IPv4 where it maps that."""
-    address = ipaddress.ip_address(host.address)
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return f"{address.ipv4_mapped}|{host.port}"
-        groups = struct.unpack(">8H", host.address)
-        return ":".join(f"{group:x}" for group in groups) + f"|{host.port}"
-    return f"{address}|{host.port}"
+    """A host as InetAddress.getHostAddress and a port, with `|` between."""
+    return f"{host.java_address}|{host.port}"
 
 
 def decode_batch(body: bytes) -> list[BatchMessage]:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store_format.compiled import compiled
-from store_format.files.changed_files import ChangedFiles
-from store_format.index.index_dispatch import RunningIndex
+from store_format.files.files import Files
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.dispatch_request import DispatchRequests
 from store_format.queue.consume_queue_dispatch import put_message_position_info
@@ -33,6 +33,13 @@ BitMapOf = Callable[[str, dict[str, str]], bytes | None]
 LMQ_PREFIX = "%LMQ%"
 MULTI_DISPATCH_QUEUE_SPLITTER = ","
 _LONG = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
+
+
+class BuildsIndex(Protocol):
+    """What puts dispatched messages into the index."""
+
+    def build_index(self, requests: DispatchRequests) -> None:
+        """IndexService.buildIndex for each message."""
 
 
 class DispatchError(Exception):
@@ -93,11 +100,11 @@ class Dispatcher:
         first_offset: place in the log of the first of them since `count` was 0.
     """
 
-    store: ChangedFiles
+    store: Files
     settings: DispatchSettings
     queues: dict[QueueKey, Queue]
     new_queue: Callable[[str, int], Queue]
-    index: RunningIndex | None
+    index: BuildsIndex | None
     bit_map_of: BitMapOf | None = None
     physic_msg_timestamp: int | None = None
     logics_msg_timestamp: int | None = None

@@ -231,6 +231,39 @@ def below_dataframes(tree: ast.Module) -> set[str]:
     return found
 
 
+# who reads and writes bytes by place above store_format, and of which format that is no broker's
+READ_BYTES = {
+    "pipeline/capture/packets.py": "the headers of a pcap file, in either order of bytes",
+    "pipeline/capture/pcapng.py": "the blocks of a pcapng file, in the order of bytes of their section",
+    "pipeline/capture/segments.py": "the headers of Ethernet, IPv4 and TCP",
+    "pipeline/lake/driver_start.py": "the first bytes of the JVM's archive of classes",
+}
+NUMBERS_OF_BYTES = {"from_bytes", "to_bytes"}
+
+
+def reads_bytes(tree: ast.Module) -> set[str]:
+    """What a module uses that turns bytes into numbers or numbers into bytes."""
+    return {name for name in imported(tree) if name == "struct"} | (set(names_used(tree)) & NUMBERS_OF_BYTES)
+
+
+def test_the_formats_of_a_broker_are_read_in_store_format_alone() -> None:
+    assert {place(path) for path in modules("pipeline") if reads_bytes(tree_of(path))} == set(READ_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import struct\nstruct.unpack('>i', raw)", {"struct"}),
+        ("from struct import Struct", {"struct"}),
+        ("int.from_bytes(raw, 'big')", {"from_bytes"}),
+        ("list(map(int.from_bytes, parts))\n(1).to_bytes(4, 'big')", {"from_bytes", "to_bytes"}),
+        ("F.struct('a')\nraw.tobytes()", set()),
+    ],
+)
+def test_who_reads_bytes_is_found(source: str, found: set[str]) -> None:
+    assert reads_bytes(ast.parse(source)) == found
+
+
 SESSION_MODULE = "pipeline/lake/session.py"
 
 

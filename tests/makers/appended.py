@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.generate.store_writer import StoreWriter
+from pipeline.generate.store_writer import WrittenStore, new_store, shut_down
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store.store_settings import StoreSettings
 from store_format.index.index_file import IndexSizes
 from store_format.log.append import NO_BATCH, columns_of
 from store_format.log.commit_log import walk
 from store_format.log.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC, InnerMessage, PutSettings, prepare
 from store_format.record.message import Message, decode, decode_text
 from store_format.store.dispatcher import BitMapOf
+from store_format.store.store_settings import StoreSettings
 from udfs.broker.schedule import parse_delay_level
 
 # small files, so that there are many
@@ -107,9 +107,9 @@ def as_put(message: Message, put: PutSettings) -> Message:
 
 def put_again(
     logged: Sequence[Logged], root: Path, config: Mapping[str, str], steps: Sequence[int], bit_map_of: BitMapOf | None = None
-) -> StoreWriter:
+) -> WrittenStore:
     """Put the messages into a new store, some at a time; batches are not divided."""
-    writer = StoreWriter(str(root), settings_of(config), bit_map_of=bit_map_of)
+    writer = new_store(str(root), settings_of(config), bit_map_of=bit_map_of)
     at, turn = 0, 0
     while at < len(logged):
         stop = min(at + steps[turn % len(steps)], len(logged))
@@ -119,7 +119,7 @@ def put_again(
         queues = [writer.queue_number(one.topic, one.queue_id) for one in part]
         writer.append(columns_of(part, queues, [one.batch for one in logged[at:stop]]))
         at, turn = stop, turn + 1
-    writer.shutdown()
+    shut_down(writer)
     return writer
 
 

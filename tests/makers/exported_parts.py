@@ -102,16 +102,16 @@ def assert_is_part(store: Path, out: Path, part: Part) -> None:
 def assert_load_changes_nothing(store: Path, options: list[str]) -> None:
     from pipeline.files.store_files import StoreFiles
     from pipeline.settings.settings import BrokerSettings
-    from pipeline.store.message_store import MessageStore
+    from pipeline.store.message_store import store_over
     from pipeline.store.store_settings import store_settings
 
     files = StoreFiles(str(store))
-    broker = MessageStore(files=files, settings=store_settings(files, BrokerSettings.from_sources(options=options)))
+    broker = store_over(files, store_settings(files, BrokerSettings.from_sources(options=options)))
     assert broker.load()
     assert broker.start() == "ok"
     broker.shutdown()
-    assert (broker.dispatcher.count, broker.changed.deleted) == (0, {("abort",)})  # which start made
-    assert [path for path, change in broker.changed.changes.items() if change.ranges] == []
+    assert (broker.dispatcher.count, broker.files.deleted) == (0, {("abort",)})  # which start made
+    assert [path for path, change in broker.files.changes.items() if change.ranges] == []
     for (topic, queue_id), queue in broker.queues.items():
         offsets = [offset for offset, unit in Files(store).queues[topic, queue_id].items() if unit != PRE_BLANK]
         assert (queue.min_logic_offset // 20, queue.max_offset) == (min(offsets), max(offsets) + 1)

@@ -24,7 +24,7 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.rows.log_batches import commit_log_batches, range_batches
 from pipeline.rows.log_records import write_records
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store.message_store import MessageStore
+from pipeline.store.message_store import store_over
 from pipeline.store.store_settings import store_settings
 from pipeline.verify.verify_store import plan_of
 from store_format.big_endian import Bytes, Positions
@@ -437,7 +437,7 @@ def _use_damaged(store: Path) -> None:
     plan = plan_of(files, STORE_SIZES, topic_tasks=2)
     for task in range(plan.tasks):
         list(plan.run(task))
-    broker = MessageStore(files=files, settings=store_settings(files, STORE_SIZES))
+    broker = store_over(files, store_settings(files, STORE_SIZES))
     if broker.load() and broker.start() == "ok":
         broker.shutdown()
 

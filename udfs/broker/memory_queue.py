@@ -1,9 +1,7 @@
 """One consume queue of a store in memory.
 
 Broker source (4.9.3): ConsumeQueue.putMessagePositionInfo, fillPreBlank, getIndexBuffer; MappedFileQueue.getLastMappedFile.
-Rule: an entry goes to the end of the last file; the first file of a queue begins where its first entry belongs, and what comes before that
-in it are pre-blanks.
-Surprise: an entry with an offset that is there already is ignored without a word, and so is one whose message the queue has passed.
+Rule: `entry_placement` says where an entry goes, as for a queue on disk.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import numpy as np
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE, PRE_BLANK
 from store_format.queue.consume_queue import encode_units
+from store_format.queue.entry_placement import IGNORED, NO_FILE, QueueEnd, put_entries
 from store_format.store.lookup import MappedFiles, QueueLookup
 from udfs.pull.get_message import Block
 
@@ -44,19 +43,26 @@ class MemoryQueue:
 
     def put(self, queue_offset: int, physic_offset: int, size: int, tags_code: int, now: int) -> None:
         """Dispatch a message to the queue."""
-        if physic_offset + size <= self._max_physic_offset:
-            return
-        if not self._files:
-            first = queue_offset // self.entries_a_file * self.entries_a_file
-            self._files.append(_File(first, [PRE_BLANK] * (queue_offset - first)))
-            self.min_offset = queue_offset or self.min_offset
-        elif len(self._files[-1].entries) == self.entries_a_file:
-            self._files.append(_File(self._files[-1].first + self.entries_a_file))
-        if queue_offset and queue_offset < self.max_offset:
-            return
-        self._files[-1].entries.append((physic_offset, size, tags_code))
-        self._files[-1].written = now
-        self._max_physic_offset = physic_offset + size
+        physic_offsets, sizes, queue_offsets = np.array([[physic_offset], [size], [queue_offset]], np.int64)
+        file_size = self.entries_a_file * CQ_STORE_UNIT_SIZE
+        done = put_entries(self._end(), physic_offsets, sizes, queue_offsets, file_size, "a queue in memory")
+        self._max_physic_offset = done.end.max_physic_offset
+        if done.min_logic_offset is not None:
+            self.min_offset = done.min_logic_offset // CQ_STORE_UNIT_SIZE
+        first = done.end.last_from // CQ_STORE_UNIT_SIZE
+        if done.end.last_from != NO_FILE and (not self._files or self._files[-1].first != first):
+            self._files.append(_File(first, [PRE_BLANK] * done.blanks))
+        if done.placed[0] != IGNORED:
+            self._files[-1].entries.append((physic_offset, size, tags_code))
+            self._files[-1].written = now
+
+    def _end(self) -> QueueEnd:
+        last = self._files[-1] if self._files else None
+        return QueueEnd(
+            max_physic_offset=self._max_physic_offset,
+            last_from=last.first * CQ_STORE_UNIT_SIZE if last else NO_FILE,
+            wrote=len(last.entries) * CQ_STORE_UNIT_SIZE if last else 0,
+        )
 
     def delete_first_file(self) -> None:
         """Lose the first file."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from store_format.java.numbers import to_long
+from store_format.log.dispatch_request import DeliverTimestamp
 from udfs.sql_definition import SqlFunction
 
 DEFAULT_MESSAGE_DELAY_LEVEL: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -80,6 +81,13 @@ def deliver_timestamp(level: int, store_timestamp: int, delays: Sequence[int] = 
     """
     delay = delays[level - 1] if 1 <= level <= len(delays) else UNKNOWN_LEVEL_DELAY
     return to_long(store_timestamp + delay)
+
+
+def deliver_timestamp_of(delays: Sequence[int] | None) -> DeliverTimestamp | None:
+    """When a message is due, by level and store timestamp as CommitLog asks for it; None where there are no delays."""
+    if not delays:
+        return None
+    return lambda level, stored: deliver_timestamp(min(level, len(delays)), stored, delays)
 
 
 _DELAY_SQL: Final = (

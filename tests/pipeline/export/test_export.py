@@ -89,14 +89,14 @@ def started(store: Path, options: list[str]) -> Tree:
     """The files of a store after the broker's load and start."""
     from pipeline.files.store_files import StoreFiles
     from pipeline.settings.settings import BrokerSettings
-    from pipeline.store.message_store import MessageStore
+    from pipeline.store.message_store import store_over
     from pipeline.store.store_settings import store_settings
 
     files = StoreFiles(str(store))
-    message_store = MessageStore(files=files, settings=store_settings(files, BrokerSettings.from_sources(options=options)))
+    message_store = store_over(files, store_settings(files, BrokerSettings.from_sources(options=options)))
     assert message_store.load()
     assert message_store.start() == "ok"
-    changed = message_store.changed
+    changed = message_store.files
     after: Tree = {name: found for name, found in tree(store).items() if tuple(name.split("/")) not in changed.deleted}
     for path in changed.changes:
         former = after.get("/".join(path))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.generate.store_writer import StoreWriter
+from pipeline.generate.store_writer import new_store, shut_down
 from store_format.errors import StoreError
 from store_format.log.append import NOT_APPENDED
 from store_format.log.put_message import BatchedMessage, InnerMessage, MessageBatch, PutMessageStatus
@@ -57,7 +57,7 @@ def message(body: bytes, queue_id: int = 0) -> InnerMessage:
 
 
 def test_puts_are_answered_with_where_messages_are(tmp_path: Path) -> None:
-    writer = StoreWriter(str(tmp_path / "s"), settings_of(PLAIN_CONFIG | {"mappedFileSizeCommitLog": "1000"}))
+    writer = new_store(str(tmp_path / "s"), settings_of(PLAIN_CONFIG | {"mappedFileSizeCommitLog": "1000"}))
     first = writer.put_message(message(bytes(8)), 1000)  # of 100 bytes
     assert (first.status, first.wrote_offsets, first.logics_offsets) == (PutMessageStatus.PUT_OK, (0,), (0,))
     one = BatchedMessage(body=bytes(8))
@@ -69,7 +69,7 @@ def test_puts_are_answered_with_where_messages_are(tmp_path: Path) -> None:
     nowhere = writer.put_message(message(bytes(901)), 4000)  # 993 bytes and 8 to be left
     assert (nowhere.status, nowhere.wrote_offsets) == (PutMessageStatus.PUT_OK, (NOT_APPENDED,))
     assert writer.put_message(message(bytes(8)), 5000).wrote_offsets == (4000,)
-    writer.shutdown()
+    shut_down(writer)
     files = {path.name: path.read_bytes() for path in (tmp_path / "s" / "commitlog").iterdir()}
     blank = bytes.fromhex("cbd43194")
     assert sorted(files) == [f"{number * 1000:020d}" for number in range(5)]
@@ -80,14 +80,14 @@ def test_puts_are_answered_with_where_messages_are(tmp_path: Path) -> None:
 
 
 def test_the_abort_file_is_there_until_all_is_written(tmp_path: Path) -> None:
-    writer = StoreWriter(str(tmp_path / "s"), settings_of(PLAIN_CONFIG))
+    writer = new_store(str(tmp_path / "s"), settings_of(PLAIN_CONFIG))
     writer.put_message(message(b"x"), 1000)
     assert (
         {"abort", "commitlog", "consumequeue", "lock"}
         <= set(os.listdir(tmp_path / "s"))
         <= {"abort", "commitlog", "consumequeue", "index", "lock"}
     )
-    writer.shutdown({"topics.json": b"{}"})
+    shut_down(writer, {"topics.json": b"{}"})
     assert sorted(os.listdir(tmp_path / "s")) == ["checkpoint", "commitlog", "config", "consumequeue", "index", "lock"]
     assert (tmp_path / "s" / "config" / "topics.json").read_bytes() == b"{}"
 
@@ -96,7 +96,7 @@ def test_the_abort_file_is_there_until_all_is_written(tmp_path: Path) -> None:
 def test_a_folder_with_anything_in_it_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     with pytest.raises(StoreError, match=f"expected an empty folder, or none, found '{name}' in it"):
-        StoreWriter(str(tmp_path), settings_of(PLAIN_CONFIG))
+        new_store(str(tmp_path), settings_of(PLAIN_CONFIG))
     assert os.listdir(tmp_path) == [name]
 
 
@@ -111,12 +111,12 @@ def test_a_folder_with_anything_in_it_is_refused(tmp_path: Path, name: str) -> N
 )
 def test_sizes_that_no_broker_could_write_are_refused(tmp_path: Path, config: dict[str, str]) -> None:
     with pytest.raises(StoreError):
-        StoreWriter(str(tmp_path / "s"), settings_of(PLAIN_CONFIG | config))
+        new_store(str(tmp_path / "s"), settings_of(PLAIN_CONFIG | config))
     assert not (tmp_path / "s").exists()
 
 
 def test_a_path_that_cannot_be_made_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="file/s"):
-        StoreWriter(str(tmp_path / "file" / "s"), settings_of(PLAIN_CONFIG))
+        new_store(str(tmp_path / "file" / "s"), settings_of(PLAIN_CONFIG))
     shutil.rmtree(tmp_path)

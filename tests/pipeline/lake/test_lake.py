@@ -21,6 +21,7 @@ from pipeline.lake.lake import Lake, LakeError, LakeVersion
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.rows.topic_partitions import NULL_PARTITION
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_schema
 from store_format.errors import StoreError
 from tests.makers.lakes import MESSAGES, clustering, contents, file_rows, import_as, live_files, metadata, put_together, rows, tiny_store
 from tests.runs.dying_runs import FORMER, check_dying_runs, kill_import
@@ -372,3 +373,17 @@ def test_a_table_of_an_older_version_gets_the_columns_that_came_since(spark: Spa
         writer.commit(NOON)
     found = rows(spark, tmp_path, table)
     assert sorted((row["runId"], row["at"]) for row in found) == [("new", "snapshot"), ("old", None)]
+
+
+def test_a_lake_that_only_spark_can_write_holds_the_same(spark: SparkSession, one: Path, tmp_path: Path) -> None:
+    lakes = [tmp_path / "lake", tmp_path / "50%25 of a lake"]
+    kept = []
+    for lake in lakes:
+        import_as(spark, lake, one)
+        found = Lake(spark, str(lake))
+        writer = LakeWriter(found, run_id="later", what="replay", broker="b")
+        writer.prepare(t.REPLAY_RUN)
+        writer.append(t.REPLAY_RUN, arrow_schema(t.REPLAY_RUN).empty_table())
+        assert writer.commit(NOON) == 2
+        kept.append(contents(lake, found.newest().tables))
+    assert kept[0] == kept[1]

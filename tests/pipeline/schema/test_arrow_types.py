@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pipeline.schema.arrow_types import arrow_of
+from pipeline.schema.arrow_types import arrow_of, arrow_schema, arrow_table
+from pipeline.schema.table import Column, Table
 
 
 def test_columns_of_each_type() -> None:
@@ -35,3 +36,11 @@ def test_types_in_types() -> None:
 def test_another_type_is_an_error(ddl: str) -> None:
     with pytest.raises(KeyError):
         arrow_of(ddl)
+
+
+def test_rows_become_a_table_of_the_columns_types() -> None:
+    table = Table("made", "", (Column("a", "STRING", ""), Column("m", "MAP<STRING, STRING>", ""), Column("n", "INT", "")))
+    found = arrow_table(table, [("x", {"k": "v"}, None), ("half \ud800 pair", None, 7)])
+    assert found.schema == arrow_schema(table)
+    assert found.to_pylist() == [{"a": "x", "m": [("k", "v")], "n": None}, {"a": "half ? pair", "m": None, "n": 7}]
+    assert arrow_table(table, []).to_pylist() == []

@@ -19,7 +19,8 @@ from pipeline.main import run
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.filter_bit_maps import bit_map_of, bloom_filter
 from pipeline.store.recover import run_recover
-from store_format.files.changed_files import ChangedFiles, FilePath, changed_ranges
+from store_format.files.changed_files import ChangedFiles, changed_ranges
+from store_format.files.files import FilePath
 from store_format.index.index_dispatch import messages_to_index
 from store_format.index.index_file import index_keys, indexed_messages
 from store_format.java.string_hash import string_hash, string_hashes
@@ -31,6 +32,7 @@ from store_format.record.message import Host, Message, body_crc32, decode, decod
 from store_format.record.record_columns import Slices
 from store_format.store.reput import read_mismatched
 from tests.makers.made_store import Record, make_store
+from tests.makers.stored_bytes import StoredBytes
 from tests.truth.golden import names, needs_golden, recovery
 from udfs.filters.bloom_filter import BloomFilter
 
@@ -216,7 +218,7 @@ def no_files() -> ChangedFiles:
     def read(path: FilePath) -> Any:
         raise AssertionError(path)
 
-    return ChangedFiles(read, lambda _: False)
+    return ChangedFiles(StoredBytes(read, is_there=False))
 
 
 def put(queue: Queue, store: ChangedFiles, *messages: tuple[int, int, int]) -> None:
@@ -400,7 +402,7 @@ def test_ranges_over_a_file_are_what_writing_into_it_gives(
     base: bytes, is_new: bool, writes: list[tuple[int, bytes]], start: int, stop: int
 ) -> None:
     path = ("folder", "file")
-    store = ChangedFiles(lambda _: np.frombuffer(base, np.uint8), lambda _: not is_new)
+    store = ChangedFiles(StoredBytes(lambda _: np.frombuffer(base, np.uint8), is_there=not is_new))
     store.create(path, 52)
     model = bytearray((b"" if is_new else base).ljust(52, b"\0"))
     for at, data in writes:
@@ -416,12 +418,12 @@ def test_ranges_over_a_file_are_what_writing_into_it_gives(
 
 def test_a_file_that_is_not_touched_is_not_copied() -> None:
     base = np.zeros(10, np.uint8)
-    store = ChangedFiles(lambda _: base, lambda _: True)
+    store = ChangedFiles(StoredBytes(lambda _: base))
     assert store.content(("a",)) is base
 
 
 def test_a_deleted_file_comes_back_empty() -> None:
-    store = ChangedFiles(lambda _: np.ones(4, np.uint8), lambda _: True)
+    store = ChangedFiles(StoredBytes(lambda _: np.ones(4, np.uint8)))
     store.delete(("a",))
     assert (store.deleted, store.is_created(("a",))) == ({("a",)}, False)
     store.create(("a",), 4)
@@ -435,7 +437,7 @@ def test_the_pages_that_differ_are_found(former: bytes, writes: list[tuple[int, 
     for at, data in writes:
         now = now.ljust(at + len(data), b"\0")
         now[at : at + len(data)] = data
-    store = ChangedFiles(lambda _: np.frombuffer(former, np.uint8), lambda _: True)
+    store = ChangedFiles(StoredBytes(lambda _: np.frombuffer(former, np.uint8)))
     store.set_length(("a",), len(now))
     for at, data in changed_ranges(np.frombuffer(former, np.uint8), np.frombuffer(bytes(now), np.uint8)):
         store.write(("a",), at, data)

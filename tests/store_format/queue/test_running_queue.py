@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from store_format.big_endian import Bytes
-from store_format.files.changed_files import ChangedFiles, FilePath
+from store_format.files.changed_files import ChangedFiles
+from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.queue import consume_queue_ext as ext
 from store_format.queue.consume_queue import encode_units
 from store_format.queue.extension_dispatch import Extension
 from store_format.queue.running_queue import Queue
+from tests.makers.stored_bytes import StoredBytes
 
 A_FILE, EXT_FILE = 2, 400  # entries, bytes
 UNIT = 20  # bytes of a unit without a bit map
@@ -44,5 +46,5 @@ def test_the_extension_is_cut_behind_the_last_address_that_recover_sees(valid: l
     contents["x", offset_to_file_name(0)] = np.frombuffer(units.ljust(EXT_FILE, b"\0"), np.uint8)
     extension = Extension(folder=("x",), file_size=EXT_FILE, files=files_of(1, EXT_FILE))
     queue = Queue(topic="T", queue_id=0, folder=("q",), file_size=40, files=files_of(5, 40), extension=extension)
-    queue.recover(ChangedFiles(lambda path: contents[path], lambda _: True))
+    queue.recover(ChangedFiles(StoredBytes(lambda path: contents[path])))
     assert [file.wrote for file in extension.files] == [used * UNIT]

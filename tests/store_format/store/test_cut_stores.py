@@ -18,7 +18,7 @@ import pytest
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store.message_store import MessageStore
+from pipeline.store.message_store import store_over
 from pipeline.store.store_settings import store_settings
 from store_format.big_endian import Bytes
 from store_format.files.changed_files import FileChange
@@ -184,9 +184,7 @@ def test_a_store_whose_log_was_cut_keeps_the_entries_of_what_is_left(log: Log, s
         if killed:
             changes["abort",] = FileChange(length=0, is_new=True)
         cut = files.changed(changes, frozenset())
-        broker = MessageStore(
-            files=cut, settings=store_settings(cut, BrokerSettings.from_sources(options=["maxHashSlotNum=100", "maxIndexNum=600"]))
-        )
+        broker = store_over(cut, store_settings(cut, BrokerSettings.from_sources(options=["maxHashSlotNum=100", "maxIndexNum=600"])))
         assert broker.load()
         end = log.longest_prefix(at)
         assert max_offset(broker.log_files) == end

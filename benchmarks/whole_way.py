@@ -1,0 +1,87 @@
+"""The measures of the whole way: what a user waits for, from the shell to the exit code, with a cold JVM each time."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tarfile
+from importlib.resources import as_file, files
+from itertools import count
+from pathlib import Path
+
+from benchmarks.figures import Figure, Peer, held_against, median_seconds, timed_runs
+from benchmarks.stand import BROKER, Stand
+from benchmarks.synthetic_store import TOPIC_PREFIX
+from benchmarks.table_columns import seconds_to_write
+
+PULLS = 1_000_000
+_SMALL = "broker-a"
+_SEED = 7
+
+
+def measure_whole_way(stand: Stand) -> list[Figure]:
+    """Seconds of whole commands: imports, replays of a JSONL file, lag and a query."""
+    small, lake, folder = _small_store(stand.folder), stand.lake, stand.folder
+    stand.close()  # a session beside the commands would take their memory and cores
+    requests, written = folder / "pulls.jsonl", (str(folder / f"whole-{number}") for number in count())
+    _write_pulls(requests, stand)
+    loads = Peer("json.loads", "json.loads of the lines, one core", median_seconds(lambda: _load(requests), stand.repeats))
+    figures = []
+    for name, store in (("small import", small), ("import", stand.store)):
+        lakes: list[str] = []
+
+        def run(store: Path = store, lakes: list[str] = lakes) -> None:
+            lakes.append(next(written))
+            _pullsim("import", str(store), "--lake", lakes[-1], "--broker", BROKER)
+
+        seconds = timed_runs(run, stand.repeats)
+        peer = Peer("pyarrow", "pyarrow writing the same tables, all cores", seconds_to_write(Path(lakes[0]), folder / f"rewritten {name}"))
+        figures += held_against(f"whole {name}", seconds, "s", peer, target="8 s" if store is small else "")
+        for done in lakes:
+            shutil.rmtree(done)
+    answer = ("replay", "--lake", str(lake), "--requests", str(requests))
+    for name, more in (("replay to a table", ()), ("replay to a file", ("--out", str(folder / "answers.jsonl")))):
+        seconds = timed_runs(lambda more=more: _pullsim(*answer, *more), stand.repeats)  # type: ignore[misc]
+        figures += held_against(f"whole {name}", seconds, "s", loads, target="15 s" if stand.scale == 1 else "")
+    version = Peer("--version", "pullsim --version", median_seconds(lambda: _pullsim("--version"), stand.repeats))
+    for name, command in (("lag", ("lag",)), ("query", ("sql", "SELECT count(*) FROM consume_queue"))):
+        seconds = timed_runs(lambda command=command: _pullsim(*command, "--lake", str(lake)), stand.repeats)  # type: ignore[misc]
+        figures += held_against(f"whole {name}", seconds, "s", version)
+    return figures
+
+
+def _pullsim(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "pipeline.main", *arguments], check=True, capture_output=True)
+
+
+def _small_store(folder: Path) -> Path:
+    """The store of a real broker that the package brings, 4 MB."""
+    with as_file(files("pipeline").joinpath("demo_data", f"{_SMALL}.tar.xz")) as packed, tarfile.open(packed) as members:
+        members.extractall(folder / "small", filter="data")
+    return folder / "small" / _SMALL
+
+
+def _write_pulls(path: Path, stand: Stand) -> None:
+    """Pulls at random offsets of all queues, one request a line."""
+    chance, shape = random.Random(_SEED), stand.shape
+    most = shape.messages // (shape.topics * shape.queues)
+    with path.open("w") as file:
+        for number in range(PULLS // stand.scale):
+            request = {
+                "group": f"group-{number % 20}",
+                "topic": f"{TOPIC_PREFIX}{chance.randrange(shape.topics):02d}",
+                "queueId": chance.randrange(shape.queues),
+                "offset": chance.randrange(most),
+                "maxMsgNums": 32,
+                "filter": None,
+            }
+            file.write(json.dumps({"request": request}) + "\n")
+
+
+def _load(path: Path) -> None:
+    with path.open("rb") as file:
+        for line in file:
+            json.loads(line)

@@ -1,0 +1,129 @@
+"""Where the entries of dispatched messages go in a consume queue, which of them get none, and what comes before the first one.
+
+Broker source (4.9.3): ConsumeQueue.putMessagePositionInfo, fillPreBlank; MappedFileQueue.getLastMappedFile.
+Rule: an entry goes behind the queue's last one, whatever its offset; only a message that the queue has already (it ends at or before the
+last one's end, or its offset is below the queue's end) is ignored.
+Surprises: an offset above the queue's end is "order maybe wrong" in the log and written all the same; offset 0 is not compared at all. A
+queue without files begins with the file that its first entry belongs in, the entries before it being pre-blanks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.compiled import compiled
+from store_format.errors import StoreError
+from store_format.layout import CQ_STORE_UNIT_SIZE
+
+Longs = NDArray[np.int64]
+
+NO_FILE = -1
+IGNORED = -1
+_STAYS = -1  # no place of an entry
+
+# what `_put` reads and leaves: maxPhysicOffset; start (NO_FILE without one) and wrote position of the last file; whether that is a new file
+# and the queue's first; minLogicOffset; and where the first new file of a queue without files starts and its pre-blanks end
+_MAX_PHYSIC, _FROM, _WROTE, _IS_FIRST, _MIN_LOGIC, _FIRST_FROM, _BLANK_END = range(7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEnd:
+    """A queue as far as the place of its next entry depends on it.
+
+    Attributes:
+        max_physic_offset: ConsumeQueue.maxPhysicOffset.
+        last_from: start of its last file in the queue, bytes; NO_FILE where it has none.
+        wrote: bytes of that file in use.
+        is_first: whether that file is a new one and the queue's first.
+    """
+
+    max_physic_offset: int = -1
+    last_from: int = NO_FILE
+    wrote: int = 0
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutEntries:
+    """Where entries were put.
+
+    Attributes:
+        end: the queue afterwards.
+        min_logic_offset: ConsumeQueue.minLogicOffset afterwards, bytes; None where it stays as it was.
+        placed: place of each message's entry in the queue, bytes; IGNORED where it gets none.
+        first_from: start of the first new file of a queue that had none, NO_FILE where it had one.
+        blanks: how many pre-blanks are to stand at the beginning of the queue's first file.
+    """
+
+    end: QueueEnd
+    min_logic_offset: int | None
+    placed: Longs
+    first_from: int
+    blanks: int
+
+
+def put_entries(end: QueueEnd, physic_offsets: Longs, sizes: Longs, queue_offsets: Longs, file_size: int, where: str) -> PutEntries:
+    """Where messages, in the order of the log, get their entries in one queue.
+
+    Args:
+        end: the queue before.
+        physic_offsets: of the messages.
+        sizes: likewise, bytes.
+        queue_offsets: likewise, in entries.
+        file_size: of the queue's files, bytes.
+        where: the queue, for messages.
+
+    Raises:
+        StoreError: the first message of a queue without files is so far below 0 that the broker would name a file by it.
+    """
+    state = np.full(7, NO_FILE, np.int64)
+    state[_MAX_PHYSIC], state[_IS_FIRST] = end.max_physic_offset, end.is_first
+    if end.last_from != NO_FILE:
+        state[_FROM], state[_WROTE] = end.last_from, end.wrote
+    placed = np.empty(len(sizes), np.int64)
+    done = _put(physic_offsets, sizes, queue_offsets, np.int64(file_size), state, placed)
+    if done < len(sizes):
+        raise StoreError(where, "queue offsets from 0 on", str(int(queue_offsets[done])))
+    max_physic, last_from, wrote, is_first, min_logic, first_from, blank_end = state.tolist()
+    after = QueueEnd(max_physic_offset=max_physic, last_from=last_from, wrote=max(wrote, 0), is_first=is_first == 1)
+    blanks = 0 if blank_end == NO_FILE else (blank_end - (end.last_from if first_from == NO_FILE else first_from)) // CQ_STORE_UNIT_SIZE
+    return PutEntries(
+        end=after, min_logic_offset=None if min_logic == _STAYS else min_logic, placed=placed, first_from=first_from, blanks=blanks
+    )
+
+
+@compiled
+def _put(physic_offsets, sizes, queue_offsets, file_size, state, placed):  # type: ignore[no-untyped-def]
+    """putMessagePositionInfo for each message of one queue, in order; where each entry is put (bytes), -1 where it is ignored."""
+    for i in range(len(sizes)):
+        placed[i] = -1
+        end = physic_offsets[i] + sizes[i]
+        if end <= state[_MAX_PHYSIC]:
+            continue
+        expected = queue_offsets[i] * 20
+        inside = max(expected, np.int64(0)) % file_size
+        if state[_FROM] == NO_FILE:
+            if expected <= -file_size:
+                return i
+            state[_FROM] = max(expected, np.int64(0)) - inside
+            state[_WROTE] = 0
+            state[_IS_FIRST] = 1
+            state[_FIRST_FROM] = state[_FROM]
+        elif state[_WROTE] == file_size:
+            state[_FROM] += file_size
+            state[_WROTE] = 0
+            state[_IS_FIRST] = 0
+        if state[_IS_FIRST] and state[_WROTE] == 0 and queue_offsets[i] != 0:
+            state[_MIN_LOGIC] = expected
+            state[_WROTE] = inside
+            state[_BLANK_END] = state[_FROM] + inside
+        current = state[_FROM] + state[_WROTE]
+        if queue_offsets[i] != 0 and expected < current:
+            continue
+        state[_MAX_PHYSIC] = end
+        state[_WROTE] += 20
+        placed[i] = current
+    return len(sizes)

@@ -1,0 +1,396 @@
+"""A broker's store: from load over start and what is put into it to a clean shutdown.
+
+Broker source (4.9.3): DefaultMessageStore.load, recover, start, putMessage, putMessages, shutdown, recoverTopicQueueTable;
+MappedFileQueue.load; ReputMessageService; CommitLog.flush.
+Rule: load recovers the queues, then the log, which cuts the queues where they reach as far as its end; start dispatches what comes behind
+the last message that any queue knows. A new store begins with its abort file, which goes last.
+Surprises: a queue that is damaged alone is not repaired, for another one knows a later message. Without a commit log all queues are
+deleted and the index stays. A clean shutdown keeps the abort file where dispatching went past the log's end. Messages that are put reach
+queues and index by being read from the log again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store_format.big_endian import Bytes
+from store_format.errors import CorruptStoreError
+from store_format.files.files import FilePath, Files
+from store_format.files.mapped_files import MappedFile, check_aligned, load, max_offset, min_offset
+from store_format.index.index_file import IndexFile
+from store_format.log.append import NO_BATCH, MessageColumns, columns_of
+from store_format.log.dispatch_request import DeliverTimestamp, read_requests
+from store_format.log.put_message import InnerMessage, MessageBatch, PutMessageStatus, PutSettings, prepare, prepare_batch
+from store_format.queue.consume_queue_ext import UnitUnderflowError
+from store_format.queue.extension_dispatch import Extension
+from store_format.queue.queue_folders import queue_ids_of, topics_of
+from store_format.queue.running_queue import Queue
+from store_format.record.message import Message, decode_text
+from store_format.store.appended_log import AppendedLog
+from store_format.store.checkpoint import StoreCheckpoint, decode_checkpoint, encode_checkpoint
+from store_format.store.dispatcher import BitMapOf, BuildsIndex, Dispatcher, DispatchError, DispatchSettings
+from store_format.store.lookup import CommitLogLookup, LoadedFiles, MappedFiles, QueueLookup
+from store_format.store.recover_abnormally import recover_abnormally, walk_and_dispatch
+from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
+from store_format.store.reput import Reput
+from store_format.store.store_settings import StoreSettings, check_sizes
+from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, LOCK_FILE
+
+Longs = NDArray[np.int64]
+Started = Literal["ok", "timeout"]
+AnyFiles = TypeVar("AnyFiles", bound=Files)
+
+
+class Index(BuildsIndex, Protocol):
+    """IndexService: its files, and what dispatched messages put into them."""
+
+    @property
+    def files(self) -> Sequence[IndexFile]:
+        """All of them."""
+
+    @property
+    def index_msg_timestamp(self) -> int | None:
+        """What flushing full files sets in the checkpoint, None where none was flushed."""
+
+    def load(self, *, last_exit_ok: bool, index_msg_timestamp: int) -> None:
+        """IndexService.load."""
+
+    def settle(self) -> None:
+        """See that the files have what was put into them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutResult:
+    """PutMessageResult: the status, and where the messages are in log and queue (NOT_APPENDED where they are not)."""
+
+    status: PutMessageStatus
+    wrote_offsets: tuple[int, ...] = ()
+    logics_offsets: tuple[int, ...] = ()
+
+
+class MessageStore(Generic[AnyFiles]):
+    """DefaultMessageStore over `files`: `begin` or `load` and `start`, then puts, then `shutdown`.
+
+    Attributes:
+        files: the store's.
+        log: the commit log.
+        queues: consumeQueueTable.
+        topic_queue_table: next offset of each queue, numbered as `queue_number` says.
+        is_aborted: whether the abort file is there.
+        dispatcher: counts what load, then what start dispatches.
+        failure: why load or start failed, empty where neither did.
+    """
+
+    def __init__(
+        self,
+        *,
+        files: AnyFiles,
+        settings: StoreSettings,
+        index: Index,
+        deliver_timestamp: DeliverTimestamp | None,
+        put_settings: PutSettings | None = None,
+        bit_map_of: BitMapOf | None = None,
+    ) -> None:
+        """A store that is neither begun nor loaded yet.
+
+        Args:
+            files: the store's.
+            settings: sizes of files, and what is written.
+            index: over the same files.
+            deliver_timestamp: when a message of a delay level is due; None where there are no levels.
+            put_settings: what is refused; the broker's defaults by default.
+            bit_map_of: see Dispatcher; None where no consumer has filter data.
+        """
+        self.files = files
+        self.settings = settings
+        self.index = index
+        self.put_settings = put_settings or PutSettings(max_delay_level=len(settings.delays or ()))
+        self.log = AppendedLog(store=files, file_size=settings.commit_log_size, dispatch=self._dispatch)
+        self.queues: dict[tuple[str, int], Queue] = {}
+        self.topic_queue_table = np.zeros(0, np.int64)
+        self.checkpoint = StoreCheckpoint()
+        self.is_aborted = False
+        self.failure = ""
+        self.dispatcher = Dispatcher(
+            store=files,
+            settings=DispatchSettings(
+                is_slave=settings.is_slave, enable_multi_dispatch=settings.enable_multi_dispatch, enable_lmq=settings.enable_lmq
+            ),
+            queues=self.queues,
+            new_queue=self._new_queue,
+            index=index if settings.message_index_enable else None,
+            bit_map_of=bit_map_of,
+        )
+        self._deliver_timestamp = deliver_timestamp
+        self._numbers: dict[tuple[bytes, int], int] = {}
+        self._behind = 0
+
+    @property
+    def log_files(self) -> tuple[MappedFile, ...]:
+        """The commit log's mapped files."""
+        return self.log.files
+
+    @property
+    def log_end(self) -> int:
+        """CommitLog.getMaxOffset."""
+        return max_offset(self.log.files)
+
+    def _new_queue(self, topic: str, queue_id: int) -> Queue:
+        extension = None
+        if self.settings.enable_consume_queue_ext:
+            extension = Extension(folder=(CONSUME_QUEUE_EXT, topic, str(queue_id)), file_size=self.settings.ext_size)
+        folder = (CONSUME_QUEUE, topic, str(queue_id))
+        return Queue(topic=topic, queue_id=queue_id, folder=folder, file_size=self.settings.consume_queue_size, extension=extension)
+
+    # begin and load -----------------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Make a store where there is none.
+
+        Raises:
+            StoreError: sizes with which a broker cannot write.
+        """
+        check_sizes(self.settings)
+        self.files.create((ABORT_FILE,), 0)
+        self.is_aborted = True
+        self._overwrite(LOCK_FILE, None, np.frombuffer(b"lock", np.uint8))
+
+    def load(self) -> bool:
+        """DefaultMessageStore.load; False where the broker does not start."""
+        self.is_aborted = any(entry.name == ABORT_FILE for entry in self.files.entries(()))
+        named = [(topic, queue_id) for topic in topics_of(self.files.entries((CONSUME_QUEUE,))) for queue_id in self._queue_ids(topic)]
+        try:
+            self.log.files = self._mapped((COMMIT_LOG,), self.settings.commit_log_size)
+            for topic, queue_id in named:
+                self._load_queue(topic, queue_id)
+        except CorruptStoreError as error:
+            self.failure = str(error)
+            return False
+        self._check_aligned()
+        self.checkpoint = decode_checkpoint(self._read(CHECKPOINT_FILE))
+        self.index.load(last_exit_ok=not self.is_aborted, index_msg_timestamp=self.checkpoint.index_msg_timestamp)
+        try:
+            self._recover()
+        except (DispatchError, UnitUnderflowError, CorruptStoreError) as error:
+            self.failure = str(error)
+            return False
+        finally:
+            self._note_checkpoint()
+        self.index.settle()
+        if self.settings.delays is None:
+            self.failure = "messageDelayLevel is not what the broker can read"
+        return not self.failure
+
+    def _queue_ids(self, topic: str) -> list[int]:
+        folder = (CONSUME_QUEUE, topic)
+        return queue_ids_of(self.files.path_of(folder), self.files.entries(folder))
+
+    def _check_aligned(self) -> None:
+        """Raise CorruptStoreError for files that the broker loads and that are not modelled, so that `failure` never names them."""
+        folders: list[tuple[FilePath, tuple[MappedFile, ...], int]] = [((COMMIT_LOG,), self.log.files, self.settings.commit_log_size)]
+        for queue in self.queues.values():
+            folders.append((queue.folder, queue.files, queue.file_size))
+            if queue.extension is not None:
+                folders.append((queue.extension.folder, queue.extension.files, queue.extension.file_size))
+        for folder, files, size in folders:
+            check_aligned(self.files.path_of(folder), files, size)
+
+    def _read(self, name: str) -> bytes | None:
+        return self.files.content((name,)).tobytes() if self.files.has((name,)) else None
+
+    def _mapped(self, folder: FilePath, size: int) -> tuple[MappedFile, ...]:
+        entries = self.files.entries(folder)
+        return load(self.files.path_of(folder), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
+
+    def _load_queue(self, topic: str, queue_id: int) -> None:
+        queue = self.queues[topic, queue_id] = self._new_queue(topic, queue_id)
+        queue.has_folder = True
+        queue.files = self._mapped(queue.folder, self.settings.consume_queue_size)
+        if queue.extension is not None:
+            queue.extension.files = self._mapped(queue.extension.folder, self.settings.ext_size)
+
+    def _recover(self) -> None:
+        for queue in self.queues.values():
+            queue.recover(self.files)
+        reached = self._max_physic_offset()
+        if not self.log.files:
+            for queue in self.queues.values():
+                queue.destroy(self.files)
+        else:
+            log = self._recover_abnormally() if self.is_aborted else self._recover_normally()
+            self._keep_log_files(log.files)
+            if reached >= log.max_offset:
+                for queue in self.queues.values():
+                    queue.truncate_dirty_logic_files(self.files, log.max_offset)
+        self._recover_topic_queue_table()
+
+    def _max_physic_offset(self) -> int:
+        return max((queue.max_physic_offset for queue in self.queues.values()), default=-1)
+
+    def _recover_normally(self) -> RecoveredLog:
+        walks = (self._walk(file) for file in files_to_walk(self.log.files))
+        return recover_normally(self.log.files, walks)
+
+    def _walk(self, file: MappedFile) -> FileWalk:
+        check_crc = self.settings.check_crc_on_recover
+        end, ended = walk_and_dispatch(self.log.read(file), 0, file.length, None, None, check_crc=check_crc)
+        return FileWalk(name=file.name, end=end, ended=ended)
+
+    def _recover_abnormally(self) -> RecoveredLog:
+        settings = self.settings
+        by_index = settings.message_index_enable and settings.message_index_safe
+        return recover_abnormally(
+            self.log.files,
+            self.log.read,
+            None if settings.duplication_enable else self.dispatcher.dispatch,
+            min_timestamp=self.checkpoint.min_timestamp_index if by_index else self.checkpoint.min_timestamp,
+            check_crc=settings.check_crc_on_recover,
+        )
+
+    def _keep_log_files(self, files: tuple[MappedFile, ...]) -> None:
+        kept = {file.name for file in files}
+        for file in self.log.files:
+            if file.name not in kept:
+                self.files.delete((COMMIT_LOG, file.name))
+        self.log.files = files
+
+    def _recover_topic_queue_table(self) -> None:
+        for queue in self.queues.values():
+            queue.correct_min_offset(self.files, min_offset(self.log.files))
+        self.topic_queue_table = np.zeros(0, np.int64)
+        self._numbers.clear()
+
+    def _note_checkpoint(self) -> None:
+        """What dispatching set in the checkpoint."""
+        physic, logics = self.dispatcher.physic_msg_timestamp, self.dispatcher.logics_msg_timestamp
+        if physic is not None:
+            self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=physic)
+        if logics is not None:
+            self.checkpoint = replace(self.checkpoint, logics_msg_timestamp=logics)
+        if self.index.index_msg_timestamp is not None:
+            self.checkpoint = replace(self.checkpoint, index_msg_timestamp=self.index.index_msg_timestamp)
+
+    # start --------------------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> Started:
+        """DefaultMessageStore.start, after a load that went well; "timeout" where it never ends."""
+        settings = self.settings
+        reput = Reput(
+            files=self.log.files,
+            read=self.log.read,
+            dispatch=self.dispatcher.dispatch,
+            deliver_timestamp=self._deliver_timestamp,
+            is_master=settings.is_master,
+            duplication_enable=settings.duplication_enable,
+            reput_from_offset=max(self._max_physic_offset(), min_offset(self.log.files), 0),
+        )
+        self.dispatcher.count, self.dispatcher.first_offset = 0, None
+        caught_up = reput.catch_up()
+        self._note_checkpoint()
+        self.index.settle()
+        if not caught_up:
+            self.failure = f"the messages from {reput.reput_from_offset} of the commit log on are never dispatched"
+            return "timeout"
+        self._recover_topic_queue_table()
+        self._behind = reput.behind
+        if not self.is_aborted:
+            self.files.create((ABORT_FILE,), 0)
+        self.is_aborted = True
+        return "ok"
+
+    # put ----------------------------------------------------------------------------------------------------------------------------
+
+    def put_message(self, message: InnerMessage, store_timestamp: int) -> PutResult:
+        """DefaultMessageStore.putMessage.
+
+        Raises:
+            PutMessageError: the broker throws, or writes what it cannot read.
+        """
+        prepared = prepare(message, store_timestamp, self.put_settings)
+        return self._put([prepared], NO_BATCH) if isinstance(prepared, Message) else PutResult(status=prepared)
+
+    def put_messages(self, batch: MessageBatch, store_timestamp: int) -> PutResult:
+        """DefaultMessageStore.putMessages.
+
+        Raises:
+            PutMessageError: the broker throws, or writes what it cannot read.
+        """
+        prepared = prepare_batch(batch, store_timestamp, self.put_settings)
+        return PutResult(status=prepared) if isinstance(prepared, PutMessageStatus) else self._put(prepared, 0)
+
+    def _put(self, messages: Sequence[Message], batch: int) -> PutResult:
+        queues = [self.queue_number(one.topic, one.queue_id) for one in messages]
+        offsets, queue_offsets = self.append(columns_of(messages, queues, [batch] * len(messages)))
+        return PutResult(
+            status=PutMessageStatus.PUT_OK, wrote_offsets=tuple(offsets.tolist()), logics_offsets=tuple(queue_offsets.tolist())
+        )
+
+    def queue_number(self, topic: bytes, queue_id: int) -> int:
+        """The number of a queue in `topic_queue_table`."""
+        key = (topic, queue_id)
+        if key not in self._numbers:
+            queue = self.queues.get((decode_text(topic), queue_id))
+            self._numbers[key] = len(self._numbers)
+            self.topic_queue_table = np.append(self.topic_queue_table, queue.max_offset if queue else 0)
+        return self._numbers[key]
+
+    def append(self, messages: MessageColumns) -> tuple[Longs, Longs]:
+        """Write messages to the log and dispatch them; nothing is checked that `prepare` checks.
+
+        Returns:
+            Offset in the log (NOT_APPENDED where no file has room for it) and in its queue of each message.
+        """
+        return self.log.append(messages, self.topic_queue_table)
+
+    def _dispatch(self, written: Bytes, positions: Longs) -> None:
+        self.dispatcher.dispatch(read_requests(written, positions, self._deliver_timestamp))
+
+    # look up ------------------------------------------------------------------------------------------------------------------------
+
+    def lookup(self, read: Callable[[FilePath], Bytes], mtime_of: Callable[[FilePath, MappedFile], int]) -> LoadedFiles:
+        """The store for look-ups.
+
+        Args:
+            read: all bytes of a file, as `files` gives them, which may be kept.
+            mtime_of: when a queue's file was written to last, ms.
+        """
+
+        def mapped(folder: FilePath, files: Sequence[MappedFile]) -> MappedFiles:
+            return MappedFiles(files, lambda file: read((*folder, file.name)))
+
+        queues = {}
+        for key, queue in self.queues.items():
+            files = [replace(file, mtime_ms=mtime_of(queue.path(file.name), file)) for file in queue.files]
+            queues[key] = QueueLookup(mapped(queue.folder, files), queue.min_logic_offset)
+        return LoadedFiles(log=CommitLogLookup(mapped((COMMIT_LOG,), self.log.files)), queues=queues)
+
+    # shutdown -----------------------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """See that the files have what was put, and write the checkpoint; the store stays open."""
+        self.index.settle()
+        self._note_checkpoint()
+        if self.log.times:
+            self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=max(self.log.times.values()))
+        former = self._read(CHECKPOINT_FILE)
+        self._overwrite(CHECKPOINT_FILE, former, np.frombuffer(encode_checkpoint(self.checkpoint, former), np.uint8))
+        self._overwrite(LOCK_FILE, self._read(LOCK_FILE), np.frombuffer(b"lock", np.uint8))
+
+    def shutdown(self) -> None:
+        """DefaultMessageStore.shutdown, after a start that ended; a new store counts as complete when this is done."""
+        self.flush()
+        if self._behind == 0:
+            self.files.delete((ABORT_FILE,))
+            self.is_aborted = False
+
+    def _overwrite(self, name: str, former: bytes | None, data: Bytes) -> None:
+        if former is None:
+            self.files.create((name,), len(data))
+        if former is None or len(former) < len(data) or former[: len(data)] != data.tobytes():
+            self.files.set_length((name,), len(data))
+            self.files.write((name,), 0, data)

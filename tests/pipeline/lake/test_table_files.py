@@ -1,0 +1,186 @@
+"""Files and commits of Delta tables that tasks and the driver make without Spark's own writer."""
+
+from __future__ import annotations
+
+import datetime as dt
+import errno
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.files.output_file import OutputError
+from pipeline.lake import table_files
+from pipeline.lake.small_table import reads_without_spark, small_table
+from pipeline.lake.table_commits import CommitConflictError, append_files, create_table
+from pipeline.lake.table_files import FileWriter, check_files
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.table import Column, Table
+
+TABLE = Table(
+    "made",
+    "rows made for a test",
+    (
+        Column("number", "BIGINT", "a number", nullable=True),
+        Column("name", "STRING", "a text", nullable=True),
+        Column("at", "TIMESTAMP", "a time", nullable=True),
+        Column("given", "MAP<STRING, STRING>", "pairs", nullable=True),
+        Column("entries", "ARRAY<BIGINT>", "numbers", nullable=True),
+    ),
+    stats=("number", "name", "at"),
+)
+SCHEMA = arrow_schema(TABLE)
+TIMES = st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2200, 1, 1), timezones=st.just(dt.UTC))  # noqa: DTZ001 - hypothesis adds the zone
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "number": st.none() | st.integers(-(2**63), 2**63 - 1),
+            "name": st.none() | st.text(max_size=40),
+            "at": st.none() | TIMES,
+            "given": st.none() | st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2).map(lambda pairs: [*pairs.items()]),
+            "entries": st.none() | st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3),
+        }
+    ),
+    max_size=30,
+)
+
+
+def batches(rows: list[dict[str, Any]], size: int) -> list[pa.RecordBatch]:
+    return pa.Table.from_pylist(rows, SCHEMA).to_batches(max_chunksize=size)
+
+
+def written(folder: Path, rows: list[dict[str, Any]], size: int = 7) -> list[dict[str, Any]]:
+    writer = FileWriter(str(folder), SCHEMA, TABLE.stats)
+    return [file for batch in writer.write(iter(batches(rows, size))) for file in batch.to_pylist()]
+
+
+@given(rows=ROWS, size=st.integers(1, 12), group=st.integers(1, 2000), file=st.integers(1, 4000))
+@settings(max_examples=60, deadline=None)
+def test_files_hold_the_rows_in_order_and_their_statistics(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], size: int, group: int, file: int
+) -> None:
+    folder = tmp_path_factory.mktemp("table")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_files, "_ROW_GROUP_BYTES", group)
+        patch.setattr(table_files, "_FILE_BYTES", file)
+        files = written(folder, rows, size)
+    found = [pq.read_table(folder / one["path"], schema=SCHEMA).to_pylist() for one in files]
+    assert [row for part in found for row in part] == rows
+    check_files(str(folder), files)
+    for one, part in zip(files, found, strict=True):
+        stats = json.loads(one["stats"])
+        assert one["records"] == stats["numRecords"] == len(part)
+        for name in TABLE.stats:
+            values = [row[name] for row in part if row[name] is not None]
+            assert stats["nullCount"][name] == len(part) - len(values)
+            if name == "at":
+                continue
+            assert stats["minValues"].get(name) == min(values, default=None)
+            assert stats["maxValues"].get(name) == max(values, default=None)
+
+
+@given(times=st.lists(TIMES, min_size=1, max_size=5))
+@settings(max_examples=40, deadline=None)
+def test_bounds_of_times_are_whole_milliseconds_around_them(tmp_path_factory: pytest.TempPathFactory, times: list[dt.datetime]) -> None:
+    (file,) = written(tmp_path_factory.mktemp("table"), [dict.fromkeys(SCHEMA.names) | {"at": time} for time in times])
+    stats = json.loads(file["stats"])
+    least, most = (dt.datetime.fromisoformat(stats[bound]["at"]) for bound in ("minValues", "maxValues"))
+    assert least <= min(times) < least + dt.timedelta(milliseconds=1)
+    assert most - dt.timedelta(milliseconds=1) < max(times) <= most
+
+
+def test_a_table_reads_back_with_its_comments_at_every_version(tmp_path: Path) -> None:
+    first, second = ([{"number": number, "name": str(number)} for number in some] for some in (range(20), range(20, 25)))
+    path = str(tmp_path / "made")
+    create_table(TABLE, path, {}, written(tmp_path / "made", first), "created")
+    append_files(path, 0, written(tmp_path / "made", second), "appended")
+    numbers = [sorted(small_table(path, version, SCHEMA)["number"].to_pylist()) for version in (0, 1)]
+    assert numbers == [[*range(20)], [*range(25)]]
+    table = deltalake.DeltaTable(path)
+    assert {field.name: field.metadata["comment"] for field in table.schema().fields} == {one.name: one.comment for one in TABLE.columns}
+    assert [commit["userMetadata"] for commit in table.history()] == ["appended", "created"]
+
+
+def test_only_values_that_repeat_have_a_dictionary(tmp_path: Path) -> None:
+    rows = [{"number": number, "name": "same", "given": [("a", "b")], "entries": [number]} for number in range(50)]
+    writer = FileWriter(str(tmp_path), SCHEMA, (), ("number", "entries.list.element"))
+    (one,) = (file for batch in writer.write(iter(batches(rows, 50))) for file in batch.to_pylist())
+    group = pq.read_metadata(tmp_path / one["path"]).row_group(0)
+    found = {column.path_in_schema: column.has_dictionary_page for column in map(group.column, range(group.num_columns))}
+    assert found == {
+        "number": False,
+        "name": True,
+        "at": True,
+        "given.key_value.key": True,
+        "given.key_value.value": True,
+        "entries.list.element": False,
+    }
+
+
+def test_columns_that_a_table_lacks_are_null(tmp_path: Path) -> None:
+    fewer = Table("made", "fewer columns", TABLE.columns[:1])
+    writer = FileWriter(str(tmp_path / "made"), arrow_schema(fewer), ())
+    files = [file for batch in writer.write(iter(batches([{"number": 1}], 1))) for file in batch.to_pylist()]
+    create_table(fewer, str(tmp_path / "made"), {}, files, "created")
+    assert small_table(str(tmp_path / "made"), 0, SCHEMA).to_pylist() == [dict.fromkeys(SCHEMA.names) | {"number": 1}]
+
+
+def test_a_commit_that_comes_second_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "made")
+    create_table(TABLE, path, {}, (), "created")
+    append_files(path, 0, written(tmp_path / "made", [{"number": 1}]), "first", ("run", 5))
+    for version, transaction in ((0, None), (1, ("run", 5)), (1, ("run", 4))):
+        with pytest.raises(CommitConflictError):
+            append_files(path, version, written(tmp_path / "made", [{"number": 2}]), "second", transaction)
+    append_files(path, 1, written(tmp_path / "made", [{"number": 3}]), "third", ("run", 6))
+    assert sorted(small_table(path, 2, SCHEMA)["number"].to_pylist()) == [1, 3]
+
+
+def test_creating_replaces_what_a_dead_run_left_unless_it_must_not(tmp_path: Path) -> None:
+    path = str(tmp_path / "made")
+    create_table(TABLE, path, {}, written(tmp_path / "made", [{"number": 1}]), "dead")
+    create_table(TABLE, path, {}, (), "too late", found="kept")
+    with pytest.raises(CommitConflictError):
+        create_table(TABLE, path, {}, (), "too late", found="refused")
+    assert small_table(path, 0, SCHEMA)["number"].to_pylist() == [1]
+    create_table(TABLE, path, {}, written(tmp_path / "made", [{"number": 2}]), "alive")
+    assert small_table(path, 1, SCHEMA)["number"].to_pylist() == [2]
+
+
+def test_files_that_the_driver_does_not_see_are_not_committed(tmp_path: Path) -> None:
+    (file,) = written(tmp_path / "made", [{"number": 1}])
+    shorter = tmp_path / "made" / file["path"]
+    shorter.write_bytes(shorter.read_bytes()[:-1])
+    with pytest.raises(OutputError, match=rf"expected {file['size']} bytes .* found {file['size'] - 1} bytes"):
+        check_files(str(tmp_path / "made"), [file])
+    shorter.unlink()
+    with pytest.raises(OutputError, match="found none; do all machines see the same folder"):
+        check_files(str(tmp_path / "made"), [file])
+
+
+def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(table_files.pq.ParquetWriter, "write_table", full)
+    with pytest.raises(OutputError, match="No space left on device"):
+        written(tmp_path / "made", [{"number": 1}])
+    assert [*(tmp_path / "made").iterdir()] == []
+
+
+@pytest.mark.parametrize(("path", "expected"), [("/data/lake/made", True), ("/data/50%25/made", False), ("s3://bucket/lake/made", False)])
+def test_spark_reads_where_deltalake_cannot(path: str, expected: bool) -> None:
+    assert reads_without_spark(path) is expected
+
+
+def test_names_with_blanks_and_umlauts_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "größe #1 +x"
+    create_table(TABLE, str(path), {}, written(path, [{"number": math.comb(60, 30)}]), "created")
+    assert small_table(str(path), 0, SCHEMA)["number"].to_pylist() == [math.comb(60, 30)]
