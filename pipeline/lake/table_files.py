@@ -80,14 +80,14 @@ class FileWriter:
 
 
 def check_files(folder: str, files: Iterable[Mapping[str, Any]]) -> None:
-    """Check that the driver sees the files that tasks wrote, before it commits them.
+    """Check before a commit that the driver sees the files that tasks wrote.
 
     Args:
-        folder: of the table.
+        folder: folder of the table.
         files: rows of FILES_DDL.
 
     Raises:
-        OutputError: a file is missing, or of another size.
+        OutputError: a file is missing or has another size.
     """
     for one in files:
         path = f"{folder}/{one['path']}"
@@ -98,7 +98,7 @@ def check_files(folder: str, files: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
-    """Paths of the Parquet columns that a column of some type is stored in."""
+    """The paths of the Parquet columns in which the column `path` of type `kind` is stored."""
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _leaves(f"{path}.{field.name}", field.type)
@@ -113,10 +113,10 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 @contextmanager
 def _removed_if_unfinished(path: str) -> Iterator[None]:
-    """Around the writing of a file: no part of it stays where it cannot be written to its end.
+    """Remove the file `path`, which the block writes, if the block fails.
 
     Raises:
-        OutputError: the file system does not take the file.
+        OutputError: the file cannot be written.
     """
     try:
         yield
