@@ -32,7 +32,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import build_session
 from pipeline.lake.views import create_views
 from pipeline.replay.replay import RequestProfile, broker_store, replay
-from pipeline.replay.touched_segments import those_asked, touched_segments
+from pipeline.replay.touched_segments import only_touched, touched_segments
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
 
@@ -150,7 +150,7 @@ def _tail(bench: Bench, shape: Shape) -> None:
     lake = Lake(bench.spark, str(bench.lake))
     segments = lake.table(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == BROKER)
     needed = touched_segments(asked, entries_a_file=broker_store(OpenedBroker(lake, BROKER)).entries_a_file, whole_files=False)
-    touched = those_asked(segments, needed)
+    touched = only_touched(segments, needed)
     for name, frame in (("there", segments), ("touched", touched)):
         bench.told(f"tail, files {name}", len(frame.inputFiles()), "files")
         bench.told(f"tail, segments {name}", frame.count(), "segments")

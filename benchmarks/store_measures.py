@@ -17,7 +17,7 @@ from benchmarks.worker_memory import memory_figure, peak_worker_memory
 from pipeline.export.export_store import export_store
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.lake.session import WALKED_PLANS, set_meanwhile
+from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
 from pipeline.rows.log_records import RECORD_COLUMNS
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
@@ -88,7 +88,7 @@ def _exported_and_copied(stand: Stand, *, on_disk: bool = False) -> tuple[float,
     out, copy = stand.folder / "exported", stand.folder / "copied"
 
     def export() -> None:
-        with set_meanwhile(stand.spark, WALKED_PLANS):  # as the command has them
+        with temporary_settings(stand.spark, INTERPRETED_PLANS):  # as the command has them
             export_store(OpenedBroker(Lake(stand.spark, str(stand.lake)), BROKER), str(out), run_id="bench", progress=lambda _: None)
 
     def taken(source: Path, made: Path, work: Callable[[], object]) -> float:

@@ -147,5 +147,5 @@ def tell_replayed(done: Replayed[Any]) -> None:
     elif done.comparison is None:
         say(f"{done.requests} answers in pull_response, run {done.run_id}")
     if done.comparison is not None:
-        for line in done.comparison.told():
+        for line in done.comparison.lines():
             say(line)

@@ -65,11 +65,11 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session, with the project's SQL functions."""
-    from pipeline.lake.session import LONG_JOBS, WALKED_PLANS, build_session
+    from pipeline.lake.session import INTERPRETED_PLANS, LONG_JOBS, build_session
 
     # hours or minutes of planning pay for both compilers, whose code does not fit into the default cache
     flags = "-XX:ReservedCodeCacheSize=400m"
-    conf = ({} if ALL else WALKED_PLANS) | {
+    conf = ({} if ALL else INTERPRETED_PLANS) | {
         "spark.driver.extraJavaOptions": flags if ALL else " ".join((flags, *LONG_JOBS.values())),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

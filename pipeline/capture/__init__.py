@@ -1,1 +1,1 @@
-"""Captured traffic: a file of packets -> connections -> frames -> pull requests with the broker's answers."""
+"""Read captured traffic: from a file of packets to connections, frames, and pull requests with the broker's answers."""

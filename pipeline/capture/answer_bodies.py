@@ -1,6 +1,6 @@
-"""The SHA-256 of the body that the broker sends for an answer: the records of its messages as they lie in the log, one behind the other.
+"""SHA-256 of the body that the broker sends with an answer: the records of its messages from the log, concatenated.
 
-Broker source (4.9.3): PullMessageProcessor.readGetMessageResult, ManyMessageTransfer: both send the buffers of the result as they are.
+Broker source (4.9.3): PullMessageProcessor.readGetMessageResult, ManyMessageTransfer: both send the buffers of the result unchanged.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _RECORD = "physicOffset BIGINT, size INT, record BINARY"
 
 
 def with_body_sha256(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
-    """Answers with `bodySha256`: NULL where there is no message, and where an entry's bytes are no record of commit_log.
+    """Add to answers a column `bodySha256`; NULL where there is no message, or an entry's bytes are no record of commit_log.
 
     Args:
-        broker: whose it is.
-        answers: with `seq` and `entries`; they are read twice.
+        broker: the broker whose store answers.
+        answers: rows with `seq` and `entries`; they are read twice.
     """
     entries = answers.select("seq", F.posexplode("entries").alias("place", "entry")).select(
         "seq", "place", F.col("entry.physicOffset").alias("physicOffset"), F.col("entry.size").alias("size")
@@ -43,7 +43,7 @@ def _joined(body: Column, record: Column) -> Column:
 
 
 def _records(broker: OpenedBroker, entries: DataFrame) -> DataFrame:
-    """The records that lie between the first and the last entry."""
+    """The records of the log from the first to the last entry."""
     at = entries.agg(F.min("physicOffset").alias("first"), F.max("physicOffset").alias("last")).first()
     first, last = (0, -1) if at is None or at["first"] is None else (at["first"], at["last"])
     of_log = broker.table(t.COMMIT_LOG).where(F.col("physicOffset").between(first, last))
@@ -53,7 +53,7 @@ def _records(broker: OpenedBroker, entries: DataFrame) -> DataFrame:
 
 
 def _encoded(file_size: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of commit_log as the records that they were."""
+    """The bytes of the records of rows of commit_log."""
     for batch in batches:
         if len(batch):
             content, ends = encoded_records(batch, file_size)

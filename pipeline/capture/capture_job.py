@@ -1,8 +1,8 @@
-"""`pullsim capture`: a file of packets -> pull_request, offset_history, subscription, bad_request.
+"""`pullsim capture`: read a file of packets into the tables pull_request, offset_history, subscription and bad_request.
 
-A capture is read from its start to its end, by one task, which packs segments by connection; connections are independent from there on, and
-each goes through one task in the order of the file. No task holds more of a connection than what is not whole yet, so memory does not
-depend on the size of the file. Last, what heartbeats told of a group is laid beside its pulls, group by group, in the order of time.
+One task reads the capture from start to end, and packs its TCP segments by connection. Then each connection goes through one task in the
+order of the file. A task keeps only the incomplete frames of a connection in memory, so memory does not depend on the size of the file.
+At last, each pull gets the subscription of its group from the heartbeats, group by group, in the order of time.
 """
 
 from __future__ import annotations
@@ -42,18 +42,22 @@ _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 8192
 _SEGMENTS = "first STRING, second STRING, number BIGINT, matrix BINARY, payload BINARY, position BIGINT, error STRING"
 _SEGMENTS_ARROW = arrow_of(_SEGMENTS)
-# what the file and the lake say is the same in every row
+# columns with the same value in every row of a capture
 _OF_SOURCE = {"brokerName", "source", "sourceDigest"}
 _KINDS = {PULL: ct.PULL_REQUEST, OFFSET: ct.OFFSET_HISTORY, SUBSCRIPTION: ct.SUBSCRIPTION, BAD: ct.BAD_REQUEST}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """What a capture gave.
+    """Result of reading a capture.
 
     Attributes:
-        broker: whose pulls they are.
-        pulls, answered, offsets, bad: rows of the tables; of the pulls those with an answer.
+        broker: name of the broker that was captured.
+        pulls: number of pulls.
+        answered: number of pulls with an answer.
+        offsets: number of rows of offset_history.
+        bad: number of rows of bad_request.
+        lake_version: version of the lake that has the rows.
     """
 
     broker: str
@@ -65,20 +69,22 @@ class Captured:
 
 
 def broker_of(lake: Lake, name: str | None) -> OpenedBroker:
-    """The broker that captured traffic is of: the one that is named, else the only one in the lake; in a lake without any, "broker".
+    """The broker of captured traffic: the broker `name`, or the lake's only broker where `name` is None.
+
+    In a lake without brokers, any name is accepted; None stands for "broker".
 
     Raises:
-        LakeError: the lake holds several, or not the one that is named.
+        LakeError: the lake has several brokers and no name was given, or it does not have the named broker.
     """
     return OpenedBroker(lake, lake.broker(name) if lake.brokers() else name or DEFAULT_BROKER)
 
 
 @contextmanager
 def open_capture(path: str) -> Iterator[BinaryIO]:
-    """A capture file, to be read from its start.
+    """Open a capture file for reading from its start.
 
     Raises:
-        StoreError: there is no such file.
+        StoreError: the file cannot be opened.
     """
     try:
         filesystem, inside = filesystem_of(path)
@@ -89,7 +95,7 @@ def open_capture(path: str) -> Iterator[BinaryIO]:
 
 
 def digest_of(path: str) -> str:
-    """SHA-256 of a file, in hexadecimal; errors as in open_capture."""
+    """The SHA-256 of a file in hexadecimal; errors as in `open_capture`."""
     with open_capture(path) as file:
         digest = hashlib.sha256()
         while read := file.read(BUFFER_BYTES):
@@ -105,18 +111,18 @@ def run_capture(
     now: Callable[[], dt.datetime],
     progress: Callable[[str], None],
 ) -> Captured:
-    """Read a capture into the lake; what the lake holds of the same file is replaced.
+    """Read a capture into the lake; rows of the same file that the lake has are replaced.
 
     Args:
-        broker: name in the lake of the broker whose traffic was captured.
+        broker: the broker whose traffic was captured.
         path: pcap or pcapng file.
         run_id: of this run.
-        now: the wall clock.
-        progress: told of each step.
+        now: gives the wall-clock time.
+        progress: called with a text at each step.
 
     Raises:
         StoreError: the file cannot be opened or is no capture; nothing was written then.
-        LakeError: another run writes to the lake.
+        LakeError: another run is writing to the lake.
     """
     progress(f"reading {path}")
     digest = digest_of(path)
@@ -152,12 +158,12 @@ def _with_source(rows: DataFrame, table: Table, broker: str, path: str, digest: 
 
 
 def _own(table: Table) -> list[str]:
-    """The columns that the packets fill."""
+    """The columns of a table that are filled from packets."""
     return [name for name in table.names if name not in _OF_SOURCE]
 
 
 def captured_rows(lake: Lake, path: str, digest: str) -> DataFrame:
-    """(kind, and a struct for each kind): the rows of a capture, without what is the same in all of them."""
+    """The rows of a capture as (kind, a struct for each kind), without the columns that are equal in all rows."""
     segments = lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_segments, path), _SEGMENTS)
     by_connection = segments.repartition("first", "second").sortWithinPartitions("first", "second", "number")
     return by_connection.mapInArrow(partial(_rows, digest), _schema())
@@ -173,7 +179,7 @@ def _schema() -> str:
 
 
 def _segments(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The file as packed segments, and what is bad; in the one task that gets the one row."""
+    """Read the file as packed segments and bad parts; runs in one task, because the input has one row."""
     for batch in batches:
         if not len(batch):
             continue
@@ -198,7 +204,7 @@ def _segment_row(found: PackedSegments | Bad) -> Row:
 
 
 def _rows(digest: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Sorted segments, connection after connection -> rows."""
+    """The rows of the tables from packed segments, which are sorted by connection."""
     schema = arrow_of(_schema())
     gathered: list[Row] = []
     for kind, row in _found(digest, batches):

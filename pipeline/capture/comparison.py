@@ -1,10 +1,10 @@
-"""Captured answers against ours: code, offsets and body, and for each difference the reason that the capture itself shows.
+"""Compare the answers to captured pulls with the recorded answers, and classify each difference by the reason that the capture shows.
 
-Rule: what is compared is code, nextBeginOffset, minOffset, maxOffset and the SHA-256 of the body; a pull without a recorded answer is
-counted apart.
-Surprise: without a look inside the broker nobody can tell in which millisecond it looked at a queue. Cut at the recorded maxOffset the
-answers are equal, but for messages that were dispatched between the broker's two looks at the queue. As of a time some differ by the
-messages of those milliseconds: stored but not dispatched yet, or dispatched while the pull waited for a worker.
+Rule: code, nextBeginOffset, minOffset, maxOffset and the SHA-256 of the body are compared. Pulls without a recorded answer are counted
+separately.
+Surprise: a capture does not show in which millisecond the broker read a queue. With --at recorded-max, answers are equal, except where a
+message was dispatched between the broker's reads of maxOffset and of the entries. With --at request-time, some answers differ by messages
+of these milliseconds: stored but not yet dispatched, or dispatched while the pull waited for a worker.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ OVERTAKEN = "a message was dispatched between the broker's look at maxOffset and
 FILES_DELETED = "it was answered from files that the broker deleted before the store was taken"
 NOT_DISPATCHED = "a message was stored but not dispatched yet, so the broker did not show it"
 WAITED = "a message was dispatched while the pull waited for a worker, so the broker showed it"
-REFUSED_ONLY_THEN = "a check of topic, group or subscription came out otherwise"
+CHECK_DIFFERS = "a check of topic, group or subscription had another result"
 OTHER = "another reason"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """An answer that differs: its request, what was recorded, what we answer, the fields in which they differ."""
+    """An answer that differs: id of the request, recorded answer, our answer, names of the fields that differ."""
 
     request_id: str
     recorded: str
@@ -39,15 +39,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedComparison:
-    """Our answers against the recorded ones.
+    """Result of comparing the simulator's answers ("ours") with the recorded answers.
 
     Attributes:
-        compared: pulls that have both; `held` of them were held.
-        differ: of these, how many differ in any field.
-        reasons: of those that differ, how many for which reason, by (held, reason).
-        unanswered: pulls that we could not answer, by error code.
-        unrecorded: pulls that the broker never answered.
-        first: some of those that differ.
+        compared: number of pulls with both answers.
+        held: number of compared pulls that were held.
+        differ: number of compared pulls whose answers differ in any field.
+        reasons: number of pulls that differ, by (whether held, reason).
+        unanswered: number of pulls without an answer of ours, by error code.
+        unrecorded: number of pulls that the broker never answered.
+        first: the first differences.
     """
 
     compared: int
@@ -58,8 +59,8 @@ class CapturedComparison:
     unrecorded: int
     first: list[Difference]
 
-    def told(self) -> list[str]:
-        """The comparison as lines for people; the last one has the counts."""
+    def lines(self) -> list[str]:
+        """The comparison as lines to print; the last line has the counts."""
         lines = []
         for one in self.first:
             lines += [f"{one.request_id} differs in {', '.join(one.fields)}", f"  recorded: {one.recorded}", f"  ours:     {one.ours}"]
@@ -80,21 +81,21 @@ def _recorded(name: str) -> Column:
 
 
 def compare_captured(pulls: DataFrame, answered: DataFrame, *, at: At) -> CapturedComparison:
-    """Hold each answer against the recorded one.
+    """Compare each answer with the recorded answer.
 
     Args:
         pulls: rows of pull_request with `seq`.
-        answered: of answer_captured.
-        at: what of the store the pulls saw.
+        answered: rows of `answered_captured`.
+        at: which part of the store the pulls saw.
     """
     fields = [name for name in _FIELDS if name != "bodySha256"]
-    # an answer of a check has no offsets
+    # a pull that a check refuses has no offsets in its answer
     ours = {name: F.when(F.col("refusedCode").isNull() | F.lit(name == "code"), F.col(name)) for name in _FIELDS}
     recorded = pulls.select(
         "seq", "held", "recordedBodyLength", *[_recorded(name).alias(f"theirs_{name}") for name in (*fields, "bodySha256")]
     )
     rows = answered.select("seq", "requestId", "error", *[ours[name].alias(name) for name in _FIELDS]).join(recorded, "seq")
-    # of a body that was not captured whole nothing can be said
+    # a body that was not captured completely is not compared
     known = {name: F.lit(True) for name in fields} | {
         "bodySha256": F.col("theirs_bodySha256").isNotNull() | (F.coalesce("recordedBodyLength", F.lit(0)) == 0)
     }
@@ -119,15 +120,15 @@ def compare_captured(pulls: DataFrame, answered: DataFrame, *, at: At) -> Captur
     return _summed(counts, first)
 
 
-_REASONS = (OVERTAKEN, FILES_DELETED, NOT_DISPATCHED, WAITED, REFUSED_ONLY_THEN, OTHER)
+_REASONS = (OVERTAKEN, FILES_DELETED, NOT_DISPATCHED, WAITED, CHECK_DIFFERS, OTHER)
 
 
 def _reason(at: At) -> Column:
-    """Why an answer differs, by what it and the recorded one say."""
+    """The reason why an answer differs, from its offsets and the recorded offsets."""
     by_time = F.lit(at == "request-time")
     return (
         F.when(F.col("theirs_minOffset") < F.col("minOffset"), FILES_DELETED)
-        .when(F.col("theirs_minOffset").isNull() | F.col("minOffset").isNull(), REFUSED_ONLY_THEN)
+        .when(F.col("theirs_minOffset").isNull() | F.col("minOffset").isNull(), CHECK_DIFFERS)
         .when(F.col("theirs_nextBeginOffset") > F.col("theirs_maxOffset"), OVERTAKEN)
         .when(by_time & (F.col("theirs_maxOffset") < F.col("maxOffset")), NOT_DISPATCHED)
         .when(by_time & (F.col("theirs_maxOffset") > F.col("maxOffset")), WAITED)

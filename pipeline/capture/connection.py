@@ -1,6 +1,6 @@
-"""One TCP connection of a capture: packed segments in, rows of the tables out; nothing of it is held but what is not whole yet.
+"""One TCP connection of a capture: turns packed segments into rows of the tables. Only incomplete frames are kept in memory.
 
-Rule: a SYN with another sequence number begins another connection between the same two ends.
+Rule: a SYN with another sequence number begins a new connection between the same two ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ class _Direction:
 
 @dataclass(slots=True)
 class Connection:
-    """The state of a connection, and of those before it between the same ends."""
+    """State of the connections between two ends, one after the other.
+
+    Attributes:
+        ends: the two ends as `address:port`, sorted.
+        digest: SHA-256 of the capture file.
+    """
 
     ends: tuple[str, str]
     digest: str
@@ -36,7 +41,7 @@ class Connection:
     _exchanges: Exchanges | None = None
 
     def feed(self, packed: PackedSegments) -> Found:
-        """The rows that are known with some more segments."""
+        """Process further segments; gives the rows that are complete with them."""
         at = 0
         payload = memoryview(packed.payload)
         for numbers in packed.matrix.reshape(-1, COLUMNS).tolist():
@@ -53,7 +58,7 @@ class Connection:
         yield from self._decoded()
 
     def end(self) -> Found:
-        """The capture ends, or the connection did: the rows of what is still waiting."""
+        """End the connection; gives the rows of all that still waits."""
         if self._directions is None or self._exchanges is None:
             return
         for direction in self._directions:
@@ -66,7 +71,7 @@ class Connection:
         self._directions = self._exchanges = None
 
     def _begin(self, numbers: list[int]) -> Found:
-        """The first segment of a connection, or a SYN, which may be that of another one."""
+        """Process the first segment of a connection, or a SYN, which may begin a new connection."""
         side, flags, seq = numbers[SegmentCol.DIRECTION], numbers[SegmentCol.FLAGS], numbers[SegmentCol.SEQ]
         syn = bool(flags & tcp.TH_SYN)
         if self._directions is not None and not flags & tcp.TH_ACK and self._directions[side].bytes.is_new_connection(seq):
@@ -90,7 +95,7 @@ class Connection:
             back.pieces += back.bytes.acked(numbers[SegmentCol.ACK], numbers[SegmentCol.MICROS])
 
     def _decoded(self) -> Found:
-        """The rows of the frames that are whole now, in the order in which they were."""
+        """The rows of the frames that are complete now, in the order of the packets that completed them."""
         assert self._directions is not None
         assert self._exchanges is not None
         frames: list[tuple[CapturedPacket, int, Frame]] = []
@@ -103,7 +108,7 @@ class Connection:
                     yield self._exchanges.bad(found.offset, number, found.error, found.raw, found.packet)
                 else:
                     yield from self._refused(found, number)
-                    frames += [(frame.packet, number, frame) for frame in _told_of(found)]
+                    frames += [(frame.packet, number, frame) for frame in _decoded_frames(found)]
         frames.sort(key=lambda one: one[0].number)
         for _, number, frame in frames:
             yield from self._exchanges.take(frame, number)
@@ -121,8 +126,8 @@ def _packet(numbers: list[int]) -> CapturedPacket:
     return CapturedPacket(numbers[SegmentCol.NUMBER], numbers[SegmentCol.POSITION], numbers[SegmentCol.MICROS])
 
 
-def _told_of(found: Frames) -> Iterator[Frame]:
-    """The frames that have their headers, which can be decoded."""
+def _decoded_frames(found: Frames) -> Iterator[Frame]:
+    """The frames whose headers are complete and can be decoded."""
     for row in range(found.count):
         if row not in found.columns.errors and found.damaged.get(row, True):
             yield Frame(found.columns, row, int(found.offsets[row]), found.packets[row], whole=row not in found.damaged)

@@ -1,9 +1,9 @@
-"""Requests and answers of one connection: which answer belongs to which request, and what the rows of the tables say of both.
+"""Match the answers of one connection to their requests, and make rows of the tables from both.
 
 Broker source (4.9.3): NettyRemotingAbstract (responses by opaque); the processors of pulls, of offsets, of clients.
-Rule: an answer has the opaque of its request and goes the other way; answers do not keep the order of requests, and the broker sends
-requests of its own, with opaques of its own, on the same connection.
-Surprise: an opaque is asked again only by a client that gave the first one up; the older request was never answered then.
+Rule: an answer has the opaque of its request and the opposite direction. Answers may come in another order than requests. The broker sends
+requests of its own, with its own opaques, on the same connection.
+Surprise: a client uses an opaque again only after it has given up the first request; the older request was never answered then.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Row = dict[str, Any]
 PULL, OFFSET, SUBSCRIPTION, BAD = "pull", "offset", "subscription", "bad"
 HEART_BEAT, UNREGISTER_CLIENT, CLOSED = "HEART_BEAT", "UNREGISTER_CLIENT", "CLOSED"
 
-# a broker holds some thousands of pulls of a connection at most; a capture must not fill the memory with unanswered ones
+# limits of unanswered requests and of answers without a request in memory; a broker holds at most some thousands of pulls of a connection
 PENDING_MAX: Final = 1 << 16
 ANSWERS_AHEAD_MAX: Final = 1 << 10
-_AHEAD_MICROS: Final = 1_000_000  # no capture mixes up packets that are further apart
+_AHEAD_MICROS: Final = 1_000_000  # an answer may precede its request in the file by so much; captures mix up only close packets
 _FRAMES_A_PACKET: Final = 1 << 20
-_WAITED_MICROS: Final = 20_000  # an answer that took longer was held: workers are quicker, arrivals and sweeps are not
+_WAITED_MICROS: Final = 20_000  # a pull that took longer was held: workers are faster
 _WANTED: Final = frozenset(
     {RequestCode.PULL_MESSAGE, RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT}
 )
-# the checks that come before the offset is committed
+# codes of the checks that come before the offset is committed
 _NOT_COMMITTED: Final = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
@@ -56,7 +56,15 @@ _NOT_COMMITTED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a batch of them: its row there, where it begins in the stream, with which packet it was whole; or its body is not."""
+    """One frame of a batch of decoded frames.
+
+    Attributes:
+        columns: the batch.
+        row: row of the frame in the batch.
+        offset: offset of the frame in the stream.
+        packet: the packet that completed the frame.
+        whole: whether the frame's body was captured completely.
+    """
 
     columns: FrameColumns
     row: int
@@ -66,18 +74,18 @@ class Frame:
 
     @property
     def content(self) -> memoryview:
-        """Its bytes behind the length."""
+        """The frame's bytes after the length field."""
         start, length = int(self.columns.starts[self.row]), int(self.columns.lengths[self.row])
         return self.columns.buffer[start + LENGTH_FIELD : start + length].data
 
     @property
     def body(self) -> memoryview:
-        """Its body."""
+        """The frame's body."""
         start, length = int(self.columns.body.starts[self.row]), int(self.columns.body.lengths[self.row])
         return self.columns.buffer[start : start + length].data
 
     def fields(self, header: type[PullMessageRequestHeader | PullMessageResponseHeader]) -> Row:
-        """The fields of a header class, by their names."""
+        """The values of the fields of a header class, by their names."""
         return {one.name: _value(self.columns.text(self.row, one.name), header.NUMBERS.get(one.name)) for one in fields(header)}
 
 
@@ -86,7 +94,7 @@ def _value(text: str | None, bits: int | None) -> Any:
 
 
 def plain_text(text: str | None) -> str | None:
-    """A text as Java writes it: JSON can escape half of a surrogate pair, which becomes a question mark."""
+    """A text as Java encodes it: half of a surrogate pair, which JSON can escape, becomes a question mark."""
     try:
         return text if text is None or text.isascii() else text.encode().decode()
     except UnicodeEncodeError:
@@ -95,7 +103,7 @@ def plain_text(text: str | None) -> str | None:
 
 @dataclass(slots=True)
 class _Answer:
-    """What an answer says that any request may want to know."""
+    """The fields of an answer that are used for any kind of request."""
 
     packet: CapturedPacket
     code: int
@@ -116,12 +124,12 @@ class _Pending:
 
 @dataclass(slots=True)
 class Exchanges:
-    """The requests of one connection, in both directions, that wait for their answers.
+    """The requests of one connection that wait for their answers, in both directions.
 
     Attributes:
-        connection: its name.
-        ends: who sends in each direction.
-        digest: of the file.
+        connection: name of the connection.
+        ends: the sender in each direction.
+        digest: SHA-256 of the capture file.
     """
 
     connection: str
@@ -133,7 +141,7 @@ class Exchanges:
     _groups: dict[str, int] = field(default_factory=dict)
 
     def take(self, frame: Frame, direction: int) -> Iterator[tuple[str, Row]]:
-        """A frame that was sent in a direction; gives the rows that are known now, each with its kind."""
+        """Process a frame that was sent in a direction (0 or 1); gives the rows that are complete now, each with its kind."""
         columns, row = frame.columns, frame.row
         opaque = int(columns.opaque[row])
         if int(columns.flag[row]) & RPC_TYPE_FLAG:
@@ -163,27 +171,27 @@ class Exchanges:
                 yield from _without_answer(waiting.pop(next(iter(waiting))))
 
     def close(self, packet: CapturedPacket) -> Iterator[tuple[str, Row]]:
-        """One end closed the connection: the groups that sent heartbeats on it lose it."""
+        """Process the close of the connection: a row CLOSED for each group that sent heartbeats on it."""
         for group, direction in self._groups.items():
-            yield SUBSCRIPTION, self._common(f"closed-{group}", packet, direction) | _nothing(CLOSED, packet, group)
+            yield SUBSCRIPTION, self._common(f"closed-{group}", packet, direction) | _event_row(CLOSED, packet, group)
         self._groups.clear()
 
     def end(self) -> Iterator[tuple[str, Row]]:
-        """No more frames follow."""
+        """End the connection; gives the rows of requests without answers."""
         for waiting in self._pending:
             for pending in waiting.values():
                 yield from _without_answer(pending)
             waiting.clear()
 
     def bad(self, offset: int, direction: int, error: str, raw: bytes, packet: CapturedPacket) -> tuple[str, Row]:
-        """A row for bytes of a stream that are no frame."""
+        """A row of bad_request for bytes of a stream that are no frame."""
         return BAD, {"position": packet.position, "error": f"{self._place(offset, direction)}: {error}", "raw": raw}
 
     def _place(self, offset: int, direction: int) -> str:
         return f"connection {self.connection}, sent by {self.ends[direction]}, byte {offset}"
 
     def _rows_of(self, code: int, frame: Frame, direction: int, opaque: int) -> list[Row]:
-        """The rows of a request, as far as it fills them."""
+        """The rows of a request, without the columns of its answer."""
         if code not in _WANTED and code != RequestCode.UPDATE_CONSUMER_OFFSET:
             return []
         place = f"{direction}-{frame.offset}-{'' if opaque == NO_OPAQUE else opaque}"
@@ -194,7 +202,7 @@ class Exchanges:
         if code == RequestCode.UNREGISTER_CLIENT:
             group = fields["consumerGroup"]
             self._groups.pop(group, None)
-            return [] if group is None else [common | _nothing(UNREGISTER_CLIENT, frame.packet, group)]  # none: a producer
+            return [] if group is None else [common | _event_row(UNREGISTER_CLIENT, frame.packet, group)]  # a producer has no group
         if code == RequestCode.PULL_MESSAGE:
             return [common | fields | {"opaque": None if opaque == NO_OPAQUE else opaque, "arrivalMicros": frame.packet.micros}]
         queue = {name: fields[name] for name in ("consumerGroup", "topic", "queueId")}
@@ -219,8 +227,8 @@ class Exchanges:
             if data.groupName is None:
                 continue
             self._groups[plain_text(data.groupName) or ""] = direction
-            told = common | {"event": HEART_BEAT, "micros": frame.packet.micros, "clientId": plain_text(heartbeat.clientID)}
-            rows += [told | one for one in _subscriptions(data)]
+            heard = common | {"event": HEART_BEAT, "micros": frame.packet.micros, "clientId": plain_text(heartbeat.clientID)}
+            rows += [heard | one for one in _subscriptions(data)]
         return rows
 
     def _answered(self, frame: Frame, direction: int, opaque: int) -> Iterator[tuple[str, Row]]:
@@ -238,12 +246,12 @@ class Exchanges:
 
 
 def bad_row(frame: Frame, error: str) -> Row:
-    """A row for a frame that the broker would refuse."""
+    """A row of bad_request for a frame that the broker would refuse."""
     return {"position": frame.packet.position, "error": error, "raw": bytes(frame.content[:RAW_BYTES_MAX])}
 
 
 def _subscriptions(data: ConsumerData) -> Iterator[Row]:
-    """A heartbeat's group: a row a topic, one without for none."""
+    """The subscriptions of a heartbeat's group: a row for each topic; one row without a topic if there is none."""
     group = {"consumerGroup": plain_text(data.groupName), "consumeType": data.consumeType, "messageModel": data.messageModel}
     for one in data.subscriptionDataSet:
         yield group | {
@@ -259,7 +267,7 @@ def _subscriptions(data: ConsumerData) -> Iterator[Row]:
         yield group
 
 
-def _nothing(event: str, packet: CapturedPacket, group: str | None) -> Row:
+def _event_row(event: str, packet: CapturedPacket, group: str | None) -> Row:
     return {"event": event, "micros": packet.micros, "consumerGroup": group}
 
 
@@ -268,7 +276,7 @@ def _answer_of(frame: Frame) -> _Answer:
     body = frame.body
     fields = frame.fields(PullMessageResponseHeader)
     offset = None
-    if not len(body) and fields["nextBeginOffset"] is None:  # what a QUERY_CONSUMER_OFFSET gets
+    if not len(body) and fields["nextBeginOffset"] is None:  # the answer to a QUERY_CONSUMER_OFFSET
         offset = java_number((decode_command(frame.content).ext_fields or {}).get("offset"), 64)
     has_messages = frame.whole and len(body) and fields["nextBeginOffset"] is not None
     first = decode(body, uncompress_body=False) if has_messages else None  # type: ignore[arg-type]
@@ -289,8 +297,8 @@ def _with_answer(pending: _Pending, answer: _Answer) -> Iterator[tuple[str, Row]
         for row in pending.rows:
             yield from _pulled(row | _recorded(answer) | {"held": _was_held(row, answer)})
     elif pending.code == RequestCode.QUERY_CONSUMER_OFFSET:
-        told = {"consumerOffset": answer.ext_offset, "code": answer.code, "micros": answer.packet.micros}
-        yield from ((OFFSET, row | told) for row in pending.rows)
+        found = {"consumerOffset": answer.ext_offset, "code": answer.code, "micros": answer.packet.micros}
+        yield from ((OFFSET, row | found) for row in pending.rows)
     else:
         yield from ((SUBSCRIPTION, row | {"answerMicros": answer.packet.micros}) for row in pending.rows)
 
@@ -315,7 +323,10 @@ def _recorded(answer: _Answer) -> Row:
 
 
 def _was_held(row: Row, answer: _Answer) -> bool:
-    """Whether the broker held the pull: it found nothing although it might wait, found what came later, or took its time."""
+    """Whether the broker held the pull.
+
+    A pull with the suspend bit was held if it found no message, found a message that was stored after the pull, or took _WAITED_MICROS.
+    """
     if not (row["sysFlag"] or 0) & PullSysFlag.SUSPEND:
         return False
     if answer.code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED}:
@@ -326,7 +337,7 @@ def _was_held(row: Row, answer: _Answer) -> bool:
 
 
 def _pulled(row: Row) -> Iterator[tuple[str, Row]]:
-    """A pull, and the offset that it commits."""
+    """The row of a pull, and the row of the offset that it commits."""
     yield PULL, row
     commits = (row["sysFlag"] or 0) & PullSysFlag.COMMIT_OFFSET
     if commits and row["commitOffset"] is not None and row.get("recordedCode") not in _NOT_COMMITTED:

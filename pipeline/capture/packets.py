@@ -1,8 +1,8 @@
-"""The packets of a capture file, one after the other: pcap and pcapng, as tcpdump and Wireshark write them.
+"""Read the packets of a capture file in the formats pcap and pcapng, which tcpdump and Wireshark write.
 
-The headers are those of dpkt. Its readers are not used: they give neither where a packet stands nor how long it was, and take the time and
-the link type of every packet of a pcapng file from the first interface.
-Rule: what cannot be read is a value like a packet, and the reader goes on behind it; a length is believed only up to PACKET_MAX.
+The headers are parsed with dpkt. Its readers are not used: they give neither the position of a packet nor its original length, and they
+take the time resolution and link type of every packet of a pcapng file from the first interface.
+Rule: a part that cannot be read is returned as a value, and the reader continues after it. Lengths above PACKET_MAX are errors.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from pipeline.capture.pcapng import PCAPNG_MAGIC, Interfaces, byte_order_of
 from pipeline.schema.capture_tables import RAW_BYTES_MAX
 from store_format.errors import StoreError
 
-PACKET_MAX = 1 << 20  # libpcap takes no more than 256 KiB; offloading cards hand up no packets above half a MiB
+PACKET_MAX = 1 << 20  # libpcap captures at most 256 KiB of a packet; packets of offloading cards have at most half a MiB
 _NANO = {dpkt_pcap.TCPDUMP_MAGIC_NANO, dpkt_pcap.PMUDPCT_MAGIC_NANO}
 _SWAPPED = {dpkt_pcap.PMUDPCT_MAGIC, dpkt_pcap.PMUDPCT_MAGIC_NANO, dpkt_pcap.PACPDOM_MAGIC}
 _MODIFIED = {dpkt_pcap.MODPCAP_MAGIC, dpkt_pcap.PACPDOM_MAGIC}
 _MILLION = 1_000_000
 _BLOCK_HEAD = 8
-_SEARCHED = 1 << 16  # bytes that are looked through at a time for the next record
+_SEARCHED = 1 << 16  # bytes that are searched at a time for the next record
 _YEAR = 366 * 86_400
 
 
 class Source(Protocol):
-    """A file that is read from its start to its end."""
+    """A file that is read sequentially."""
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes: as many as asked for, but at the end."""
+        """The next `size` bytes; fewer only at the end of the file."""
 
 
 class Packet(NamedTuple):
-    """One packet.
+    """One captured packet.
 
     Attributes:
-        number: 0 for the first of the file.
-        position: of its record in the file, bytes.
-        micros: when it was captured, microseconds since 1970.
+        number: number of the packet in the file, from 0.
+        position: position of its record in the file, in bytes.
+        micros: time of the capture in microseconds since 1970.
         link_type: a LINKTYPE_ number of tcpdump.
-        data: from the link layer's header on, as much as was kept.
+        data: captured bytes, from the header of the link layer on.
     """
 
     number: int
@@ -56,7 +56,7 @@ class Packet(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """What cannot be read: where in the file, why, and its first bytes."""
+    """A part of the file that cannot be read: its position, the reason, and its first bytes."""
 
     position: int
     error: str
@@ -65,7 +65,7 @@ class Bad:
 
 @dataclass(slots=True)
 class _Reading:
-    """A source with the place where the next byte stands; what was put back is read again."""
+    """A source with the position of the next byte, into which bytes can be put back."""
 
     source: Source
     at: int = 0
@@ -85,7 +85,11 @@ class _Reading:
 
 
 def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
-    """The packets of a file, in its order, and what in it is none; no more than a packet is held.
+    """The packets of a capture file in order, and the parts that cannot be read; one packet at a time is in memory.
+
+    Args:
+        source: the open file.
+        path: path of the file, for the error message.
 
     Raises:
         StoreError: the file is neither pcap nor pcapng.
@@ -105,7 +109,7 @@ def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
 
 def _pcap(reading: _Reading, magic: int, head: bytes) -> Iterator[Packet | Bad]:
     order = "<" if magic in _SWAPPED else ">"
-    link_type = (dpkt_pcap.LEFileHdr if magic in _SWAPPED else dpkt_pcap.FileHdr)(head).linktype & 0x0FFFFFFF  # FCS bits above
+    link_type = (dpkt_pcap.LEFileHdr if magic in _SWAPPED else dpkt_pcap.FileHdr)(head).linktype & 0x0FFFFFFF  # above: FCS bits
     fraction = 1000 if magic in _NANO else 1
     record = struct.Struct(f"{order}IIII" + ("8x" if magic in _MODIFIED else ""))
     number = 0
@@ -129,13 +133,13 @@ def _pcap(reading: _Reading, magic: int, head: bytes) -> Iterator[Packet | Bad]:
 
 
 def _plausible(seconds: int, part: int, kept: int, length: int, before: int | None, fraction: int) -> bool:
-    """Whether a record header may be one: sizes in bounds, a fraction below a second, a time not a year from the last one."""
+    """Whether a record header is plausible: sizes in bounds, a fraction below a second, less than a year from the packet before."""
     near = before is None or abs(seconds - before) < _YEAR
     return kept <= PACKET_MAX and kept <= max(length, 1) and part < _MILLION * fraction and near
 
 
 def _after_bad_record(reading: _Reading, record: struct.Struct, head: bytes, before: int | None, fraction: int) -> Bad:
-    """Skip to the next place where two records may stand one behind the other, or the last one of the file."""
+    """Skip to the next position with two plausible consecutive records, or with the last record of the file."""
     position = reading.at - len(head)
     reading.put_back(head)
     shown = b""

@@ -1,7 +1,7 @@
-"""Blocks of a pcapng section: interfaces, and the packets that were captured on them.
+"""Parse blocks of a pcapng section: interfaces, and the packets that were captured on them.
 
-Rule: link type, resolution and offset of times are those of the packet's own interface; interfaces are counted anew in each section.
-Surprise: a simple packet block has no time and belongs to the first interface; it gets the time of the packet before it.
+Rule: link type, time resolution and time offset of a packet are those of its interface. Each section numbers its interfaces from 0.
+Surprise: a simple packet block belongs to the first interface and has no time; it gets the time of the packet before it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MICROS_MAX = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class BlockPacket:
-    """The packet of a block; fields as in packets.Packet."""
+    """The packet in a block; its fields are as in packets.Packet."""
 
     micros: int
     link_type: int
@@ -46,7 +46,7 @@ class _Interface:
 
 
 def byte_order_of(magic: bytes) -> str | None:
-    """The order of the bytes in a section, as struct says it, from its byte-order magic; None for a wrong one."""
+    """The byte order of a section as a format character of `struct`, from its byte-order magic; None for a wrong magic."""
     if magic == _BYTE_ORDER_MAGIC:
         return ">"
     return "<" if magic == _BYTE_ORDER_MAGIC[::-1] else None
@@ -54,19 +54,19 @@ def byte_order_of(magic: bytes) -> str | None:
 
 @dataclass(slots=True)
 class Interfaces:
-    """The interfaces of a section, as far as it was read."""
+    """The interfaces of a section that were read so far; `order` is the section's byte order."""
 
     order: str
     _known: list[_Interface] = field(default_factory=list)
     _last_micros: int = 0
 
     def block_length(self, head: bytes) -> int:
-        """Length of a block, from its first eight bytes."""
+        """The length of a block, from its first eight bytes."""
         length: int = struct.unpack_from(f"{self.order}I", head, 4)[0]
         return length
 
     def packet_of(self, raw: bytes) -> BlockPacket | None:
-        """The packet of a whole block; None where it is another block.
+        """The packet in a complete block; None for a block of another kind.
 
         Raises:
             ValueError, struct.error, dpkt's UnpackError: the block cannot be read.

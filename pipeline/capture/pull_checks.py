@@ -1,8 +1,8 @@
-"""Captured pulls -> the code that the broker refuses each with, or the filter that it hands to the store.
+"""Apply the broker's checks to captured pulls: each is refused with a code, or has the filter that the broker gives to the store.
 
-Broker source (4.9.3): PullMessageProcessor.processRequest, up to the store; udfs.broker.pull_message_processor holds the checks.
-Rule: topic and group are those of the import, the registration is that of the moment (see registrations).
-Surprise: an expression that does not compile filters nothing, and so does a class filter.
+Broker source (4.9.3): PullMessageProcessor.processRequest, up to the store; the checks are in udfs.broker.pull_message_processor.
+Rule: topics and groups are those of the import; the registration is that of the pull's moment (see registrations).
+Surprise: an expression that does not compile filters nothing. Neither does a class filter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from udfs.filters.tags import SubscriptionParseError, parse_subscription
 from udfs.pull.codes import BrokerRole, ResponseCode
 
 Row = dict[str, Any]
-OTHER_CODES = "OTHER_CODES"  # a heartbeat whose hash codes are not those of its tags
+OTHER_CODES = "OTHER_CODES"  # error code: the hash codes of a heartbeat are not those of its tags
 CHECKED = "seq BIGINT, refusedCode INT, filterType STRING, expression STRING, checkError STRING"
 _CHECKED_ARROW = arrow_of(CHECKED)
 _NO_BITS = BloomFilter(1, 64)
@@ -54,12 +54,12 @@ _REGISTERED = (
 )
 _TOPIC = ("readQueueNums", "perm")
 _GROUP = ("consumeEnable", "consumeBroadcastEnable")
-# what a check does not look at, beyond whether it is there
+# fields of which the checks use only whether they are NULL
 _ONLY_THERE = {"queueOffset", "maxMsgNums", "commitOffset", "suspendTimeoutMillis"}
 
 
 def broker_config(settings: BrokerSettings, broker: str) -> PullBrokerConfig:
-    """What the checks ask of the broker's settings."""
+    """The settings of a broker that the checks use; `broker` is the broker's name."""
     pull = settings.pull_settings()
     return PullBrokerConfig(
         broker_name=broker,
@@ -74,11 +74,11 @@ def broker_config(settings: BrokerSettings, broker: str) -> PullBrokerConfig:
 
 
 def checked(broker: OpenedBroker, pulls: DataFrame, settings: BrokerSettings) -> DataFrame:
-    """Rows of CHECKED, one for each row of pull_request with its `seq`."""
+    """Check captured pulls, rows of pull_request with `seq`; gives a row of CHECKED for each."""
     topics = broker.table(t.TOPIC_CONFIG).select("topic", *_TOPIC)
     groups = broker.table(t.SUBSCRIPTION_GROUP).select("consumerGroup", *_GROUP)
-    asked = pulls.select("seq", *_HEADER, *_REGISTERED).join(topics, "topic", "left").join(groups, "consumerGroup", "left")
-    return asked.mapInArrow(partial(_check, broker_config(settings, broker.name)), CHECKED)
+    rows = pulls.select("seq", *_HEADER, *_REGISTERED).join(topics, "topic", "left").join(groups, "consumerGroup", "left")
+    return rows.mapInArrow(partial(_check, broker_config(settings, broker.name)), CHECKED)
 
 
 def _check(config: PullBrokerConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,7 +104,12 @@ def _part(name: str, value: Any) -> object:
 
 
 def check(config: PullBrokerConfig, row: Row) -> Row:
-    """What the checks say of one pull: its fields, the registration of its group, the topic and the group."""
+    """Check one pull; gives the columns of CHECKED without `seq`.
+
+    Args:
+        config: settings of the broker.
+        row: the pull's fields, the registration of its group, and the settings of its topic and group.
+    """
     header = PullMessageRequestHeader(**{name: row[name] for name in _HEADER})
     try:
         _, found = _processor(config, row).check(header, "")
@@ -128,7 +133,7 @@ def _filter_of(found: ExpressionMessageFilter) -> Row:
     if subscription is None or subscription.class_filter_mode:
         return {"filterType": None, "expression": None}
     if not is_tag_type(subscription.expression_type):
-        if found.filter_data is None:  # it does not compile, so it filters nothing
+        if found.filter_data is None:  # the expression does not compile, so it filters nothing
             return {"filterType": None, "expression": None}
         return {"filterType": SQL92, "expression": found.filter_data.expression}
     return {
@@ -147,8 +152,8 @@ def _other_codes(expression: str, codes: frozenset[int]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Nothing:
-    """What the checks never come to."""
+class _NeverCalled:
+    """A function that the checks never call."""
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> None:
         raise AssertionError
@@ -156,7 +161,7 @@ class _Nothing:
 
 def _processor(config: PullBrokerConfig, row: Row) -> PullMessageProcessor:
     filters = ConsumerFilterManager(_NO_BITS)
-    consumers = ConsumerManager(filters=filters, notify=_Nothing(), notify_consumer_ids_changed_enable=lambda: False)
+    consumers = ConsumerManager(filters=filters, notify=_NeverCalled(), notify_consumer_ids_changed_enable=lambda: False)
     _register(row, consumers, filters)
     return PullMessageProcessor(
         config=config,
@@ -166,11 +171,11 @@ def _processor(config: PullBrokerConfig, row: Row) -> PullMessageProcessor:
         consumers=consumers,
         filters=filters,
         offsets=ConsumerOffsetManager(),
-        get_message=_Nothing(),
-        suspend=_Nothing(),
-        offset_moved=_Nothing(),
-        committed=_Nothing(),
-        write=_Nothing(),
+        get_message=_NeverCalled(),
+        suspend=_NeverCalled(),
+        offset_moved=_NeverCalled(),
+        committed=_NeverCalled(),
+        write=_NeverCalled(),
     )
 
 
@@ -189,7 +194,7 @@ def _group(row: Row) -> dict[str, SubscriptionGroupConfig]:
 
 
 def _register(row: Row, consumers: ConsumerManager, filters: ConsumerFilterManager) -> None:
-    """The group of a pull, as it was registered."""
+    """Register the group of a pull as it was at the pull's moment."""
     if row["registration"] in (None, NO_GROUP):
         return
     info = ConsumerGroupInfo(consume_type=None, message_model=row["registeredMessageModel"], consume_from_where=None)

@@ -1,9 +1,9 @@
-"""One direction of a TCP connection: segments as they were captured -> the bytes that were sent, in order.
+"""Reassemble one direction of a TCP connection: from captured segments to the bytes that were sent, in order.
 
-Rule: bytes count once, whatever is sent again, overlaps or comes late. Places are 64-bit offsets in the stream, 0 for the first byte behind
-the SYN, or for the first byte captured where the SYN was not.
-A hole is given up where the receiver has acknowledged what lies behind it and a second has passed, where too much waits behind it, and at
-the end: the bytes were on the wire, and the capture has not got them. What a packet has lost to the snap length is given up at once.
+Rule: each byte counts once, whether it is sent again, overlaps or comes late. Offsets in the stream have 64 bits; 0 is the first byte after
+the SYN, or the first captured byte if the SYN was not captured.
+Missing bytes (a hole) count as lost in three cases: the receiver has acknowledged bytes after the hole, and ACKED_MICROS have passed; more
+than WAITING_MAX bytes wait after the hole; or the capture ends. Bytes cut off by the snap length count as lost at once.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from bisect import insort
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-WAITING_MAX = 8 << 20  # bytes behind a hole; no window of a broker's connection is larger
+WAITING_MAX = 8 << 20  # bytes after a hole; no window of a broker's connection is larger
 ACKED_MICROS = 1_000_000
 _HALF, _WHOLE = 1 << 31, 1 << 32
 
 
 class CapturedPacket(NamedTuple):
-    """The packet that brought bytes: its number in the file, its place there in bytes, its time."""
+    """The packet with some bytes: its number in the file, its position there in bytes, its time in microseconds."""
 
     number: int
     position: int
@@ -26,13 +26,13 @@ class CapturedPacket(NamedTuple):
 
 
 class StreamPiece(NamedTuple):
-    """Bytes of the stream that can be read now.
+    """Consecutive bytes of the stream, or lost bytes.
 
     Attributes:
-        offset: of the first byte in the stream.
-        data: the bytes; empty for bytes that are lost.
-        lost: how many bytes are lost from `offset` on, where no `data` is.
-        packet: the one with which they could be read.
+        offset: offset of the first byte in the stream.
+        data: the bytes; empty for lost bytes.
+        lost: number of lost bytes from `offset` on; 0 where there is `data`.
+        packet: the packet with which the bytes could be read.
     """
 
     offset: int
@@ -51,12 +51,12 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Reassembly:
-    """The state of one direction.
+    """State of one direction.
 
     Attributes:
-        next: offset of the next byte that is missing.
+        next: offset of the next missing byte.
         isn: sequence number of the byte at offset 0; None before the first segment.
-        from_start: the SYN was captured, so that offset 0 is the first byte sent.
+        from_start: whether the SYN was captured, so that offset 0 is the first byte sent.
     """
 
     next: int = 0
@@ -67,26 +67,26 @@ class Reassembly:
     _acked_since: int | None = None
 
     def syn(self, seq: int) -> None:
-        """A SYN: where the stream starts."""
+        """Process a SYN, which gives the start of the stream."""
         if self.isn is None:
             self.isn = (seq + 1) % _WHOLE
             self.from_start = True
 
     def is_new_connection(self, seq: int) -> bool:
-        """Whether a SYN with this number starts another connection than the one seen so far; its own may come late."""
+        """Whether a SYN with this number starts a new connection; the SYN of the present connection may come late."""
         if self.isn is None:
             return False
         before = (self.isn - seq - 1) % _WHOLE
         return before != 0 if self.from_start else before > WAITING_MAX
 
     def add(self, seq: int, data: memoryview | bytes, length: int, packet: CapturedPacket) -> list[StreamPiece]:
-        """A segment's payload; gives what can be read with it.
+        """Process the payload of a segment; gives the pieces that can be read with it.
 
         Args:
-            seq: its sequence number.
-            data: what was captured of it.
-            length: bytes that were sent, which may be more.
-            packet: where it comes from.
+            seq: sequence number of the first byte.
+            data: captured bytes.
+            length: number of bytes that were sent, which may be more than were captured.
+            packet: the packet of the segment.
         """
         if self.isn is None:
             self.isn = seq
@@ -94,28 +94,28 @@ class Reassembly:
         if offset > self.next:
             insort(self._waiting, _Waiting(offset, packet, data, length))
             self._waiting_bytes += len(data)
-            return self._given_up() if self._waiting_bytes > WAITING_MAX else []
+            return self._lose_hole() if self._waiting_bytes > WAITING_MAX else []
         pieces = self._read(offset, data, length, packet)
-        return pieces + self._behind(packet) if pieces and self._waiting else pieces
+        return pieces + self._waiting_pieces(packet) if pieces and self._waiting else pieces
 
     def acked(self, ack: int, micros: int) -> list[StreamPiece]:
-        """The receiver acknowledged all before `ack`; gives what can be read, now that nobody will send it again."""
+        """Process an acknowledgement of all bytes before `ack`; gives the pieces after a hole that now counts as lost."""
         if self._offset_of(ack) <= self.next:
             return []
         if self._acked_since is None:
             self._acked_since = micros
-        return self._given_up() if micros - self._acked_since >= ACKED_MICROS else []
+        return self._lose_hole() if micros - self._acked_since >= ACKED_MICROS else []
 
     @property
     def has_hole(self) -> bool:
-        """Whether bytes wait behind some that are missing."""
+        """Whether bytes wait after a hole."""
         return bool(self._waiting)
 
     def end(self) -> list[StreamPiece]:
-        """No more segments follow; gives what waits behind holes."""
+        """End the stream; gives the pieces that wait after holes, and the holes as lost bytes."""
         pieces = []
         while self._waiting:
-            pieces += self._given_up()
+            pieces += self._lose_hole()
         return pieces
 
     def _offset_of(self, seq: int) -> int:
@@ -124,7 +124,7 @@ class Reassembly:
         return self.next + (ahead if ahead < _HALF else ahead - _WHOLE)
 
     def _read(self, offset: int, data: memoryview | bytes, length: int, packet: CapturedPacket) -> list[StreamPiece]:
-        """What of a segment at or before `next` is new."""
+        """The new bytes of a segment that begins at or before `next`, as pieces."""
         pieces = []
         data = data[self.next - offset :]
         if len(data):
@@ -135,15 +135,15 @@ class Reassembly:
             self.next = offset + length
         return pieces
 
-    def _given_up(self) -> list[StreamPiece]:
-        """Give up the first hole; what waits behind it could have been read when it came."""
+    def _lose_hole(self) -> list[StreamPiece]:
+        """Count the first hole as lost; gives it and the pieces after it, which are dated by the packets that brought them."""
         first = self._waiting[0]
         hole = StreamPiece(self.next, b"", first.offset - self.next, first.packet)
         self.next = first.offset
-        return [hole, *self._behind(first.packet)]
+        return [hole, *self._waiting_pieces(first.packet)]
 
-    def _behind(self, packet: CapturedPacket) -> list[StreamPiece]:
-        """What waits and can be read now, with `packet` or with its own, whichever came later."""
+    def _waiting_pieces(self, packet: CapturedPacket) -> list[StreamPiece]:
+        """The waiting pieces that can be read now; each gets `packet` or its own packet, whichever is later."""
         pieces = []
         done = 0
         for one in self._waiting:

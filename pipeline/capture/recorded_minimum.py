@@ -1,9 +1,9 @@
-"""The minimum of a queue as it was when a captured pull was answered.
+"""Correct answers by the minOffset that a queue had when a captured pull was answered.
 
-Broker source (4.9.3): DefaultMessageStore.getMessage, as far as it needs no entries; CleanCommitLogService moves the minimum.
-Rule: the minimum is not stored anywhere: a store has the one of its first commit log file, and the answers of a capture are the only
-history of those before. With another minimum the store answers otherwise only where no entry is read; that follows from the bounds alone.
-Surprise: what lay below the store's own minimum was answered from files that are gone; nobody can make that answer again.
+Broker source (4.9.3): DefaultMessageStore.getMessage, up to the scan; CleanCommitLogService raises the minimum.
+Rule: a store shows only its present minimum, that of its first commit log file. Former minimums are only in the captured answers. Another
+minimum changes an answer only where no entry is read, and then the bounds alone give the answer.
+Surprise: pulls below the store's present minimum were answered from files that are deleted; such an answer cannot be computed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ FILES_DELETED = "FILES_DELETED"
 
 
 def with_recorded_minimum(answers: DataFrame, settings: PullSettings) -> DataFrame:
-    """Answers as the store gives them with the recorded minimum of the queue.
+    """The answers of the store with the recorded minimum of the queue.
 
     Args:
-        answers: of the store, with `recordedMinOffset`, NULL where there is none.
+        answers: of the store, with `recordedMinOffset` (NULL where none was recorded).
         settings: of the broker.
     """
     role = f"'{settings.broker_role}', {str(settings.offset_check_in_slave).upper()}"

@@ -1,12 +1,12 @@
-"""What a consumer group subscribed to when the broker looked at each of its pulls.
+"""Find for each captured pull what its consumer group had subscribed to when the broker processed the pull.
 
-Broker source (4.9.3): ConsumerManager, ConsumerFilterManager, ClientManageProcessor; PullMessageProcessor asks them for pulls that bring no
-subscription of their own.
-Rule: groups are independent, and in each the heartbeats, the clients that leave and the pulls are walked in the order of time. A pull that
-was held is looked at when it is answered.
-Surprise: the wire does not say when the broker worked on a heartbeat or a pull, only that it was between the request and its answer. So
-there are two orders, one with every heartbeat as early and every pull as late as can be, and the other way round. The first one counts, but
-where only the other one can have led to the answer that was recorded (a pull that overtook its heartbeat is refused).
+Broker source (4.9.3): ConsumerManager, ConsumerFilterManager, ClientManageProcessor. PullMessageProcessor uses their subscriptions for
+pulls without a subscription of their own.
+Rule: groups are independent. The heartbeats, leaving clients and pulls of a group are processed in the order of time. A held pull is
+processed when it is answered.
+Surprise: the capture does not show when the broker processed a heartbeat or a pull, only that it was between request and answer. So there
+are two orders: heartbeats as early and pulls as late as possible, and the reverse. The first order counts, unless only the second order can
+have led to the recorded answer (a pull that overtook its heartbeat is refused).
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from udfs.pull.codes import ResponseCode
 Row = dict[str, Any]
 SUBSCRIBED, NO_TOPIC, NO_GROUP = "SUBSCRIBED", "NO_TOPIC", "NO_GROUP"
 _HEARTBEATS_FIRST, _PULLS_FIRST = 0, 1
-_NO_BITS = BloomFilter(1, 64)  # the bits of a filter do not matter here
+_NO_BITS = BloomFilter(1, 64)  # the bits of a bloom filter are not used here
 _BATCH_ROWS = 8192
 
 
 def with_registrations(pulls: DataFrame, subscriptions: DataFrame) -> DataFrame:
-    """Rows of pull_request with the columns of the group's registration, from rows of subscription."""
+    """Add to rows of pull_request the columns of the group's registration, from rows of subscription."""
     own = F.col("sysFlag").bitwiseAND(F.lit(int(PullSysFlag.SUBSCRIPTION))) != 0
     by_group = F.coalesce(~own, F.lit(True)) & F.col("consumerGroup").isNotNull()
-    asked, rest = pulls.where(by_group), pulls.where(~by_group)
+    by_registration, rest = pulls.where(by_group), pulls.where(~by_group)
     answered = F.coalesce("answerMicros", "arrivalMicros")
     early = F.when(F.col("held"), answered).otherwise(F.col("arrivalMicros"))
-    told = F.coalesce("answerMicros", "micros")
+    latest = F.coalesce("answerMicros", "micros")
     events = [
         _events(subscriptions, "event", F.col("micros"), _HEARTBEATS_FIRST),
-        _events(asked, "pull", answered, _HEARTBEATS_FIRST),
-        _events(subscriptions, "event", told, _PULLS_FIRST),
-        _events(asked, "pull", early, _PULLS_FIRST),
+        _events(by_registration, "pull", answered, _HEARTBEATS_FIRST),
+        _events(subscriptions, "event", latest, _PULLS_FIRST),
+        _events(by_registration, "pull", early, _PULLS_FIRST),
     ]
     merged = events[0]
     for more in events[1:]:
@@ -83,10 +83,11 @@ def _walk(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def registered(rows: Iterator[Row]) -> Iterator[Row]:
-    """Pulls with their registration, from the events of one group in both orders, sorted by time.
+    """The pulls of one group with their registrations.
 
     Args:
-        rows: `order`, and either `event`, a row of subscription, or `pull`, a row of pull_request. Each comes once in each order.
+        rows: the group's events in both orders, sorted by time: `order`, and either `event`, a row of subscription, or `pull`, a row of
+            pull_request. Each event and pull comes once in each order.
     """
     managers = (_manager(), _manager())
     waiting: dict[str, Row] = {}
@@ -112,7 +113,7 @@ def _manager() -> ConsumerManager:
 
 
 def _apply(manager: ConsumerManager, events: list[Row]) -> None:
-    """A heartbeat's rows, or the one row of a client that leaves."""
+    """Apply an event to the manager: the rows of a heartbeat, or the row of a client that leaves."""
     first = events[0]
     group, channel, now = first["consumerGroup"], first["connection"], first["micros"] // 1000
     if first["event"] == HEART_BEAT:
@@ -146,7 +147,7 @@ def _subscription(row: Row) -> SubscriptionData:
 
 
 def _registration(manager: ConsumerManager, pull: Row) -> Row:
-    """What the broker knows of the pull's group and topic now."""
+    """The registration of the pull's group and topic in the manager now."""
     info = manager.get_consumer_group_info(pull["consumerGroup"])
     if info is None:
         return {"registration": NO_GROUP}
@@ -167,7 +168,10 @@ def _registration(manager: ConsumerManager, pull: Row) -> Row:
 
 
 def _settled(pull: Row, late: Row, early: Row) -> Row:
-    """The registration that counts; see the module. Filter data is made last in a heartbeat, so it may be older than the subscription."""
+    """The registration of a pull: of the candidates `late`, `early` and a mixture, the first that can lead to the recorded answer.
+
+    The mixture has the subscription of `late` and the filter data of `early`, because a heartbeat changes filter data last.
+    """
     code = pull["recordedCode"]
     between = late | {"registeredFilterVersion": early.get("registeredFilterVersion")}
     for candidate in (late, early, between):
@@ -177,7 +181,7 @@ def _settled(pull: Row, late: Row, early: Row) -> Row:
 
 
 def _could_lead_to(pull: Row, registration: Row, code: int) -> bool:
-    """Whether a pull of a group that stands so can have got an answer of this code."""
+    """Whether a pull of a group with this registration can have got an answer with this code."""
     version, wanted = registration.get("registeredSubVersion") or 0, pull["subVersion"] or 0
     if registration["registration"] != SUBSCRIBED:
         leads_to = ResponseCode.SUBSCRIPTION_NOT_EXIST
@@ -194,7 +198,7 @@ def _could_lead_to(pull: Row, registration: Row, code: int) -> bool:
     return code == leads_to or (leads_to == ResponseCode.SUCCESS and code not in _OF_REGISTRATION) or code in _BEFORE_REGISTRATION
 
 
-# codes of checks on the registration, and of those before it, which say nothing of it
+# codes of the checks of the registration; codes of the checks before it, which do not depend on it
 _OF_REGISTRATION = {
     ResponseCode.SUBSCRIPTION_NOT_EXIST,
     ResponseCode.SUBSCRIPTION_NOT_LATEST,

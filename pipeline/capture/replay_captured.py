@@ -1,9 +1,9 @@
-"""`pullsim replay` without a file: the pulls of captured traffic, answered from the store and held against what the broker answered.
+"""`pullsim replay` without a file: answer captured pulls from the store, and compare the answers with the broker's recorded answers.
 
 Broker source (4.9.3): PullMessageProcessor, PullRequestHoldService.
-Rule: the broker's checks come first (pull_checks); those that pass go the way of all requests. A pull that was held counts as asked when it
-was answered, because the broker processes it again when it wakes it.
-Surprise: an answer may reach beyond its own maxOffset, by a message that was dispatched between the two looks at the queue.
+Rule: the broker's checks come first (pull_checks); pulls that pass them are answered like other requests. The time of a held pull is the
+time of its answer, because the broker processes a held pull again when it wakes it.
+Surprise: an answer may have a message past its own maxOffset, if it was dispatched between the broker's reads of maxOffset and the entries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from udfs.pull.codes import ResponseCode
 
 SOURCE = "pull_request"
 SOURCES_MAX = 1000
-_SEQUENCES = 1 << 53  # of one source
+_SEQUENCES = 1 << 53  # more than the sequence numbers of a source
 
 
 def run_captured_replay(
@@ -44,20 +44,20 @@ def run_captured_replay(
     now: Callable[[], dt.datetime],
     progress: Callable[[str], None],
 ) -> Replayed[CapturedComparison]:
-    """Answer the pulls that were captured of a broker.
+    """Answer the captured pulls of a broker.
 
     Args:
-        broker: whose store answers.
+        broker: the broker whose store answers.
         options: as for a file of requests.
         settings: of the broker.
         run_id: of this run.
-        now: the wall clock.
-        progress: told of each step.
+        now: gives the wall-clock time.
+        progress: called with a text at each step.
 
     Raises:
-        LakeError: no traffic of the broker was captured, or its store was imported as it was found.
+        LakeError: no traffic of the broker was captured, or its store was imported as found.
         OutputError: the file for the answers cannot be written.
-        SettingsError: a slave is to be behind, and the broker is none.
+        SettingsError: a slave lag is given, and the broker is no slave.
     """
     started = now()
     options.check_roles(settings.pull_settings().broker_role)
@@ -77,7 +77,7 @@ def run_captured_replay(
                     settings=settings,
                     at=options.at,
                     started=started,
-                    behind=options.behind,
+                    slave_lag=options.slave_lag,
                 )
                 run.write(answered, now)
             errors = count_by_error(answered)
@@ -85,10 +85,10 @@ def run_captured_replay(
 
 
 def captured_pulls(broker: OpenedBroker) -> DataFrame:
-    """The rows of pull_request of a broker with `seq`, a number that orders them: by file, then by their place in it.
+    """The broker's rows of pull_request with `seq`, a number that orders them by file and by place in the file.
 
     Raises:
-        LakeError: there are none, or of too many files.
+        LakeError: there are no rows, or rows of more than SOURCES_MAX files.
     """
     pulls = broker.table(ct.PULL_REQUEST)
     sources = [row["sourceDigest"] for row in pulls.select("sourceDigest").distinct().orderBy("sourceDigest").collect()]
@@ -107,24 +107,26 @@ def captured_pulls(broker: OpenedBroker) -> DataFrame:
 
 
 def pulls_of(pulls: DataFrame, sources: Sequence[str]) -> DataFrame:
-    """Those rows of pull_request that are of SOURCES_MAX files at most, given by their digests, with `seq` as captured_pulls gives it."""
+    """The rows of pull_request from some files, with `seq` as in `captured_pulls`; `sources` are at most SOURCES_MAX digests."""
     ranks = pulls.sparkSession.createDataFrame(list(enumerate(sources)), "rank BIGINT, sourceDigest STRING")
     return pulls.join(F.broadcast(ranks), "sourceDigest").withColumn("seq", F.col("rank") * _SEQUENCES + F.col("sequence"))
 
 
 @contextmanager
 def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: ReplayOptions, settings: BrokerSettings) -> Iterator[DataFrame]:
-    """The broker's answers: `seq`, `code`, `bodySha256`, `wokenMillis` and what the store gives, one row a pull, for the block to use.
+    """Answer captured pulls; yields the answers, which are cached for the block.
+
+    An answer has `seq`, `code`, `bodySha256`, `heldMillis`, `wokenMillis`, and the columns of the store's answer.
 
     Args:
-        broker: its name.
-        pulls: of captured_pulls.
-        options: of these `at`, `filters`, `messages` and `behind`.
+        broker: the broker whose store answers.
+        pulls: rows of `captured_pulls`.
+        options: only `at`, `filters`, `messages` and `slave_lag` are used.
         settings: of the broker.
     """
     checks = checked(broker, pulls, settings).persist()
-    asked_at = F.expr("IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000")
-    joined = pulls.withColumn("timestamp", asked_at).join(options.chosen(checks), "seq")
+    processed_at = F.expr("IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000")
+    joined = pulls.withColumn("timestamp", processed_at).join(options.chosen(checks), "seq")
     passed = joined.where("refusedCode IS NULL AND checkError IS NULL")
     requests = passed.select(
         "seq",
@@ -140,7 +142,7 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
         "recordedMaxOffset",
         F.lit(None).cast("STRING").alias("line"),
     )
-    chosen = ReplayOptions(at=options.at, behind=options.behind)
+    chosen = ReplayOptions(at=options.at, slave_lag=options.slave_lag)
     given = answer(broker, requests, options=chosen, settings=settings.pull_settings(), profile=RequestProfile()).persist()
     own = F.col("recordedMinOffset") if options.at != "snapshot" else F.lit(None).cast("BIGINT")
     given_then = with_recorded_minimum(
@@ -156,7 +158,7 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
 
 
 def _with_codes(pulls: DataFrame, given: DataFrame) -> DataFrame:
-    # a store that throws or answers null has no status
+    # an answer has no status where the store throws or answers null
     code = F.coalesce("refusedCode", "code", F.when(F.col("error").isNull(), F.lit(int(ResponseCode.SYSTEM_ERROR))))
     of_pull = pulls.select(
         "seq",
@@ -190,13 +192,13 @@ def _to_file(broker: OpenedBroker, answered: DataFrame, options: ReplayOptions, 
         F.when(F.col("filterType").isNotNull(), F.struct(F.col("filterType").alias("type"), "expression")).alias("filter"),
         "timestamp",
     )
-    told = full.select(
+    rows = full.select(
         "seq", "requestId", F.to_json(request, {"ignoreNullFields": "false"}).alias("request"), _response(options).alias("response")
     )
     line = F.concat(
         F.lit('{"requestId":'), _json("requestId"), F.lit(',"request":'), "request", F.lit(',"response":'), "response", F.lit("}")
     )
-    write_lines(told.orderBy("seq").select(line.alias("value")), out)
+    write_lines(rows.orderBy("seq").select(line.alias("value")), out)
 
 
 def _json(name: str) -> Column:
@@ -204,7 +206,7 @@ def _json(name: str) -> Column:
 
 
 def _response(options: ReplayOptions) -> Column:
-    """The answer as JSON: that of the store with the code and the digest of the body, or the code alone."""
+    """The answer as JSON: the store's answer with `code` and `bodySha256`, or only these two where the store has no answer."""
     more = F.to_json(F.struct("code", "bodySha256"))
     of_store = response_json(with_messages=options.messages)
     both = F.concat(F.regexp_replace(of_store, r"\}$", ","), F.regexp_replace(more, r"^\{", ""))

@@ -1,8 +1,8 @@
-"""TCP segments of captured packets, and how they travel: the segments of one connection packed, many of them a row.
+"""Find the TCP segments in captured packets, and pack the segments of each connection, many in one row.
 
-A connection is the unordered pair of its two ends. A packed row holds what a stretch of the capture has of one connection, both directions,
-in the order of the file: a matrix of numbers and the payloads one behind the other. Spark then sorts thousands of rows, not millions.
-Surprise: a packet of a card that offloads segmentation may say that it has no length; what was captured of it counts then.
+A connection is the unordered pair of its two ends. A packed row has consecutive segments of one connection, in both directions, in the
+order of the file: a matrix of numbers, and the concatenated payloads. So Spark sorts thousands of rows instead of millions.
+Surprise: a packet of a card that offloads segmentation may have the length 0; then the captured length counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pipeline.capture.packets import Bad, Packet
 from pipeline.schema.capture_tables import RAW_BYTES_MAX
 
-# LINKTYPE_ number -> the class of dpkt that reads its header, and all behind it
+# LINKTYPE_ number -> class of dpkt that parses its header and all headers after it
 _LINKS: dict[int, Any] = {
     dpkt_pcap.DLT_EN10MB: Ethernet,
     dpkt_pcap.DLT_LINUX_SLL: SLL,
@@ -36,7 +36,7 @@ _LINKS: dict[int, Any] = {
     dpkt_pcap.DLT_IPV4: ip.IP,
     dpkt_pcap.DLT_IPV6: ip6.IP6,
 }
-_RAW_IP = {12, 14, 101}  # no link layer; the version says what it is
+_RAW_IP = {12, 14, 101}  # no link layer; the IP version gives the kind
 _KNOWN = {*_LINKS, *_RAW_IP}
 _IP_TYPES = {0x0800, 0x86DD}
 _IPV6_FIRST = b"\x60"
@@ -47,21 +47,21 @@ _PLAIN_IP, _PLAIN_TCP = 14, 34
 _IPV4_PLAIN = 0x0800_45  # no options
 _FRAGMENT = 0x3FFF
 
-ROW_BYTES = 1 << 20  # of one connection
-GATHERED_BYTES = 64 << 20  # of all connections together
+ROW_BYTES = 1 << 20  # of a packed row
+GATHERED_BYTES = 64 << 20  # in memory, of all connections together
 
 
 class SegmentCol(IntEnum):
     """Columns of the matrix of a packed row."""
 
-    NUMBER = 0  # of the packet in the file
-    POSITION = 1  # of the packet in the file, bytes
+    NUMBER = 0  # number of the packet in the file
+    POSITION = 1  # position of the packet in the file, in bytes
     MICROS = 2
     DIRECTION = 3  # 0 sent by the first end of the connection's name, 1 by the other
     SEQ = 4
     ACK = 5
     FLAGS = 6
-    CAPTURED = 7  # bytes of payload that are there
+    CAPTURED = 7  # bytes of payload that were captured
     LENGTH = 8  # bytes of payload that were sent
 
 
@@ -69,7 +69,7 @@ COLUMNS = len(SegmentCol)
 
 
 class Segment(NamedTuple):
-    """A TCP segment; `connection` is the two ends as `address:port`, sorted; `numbers` are those of Col."""
+    """A TCP segment; `connection` is the two ends as `address:port`, sorted; `numbers` are in the order of SegmentCol."""
 
     connection: tuple[str, str]
     numbers: tuple[int, ...]
@@ -77,17 +77,17 @@ class Segment(NamedTuple):
 
 
 def segment_of(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment | Bad | None:
-    """The TCP segment in a packet; None where it holds something else.
+    """The TCP segment in a packet; None where the packet has another protocol.
 
     Args:
-        packet: one of the file.
-        names: texts of ends that were seen, filled here.
+        packet: the packet.
+        names: cache of the texts `address:port`, by address and port; filled here.
     """
     return plain_segment(packet, names) or any_segment(packet, names)
 
 
 def plain_segment(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment | None:
-    """What `any_segment` gives, several times as quickly; None for all but a whole TCP segment in plain IPv4 in plain Ethernet."""
+    """A fast `any_segment` for complete TCP segments in plain IPv4 in plain Ethernet; None for all other packets."""
     data = packet.data
     if packet.link_type != dpkt_pcap.DLT_EN10MB or len(data) < _PLAIN.size:
         return None
@@ -99,7 +99,7 @@ def plain_segment(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segmen
 
 
 def any_segment(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment | Bad | None:
-    """The same as segment_of for whatever dpkt can read."""
+    """The same as `segment_of`, for any packet that dpkt can parse."""
     layer, bad = _internet_layer(packet)
     if not isinstance(layer, ip.IP | ip6.IP6):
         return Bad(packet.position, bad, packet.data[:RAW_BYTES_MAX]) if bad else None
@@ -120,7 +120,7 @@ def _segment(packet: Packet, source: str, target: str, numbers: tuple[int, int, 
 
 
 def _internet_layer(packet: Packet) -> tuple[Any, str]:
-    """The IP packet, if there is one, and what is wrong if there should be one and is not."""
+    """The IP packet in a packet, or None; and the error where an IP packet cannot be read."""
     kind = _LINKS.get(packet.link_type)
     if packet.link_type in _RAW_IP:
         kind = ip6.IP6 if packet.data[:1] >= _IPV6_FIRST else ip.IP
@@ -151,7 +151,7 @@ def _name(names: dict[tuple[bytes, int], str], address: bytes, port: int) -> str
 
 
 def _claimed(layer: Any, inner: tcp.TCP, captured: int) -> int:
-    """How long the payload was on the wire, by the IP header."""
+    """The length of the payload on the wire, by the IP header; at least the captured length."""
     if isinstance(layer, ip.IP):
         whole, headers = int(layer.len), int(layer.hl << 2)
     else:
@@ -161,7 +161,7 @@ def _claimed(layer: Any, inner: tcp.TCP, captured: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PackedSegments:
-    """Segments of one connection as one row; `number` is that of the first packet."""
+    """Segments of one connection in one row; `number` is the number of the first packet."""
 
     connection: tuple[str, str]
     number: int
@@ -180,7 +180,10 @@ class _Gathered:
 
 
 def pack_segments(packets: Iterable[Packet | Bad]) -> Iterator[PackedSegments | Bad]:
-    """Segments packed by connection, in the order of the file within each, and what is bad; memory is bounded by GATHERED_BYTES."""
+    """Pack segments by connection, in the order of the file; gives packed rows and the bad packets.
+
+    At most GATHERED_BYTES of segments are in memory.
+    """
     names: dict[tuple[bytes, int], str] = {}
     strange: set[int] = set()
     gathered: dict[tuple[str, str], _Gathered] = {}
@@ -188,7 +191,7 @@ def pack_segments(packets: Iterable[Packet | Bad]) -> Iterator[PackedSegments | 
     for packet in packets:
         if isinstance(packet, Packet) and packet.link_type not in _KNOWN and packet.link_type not in strange:
             strange.add(packet.link_type)
-            what = f"expected a link type that carries IP ({', '.join(map(str, sorted(_KNOWN)))}), found {packet.link_type}; told once"
+            what = f"expected a link type that carries IP ({', '.join(map(str, sorted(_KNOWN)))}), found {packet.link_type}; reported once"
             yield Bad(packet.position, what, packet.data[:RAW_BYTES_MAX])
         found = packet if isinstance(packet, Bad) else segment_of(packet, names)
         if isinstance(found, Bad):

@@ -1,9 +1,9 @@
-"""The frames in one direction of a connection, each with the packet that made it whole.
+"""Find the frames in one direction of a connection, each with the packet that completed it.
 
-Rule: bytes lost inside a frame whose length is known cost that frame its body, or the whole of it, and no other. After other lost bytes
-the stream is looked through for a place where a frame may begin; so is a stream whose beginning was not captured, and one in which frame
-after frame is bad. What lies before that place is told as one bad stretch.
-The time of a frame is that of the packet that completes it, which need not be the one that brings its last byte.
+Rule: bytes lost inside a frame of known length damage only this frame. After other lost bytes, the stream is searched for the next position
+where a frame may begin. The same is done in a stream whose start was not captured, and after _BAD_IN_A_ROW bad frames. The bytes before
+that position are reported as one bad stretch.
+The time of a frame is that of the packet that completes it, which need not be the packet with the frame's last byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from store_format.remoting.frame import FRAME_MAX_LENGTH, HEADER_START, LENGTH_F
 from store_format.remoting.frame_columns import FrameColumns, frame_columns
 from store_format.remoting.frame_search import find_frame
 
-_BAD_IN_A_ROW = 16  # more bad frames than this: the stream is none of frames, or not from here on
+_BAD_IN_A_ROW = 16  # after so many bad frames, the stream is searched for the next frame
 _HEADER_SHOWN = 512
 _HELD_MAX = 2 * FRAME_MAX_LENGTH
 _NOT_CAPTURED = "expected all bytes of the stream, found that some were not captured"
@@ -29,13 +29,14 @@ _NO_FRAME = "expected a frame, found bytes that are none"
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Some frames of a stream.
+    """Complete frames of a stream.
 
     Attributes:
-        columns: the frames decoded, `count` of them.
-        offsets: where each begins in the stream.
-        packets: with which each was whole.
-        damaged: rows of which bytes are lost, which are zeros here; False where the header is among them.
+        columns: the decoded frames; only the first `count` rows count.
+        count: number of frames.
+        offsets: offset of each frame in the stream.
+        packets: the packet that completed each frame.
+        damaged: rows of frames with lost bytes (zeros in `columns`): True if the header is complete, False if not.
     """
 
     columns: FrameColumns
@@ -47,7 +48,7 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class BadStretch:
-    """Bytes of a stream that are no frame: where they begin, why, the first of them, and the packet that tells where in the file."""
+    """Bytes of a stream that are no frame: their offset, the reason, the first bytes, and the packet that has them."""
 
     offset: int
     error: str
@@ -57,24 +58,24 @@ class BadStretch:
 
 @dataclass(slots=True)
 class FrameStream:
-    """The state of one direction; it holds the frame that is not whole yet, and nothing else.
+    """State of one direction; only the incomplete frame is in memory.
 
     Attributes:
-        searching: whether it is not known where a frame begins.
+        searching: whether the next start of a frame is unknown.
     """
 
     searching: bool = False
     _held: bytearray = field(default_factory=bytearray)
-    _start: int = 0  # offset of the first byte held
-    _needed: int = LENGTH_FIELD  # bytes to be held before another frame can be whole
-    _ends: list[int] = field(default_factory=list)  # offset behind each piece of the bytes held
+    _start: int = 0  # stream offset of the first byte in _held
+    _needed: int = LENGTH_FIELD  # bytes that must be in _held before another frame can be complete
+    _ends: list[int] = field(default_factory=list)  # stream offset of the end of each piece in _held
     _packets: list[CapturedPacket] = field(default_factory=list)
-    _holes: list[tuple[int, int]] = field(default_factory=list)  # lost bytes, zeros among those held: first and behind the last, as offsets
+    _holes: list[tuple[int, int]] = field(default_factory=list)  # lost bytes, zeros in _held: stream offsets of start and end
     _skipped: BadStretch | None = None
     _lost: int = 0
 
     def feed(self, pieces: list[StreamPiece]) -> Iterator[Frames | BadStretch]:
-        """The frames that become whole with some pieces, which follow those fed before, and what is bad."""
+        """Process the next pieces of the stream; gives the frames that are complete with them, and bad stretches."""
         for piece in pieces:
             if piece.lost:
                 if self.searching or len(self._held) + piece.lost > _HELD_MAX:
@@ -89,14 +90,14 @@ class FrameStream:
         yield from self._decode()
 
     def end(self) -> Iterator[BadStretch]:
-        """Nothing follows; what is held is no frame."""
+        """End the stream; gives the incomplete frame and skipped bytes as bad stretches."""
         if self._held and not self.searching:
             found = f"{len(self._held)} up to the end of what was captured of the connection"
             yield BadStretch(self._start, f"expected a frame of {self._needed} bytes, found {found}", self._shown(), self._packets[-1])
         elif self._held:
             self._skip(len(self._held))
         if self._skipped is not None:
-            yield self._told()
+            yield self._skipped_stretch()
 
     def _decode(self) -> Iterator[Frames | BadStretch]:
         while self._held and (self.searching or len(self._held) >= self._needed):
@@ -106,23 +107,23 @@ class FrameStream:
                 self._skip(at)
                 if not found:
                     return
-                if any(first < self._start + LENGTH_FIELD for first, _ in self._holes):  # it looks like one, without its first bytes
+                if any(first < self._start + LENGTH_FIELD for first, _ in self._holes):  # looks like a frame, but its first bytes are lost
                     self._skip(1)
                     continue
                 self.searching = False
                 if self._skipped is not None:
-                    yield self._told()
+                    yield self._skipped_stretch()
                 buffer = buffer[at:]
             columns = frame_columns(buffer)
             holes = [(first - self._start, after - self._start) for first, after in self._holes]
             damaged = _damaged(columns, holes)
-            count, end = _believed(columns, damaged)
+            count, end = _before_bad_run(columns, damaged)
             blind = _blind(columns, holes)
             if blind is not None and blind[0] <= count:
                 count, end = blind[0], blind[1]
             damaged = {row: has_header for row, has_header in damaged.items() if row < count}
             if count:
-                yield from self._told_of_damage(columns, damaged)
+                yield from self._damage_reports(columns, damaged)
                 yield self._frames(columns, count, end, damaged)
             self._drop(end)
             self.searching = blind is not None or count < len(columns.starts) or columns.stopped_by is not None
@@ -138,7 +139,7 @@ class FrameStream:
         places = np.searchsorted(np.array(self._ends, np.int64), ends)
         return Frames(columns, count, starts + self._start, [self._packets[place] for place in places.tolist()], damaged)
 
-    def _told_of_damage(self, columns: FrameColumns, damaged: dict[int, bool]) -> Iterator[BadStretch]:
+    def _damage_reports(self, columns: FrameColumns, damaged: dict[int, bool]) -> Iterator[BadStretch]:
         for row, has_header in damaged.items():
             start, length = int(columns.starts[row]), int(columns.lengths[row])
             what = "the body" if has_header else "the header"
@@ -148,7 +149,7 @@ class FrameStream:
             yield BadStretch(start + self._start, error, raw, self._packets[place])
 
     def _lose(self, piece: StreamPiece) -> None:
-        """Bytes are lost where nobody knows how frames lie, or too many."""
+        """Process lost bytes that are too many, or are lost while searching: the search starts again after them."""
         if self._skipped is None:
             place, packet = (self._start, self._packets[0]) if self._held else (piece.offset, piece.packet)
             self._skipped = BadStretch(place, _NOT_CAPTURED, self._shown(), packet)
@@ -158,16 +159,16 @@ class FrameStream:
         self.searching = True
 
     def _skip(self, count: int) -> None:
-        """Go on behind bytes that are no frame."""
+        """Skip bytes that are no frame."""
         if count and self._skipped is None:
             lost = any(first <= self._start + count - 1 for first, _ in self._holes)
             self._skipped = BadStretch(self._start, _NOT_CAPTURED if lost else _NO_FRAME, self._shown()[:count], self._packets[0])
-        behind = self._start + count
-        self._lost += sum(min(after, behind) - max(first, self._start) for first, after in self._holes if first < behind)
+        end = self._start + count
+        self._lost += sum(min(after, end) - max(first, self._start) for first, after in self._holes if first < end)
         self._drop(count)
 
-    def _told(self) -> BadStretch:
-        """The stretch that was skipped, now that it is known where it ends."""
+    def _skipped_stretch(self) -> BadStretch:
+        """The skipped stretch, whose end is known now."""
         skipped = self._skipped
         assert skipped is not None
         lost = f", of them {self._lost} not captured" if self._lost else ""
@@ -191,7 +192,7 @@ class FrameStream:
 
 
 def _damaged(columns: FrameColumns, holes: list[tuple[int, int]]) -> dict[int, bool]:
-    """The frames in which bytes are lost, and whether they have their headers nevertheless."""
+    """The rows of frames with lost bytes, and whether the header of each is complete."""
     found: dict[int, bool] = {}
     for first, after in holes:
         at = int(np.searchsorted(columns.starts, first, side="right")) - 1
@@ -204,17 +205,20 @@ def _damaged(columns: FrameColumns, holes: list[tuple[int, int]]) -> dict[int, b
 
 
 def _blind(columns: FrameColumns, holes: list[tuple[int, int]]) -> tuple[int, int] | None:
-    """The first frame whose length is not known, as its row and start; the one that is not whole yet counts, too."""
+    """Row and start of the first frame whose length field has lost bytes; None where there is none.
+
+    The incomplete frame after the last row counts, too.
+    """
     starts = np.append(columns.starts, columns.consumed)
     for first, after in holes:
-        row = int(np.searchsorted(starts, first - LENGTH_FIELD, side="right"))  # the first that begins less than a length before the hole
+        row = int(np.searchsorted(starts, first - LENGTH_FIELD, side="right"))  # first start of less than a length field before the hole
         if row < len(starts) and starts[row] < after:
             return row, int(starts[row])
     return None
 
 
-def _believed(columns: FrameColumns, damaged: dict[int, bool]) -> tuple[int, int]:
-    """How many of the frames are believed to be some, and where the last of them ends: all before a long run of bad ones."""
+def _before_bad_run(columns: FrameColumns, damaged: dict[int, bool]) -> tuple[int, int]:
+    """The number of frames before _BAD_IN_A_ROW consecutive bad frames (all frames, if there are none), and the end of the last one."""
     run = 0
     errors = columns.errors.keys() - damaged.keys()
     for row in sorted(errors):

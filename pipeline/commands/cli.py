@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 import click
 
 from pipeline.settings.quantities import milliseconds
-from pipeline.settings.replica_lag import NOT_BEHIND, Behind
 from pipeline.settings.settings import BrokerSettings, SettingsError, nearest
+from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
 from pipeline.terminal import progress_to_stderr, say, show_rows, tell_replayed
 
 if TYPE_CHECKING:
@@ -182,31 +182,31 @@ def check_hold(hold: bool, at: str, *, of_table: bool) -> None:
         raise click.UsageError("--hold: expected files in --requests; captured pulls are answered as of when they were woken without it")
 
 
-def _behind(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Behind:
+def _behind(_context: click.Context, _parameter: click.Parameter, value: str | None) -> SlaveLag:
     try:
-        return NOT_BEHIND if value is None else Behind.of(value)
+        return NO_SLAVE_LAG if value is None else SlaveLag.of(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
 
 def behind_option(command: Callable[P, R]) -> Callable[P, R]:
-    """How far a slave is behind."""
+    """Add the option --behind, the slave lag, to a command."""
     text = "Slave lag, what the slave lacks of the store: bytes of the log, or a time with --at request-time."
     return click.option("--behind", callback=_behind, metavar="SIZE|TIME", help=text)(command)
 
 
-def check_behind(behind: Behind, at: str, *, others: Mapping[str, bool]) -> None:
-    """Whether what a slave lacks can be told from what its master has.
+def check_behind(behind: SlaveLag, at: str, *, others: Mapping[str, bool]) -> None:
+    """Check that --behind can be combined with --at and other options.
 
     Args:
-        behind: how far it is behind.
-        at: what of the store a request sees.
-        others: options that need the whole store, and whether they are given.
+        behind: the slave lag.
+        at: which part of the store a request sees.
+        others: options that need a master's store, and whether they are given.
 
     Raises:
-        click.UsageError: it cannot.
+        click.UsageError: --behind cannot be combined with one of the options.
     """
-    if behind == NOT_BEHIND:
+    if behind == NO_SLAVE_LAG:
         return
     if at == "recorded-max":
         raise click.UsageError("--behind: expected --at snapshot or request-time, found recorded-max, which is the end of one queue")
@@ -304,7 +304,7 @@ def replay_command(
     at: Any,
     filters: frozenset[str] | None,
     hold: bool,
-    behind: Behind,
+    behind: SlaveLag,
     no_messages: bool,
     compare: bool,
     broker: str | None,
@@ -330,7 +330,7 @@ def replay_command(
 
     check_hold(hold, at, of_table=requests is None)
     check_behind(behind, at, others={"--hold": hold})
-    options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, behind=behind)
+    options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, slave_lag=behind)
     with engine.session("long", reads=lake, workers=True) as spark:
         opened = OpenedBroker.of(spark, lake, broker)
         stored = opened.properties()

@@ -100,7 +100,7 @@ def run_demo(spark: SparkSession, lake_path: str | None, *, run_id: Callable[[],
         replayed = Lake(spark, root)
         show_rows(create_views(replayed, _STATUSES).sql(_STATUSES), "table")
         say("")
-        for line in comparison.told():
+        for line in comparison.lines():
             say(line)
         say(f"\nLag of three groups of {CONSUMED_STORE!r}, a broker that real clients had used for a minute:\n")
         create_views(replayed, LAG_READS)

@@ -27,8 +27,8 @@ from pipeline.commands.cli import (
     moment,
     settings_options,
 )
-from pipeline.settings.replica_lag import Behind
 from pipeline.settings.settings import SettingsError
+from pipeline.settings.slave_lag import SlaveLag
 from pipeline.terminal import progress_to_stderr, say
 
 _INT, _LONG = (click.IntRange(-(2**bits), 2**bits - 1) for bits in (31, 63))
@@ -149,7 +149,7 @@ def whatif_command(
     with_drain: bool,
     at: Any,
     filters: frozenset[str] | None,
-    behind: Behind,
+    behind: SlaveLag,
     broker: str | None,
     form: str,
     settings: GivenSettings,
@@ -178,7 +178,7 @@ def whatif_command(
         result = what_if(
             opened,
             requests,
-            options=ReplayOptions(at=at, filters=filters, behind=behind),
+            options=ReplayOptions(at=at, filters=filters, slave_lag=behind),
             settings_of=(partial(settings.of_file, stored), partial(other.of_file, stored)),
             given=_names(settings.options) | _names(versus),
             with_drain=with_drain,

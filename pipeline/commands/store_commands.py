@@ -67,12 +67,12 @@ def export_command(
     from pipeline.export.part_plan import Bound, Part
     from pipeline.files.store_files import is_uri
     from pipeline.lake.opened_broker import OpenedBroker
-    from pipeline.lake.session import WALKED_PLANS
+    from pipeline.lake.session import INTERPRETED_PLANS
 
     part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
     is_whole = part == Part()
     # Spark itself reads what says where the rows are, and those only that its tasks cannot
-    plans = WALKED_PLANS if is_whole and not is_uri(lake) else {}
+    plans = INTERPRETED_PLANS if is_whole and not is_uri(lake) else {}
     with replace(engine, conf=plans | engine.conf).session("short" if is_whole else "long", reads=lake, workers=True) as spark:
         opened = OpenedBroker.of(spark, lake, broker)
         write = export_store if is_whole else partial(export_part, part=part)

@@ -209,6 +209,6 @@ def pace_command(
         done = feed_folder(feed, folder, clock=time.monotonic, wait=stop.wait)
     if done.were_there:
         progress_to_stderr(f"{done.were_there:,} files were there already")
-    if done.behind >= tick:
-        progress_to_stderr(f"the pace was not kept: a file came {done.behind:.1f} s after it was due")
+    if done.late_seconds >= tick:
+        progress_to_stderr(f"the pace was not kept: a file came {done.late_seconds:.1f} s after it was due")
     say(f"fed {done.requests:,} requests in {done.files:,} files into {folder}{', ended before the rest' if stop.is_set() else ''}")

@@ -1,1 +1,1 @@
-"""The lake: its session, its Delta tables, its one commit point, its views and functions in SQL."""
+"""The lake: Spark session, Delta tables, the commit point of all tables, SQL views and functions."""

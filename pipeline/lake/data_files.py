@@ -1,7 +1,7 @@
-"""Rows of a large table read by the tasks themselves, straight from its Parquet files.
+"""Let Python tasks read the rows of a large table directly from its Parquet files.
 
-Delta says which files a version of the table has, and Spark which task reads which. Spark's own reader would make rows of the columns,
-and columns of the rows for a task to take, which costs more than all that an export does with them.
+Delta lists the files of a table's version, and each Spark task reads some of them. Spark's own reader turns columns into rows and back into
+columns for the Python task; that takes longer than the rest of an export.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ from pipeline.schema.table import Table
 from store_format.errors import StoreError
 
 Batches = Iterator[pa.RecordBatch]
-# so many at most: what a task writes to lies near each other, and each page of it costs the first time that a task touches it
+# most files of a task: it writes to nearby places of the output, and each page is costly when a task first touches it
 _FILES_A_TASK = 64
 FOOTERS_AT_ONCE = 8
-# values of a column that lie as near as this are as good as in order
+# files whose first values are in the same stretch of this length count as neighbours, in any order
 _STRETCH = 1 << 30
 _ROWS_A_BATCH, _LEAST_ROWS = 8192, 32
 _BYTES_A_BATCH = 32 << 20
-# columns that are read as a dictionary's, which is how the files have them
+# columns with few distinct values, which are read as dictionaries, as the files store them
 _FEW_VALUES = ("bornHost", "storeHost")
-# a table with one of these has rows or names that its Parquet files alone do not tell
+# Delta features with which a table's Parquet files alone do not show its rows or column names
 _NOT_PLAIN = {"deletionVectors", "columnMapping"}
 
 
 def rows_for_tasks(
     broker: OpenedBroker, table: Table, columns: tuple[str, ...], *, column: str
 ) -> tuple[DataFrame, Callable[[Batches], Batches]]:
-    """The rows of one broker: a frame, and what a task makes of the frame's batches to have batches with `columns`.
+    """A DataFrame of tasks, and a function that turns a task's batches into batches of the broker's rows with `columns`.
 
-    Tasks that follow each other have rows with values of `column` that lie near each other, so that they write to the same places.
-
-    A table that is not on a local or shared file system, or that has features beyond Parquet, is read by Spark.
+    Rows with near values of `column` are in the same task or in neighbouring tasks, so that a task writes to one part of the output.
+    Spark reads the table itself if it is not on a local or shared file system, or uses a Delta feature of _NOT_PLAIN.
     """
     lake, rows = broker.lake, broker.table(table)
     paths = plain_files(broker, table)
@@ -54,7 +53,7 @@ def rows_for_tasks(
 
 
 def plain_files(broker: OpenedBroker, table: Table) -> list[str] | None:
-    """The Parquet files that have the broker's rows of a table; None where tasks cannot read these by themselves."""
+    """Paths of the Parquet files that have the broker's rows of a table; None where only Spark can read the table."""
     lake = broker.lake
     if is_uri(lake.root) or _NOT_PLAIN & lake.reader_features(table):
         return None
@@ -62,13 +61,21 @@ def plain_files(broker: OpenedBroker, table: Table) -> list[str] | None:
 
 
 def _places(paths: list[str], column: str) -> dict[str, tuple[int, int]]:
-    """Least value of the column, and size, of each file."""
+    """For each file, the least value of `column`, and the uncompressed size in bytes."""
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
         return dict(zip(paths, pool.map(partial(_first_value_and_size, column), paths), strict=True))
 
 
 def split_among(files: dict[str, tuple[int, int]], tasks: int) -> list[list[str]]:
-    """The files of each task: neighbours by their first value (of first value and size), about as many bytes for one as for the other."""
+    """Divide files into tasks of about equal size.
+
+    Args:
+        files: first value and size of each file; files of one task have near first values.
+        tasks: number of tasks.
+
+    Returns:
+        The paths of each task's files.
+    """
     ordered = sorted((first // _STRETCH, path, size) for path, (first, size) in files.items())
     total, before = sum(size for _, _, size in ordered), 0
     split: list[list[str]] = [[] for _ in range(tasks)]
@@ -79,7 +86,7 @@ def split_among(files: dict[str, tuple[int, int]], tasks: int) -> list[list[str]
 
 
 def _first_value_and_size(column: str, path: str) -> tuple[int, int]:
-    """The size is what the file's bytes are when they are not compressed."""
+    """The least value of `column` in a file, and the file's uncompressed size in bytes."""
     with named_in_errors(path):
         file = pq.read_metadata(path)
         size = sum(file.row_group(group).total_byte_size for group in range(file.num_row_groups))
@@ -87,7 +94,7 @@ def _first_value_and_size(column: str, path: str) -> tuple[int, int]:
 
 
 def _statistics(file: pq.FileMetaData, column: str) -> list[pq.Statistics]:
-    """Of each row group that has them."""
+    """The statistics of `column` in each row group that has any."""
     if column not in file.schema.names:
         return []
     place = file.schema.names.index(column)
@@ -97,10 +104,10 @@ def _statistics(file: pq.FileMetaData, column: str) -> list[pq.Statistics]:
 
 @contextmanager
 def named_in_errors(path: str) -> Iterator[None]:
-    """Around the reading of a Parquet file: it cannot be read, and the error says which it is.
+    """Turn errors of the block, which reads the Parquet file `path`, into a StoreError that names the file.
 
     Raises:
-        StoreError: it cannot.
+        StoreError: the file cannot be read.
     """
     try:
         yield
@@ -136,6 +143,6 @@ def _of_broker(batch: pa.RecordBatch, broker: str) -> pa.RecordBatch:
 
 
 def _rows_a_batch(file: pq.FileMetaData) -> int:
-    """So many that the largest records of the file, one after the other, stay within a batch."""
+    """Rows of a batch, so few that a batch of the file's largest records stays within _BYTES_A_BATCH."""
     largest = max((one.max for one in _statistics(file, "storeSize")), default=_BYTES_A_BATCH)
     return max(min(_ROWS_A_BATCH, _BYTES_A_BATCH // max(largest, 1)), _LEAST_ROWS)

@@ -1,6 +1,6 @@
-"""What the log of a Delta table says without Spark: a listing of its folder and one line of a commit.
+"""Read facts from a Delta table's log without Spark: from the list of its files, and from one line of a commit.
 
-Asking Spark (DESCRIBE HISTORY) reads every commit and takes a job for each table.
+With Spark, DESCRIBE HISTORY reads every commit, and takes a job for each table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 
 from pipeline.files.store_files import filesystem_of
 
-# a table's property that names the run which created or altered it; a write names its run in the commit's userMetadata
+# table property with the id of the run that created or altered the table; other writes have the run's id in the commit's userMetadata
 RUN_PROPERTY = "pullsim.runId"
 
 
@@ -23,13 +23,13 @@ def _log_folder(path: str) -> tuple[pafs.FileSystem, str]:
 
 
 def is_empty(path: str) -> bool:
-    """Whether there is nothing at `path`, not even what a dead run left."""
+    """Whether the folder at `path` is missing or empty, without even files that a dead run left."""
     filesystem, inside = filesystem_of(path)
     return not filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
 
 
 def delta_version(path: str) -> int | None:
-    """Newest version of the Delta table at `path`, None where there is none."""
+    """The newest version of the Delta table at `path`; None where there is no table."""
     filesystem, folder = _log_folder(path)
     found = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
     versions = [int(name[:20]) for name in (info.base_name for info in found) if name.endswith(".json") and name[:20].isdigit()]
@@ -50,7 +50,7 @@ def _commit_info(path: str, version: int) -> dict[str, Any]:
 
 
 def run_of(path: str, version: int) -> str | None:
-    """The run that committed a version; None where the commit names none."""
+    """The id of the run that committed `version`; None where the commit names no run."""
     info = _commit_info(path, version)
     written = _object(info.get("userMetadata"))
     created = _object(info.get("operationParameters", {}).get("properties"))
@@ -59,7 +59,11 @@ def run_of(path: str, version: int) -> str | None:
 
 
 def reader_features(path: str, version: int) -> set[str] | None:
-    """What a reader of a version has to know of beside Parquet, as the version's checksum file says; None where there is no such file."""
+    """The Delta features that a reader of `version` must support, from the version's checksum file.
+
+    Returns:
+        Names of the features; None where the file is missing or cannot be read.
+    """
     filesystem, folder = _log_folder(path)
     try:
         with filesystem.open_input_file(f"{folder}/{version:020d}.crc") as checksum:
@@ -67,12 +71,12 @@ def reader_features(path: str, version: int) -> set[str] | None:
             known = {1: set[str](), 2: {"columnMapping"}}.get(protocol["minReaderVersion"])
             named = known is None and protocol["readerFeatures"]
             return set(named) if isinstance(named, list) else known
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # no reader is told to rely on it
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # Delta's protocol does not require the checksum file
         return None
 
 
 def _object(text: str | None) -> dict[str, Any]:
-    """An object of JSON; empty for the text of somebody else."""
+    """The JSON object in a text; empty where the text is no JSON object, as in commits of other programs."""
     try:
         found = json.loads(text or "{}")
     except ValueError:
@@ -81,6 +85,6 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 def restored_version(path: str, version: int) -> int | None:
-    """The former version that a commit put back; None for any other commit."""
+    """The former version that a RESTORE commit restored; None for any other commit."""
     info = _commit_info(path, version)
     return int(info["operationParameters"]["version"]) if info.get("operation") == "RESTORE" else None

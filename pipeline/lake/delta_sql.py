@@ -1,4 +1,4 @@
-"""Statements of SQL that define a Delta table at a path: names, comments, layout, properties."""
+"""SQL statements that create a Delta table at a path, with its comments, layout and properties, or merge rows into it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pipeline.schema.tables import PARTITION_COLUMNS, Layout, Table
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How the files of a table by queue lie.
+    """How the files of a table by queue are laid out.
 
     Attributes:
         layout: partitioned or clustered.
-        named_folders: the folder of a partition bears its name; else folders have short random names.
+        named_folders: whether a partition's folder has the partition's name; if not, folders have short random names.
     """
 
     layout: Layout = "clustered"
@@ -22,22 +22,22 @@ class Placement:
 
 
 def quoted(name: str) -> str:
-    """A name or path as an identifier of SQL."""
+    """A name or path as a quoted SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
-    """A text as a string literal of SQL."""
+    """A text as an SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def delta(path: str) -> str:
-    """The Delta table at a path."""
+    """The SQL name of the Delta table at a path."""
     return f"delta.{quoted(path)}"
 
 
 def table_properties(table: Table, placement: Placement) -> dict[str, str]:
-    """The properties of a table."""
+    """The Delta table properties of a table with a placement."""
     properties = {"delta.enableDeletionVectors": "false"}
     if table.by_queue and not placement.named_folders:
         properties["delta.randomizeFilePrefixes"] = "true"
@@ -48,13 +48,16 @@ def table_properties(table: Table, placement: Placement) -> dict[str, str]:
 
 
 def properties_of(table: Table, placement: Placement, more: Mapping[str, str]) -> str:
-    """The properties of a table, and more, as a list for TBLPROPERTIES."""
+    """The properties of a table and further properties, as an SQL list for TBLPROPERTIES."""
     properties = {**table_properties(table, placement), **more}
     return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
 
 
 def create_as(table: Table, path: str, placement: Placement, properties: str, view: str, *, replace: bool) -> str:
-    """Create the table, or replace what there is, with the rows of a view, which has its columns, types and comments."""
+    """The statement that creates the table with the rows of a view; with `replace`, it replaces an existing table.
+
+    The view has the table's columns, types and comments.
+    """
     parts = (
         f"CREATE {'OR REPLACE ' if replace else ''}TABLE {delta(path)} USING delta",
         _laid_out(table, placement),
@@ -65,15 +68,22 @@ def create_as(table: Table, path: str, placement: Placement, properties: str, vi
 
 
 def create_empty(table: Table, path: str) -> str:
-    """Create the table without rows where there is none."""
+    """The statement that creates the table without rows, unless it exists."""
     columns = ", ".join(f"{quoted(column.name)} {column.type} COMMENT {literal(column.comment)}" for column in table.columns)
     return f"CREATE TABLE IF NOT EXISTS {delta(path)} ({columns}) USING delta COMMENT {literal(table.comment)}"
 
 
 def merge_into(table: Table, path: str, view: str, keys: Sequence[str], *, all_of: str | None) -> str:
-    """Put the rows of a view in the place of those with the same keys, and add the others; rows that stay as they are are not written.
+    """The statement that merges the rows of a view into the table.
 
-    Rows of the broker `all_of` that the view does not have are deleted.
+    A row of the view replaces the table's row with the same keys, if they differ; other rows of the view are added.
+
+    Args:
+        table: columns and their names.
+        path: folder of the table.
+        view: name of the view.
+        keys: names of the key columns.
+        all_of: name of a broker; rows of this broker that are not in the view are deleted. None deletes no rows.
     """
     same = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
     differs = " OR ".join(f"NOT t.{quoted(name)} <=> s.{quoted(name)}" for name in table.names if name not in keys)

@@ -1,11 +1,11 @@
-"""What a start of the driver's JVM leaves for those after it: where Delta's jars are, and an archive of the classes that were loaded.
+"""Make later starts of the driver's JVM faster: remember the paths of Delta's jars, and keep an archive of the loaded classes.
 
-Without these each start asks for the jars' versions, and reads and checks some twenty thousand classes, which is half of its time. They
-lie in the Python environment, so that they go with it; where that cannot be written to, every start is like the first.
+Without them, each start resolves the jars' versions, and reads and verifies about twenty thousand classes, which takes half of its time.
+Both files are in the Python environment, and are removed with it. Where it is not writable, every start is as slow as the first.
 
-Surprises: an archive is of one JVM with one class path, and the JVM leaves out by itself one of another, which it tells on its standard
-output. But one that is damaged kills it, and options that do not go with an archive keep it from starting: whoever starts a JVM with an
-archive must try without.
+Surprises: an archive belongs to one JVM and one class path. The JVM ignores an archive of another, and says so on its standard output. But
+a damaged archive, or an option that cannot be combined with archives, keeps the JVM from starting. So a start with an archive that fails
+must be repeated without it.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ import pyspark
 
 _FOLDER = Path(sys.prefix) / "var" / "pullsim"
 _JARS_OF_SPARK = Path(pyspark.__file__).parent / "jars"
-# the first bytes of a file that is whole, for they are written last
+# first bytes of a complete archive; the JVM writes them last
 _ARCHIVE_MAGIC = (0xF00BABA8).to_bytes(4, sys.byteorder)
-# variables of which a JVM takes options
+# environment variables from which a JVM takes options
 OPTIONS_OF_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-# what may tell the JVM of jars, of a class path or of options
-_TELLING = {
+# environment variables and settings that may give the JVM jars, a class path or options
+_JVM_VARIABLES = {
     *("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH"),
     *("HADOOP_CONF_DIR", "YARN_CONF_DIR", *OPTIONS_OF_JAVA),
 }
-_TELLING_SETTINGS = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.userClassPathFirst", "spark.driver.defaultJavaOptions")
+_JVM_SETTINGS = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.userClassPathFirst", "spark.driver.defaultJavaOptions")
 _PLAIN = re.compile(r"[\w./+-]+")
 _VERSION = re.compile(r"-\d[^-]*\.jar$")
 
 
 def is_plain_start(conf: Mapping[str, str]) -> bool:
-    """Whether nobody tells the JVM of jars, a class path or options that what is kept here would hide, or not go with."""
+    """Whether no setting, variable or file gives the JVM jars, a class path or options that may conflict with the kept files."""
     defaults = _JARS_OF_SPARK.parent / "conf" / "spark-defaults.conf"
-    return not (_TELLING & os.environ.keys() or any(name.startswith(_TELLING_SETTINGS) for name in conf) or defaults.exists())
+    return not (_JVM_VARIABLES & os.environ.keys() or any(name.startswith(_JVM_SETTINGS) for name in conf) or defaults.exists())
 
 
 def known_jars(packages: str) -> list[str]:
-    """The files of Maven packages, as they were kept; none if one of them is gone."""
+    """Paths of the jars of Maven packages, as `keep_jars` kept them; empty if a jar is missing."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         jars = _kept_jars(packages).read_text().splitlines()
         if all(map(os.path.isfile, jars)):
@@ -53,7 +53,12 @@ def known_jars(packages: str) -> list[str]:
 
 
 def keep_jars(packages: str, jars: str) -> None:
-    """Keep the files that Spark found for packages, as in its setting spark.jars, but for those that it brings itself."""
+    """Keep the paths of the jars that Spark found for packages.
+
+    Args:
+        packages: the setting spark.jars.packages.
+        jars: the setting spark.jars after the start; jars that are part of Spark are left out.
+    """
     own = {_VERSION.sub("", path.name) for path in _JARS_OF_SPARK.glob("*.jar")}
     paths = [jar.removeprefix("file://") for jar in jars.split(",")]
     needed = [path for path in paths if _artifact(path) not in own]
@@ -70,12 +75,15 @@ def _kept_jars(packages: str) -> Path:
 
 
 def _artifact(path: str) -> str:
-    """Of a file that Ivy named: group_artifact-version.jar."""
+    """The artifact in a file name that Ivy made: group_artifact-version.jar."""
     return _VERSION.sub("", os.path.basename(path).partition("_")[2])
 
 
 def archive_option(*, leave: bool) -> str:
-    """The option with which a JVM takes classes from the archive; where there is none, that with which it leaves one if it is to."""
+    """The JVM option that uses the class archive; where there is no archive and `leave`, the option that writes one at exit.
+
+    Empty where neither is possible.
+    """
     archive = _archive()
     if archive is None:
         return ""
@@ -85,7 +93,7 @@ def archive_option(*, leave: bool) -> str:
 
 
 def forget_archive() -> None:
-    """Remove the archive, with which the JVM did not start."""
+    """Remove the class archive, after a JVM did not start with it."""
     archive = _archive()
     with contextlib.suppress(OSError):
         if archive is not None:
@@ -93,7 +101,7 @@ def forget_archive() -> None:
 
 
 def _archive() -> Path | None:
-    """That of this Java and these jars; None where Java is not found, or cannot add to an archive of its own classes."""
+    """Path of the class archive for this Java and these jars; None where Java is not found, or has no archive of its own classes."""
     home = _java_home()
     if home is None or not any((home / "lib").glob("*/classes.jsa")):
         return None
@@ -104,8 +112,8 @@ def _archive() -> Path | None:
 
 
 def _has_place(archive: Path) -> bool:
-    """Whether it can be written; those of other versions make room for it."""
-    if not _PLAIN.fullmatch(str(archive)):  # Spark divides options at blanks, and takes quotes out of them
+    """Whether the archive can be written; removes archives of other versions."""
+    if not _PLAIN.fullmatch(str(archive)):  # Spark splits options at blanks, and removes quotes
         return False
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)

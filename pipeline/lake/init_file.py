@@ -1,13 +1,13 @@
-"""The init file of spark-sql: tables, views and functions of a lake in a session that has no Python.
+"""Init file for spark-sql: defines tables, views and functions of a lake in a session without Python.
 
     spark-sql -i FILE --hivevar lake=/data/lake
 
-Rule: tables are read as of the lake's newest commit, as everywhere. A version in SQL must be a literal, so that the file builds each
-statement from the last row of `lake_version` and has it executed.
-Surprise: a session keeps the versions that it began with; what is committed later is seen by the next one.
+Rule: tables are read as of the lake's newest commit. A version in SQL must be a literal, so the file builds each statement as a text from
+the last row of `lake_version`, and executes it.
+Surprise: a session keeps the versions with which it started; only a new session sees later commits.
 
-A wheel has the file: `hatch_build.py` writes it when the wheel is built. In a checkout `init_file` writes it. This module and all that it
-imports need no Spark, so that the build needs no more than numpy and numba.
+A wheel contains the file: `hatch_build.py` writes it when the wheel is built. In a checkout, `init_file` writes it. This module and its
+imports need no Spark, so that the build needs only numpy and numba.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ SET VAR pullsim_tables = (
 );
 """
 
-# a function in Python, and what a view has in its place: the view's reason for NULL is NEEDS_PYTHON
+# call of a Python function, and its replacement; the view then gives NEEDS_PYTHON as the reason for NULL
 _IN_PYTHON = "coalesce(sql92_matches(w.expression, m.properties), false)"
 _NOT_KNOWN = "CAST(NULL AS BOOLEAN)"
 
 
 class InitFileError(UnusableInputError, ValueError):
-    """The init file is not there and cannot be written."""
+    """The init file does not exist and cannot be written."""
 
 
 def init_sql() -> str:
-    """The text of the file."""
+    """The text of the init file."""
     parts = [
         _HEAD,
         *(_table(table) for table in TABLES.values()),
@@ -66,10 +66,10 @@ def init_sql() -> str:
 
 
 def init_file() -> Path:
-    """The path of the file, in the installed package or the checkout. A file that is missing or outdated is written first.
+    """The path of the init file in the installed package or the checkout; a missing or outdated file is written first.
 
     Raises:
-        InitFileError: the file has to be written and cannot be, as in a zip or a folder without write permission.
+        InitFileError: the file must be written but cannot be, as in a zip or in a folder without write permission.
     """
     path = Path(str(files("pipeline").joinpath("sql", INIT_FILE)))
     text = init_sql()
@@ -79,14 +79,14 @@ def init_file() -> Path:
                 written.write(text)
             made = Path(written.name)
             made.chmod(0o644)
-            made.replace(path)  # another process never sees half of the file
+            made.replace(path)  # so that no other process sees an incomplete file
     except OSError as error:
         raise InitFileError(f"{path}: cannot be written ({error.strerror}); use a pullsim that is installed from a wheel") from error
     return path
 
 
 def _table(table: Table) -> str:
-    """The view of a table at its committed version; of one that was never written, without rows."""
+    """The statements that define a view of a table at its committed version, or an empty view where it was never written."""
     create = f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS SELECT"
     read = f"{create} * FROM delta.`{_LAKE}/{table.name}` VERSION AS OF "
     none = f"{create} {', '.join(f'CAST(NULL AS {column.type}) AS {column.name}' for column in table.columns)} WHERE false"

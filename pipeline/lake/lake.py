@@ -1,7 +1,7 @@
-"""A lake: the Delta tables under one directory, and the one commit point over all of them.
+"""A lake: the Delta tables in one directory, and one commit point for all of them.
 
-Delta commits table by table. A run writes its tables and then appends one row to `lake_version`, which says at which Delta version each
-table is to be read. Readers resolve every table through the last such row, so a run that died is invisible.
+Delta commits each table separately. A run writes its tables and then appends one row to `lake_version` with the Delta version of each
+table. Readers read every table at the version in the last row, so the writes of a run that died are invisible.
 """
 
 from __future__ import annotations
@@ -32,16 +32,21 @@ _LOOK_SECONDS = 1.0
 
 
 class LakeError(UnusableInputError, ValueError):
-    """The directory is no lake, the lake does not hold what was asked for, or another run is writing to it."""
+    """The directory is no lake, the lake lacks the wanted broker or rows, or another run is writing to it."""
 
 
-class NotAloneError(LakeError):
+class LakeConflictError(LakeError):
     """Another run is writing to the same tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class LakeVersion:
-    """One commit of the lake; version 0 is the empty lake."""
+    """One commit of the lake.
+
+    Attributes:
+        version: number of the commit; 0 is the empty lake.
+        tables: Delta version of each table, by the table's name.
+    """
 
     version: int = 0
     tables: Mapping[str, int] = field(default_factory=dict)
@@ -49,14 +54,14 @@ class LakeVersion:
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """A batch of a stream: its checkpoint and its number there."""
+    """A batch of a stream: the path of its checkpoint and its number in the checkpoint."""
 
     checkpoint: str
     number: int
 
 
 class Lake:
-    """The tables under `root`, read at one version of the lake."""
+    """The tables in the directory `root`, read at one version of the lake (`at`)."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
@@ -71,11 +76,11 @@ class Lake:
             raise LakeError(f"{self.root}: expected a path or a URI that can be opened, found {error}") from error
 
     def path(self, name: str) -> str:
-        """Where the table is."""
+        """The path of a table's folder."""
         return f"{self.root}/{name}"
 
     def newest(self) -> LakeVersion:
-        """The last committed version; read again only where there is a commit that was not seen."""
+        """The last committed version; lake_version is read again only after a new commit."""
         path = self.path(LAKE_VERSION.name)
         seen = delta_version(path)
         if seen is None:
@@ -88,9 +93,9 @@ class Lake:
         return self._newest[1]
 
     def _require_tables_version(self, found: int) -> None:
-        """Refuse tables that follow another contract than `pipeline.schema.tables`."""
+        """Raise LakeError if the tables' version is not TABLES_VERSION, that of `pipeline.schema.tables`."""
         if found > TABLES_VERSION:
-            hint = "a newer pullsim wrote them: read them with that, or with one that is newer still"
+            hint = "a newer pullsim wrote them: use that release or a newer one"
         elif found < TABLES_VERSION:
             hint = "an older pullsim wrote them: import the stores into a new --lake, and capture and replay again what is to be kept"
         else:
@@ -98,18 +103,22 @@ class Lake:
         raise LakeError(f"{self.root}: expected tables of version {TABLES_VERSION}, found {found}; {hint}")
 
     def committed(self, version: LakeVersion, by: int) -> None:
-        """Read at `version`, which the Delta version `by` of lake_version put there."""
+        """Read the lake at `version` from now on; `by` is the Delta version of lake_version that committed it."""
         self.at = version
         self._newest = (by, version)
 
     def require(self) -> Lake:
-        """This lake, if anything was ever committed to it."""
+        """This lake.
+
+        Raises:
+            LakeError: nothing was ever committed to it.
+        """
         if self.at.version == 0:
             raise _no_lake(self.root)
         return self
 
     def table(self, table: Table) -> DataFrame:
-        """The table as of this version; empty where it was never written."""
+        """The rows of a table at this version of the lake; no rows where it was never written."""
         version = self.at.tables.get(table.name)
         if version is None:
             return self.spark.createDataFrame([], table.schema)
@@ -117,7 +126,7 @@ class Lake:
         return self.remembered(table.name, [table], lambda: read.load(self.path(table.name)))
 
     def rows(self, table: Table) -> pa.Table:
-        """All rows of a small table as of this version, for what the driver decides."""
+        """All rows of a small table at this version of the lake, read by the driver."""
         version = self.at.tables.get(table.name)
         return arrow_schema(table).empty_table() if version is None else self._rows_at(table, version)
 
@@ -138,7 +147,10 @@ class Lake:
             raise LakeError(f"{path}: cannot read version {version} of the Delta table: {error}") from error
 
     def remembered(self, what: str, tables: Sequence[Table], make: Callable[[], T]) -> T:
-        """What `make` makes of the tables; made anew where one of them has another version, for a stream asks the same with each batch."""
+        """The result of `make`, kept under the name `what` until one of `tables` has another version.
+
+        Each batch of a stream needs the same results again.
+        """
         versions = tuple(self.at.tables.get(table.name) for table in tables)
         known = self._made.get(what)
         if known is None or known[0] != versions:
@@ -147,18 +159,18 @@ class Lake:
         return made
 
     def features(self, table: Table) -> set[str]:
-        """The features of Delta that the table uses."""
+        """The Delta features that a table uses."""
         detail = self.spark.sql(f"DESCRIBE DETAIL {delta(self.path(table.name))}").first()
         return set() if detail is None else set(detail["tableFeatures"])
 
     def reader_features(self, table: Table) -> set[str]:
-        """Those that readers of the table have to know of; of all its features where the log alone does not tell these."""
+        """The Delta features that readers of a table must support; all its features where the log does not show which ones."""
         version = self.at.tables.get(table.name)
-        told = None if version is None else reader_features(self.path(table.name), version)
-        return self.features(table) if told is None else told
+        found = None if version is None else reader_features(self.path(table.name), version)
+        return self.features(table) if found is None else found
 
     def versions(self) -> DataFrame:
-        """The rows of lake_version, all that there are now."""
+        """All rows of lake_version, also those after this version."""
         none = self.spark.createDataFrame([], LAKE_VERSION.schema)
         if delta_version(self.path(LAKE_VERSION.name)) is None:
             return none
@@ -166,7 +178,7 @@ class Lake:
         return none.unionByName(rows, allowMissingColumns=True)  # a lake of an earlier release has fewer columns
 
     def brokers(self, *others: Table) -> list[str]:
-        """Names of the brokers in the lake, sorted: those that were imported, and those that other tables have rows of."""
+        """Sorted names of the brokers that were imported, or that have rows in one of the tables `others`."""
         names = set(self.rows(BROKER)["brokerName"].to_pylist())
         frames = [self.table(table).select("brokerName") for table in others if table.name in self.at.tables]
         if frames:
@@ -174,7 +186,15 @@ class Lake:
         return sorted(names)
 
     def broker(self, name: str | None, *others: Table) -> str:
-        """The broker meant by --broker, or the only one; of those that were imported, and those that other tables have rows of."""
+        """The broker `name` (option --broker); the lake's only broker where `name` is None.
+
+        Args:
+            name: name of a broker, or None.
+            others: tables whose brokers count too, besides the imported brokers.
+
+        Raises:
+            LakeError: there is no such broker, or no name was given and there is not exactly one broker.
+        """
         names = self.brokers(*others)
         if name is None and len(names) == 1:
             return names[0]
@@ -186,12 +206,12 @@ class Lake:
         return name
 
     def create_view(self, table: Table) -> None:
-        """The table as a temporary view of its own name."""
+        """Create a temporary view of the table with the table's name."""
         self.table(table).createOrReplaceTempView(table.name)
 
 
 def changes(lake: Lake, stop: threading.Event) -> Iterator[LakeVersion]:
-    """Each new version of the lake that is found until `stop` is set, the lake being read at it."""
+    """Each new version of the lake until `stop` is set; `lake.at` is set to the version first."""
     while not stop.wait(_LOOK_SECONDS):
         newest = lake.newest()
         if newest != lake.at:
@@ -200,7 +220,11 @@ def changes(lake: Lake, stop: threading.Event) -> Iterator[LakeVersion]:
 
 
 def require_there(root: str) -> None:
-    """Raise LakeError where a look at the directory is enough to see that there is no lake, before Spark is started for it."""
+    """Check, before Spark is started, that the local directory `root` has a lake.
+
+    Raises:
+        LakeError: the directory has no table lake_version. A URI is not checked.
+    """
     path = absolute_path(root).rstrip("/")
     if not is_uri(path) and not os.path.isdir(f"{path}/{LAKE_VERSION.name}"):
         raise _no_lake(path)
@@ -212,7 +236,7 @@ def _no_lake(root: str) -> LakeError:
 
 
 def _file_on_the_way(path: str) -> str | None:
-    """The path, or what it is under, if that is no directory."""
+    """The path itself or its nearest existing parent, if this is not a directory; else None."""
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     return None if os.path.isdir(path) else path

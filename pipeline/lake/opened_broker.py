@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OpenedBroker:
-    """A broker by its name, and the lake that holds the broker's tables; the lake decides at which version the tables are read."""
+    """A broker by its name, and the lake with the broker's tables; tables are read at the lake's version."""
 
     lake: Lake
     name: str
@@ -67,10 +67,10 @@ class OpenedBroker:
         return row is not None and bool(row["asFound"])
 
     def require_started(self) -> None:
-        """Refuse a store that was imported with --as-found.
+        """Check that the store was not imported with --as-found.
 
         Raises:
-            LakeError: it was.
+            LakeError: the store was imported with --as-found.
         """
         if self.is_as_found():
             raise self.not_started()

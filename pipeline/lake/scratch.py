@@ -1,7 +1,7 @@
-"""The private folder of a run for shuffles and other temporary files of Spark.
+"""A private folder for each run's temporary files of Spark, as of shuffles.
 
-Spark makes such folders readable by all users, and a killed run leaves them. Each run has a folder under one that only its user can enter,
-and holds a lock as long as it lives; the next run removes the folders whose lock nobody holds.
+Spark makes its temporary folders readable by all users, and a killed run leaves them. Here, each run has a folder inside a folder that only
+its user can enter. A run locks its folder until it ends; the next run removes folders that are not locked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def scratch_folder() -> str:
 
 
 def _root() -> Path:
-    """The folder of this user's runs; a new one where somebody else can enter the usual one."""
+    """The folder of this user's runs; a new folder where another user owns or can enter the usual one."""
     root = Path(tempfile.gettempdir()) / f"pullsim-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         root.mkdir(mode=0o700)
@@ -44,12 +44,12 @@ def _root() -> Path:
 
 
 def _remove_if_dead(folder: Path) -> None:
-    """Remove a run's folder if the run has ended; one that is just being made has no lock yet, and is left alone."""
+    """Remove a run's folder if the run has ended; a folder without a lock file is just being created, and stays."""
     with contextlib.suppress(OSError):
         lock = os.open(folder / _LOCK, os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # its run lives
+        except OSError:  # its run has not ended
             return
         finally:
             os.close(lock)

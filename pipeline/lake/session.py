@@ -1,7 +1,7 @@
-"""The one place where a Spark session is built.
+"""Build the Spark session; no other module does.
 
-Everything below takes DataFrames or the session handed in. Under spark-submit the JVM is there already and its settings win; else one is
-started here, with Delta's jars, and what it prints goes to a file instead of the user's terminal.
+Under spark-submit, the JVM runs already, and its settings win. Otherwise the JVM is started here with Delta's jars, and its output goes to
+a file instead of the terminal.
 """
 
 from __future__ import annotations
@@ -29,35 +29,36 @@ _DICTIONARY = "spark.hadoop.parquet.enable.dictionary#"
 _PACKAGES, _OPTIONS = "spark.jars.packages", "spark.driver.extraJavaOptions"
 DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
 
-# for sessions that end before the JVM's second compiler pays; the first one fills the default code cache of 48 MB
+# for short sessions: they end before the JVM's second compiler pays off, so it is switched off; the first one needs a larger code cache
+# than the default of 48 MB
 SHORT_JOBS = {_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
-# for those that end within minutes, in which it takes more than it gives but for what runs most
+# for sessions of minutes: the second compiler only compiles the code that runs most; compiling the rest would cost more than it saves
 LONG_JOBS = {
     _OPTIONS: "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
     "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
 }
 
-# for queries of so few rows that they take less time than to make code of their plans, which Spark then walks
-WALKED_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+# for queries of few rows: Spark interprets their plans, as generating and compiling code takes longer than the query
+INTERPRETED_PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
-# Hadoop starts a chmod for each local file that it writes, and a readlink or two; on Linux Java needs no helper in between to start them
+# Hadoop starts a process (chmod, readlink) for each local file that it writes; with VFORK, Java needs no helper process for this
 _PROCESSES = {"linux": "-Djdk.lang.Process.launchMechanism=VFORK"}
 
-# Arrow's Java holds each read of a value against the bounds of its column once more, which takes a tenth of what reads answers
+# without these, Arrow's Java checks the bounds at each read of a value, which takes a tenth of the time in which answers are read
 _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
-# what collects garbage beside the work takes a tenth of it, where cores are few
+# a concurrent garbage collector takes a tenth of the time where there are few cores
 _COLLECTOR = "-XX:+UseParallelGC"
-# a JVM that is told of two collectors does not start
+# a JVM with options for two collectors does not start
 _ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-# those that an archive of classes is known to go with
+# driver options that are known to work with a class archive
 _WITH_ARCHIVE = {"", *SHORT_JOBS.values(), *LONG_JOBS.values()}
 
 
-# variables that tell Spark where temporary files go
-_PLACES = {"SPARK_LOCAL_DIRS", "LOCAL_DIRS"}
-# of a session that is alone on its machine: nobody else can reach it, and its workers have the package (others get it with a task)
-_ALONE = {
+# environment variables that set Spark's folders for temporary files
+_TEMPORARY_FOLDERS = {"SPARK_LOCAL_DIRS", "LOCAL_DIRS"}
+# settings of a session on one machine: it is not reachable from others, and its Python workers preload the package
+_LOCAL_ONLY = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.daemon.module": "pipeline.worker_daemon",
@@ -65,11 +66,11 @@ _ALONE = {
 
 
 class EngineError(RuntimeError):
-    """Spark did not start, or not with what is needed."""
+    """Spark did not start, or started without Delta."""
 
 
 def spark_defaults(name: str) -> dict[str, str]:
-    """The settings of a spark-defaults file under conf/: a name and a value a line."""
+    """The settings in a spark-defaults file under conf/, which has a name and a value in each line."""
     lines = (line.strip() for line in conf_text(name).splitlines())
     pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))
     return {key: value.strip() for key, value in pairs}
@@ -89,14 +90,14 @@ def build_session(
     app_name: str = "pullsim",
     leave_classes: bool = False,
 ) -> SparkSession:
-    """Start a session with Delta and the SQL functions of `udfs`, or take the one that spark-submit prepared.
+    """Start a session with Delta and the SQL functions of `udfs`; under spark-submit, return the session that it prepared.
 
     Args:
-        master: Spark master; local[*] where neither this nor spark-submit says one.
+        master: Spark master; None for local[*] or that of spark-submit.
         conf: settings that win over all others.
-        verbose: let Spark's own output reach stderr.
+        verbose: whether Spark's own output goes to stderr.
         app_name: name of the application.
-        leave_classes: let the JVM leave an archive of its classes when it ends, with which the next ones start faster, if there is none.
+        leave_classes: whether the JVM writes a class archive at its end, if there is none; later JVMs start faster with it.
 
     Raises:
         EngineError: the session did not start; the message ends with what Spark printed.
@@ -111,8 +112,8 @@ def build_session(
     is_plain = is_local and is_plain_start(conf)  # other machines may not see the jars
     ours = _jars(conf, known_jars(DELTA_JARS) if is_plain else [])
     if is_local:
-        ours |= _ALONE
-        if not _PLACES & os.environ.keys() and "spark.local.dir" not in conf:
+        ours |= _LOCAL_ONLY
+        if not _TEMPORARY_FOLDERS & os.environ.keys() and "spark.local.dir" not in conf:
             ours["spark.local.dir"] = scratch_folder()
     settings = spark_defaults("spark-defaults-local.conf") | ours | conf
     options = settings.get(_OPTIONS, "")
@@ -128,20 +129,20 @@ def build_session(
         keep_jars(DELTA_JARS, session.sparkContext.getConf().get("spark.jars") or "")
     if not verbose:
         session.sparkContext.setLogLevel("OFF")
-        # it repeats each refused query with the JVM's stack; the error itself says what is wrong
+        # this logger prints each refused query with the JVM's stack; the exception has the reason already
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     return _with_functions(session)
 
 
 def _jars(conf: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
-    """The settings with which Spark has Delta: its files where they are known."""
+    """The settings that give Spark Delta's jars: the files in `known`, or else the Maven packages to download."""
     if "spark.jars" in conf:
         return {}
     return {"spark.jars": ",".join(known)} if known else {_PACKAGES: DELTA_JARS}
 
 
 def _started(builder: Any, settings: Mapping[str, str], *, without: str) -> SparkSession:
-    """A session, if need be without the option of an archive, which may be damaged; it is then removed."""
+    """Start a session; if this fails, start it without the class archive's option `without`, and remove the archive as damaged."""
     try:
         session: SparkSession = builder.config(map=settings).getOrCreate()
     except Exception:
@@ -153,21 +154,24 @@ def _started(builder: Any, settings: Mapping[str, str], *, without: str) -> Spar
 
 
 def _with_functions(session: SparkSession) -> SparkSession:
-    """The session with the functions of the broker's rules, which a replay calls too."""
+    """Register the SQL functions of `udfs` in the session, and return it."""
     register(session)
     return session
 
 
 def java_options(given: str) -> str:
-    """Options of the driver's JVM: ours and then those given, without our garbage collector where these or the environment name one."""
-    told = (given, *(os.environ.get(name, "") for name in OPTIONS_OF_JAVA))
-    collector = "" if any(map(_ANY_COLLECTOR.search, told)) else _COLLECTOR
+    """Options of the driver's JVM: those of this module, then `given`.
+
+    The option for the garbage collector is left out where `given` or the environment names a collector.
+    """
+    options_given = (given, *(os.environ.get(name, "") for name in OPTIONS_OF_JAVA))
+    collector = "" if any(map(_ANY_COLLECTOR.search, options_given)) else _COLLECTOR
     return " ".join(filter(None, (_PROCESSES.get(sys.platform), _ARROW, collector, given)))
 
 
 @contextlib.contextmanager
-def set_meanwhile(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of a session, for all its threads, that are those of before again at the end of the block."""
+def temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session, for all its threads, and restore them at the end of the block."""
     before = {name: session.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         session.conf.set(name, value)
@@ -182,32 +186,36 @@ def set_meanwhile(session: SparkSession, settings: Mapping[str, str]) -> Iterato
 
 
 def start_workers(session: SparkSession) -> None:
-    """Have Spark begin the process of its Python workers, whose imports take a second, while the tables are looked at; returns at once."""
+    """Start Spark's Python worker process in the background, as its imports take a second; returns at once."""
     if (session.sparkContext.master or "").startswith("local["):
         threading.Thread(target=_run_worker, args=(session,), daemon=True).start()
 
 
 def _run_worker(session: SparkSession) -> None:
-    with contextlib.suppress(Exception):  # the session may end meanwhile
+    with contextlib.suppress(Exception):  # the session may end in the meantime
         run_worker(session)
 
 
 def run_worker(session: SparkSession) -> None:
-    """Run a task in a Python worker that does nothing."""
+    """Run an empty task in a Python worker."""
     session.range(1).mapInArrow(_unchanged, "id BIGINT").count()
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches  # Spark looks at the signature of the function, and the built-in `iter` has none
+    return batches  # not the built-in `iter`: Spark needs a function with a signature
 
 
 def tasks_at_once(session: SparkSession) -> int:
-    """How many tasks the session's cores run side by side."""
+    """The number of tasks that the session's cores run at the same time."""
     return session.sparkContext.defaultParallelism
 
 
 def _submitted_session(builder: Any) -> SparkSession:
-    """The session of spark-submit, whose own settings win; only what can be set late is added to them."""
+    """The session of spark-submit; settings that it lacks and that can still be set are added.
+
+    Raises:
+        EngineError: the session has no Delta.
+    """
     session: SparkSession = builder.getOrCreate()
     if "DeltaSparkSessionExtension" not in (session.conf.get("spark.sql.extensions", None) or ""):
         raise EngineError("the session has no Delta: give spark-submit --properties-file conf/spark-defaults-cluster.conf")
@@ -221,9 +229,9 @@ def _submitted_session(builder: Any) -> SparkSession:
 
 
 def _let_planners_find_packages(session: SparkSession) -> None:
-    """Tell Python processes where the driver has these packages.
+    """Add the folder of this package to the PYTHONPATH of Spark's Python processes.
 
-    Surprise: the process that plans the batches of a Python stream looks for --py-files in a folder of its own, where they are not.
+    Surprise: the process that plans batches of a Python stream searches --py-files in a folder of its own, which does not have them.
     """
     environment = session.sparkContext.environment
     packages = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -232,9 +240,9 @@ def _let_planners_find_packages(session: SparkSession) -> None:
 
 @contextlib.contextmanager
 def _jvm_output(*, verbose: bool) -> Iterator[Any]:
-    """While a JVM is started, let it (and the workers it forks) inherit a file as stdout and stderr; yields what reads the file's tail.
+    """For the block, replace stdout and stderr by a file that a started JVM inherits; yields a function that reads the file's tail.
 
-    With `verbose` it inherits stderr as both: what it prints is no output of a command.
+    With `verbose`, the JVM inherits stderr for both, because its output is no output of the command.
     """
     with tempfile.TemporaryFile() as log, contextlib.ExitStack() as undone:
         for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):

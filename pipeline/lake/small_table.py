@@ -1,7 +1,7 @@
 """The rows of a small Delta table, read by the driver without a Spark job.
 
-A command decides by tables of a few rows: which lake version is committed, which brokers there are, where the log's files begin. The first
-Spark query of a session takes three seconds, such a read takes three milliseconds.
+A command first needs a few rows: the committed version of the lake, its brokers, the starts of the log's files. The first Spark query of a
+session takes three seconds; this read takes three milliseconds.
 """
 
 from __future__ import annotations

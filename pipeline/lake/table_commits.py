@@ -1,6 +1,6 @@
-"""Commits to the log of an unpartitioned Delta table, made by the driver in milliseconds without a Spark job.
+"""Commit to the log of an unpartitioned Delta table from the driver, in milliseconds, without a Spark job.
 
-A commit is never tried again: the next commit has to be the run's own, or another run writes at the same time.
+A commit that fails is not repeated: the table's next commit must be the run's own; otherwise another run is writing at the same time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from pipeline.schema.arrow_types import commented_schema
 from pipeline.schema.table import Table
 
-# the versions of the lake name old commits: their log entries stay
+# log entries of old commits are kept, because versions of the lake refer to them
 _HOOK = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 _EXISTS = "already exists"
 Found = Literal["replaced", "kept", "refused"]
@@ -28,17 +28,23 @@ class CommitConflictError(Exception):
 
 
 def create_table(
-    table: Table, path: str, properties: Mapping[str, str], files: Iterable[Mapping[str, Any]], said: str, *, found: Found = "replaced"
+    table: Table,
+    path: str,
+    properties: Mapping[str, str],
+    files: Iterable[Mapping[str, Any]],
+    user_metadata: str,
+    *,
+    found: Found = "replaced",
 ) -> None:
     """Create the table, or replace what lies at `path`, with the rows of some files.
 
     Args:
-        table: its columns and comments.
+        table: columns and comments of the table.
         path: local folder of the table.
         properties: of the table.
         files: rows of `table_files.FILES_DDL`.
-        said: the commit's userMetadata.
-        found: what becomes of a table that is there; "refused" where there should be none.
+        user_metadata: the commit's userMetadata.
+        found: what happens to an existing table; "refused" where there should be none.
 
     Raises:
         CommitConflictError: another run committed at the same time, or there is a table and `found` is "refused".
@@ -52,7 +58,7 @@ def create_table(
             mode=_MODES[found],
             description=table.comment,
             configuration={**properties},
-            commit_properties=_said(said),
+            commit_properties=_commit_properties(user_metadata),
             post_commithook_properties=_HOOK,
         )
     except CommitFailedError as error:
@@ -64,24 +70,24 @@ def create_table(
 
 
 def has_columns(table: Table, path: str) -> bool:
-    """Whether the Delta table at `path` has the columns of `table`, as tables of this release have."""
+    """Whether the Delta table at `path` has exactly the columns of `table`; a table of an older release may not."""
     return [field.name for field in DeltaTable(Path(path).as_uri()).schema().fields] == table.names
 
 
 def append_files(
-    path: str, version: int, files: Iterable[Mapping[str, Any]], said: str, transaction: tuple[str, int] | None = None
+    path: str, version: int, files: Iterable[Mapping[str, Any]], user_metadata: str, transaction: tuple[str, int] | None = None
 ) -> None:
-    """Add files to a Delta table as the very next commit after `version`.
+    """Add files to a Delta table in the commit directly after `version`.
 
     Args:
         path: local folder of the table.
-        version: Delta version that the commit follows.
+        version: newest Delta version of the table.
         files: rows of `table_files.FILES_DDL`.
-        said: the commit's userMetadata.
-        transaction: application and its version, which must be greater than the last one committed.
+        user_metadata: the commit's userMetadata.
+        transaction: name and version of a Delta application; the version must be greater than the application's last one.
 
     Raises:
-        CommitConflictError: the table has a later version, or another run committed this one or the transaction's first.
+        CommitConflictError: another run has committed to the table, or has committed this version of the application.
     """
     table = DeltaTable(Path(path).as_uri())
     if table.version() != version:
@@ -94,14 +100,14 @@ def append_files(
             [*_added(files)],
             mode="append",
             schema=table.schema(),
-            commit_properties=_said(said, transactions),
+            commit_properties=_commit_properties(user_metadata, transactions),
             post_commithook_properties=_HOOK,
         )
     except CommitFailedError as error:
         raise CommitConflictError(path) from error
 
 
-def _said(text: str, transactions: Sequence[Transaction] = ()) -> CommitProperties:
+def _commit_properties(text: str, transactions: Sequence[Transaction] = ()) -> CommitProperties:
     return CommitProperties(custom_metadata={"userMetadata": text}, max_commit_retries=0, app_transactions=list(transactions))
 
 

@@ -1,7 +1,7 @@
-"""Parquet files of a Delta table, written where their rows are made: by Spark's tasks, or by the driver for a few rows.
+"""Write Parquet files of a Delta table in the process that made the rows: in Spark's Python tasks, or in the driver for a few rows.
 
-Rows that cross from Python into the JVM are copied one by one; a task that writes them itself does half the work. A task gives one row for
-each file, and the driver commits the files of the tasks that succeeded. A file of a task that ran twice is an orphan: no reader sees it.
+Rows that go from Python to the JVM are copied one by one; writing them in the task halves its work. A task returns one row for each file,
+and the driver commits the files of successful tasks. If a task runs twice, one run's files are not committed, and no reader sees them.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import pyarrow.parquet as pq
 from pipeline.files.output_file import OutputError
 from pipeline.schema.arrow_types import arrow_of
 
-# columns of the row that a task gives for each file
+# columns of the row that a task returns for each file
 FILES_DDL = "path STRING, size BIGINT, modificationTime BIGINT, records BIGINT, stats STRING"
 _FILES_ARROW = arrow_of(FILES_DDL)
-# a row group takes this much memory before it is compressed; a file is about four of them
+# uncompressed bytes of a row group and of a file
 _ROW_GROUP_BYTES = 64 << 20
 _FILE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """Writes rows of one unpartitioned table into new files in its folder.
+    """Writes rows of an unpartitioned table to new files in the table's folder.
 
     Attributes:
         folder: local folder of the table.
-        schema: its columns.
-        stats: columns whose least and greatest value and number of NULLs the log gets.
-        without_dictionary: paths of columns whose values hardly repeat.
+        schema: columns of the table.
+        stats: columns whose least value, greatest value and number of NULLs go into the log.
+        without_dictionary: paths of columns whose values hardly repeat, which are written without a dictionary.
     """
 
     folder: str
@@ -47,7 +47,7 @@ class FileWriter:
     without_dictionary: tuple[str, ...] = ()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows; gives a row of FILES_DDL for each file. Batches have the schema's columns, in any order."""
+        """Write the rows of batches, which have the schema's columns in any order; gives a row of FILES_DDL for each file."""
         for rows in _chunks(batches, self.schema):
             first = next(rows, None)
             if first is not None:
@@ -80,14 +80,14 @@ class FileWriter:
 
 
 def check_files(folder: str, files: Iterable[Mapping[str, Any]]) -> None:
-    """Check that the driver sees the files that tasks wrote, before it commits them.
+    """Check before a commit that the driver sees the files that tasks wrote.
 
     Args:
-        folder: of the table.
+        folder: folder of the table.
         files: rows of FILES_DDL.
 
     Raises:
-        OutputError: a file is missing, or of another size.
+        OutputError: a file is missing or has another size.
     """
     for one in files:
         path = f"{folder}/{one['path']}"
@@ -98,7 +98,7 @@ def check_files(folder: str, files: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
-    """Paths of the Parquet columns that a column of some type is stored in."""
+    """The paths of the Parquet columns in which the column `path` of type `kind` is stored."""
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _leaves(f"{path}.{field.name}", field.type)
@@ -113,10 +113,10 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 @contextmanager
 def _removed_if_unfinished(path: str) -> Iterator[None]:
-    """Around the writing of a file: no part of it stays where it cannot be written to its end.
+    """Remove the file `path`, which the block writes, if the block fails.
 
     Raises:
-        OutputError: the file system does not take the file.
+        OutputError: the file cannot be written.
     """
     try:
         yield
@@ -129,7 +129,7 @@ def _removed_if_unfinished(path: str) -> Iterator[None]:
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[Iterator[pa.Table]]:
-    """The rows of each file, as tables of one row group each."""
+    """Divide rows into files; for each file, tables of one row group each."""
     groups = _row_groups(batches, schema)
     for first in groups:
         yield _until_full(first, groups)
@@ -159,7 +159,7 @@ def _row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterato
 
 
 def _statistics(footer: pq.FileMetaData, schema: pa.Schema, names: tuple[str, ...]) -> dict[str, Any]:
-    """The statistics of a file as Delta's log has them; a column without statistics in some row group has none here."""
+    """The statistics of a file in the format of Delta's log; a column needs statistics in every row group to have some here."""
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     stats: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name in names:
@@ -175,5 +175,5 @@ def _statistics(footer: pq.FileMetaData, schema: pa.Schema, names: tuple[str, ..
 
 
 def _logged(value: Any, *, up: dt.timedelta = dt.timedelta(0)) -> Any:
-    """A bound as Delta's log has it: a time in whole milliseconds, the greatest one rounded up."""
+    """A bound in the format of Delta's log: times in whole milliseconds; `up` is added first, to round the greatest time up."""
     return f"{(value + up).strftime('%Y-%m-%dT%H:%M:%S.%f')[:-3]}Z" if isinstance(value, dt.datetime) else value

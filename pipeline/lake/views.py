@@ -1,4 +1,4 @@
-"""The lake as SQL: every table and view under its name, and the functions of the broker's rules."""
+"""Define a lake's tables, views and SQL functions in its session, and run queries on them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from udfs.sql_functions import has_functions, register
 _WORD = re.compile(r"\w+")
 # literals and comments
 _NO_NAMES = re.compile(r"'(?:[^'\\]|\\.|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
-# what Spark says of a name that it does not know
+# Spark's error conditions for an unknown name
 _NOT_FOUND = {"TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_ROUTINE", "UNRESOLVABLE_TABLE_VALUED_FUNCTION"}
-# what consume_lag reads
+# tables that the view consume_lag reads
 CONSUME_LAG_TABLES = (BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, QUEUE)
 
 
@@ -26,8 +26,8 @@ def create_views(lake: Lake, query: str | None = None) -> SparkSession:
     """Define the lake's tables, views and functions in its session.
 
     Args:
-        lake: at the version to be read.
-        query: define only what this text of SQL names, and what that is made of; opening all tables takes seconds.
+        lake: the lake, at the version to be read.
+        query: SQL text; only names in this text, and names that they depend on, are defined. None defines all, which takes seconds.
     """
     names = {*TABLES, LAKE_VERSION.name, *FUNCTIONS, *VIEWS} if query is None else _named(query)
     if not has_functions(lake.spark):
@@ -44,17 +44,17 @@ def create_views(lake: Lake, query: str | None = None) -> SparkSession:
 
 
 def ask(lake: Lake, query: str) -> DataFrame:
-    """What a query of SQL over tables, views and functions gives.
+    """The result of an SQL query over the lake's tables, views and functions.
 
     Raises:
-        LakeError: it names a table that there is not.
+        LakeError: the query names an unknown table, view or function.
     """
     try:
         return create_views(lake, query).sql(query)
     except AnalysisException as error:
         if error.getCondition() not in _NOT_FOUND:
             raise
-    try:  # a name may be put together
+    try:  # with all names, as the query may build a name from parts
         return create_views(lake).sql(query)
     except AnalysisException as error:
         if (unknown := _unknown(lake.spark, error)) is None:
@@ -63,20 +63,20 @@ def ask(lake: Lake, query: str) -> DataFrame:
 
 
 def _unknown(spark: SparkSession, error: AnalysisException) -> str | None:
-    """What to say of a table, a view or a function that there is not; None for all other errors."""
+    """The message about an unknown table, view or function; None for all other errors."""
     if error.getCondition() not in _NOT_FOUND:
         return None
-    told = {key: value.replace("`", "") for key, value in (error.getMessageParameters() or {}).items()}
+    parameters = {key: value.replace("`", "") for key, value in (error.getMessageParameters() or {}).items()}
     if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
-        what, name, known = "table or view", told["relationName"], [*TABLES, LAKE_VERSION.name, *VIEWS]
+        what, name, known = "table or view", parameters["relationName"], [*TABLES, LAKE_VERSION.name, *VIEWS]
     else:
-        what, name = "function", told.get("routineName") or told["name"]  # the latter of one that gives rows
+        what, name = "function", parameters.get("routineName") or parameters["name"]  # "name" for a function that returns rows
         known = [*FUNCTIONS, *(row[0] for row in spark.sql("SHOW FUNCTIONS").collect())]
     return f"there is no {what} {name!r}; the nearest known: {', '.join(nearest(name, known))}"
 
 
 def _named(query: str) -> set[str]:
-    """The tables, views and functions that a text names, and all that these are made of."""
+    """Names of the tables, views and functions in an SQL text, and of those that they depend on."""
     known, found, texts = {*TABLES, LAKE_VERSION.name, *FUNCTIONS, *VIEWS}, set[str](), [query]
     while texts:
         words = set(_WORD.findall(_NO_NAMES.sub(" ", texts.pop()).lower()))
@@ -87,7 +87,7 @@ def _named(query: str) -> set[str]:
 
 
 def consume_lag(lake: Lake) -> DataFrame:
-    """The view consume_lag as of the lake's version; only the tables that it reads are opened."""
+    """The rows of the view consume_lag at the lake's version; only the tables that the view reads are opened."""
     for table in CONSUME_LAG_TABLES:
         lake.create_view(table)
     lake.spark.sql(view_sql("consume_lag"))

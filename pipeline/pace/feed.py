@@ -1,8 +1,8 @@
-"""`pullsim pace`: a file of requests -> files in a folder that a stream reads, at a pace.
+"""`pullsim pace`: write the requests of a file at a pace, as files into a folder that a stream reads.
 
-Rule: a request is a line, and a line is fed as it is. Each file begins with the header of the requests, where they have one, and says in it
-which file of which feed it is, so that no two files are the same: a stream answers the same content once. The same requests and options
-give the same files again, and one that is there is left alone; so a feed that was killed can be started again, and nothing is asked twice.
+Rule: lines of requests are copied unchanged. Each file begins with a header: that of the request file, if any, and the id and number of the
+file in the feed. So no two files are equal; a stream would skip a content that it has read before. The same requests and options give the
+same files, and existing files are not written again. So a feed that was killed can be started again, and no request comes twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,15 @@ _ID_DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """What is fed: requests, how often, and how."""
+    """A feed.
+
+    Attributes:
+        requests: the request file.
+        pace: how quickly requests are fed.
+        faults: shares of requests that are lost, late, duplicated or reordered.
+        seed: of the random choice of these requests.
+        loop: how many times the request file is fed.
+    """
 
     requests: RequestFile
     pace: Pace
@@ -40,24 +48,24 @@ class Feed:
 
     @property
     def id(self) -> str:
-        """Hex digits that only the same requests and options have."""
+        """The id of the feed: hex digits that are equal only for the same requests and options."""
         options = [asdict(self.pace), asdict(self.faults), self.seed, self.loop]
         return hashlib.sha256(json.dumps([self.requests.sha256, *options]).encode()).hexdigest()[:_ID_DIGITS]
 
     def files(self) -> Iterator[FedFile]:
-        """The files, planned as they are asked for."""
+        """The files of the feed in order, planned lazily."""
         return plan((self._lines() for _ in range(self.loop)), self.pace, self.faults, self.seed)
 
     def check(self) -> int:
-        """Read all requests once; gives how many there are.
+        """Read all requests once, and return their number.
 
         Raises:
-            RequestError: a line is none, or has no time where the pace needs one.
+            RequestError: a line is no request, or has no timestamp although the pace needs one.
         """
         return sum(1 for _ in self._lines())
 
     def name(self, file: FedFile) -> str:
-        """The name of a file: in a folder they sort by tick."""
+        """The name of a file; names sort by tick."""
         return f"paced-{self.id}-{file.tick:010d}.jsonl"
 
     def content(self, file: FedFile) -> bytes:
@@ -81,32 +89,39 @@ class Feed:
 
 @dataclass(slots=True)
 class Fed:
-    """What was fed: files and requests in them; files that were there already; the most that one came after it was due, in seconds."""
+    """What was fed.
+
+    Attributes:
+        files: number of files that were written.
+        requests: number of requests in these files.
+        were_there: number of files that existed already.
+        late_seconds: the most seconds by which a file came too late.
+    """
 
     files: int = 0
     requests: int = 0
     were_there: int = 0
-    behind: float = 0.0
+    late_seconds: float = 0.0
 
 
 def feed_of(path: str, *, pace: Pace, faults: Faults, seed: int, loop: int) -> tuple[Feed, int]:
-    """What is to be fed of a file, and how many requests it has.
+    """The feed of a request file, and the number of its requests.
 
     Raises:
-        RequestError: the file cannot be read, or a line of it is no request.
+        RequestError: the file cannot be read, or a line is no request.
     """
     feed = Feed(requests=scan_file(path), pace=pace, faults=faults, seed=seed, loop=loop)
     return feed, feed.check()
 
 
 def feed_folder(feed: Feed, folder: str, *, clock: Callable[[], float], wait: Callable[[float], bool]) -> Fed:
-    """Put the files of a feed into a folder, which is made where there is none.
+    """Write the files of a feed into a folder, each when it is due; the folder is created if needed.
 
     Args:
-        feed: what is fed.
+        feed: the feed.
         folder: a path or URI.
-        clock: seconds from some moment on.
-        wait: lets so many seconds pass; True where the feed is to end now.
+        clock: gives the seconds since some moment.
+        wait: waits some seconds; returns True if the feed is to end now.
 
     Raises:
         OutputError: the folder cannot be written to.
@@ -121,24 +136,24 @@ def feed_folder(feed: Feed, folder: str, *, clock: Callable[[], float], wait: Ca
 
 def _fed(feed: Feed, filesystem: pafs.FileSystem, folder: str, files: Iterable[tuple[FedFile, float]]) -> Fed:
     done = Fed()
-    for file, behind in files:
+    for file, late in files:
         name = feed.name(file)
         if filesystem.get_file_info(f"{folder}/{name}").type == pafs.FileType.NotFound:
             write_whole(filesystem, folder, name, feed.content(file))
             done.files += 1
             done.requests += len(file.lines)
-        else:  # a stream may be reading it
+        else:  # not written again, as a stream may be reading it
             done.were_there += 1
-        done.behind = max(done.behind, behind)
+        done.late_seconds = max(done.late_seconds, late)
     return done
 
 
 def _when_due(files: Iterable[FedFile], clock: Callable[[], float], wait: Callable[[float], bool]) -> Iterator[tuple[FedFile, float]]:
-    """Each file when it is due, with how many seconds that is over; those after the end was asked for are left out."""
+    """Wait for each file until it is due; gives the file and the seconds by which it is late. Ends when `wait` returns True."""
     start = clock()
 
-    def told_to_end(file: FedFile) -> bool:
+    def must_end(file: FedFile) -> bool:
         return wait(max(0.0, start + file.at - clock()))
 
-    for file in itertools.takewhile(lambda file: not told_to_end(file), files):
+    for file in itertools.takewhile(lambda file: not must_end(file), files):
         yield file, max(0.0, clock() - start - file.at)

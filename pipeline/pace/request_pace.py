@@ -1,8 +1,8 @@
-"""Which requests go into which file of a folder that a stream reads, and at which moment: a pure function of a pace and of faults.
+"""Plan which requests go into which file of a feed, and when the file is due: a pure function of requests, pace, faults and seed.
 
-Not the broker's own. Rule: time is cut into ticks, and what falls into a tick is one file, put there at the tick's end. The requests of a
-recorded pace keep the order of their file: one whose time goes back counts as made with the one before. The next round of a loop begins
-with the last request of the round before.
+This is no rule of the broker. Rule: time is divided into ticks. The requests of a tick are one file, which is due at the end of the tick.
+With a recorded pace, requests keep the order of their file: a request with an earlier timestamp than the one before counts as made at the
+same moment. The next round of a loop begins at the moment of the last request of the round before.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
-# a late request, or a second copy of one, comes at most so many ticks after its own
+# most ticks by which a late request, or the second copy of a request, comes after its own tick
 LATE_TICKS = 10
-# in a file, where requests are fed as fast as possible
+# requests of a file where requests are fed as fast as possible
 FILE_REQUESTS = 1000
 
-# a line, and where it goes among those of its file: from 0, its begin, to 1; None where it keeps its place
+# a line, and its place in its file from 0 (begin) to 1 (end); None where it keeps its place
 _Placed = tuple[str, float | None]
 
 
 class Request(NamedTuple):
-    """A line of a file of requests, and its time in ms; 0 where no pace asks for it."""
+    """A line of a request file, and its timestamp in ms; 0 where the pace does not need it."""
 
     line: str
     timestamp: int = 0
@@ -37,9 +37,9 @@ class Pace:
     """How quickly requests are fed: as fast as possible where neither speed nor rate is given.
 
     Attributes:
-        speed: so many times the recorded pace.
-        rate: so many requests a second.
-        tick_seconds: from one file to the next.
+        speed: factor to the recorded pace.
+        rate: requests a second.
+        tick_seconds: length of a tick, the time from one file to the next.
     """
 
     speed: float | None = None
@@ -47,11 +47,11 @@ class Pace:
     tick_seconds: float = 1.0
 
     def at(self, tick: int) -> float:
-        """When the file of a tick is due, in seconds from the start on."""
+        """When the file of a tick is due, in seconds since the start."""
         return 0.0 if self.speed is None and self.rate is None else (tick + 1) * self.tick_seconds
 
     def ticks(self, rounds: Iterable[Iterable[Request]]) -> Iterator[tuple[int, str]]:
-        """The lines of all rounds with the tick that each falls into; ticks never go back."""
+        """The lines of all rounds, each with its tick; ticks never decrease."""
         if self.speed is not None:
             for moment, line in _recorded(rounds):
                 yield int(moment / (1000 * self.speed * self.tick_seconds)), line
@@ -63,13 +63,13 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """What may happen to a request on its way: the share of the requests, from 0 to 1, to which each does.
+    """Shares of the requests, from 0 to 1, that have a fault.
 
     Attributes:
-        lost: it never comes.
-        late: it comes 1 to LATE_TICKS ticks after its own.
-        duplicated: it comes once more, 0 to LATE_TICKS ticks after its own.
-        reordered: it comes at another place in its file.
+        lost: the request never comes.
+        late: the request comes 1 to LATE_TICKS ticks after its own tick.
+        duplicated: the request comes a second time, 0 to LATE_TICKS ticks after its own tick.
+        reordered: the request comes at another place in its file.
     """
 
     lost: float = 0.0
@@ -78,9 +78,9 @@ class Faults:
     reordered: float = 0.0
 
     def copies(self, chance: random.Random) -> list[tuple[int, float | None]]:
-        """The copies of a request that come: how many ticks late, and at which place.
+        """The copies of a request that come: for each, the ticks by which it is late, and its place in the file or None.
 
-        Each takes the same numbers from `chance`, so that no share changes to whom another fault happens.
+        Each request takes equally many numbers from `chance`, so that one share does not change which requests have another fault.
         """
         lost, late, duplicated, reordered, by, again_by, place = (chance.random() for _ in range(7))
         if lost < self.lost:
@@ -94,7 +94,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class FedFile:
-    """A file to be fed: its tick, when it is due in seconds from the start on, and its lines."""
+    """A file to be fed: its tick, when it is due in seconds since the start, and its lines."""
 
     tick: int
     at: float
@@ -102,11 +102,11 @@ class FedFile:
 
 
 def plan(rounds: Iterable[Iterable[Request]], pace: Pace, faults: Faults, seed: int) -> Iterator[FedFile]:
-    """The files, in the order of their ticks; a tick that nothing falls into has none. No more than LATE_TICKS ticks are held at a time.
+    """The files of a feed in the order of their ticks; the same arguments give the same files.
 
-    The same arguments give the same files.
+    A tick without requests has no file. At most LATE_TICKS ticks are in memory at a time.
     """
-    chance = random.Random(seed)  # noqa: S311 (faults that can be had again)
+    chance = random.Random(seed)  # noqa: S311 (faults must be reproducible)
     waiting: dict[int, list[_Placed]] = defaultdict(list)
     for tick, group in itertools.groupby(pace.ticks(rounds), itemgetter(0)):
         yield from _due(waiting, tick, pace)
@@ -117,7 +117,7 @@ def plan(rounds: Iterable[Iterable[Request]], pace: Pace, faults: Faults, seed: 
 
 
 def _due(waiting: dict[int, list[_Placed]], before: float, pace: Pace) -> Iterator[FedFile]:
-    """The files of the ticks before this one, which leave `waiting`."""
+    """Remove the ticks before `before` from `waiting`, and return their files."""
     for tick in sorted(tick for tick in waiting if tick < before):
         yield FedFile(tick, pace.at(tick), _in_place(waiting.pop(tick)))
 
@@ -131,7 +131,7 @@ def _in_place(lines: list[_Placed]) -> tuple[str, ...]:
 
 
 def _recorded(rounds: Iterable[Iterable[Request]]) -> Iterator[tuple[int, str]]:
-    """The lines of all rounds with the moment of each, in ms of the recorded pace from the first one on."""
+    """The lines of all rounds, each with its moment in ms of the recorded pace since the first line."""
     moment = 0
     for requests in rounds:
         began, first = moment, None

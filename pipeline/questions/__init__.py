@@ -1,1 +1,1 @@
-"""Questions about pulls: how one got its answer, what other settings change, how many pulls reading on takes."""
+"""Questions about pulls: how a pull got its answer, what other settings change, how many pulls reading a range takes."""

@@ -1,10 +1,11 @@
-"""How many pulls it takes to read on: the chains of pulls that consumers would have made, each starting where the one before it says.
+"""Count the pulls that it takes to read a range of a queue: follow chains of pulls, each starting at the nextBeginOffset of the one before.
 
-A chain is one of each (group, topic, queue, filter, maxMsgNums) among the requests. It starts at the least offset that these ask for, and
-ends behind the last message that any of them gets under either setting: so both settings read the same stretch. The kernel answers every
-pull of it, on the whole of the store; what a broker would say to the end of a shorter one depends on its time.
+There is one chain for each (group, topic, queue, filter, maxMsgNums) among the requests. It starts at the least offset of its requests, and
+ends after the last message that any of them gets under either set of settings, so that both sets read the same range. The kernel answers
+every pull of a chain from the whole store, not as of a time.
 
-Chains go on through a queue file within a task, and meet the next file in the next round: as many rounds as files, however many pulls.
+A task follows the chains of a queue file up to the file's end; the next round continues in the next file. So there are as many rounds as
+files, for any number of pulls.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, PackedPart, met, parts_of
-from pipeline.replay.replay import RequestProfile, meet
+from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, PackedPart, parts_of, requests_with_entries
+from pipeline.replay.replay import RequestProfile, requests_after_entries
 from pipeline.requests.packing import Col
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import PullSettings
@@ -38,16 +39,16 @@ _COUNTED: Final = ("pulls", "found", "messages", "bytes", "fromDisk")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """What the chains come to under one set of settings.
+    """Sums over all chains under one set of settings.
 
     Attributes:
-        chains: how many there are.
-        stuck: of these, how many do not reach their end, as a pull throws, is refused, or does not get on.
-        pulls: in all chains.
-        found: of these, those that find messages.
-        messages: given.
-        bytes: of these.
-        from_disk: pulls whose last entry read lies on disk.
+        chains: number of chains.
+        stuck: number of chains that do not reach their end, because a pull throws, is refused, or does not advance.
+        pulls: number of pulls.
+        found: number of pulls that find messages.
+        messages: number of messages.
+        bytes: bytes of the messages.
+        from_disk: number of pulls whose last entry read is on disk.
     """
 
     chains: int
@@ -65,11 +66,14 @@ def drain(
     """Follow the chains of the requests under two sets of settings.
 
     Args:
-        broker: whose store answers.
+        broker: the broker whose store answers.
         requests: rows of a request file.
         answers: `seq` and the structs `set` and `versus`, each with the queue offsets of its `messages`.
-        settings: both.
-        into_messages: whether any filter may look into messages.
+        settings: the two sets of settings.
+        into_messages: whether a filter may look into messages.
+
+    Returns:
+        The sums under each set of settings.
     """
     chains = chains_of(requests, answers).localCheckpoint()
     first, second = (_follow(broker, chains, one, RequestProfile(into_messages=into_messages).under(one)) for one in settings)
@@ -77,7 +81,7 @@ def drain(
 
 
 def chains_of(requests: DataFrame, answers: DataFrame) -> DataFrame:
-    """The first pull of each chain, in the columns that a replay takes; its end stands in `recordedMaxOffset`."""
+    """The first pull of each chain, in the columns of a replay's requests; `recordedMaxOffset` is the end of the chain."""
     last = [F.element_at(F.when(F.size(given) > 0, F.col(given)), -1) for given in ("set.messages", "versus.messages")]
     ends = answers.select("seq", (F.greatest(*last) + 1).alias("chainEnd"))
     pulls = requests.select("seq", *_KEY, "queueOffset").join(ends, "seq")
@@ -93,7 +97,7 @@ def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, pro
     totals = dict.fromkeys(_COUNTED, 0)
     ended, stuck, going = 0, 0, chains
     while True:
-        parts = meet(
+        parts = requests_after_entries(
             broker,
             going,
             at="snapshot",
@@ -124,14 +128,14 @@ def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, pro
 
 
 def drain_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Follow the chains of packed rows, each met with its queue file, until they end or leave the file."""
-    for packed in met(answering, batches):
+    """Follow the chains in batches of packed rows, each after the entries of its queue file, until they end or leave the file."""
+    for packed in requests_with_entries(answering, batches):
         for part in parts_of(answering, packed):
             yield _through_file(answering, part, packed.row["key"])
 
 
 def _through_file(answering: Answering, part: PackedPart, file: int) -> pa.RecordBatch:
-    """One part's chains: those that are open where the next pull starts in another file."""
+    """Follow the chains of a part; a chain whose next pull starts in another file has the state OPEN."""
     matrix, entries = part.packed.matrix, int(answering.caps[gm.ENTRIES_A_FILE])
     requests = np.ascontiguousarray(matrix[:, KERNEL_COLUMNS])
     state = np.full(len(requests), OPEN if answering.readable else STUCK, np.int64)
@@ -139,22 +143,22 @@ def _through_file(answering: Answering, part: PackedPart, file: int) -> pa.Recor
     counted: dict[str, NDArray[np.int64]] = {name: np.zeros(len(requests), np.int64) for name in _COUNTED}
     going = np.flatnonzero(state == OPEN)
     while len(going):
-        asked = requests[going]
-        answers = gm.get_message(asked, answering.caps, part.block, part.codes, answering.log).columns
+        pulls = requests[going]
+        answers = gm.get_message(pulls, answering.caps, part.block, part.codes, answering.log).columns
         after = answers[:, gm.NEXT]
-        _count(counted, going, answers, asked[:, gm.LOG_END] - answers[:, gm.LAST_PHYSIC] > answering.caps[gm.MEMORY])
-        stuck = (answers[:, gm.STATUS] < 0) | (after <= asked[:, gm.OFFSET])
-        requests[going, gm.OFFSET] = np.where(stuck, asked[:, gm.OFFSET], after)
+        _count(counted, going, answers, pulls[:, gm.LOG_END] - answers[:, gm.LAST_PHYSIC] > answering.caps[gm.MEMORY])
+        stuck = (answers[:, gm.STATUS] < 0) | (after <= pulls[:, gm.OFFSET])
+        requests[going, gm.OFFSET] = np.where(stuck, pulls[:, gm.OFFSET], after)
         state[going] = np.where(stuck, STUCK, np.where(after >= matrix[going, Col.RECORDED_MAX], DONE, OPEN))
-        inside = (after // entries * entries == file) & (after >= asked[:, gm.MIN_OFFSET]) & (after < asked[:, gm.MAX_OFFSET])
+        inside = (after // entries * entries == file) & (after >= pulls[:, gm.MIN_OFFSET]) & (after < pulls[:, gm.MAX_OFFSET])
         going = going[inside & (state[going] == OPEN)]
     columns: dict[str, Any] = {"seq": matrix[:, Col.SEQ], "state": state.astype(np.int32), "nextOffset": requests[:, gm.OFFSET], **counted}
     return pa.RecordBatch.from_pydict(columns, schema=_ARROW)
 
 
-def _count(counted: dict[str, NDArray[np.int64]], going: NDArray[np.int64], answers: NDArray[np.int64], behind: NDArray[np.bool_]) -> None:
+def _count(counted: dict[str, NDArray[np.int64]], going: NDArray[np.int64], answers: NDArray[np.int64], on_disk: NDArray[np.bool_]) -> None:
     counted["pulls"][going] += 1
     counted["found"][going] += answers[:, gm.STATUS] == GetMessageStatus.FOUND
     counted["messages"][going] += answers[:, gm.COUNT]
     counted["bytes"][going] += answers[:, gm.BYTES]
-    counted["fromDisk"][going] += behind & (answers[:, gm.ENTRIES_READ] > 0)
+    counted["fromDisk"][going] += on_disk & (answers[:, gm.ENTRIES_READ] > 0)

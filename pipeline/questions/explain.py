@@ -1,7 +1,7 @@
-"""`pullsim explain`: the way of one pull through the checks and the scan of DefaultMessageStore.getMessage.
+"""`pullsim explain`: explain one pull: the checks and the scan of DefaultMessageStore.getMessage, step by step.
 
-The pull goes the way of a replay up to the kernel, which answers it; udfs.pull.pull_trace tells how. Facts about the messages come
-from the log's tables: a tag that was not asked for, beneath a hash code that was, is a collision.
+The pull is answered as in a replay; `udfs.pull.pull_trace` records the steps of the kernel. Tags and keys of messages come from the log's
+tables: a message whose tag is not wanted, but has a wanted hash code, is a hash collision.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ from pyspark.sql import functions as F
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import delivered
-from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, KernelAnswers, PackedPart, answer_rows, met, parts_of
+from pipeline.replay.kernel_batches import (
+    KERNEL_COLUMNS,
+    Answering,
+    KernelAnswers,
+    PackedPart,
+    answer_rows,
+    parts_of,
+    requests_with_entries,
+)
 from pipeline.replay.lmq import beyond_lmq_limit
-from pipeline.replay.replay import RequestProfile, meet
+from pipeline.replay.replay import RequestProfile, requests_after_entries
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
@@ -32,7 +40,7 @@ from udfs.pull.pull_trace import Fate, PullTrace, trace_pull
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPull:
-    """The pull that is to be explained, in the words of a request file; `at` is its time in ms, None for all of the store."""
+    """The pull to explain, with the fields of a request file; `at` is its time in ms, None for the whole store."""
 
     group: str
     topic: str
@@ -46,7 +54,7 @@ class ExplainedPull:
 
     @property
     def tags(self) -> frozenset[str] | None:
-        """The tags that it asks for; None where tags do not matter, or do not parse."""
+        """The tags in the filter; None where the filter has no tags or does not parse."""
         try:
             tags = split_tags(self.expression) if self.filter_type == TAG else None
         except SubscriptionParseError:
@@ -56,7 +64,7 @@ class ExplainedPull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageTexts:
-    """What the log's tables say of the message of an entry."""
+    """Tags, keys and msgId of an entry's message, from the log's tables."""
 
     tags: str | None
     keys: str | None
@@ -68,10 +76,10 @@ class Traced:
     """One answered pull.
 
     Attributes:
-        answer: its row of ANSWER_SCHEMA.
-        request: its row of REQUEST_COLUMNS of the kernel.
-        block: the entries.
-        trace: None where the store is not asked, or answers null.
+        answer: the answer, a row of ANSWER_SCHEMA.
+        request: the request, a row of KERNEL_COLUMNS.
+        block: the entries that the pull may scan.
+        trace: steps of the kernel; None where the store is not asked, or answers null.
     """
 
     answer: Mapping[str, Any]
@@ -82,7 +90,17 @@ class Traced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All that there is to tell of one pull."""
+    """A pull, its answer, and the facts that explain it.
+
+    Attributes:
+        broker: name of the broker.
+        pull: the pull.
+        settings: of the broker.
+        caps: limits of the scan.
+        traced: the answer and its steps.
+        messages: texts of the scanned entries' messages, by the entry's physicOffset and size.
+        notes: what the broker would do before it asks the store.
+    """
 
     broker: str
     pull: ExplainedPull
@@ -94,8 +112,8 @@ class Explanation:
 
 
 def traced_pulls(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Traced]:
-    """Answer the requests of packed rows, as `answer_batches` does, and tell how."""
-    for part in (part for packed in met(answering, batches) for part in parts_of(answering, packed)):
+    """Answer the packed requests of batches, as `answer_batches` does, one by one with the steps of the kernel."""
+    for part in (part for packed in requests_with_entries(answering, batches) for part in parts_of(answering, packed)):
         for number in range(len(part.refused)):
             one = slice(number, number + 1)
             alone = replace(part, packed=replace(part.packed, matrix=part.packed.matrix[one]), refused=part.refused[one])
@@ -113,15 +131,15 @@ def _traced(answering: Answering, part: PackedPart) -> Traced:
 
 
 def explain(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -> Explanation:
-    """Answer one pull and tell how.
+    """Answer one pull and explain the answer.
 
     Args:
-        broker: whose store answers.
-        pull: what is asked.
-        settings: the broker's.
+        broker: the broker whose store answers.
+        pull: the pull.
+        settings: of the broker.
 
     Raises:
-        LakeError: the store was imported as it was found; or the filter that the group registered is asked for, but it registered none.
+        LakeError: the store was imported as found, or the pull uses the group's registered filter and the group has none.
     """
     if pull.registered and pull.expression is None:
         pull = _with_registered_filter(broker, pull)
@@ -132,7 +150,7 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -
     requests = broker.lake.spark.createDataFrame([row], SCHEMA)
     null_answers = beyond_lmq_limit(broker, requests, settings)
     into_messages = pull.filter_type is not None and (pull.filter_type != TAG or settings.filter_support_retry)
-    parts = meet(
+    parts = requests_after_entries(
         broker,
         requests,
         at="snapshot" if pull.at is None else "request-time",
@@ -140,11 +158,11 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -
         with_entries=True,
         profile=RequestProfile(into_messages=into_messages, about=1),
     )
-    # the pull is in one of the parts; with a filter that looks into messages in the last one
+    # the pull is in one part: in the last one, if its filter looks into messages
     traced = next(one for answering, frame in reversed(parts) for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))
     if null_answers is not None:
-        (asked,) = null_answers(requests.select("seq", "topic", F.lit(True).alias("asked"))).collect()
-        if not asked["asked"]:
+        (row_or_null,) = null_answers(requests.select("seq", "topic", F.lit(True).alias("isAnswered"))).collect()
+        if not row_or_null["isAnswered"]:
             traced = replace(traced, trace=None, answer=dict.fromkeys(traced.answer))
     return Explanation(
         broker=broker.name,
@@ -168,7 +186,7 @@ def _with_registered_filter(broker: OpenedBroker, pull: ExplainedPull) -> Explai
 
 
 def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], MessageTexts]:
-    """What the scanned entries' messages say of themselves, by the physical offset and size of the entry."""
+    """The texts of the scanned entries' messages, by physicOffset and size of the entry."""
     if traced.trace is None or not traced.trace.steps:
         return {}
     at = np.array([step.position for step in traced.trace.steps if step.in_disk is not None], np.int64)
@@ -182,7 +200,7 @@ def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], Mes
 
 
 def _notes(broker: OpenedBroker, pull: ExplainedPull) -> tuple[str, ...]:
-    """What the broker would say before, or instead of, asking the store."""
+    """What the broker would do or answer before it asks the store."""
     queues = broker.table(t.QUEUE).where(F.col("topic") == pull.topic).select("queueId").collect()
     topic = broker.table(t.TOPIC_CONFIG).where(F.col("topic") == pull.topic).first()
     notes = []
@@ -202,9 +220,17 @@ def _notes(broker: OpenedBroker, pull: ExplainedPull) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedEntry:
-    """An entry that the scan came to; `told` is None where the log has no such message, or where nobody looked.
+    """An entry that the scan reached.
 
-    `client_drops` is why the client does not hand on what the broker gave it; an empty text where it does.
+    Attributes:
+        queue_offset: of the entry.
+        physic_offset: of the entry's message.
+        size: of the entry's message.
+        tags_code: of the entry.
+        in_disk: whether the message is on disk; None where the scan did not check it.
+        fate: what the scan did with the entry.
+        message: texts of the message; None where the log has no such message, or it was not read.
+        client_drops: why the client drops the message that the broker delivered; empty where it does not.
     """
 
     queue_offset: int
@@ -213,7 +239,7 @@ class ScannedEntry:
     tags_code: int
     in_disk: bool | None
     fate: Fate
-    told: MessageTexts | None
+    message: MessageTexts | None
     client_drops: str
 
 
@@ -222,7 +248,7 @@ OTHER_TAGS_CODE = "its tagsCode is not its tag's"
 
 
 def entries_of(explanation: Explanation) -> list[ScannedEntry]:
-    """The entries that the scan came to, in order."""
+    """The entries that the scan reached, in order."""
     traced, wanted = explanation.traced, explanation.pull.tags
     codes = None if wanted is None else frozenset(map(tags_code, wanted))
     if traced.trace is None:
@@ -230,10 +256,10 @@ def entries_of(explanation: Explanation) -> list[ScannedEntry]:
     block, found = traced.block, []
     for step in traced.trace.steps:
         physic_offset, size = int(block.physic_offsets[step.position]), int(block.sizes[step.position])
-        told = explanation.messages.get((physic_offset, size)) if step.in_disk is not None else None
+        message = explanation.messages.get((physic_offset, size)) if step.in_disk is not None else None
         drops = ""
-        if wanted and codes and step.fate is Fate.TAKEN and told is not None and told.tags not in wanted:
-            drops = HASH_COLLISION if tags_code(told.tags) in codes else OTHER_TAGS_CODE
+        if wanted and codes and step.fate is Fate.TAKEN and message is not None and message.tags not in wanted:
+            drops = HASH_COLLISION if tags_code(message.tags) in codes else OTHER_TAGS_CODE
         found.append(
             ScannedEntry(
                 queue_offset=block.first_offset + step.position,
@@ -242,7 +268,7 @@ def entries_of(explanation: Explanation) -> list[ScannedEntry]:
                 tags_code=int(block.tags_codes[step.position]),
                 in_disk=step.in_disk,
                 fate=step.fate,
-                told=told,
+                message=message,
                 client_drops=drops,
             )
         )

@@ -1,4 +1,4 @@
-"""An explained pull as people read it, and as JSON.
+"""The explanation of a pull as text, and as JSON.
 
 Broker source (4.9.3): the order of the checks is that of DefaultMessageStore.getMessage.
 """
@@ -27,13 +27,13 @@ _ERRORS: Final = {
     "SUBSCRIPTION_PARSE_FAILED": "the filter's expression does not parse; the store is not asked",
     "FILTER_DATA_NOT_EXIST": "the group has registered no filter for the topic; the store is not asked",
 }
-# runs of equal outcomes longer than this are folded
+# more consecutive entries with the same outcome are folded into one row
 _SHOWN_RUN: Final = 3
 _COLUMNS: Final = ("queueOffset", "physicOffset", "size", "tagsCode", "tags", "where", "what")
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
-    """All of it, every entry too, with the broker's names."""
+    """The explanation as a JSON object, with every entry, under the broker's names."""
     pull, traced = explanation.pull, explanation.traced
     entries = entries_of(explanation)
     scan = None
@@ -63,15 +63,15 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def _request(pull: ExplainedPull) -> dict[str, Any]:
-    asked = None
+    pull_filter = None
     if pull.filter_type is not None:
-        asked = {"type": pull.filter_type, "expression": pull.expression} | ({"registered": True} if pull.registered else {})
-    told = {"group": pull.group, "topic": pull.topic, "queueId": pull.queue_id, "offset": pull.offset, "maxMsgNums": pull.max_msg_nums}
-    return told | {"filter": asked} | ({} if pull.at is None else {"timestamp": pull.at})
+        pull_filter = {"type": pull.filter_type, "expression": pull.expression} | ({"registered": True} if pull.registered else {})
+    fields = {"group": pull.group, "topic": pull.topic, "queueId": pull.queue_id, "offset": pull.offset, "maxMsgNums": pull.max_msg_nums}
+    return fields | {"filter": pull_filter} | ({} if pull.at is None else {"timestamp": pull.at})
 
 
 def _entry(entry: ScannedEntry) -> dict[str, Any]:
-    told = None if entry.told is None else {"tags": entry.told.tags, "keys": entry.told.keys, "msgId": entry.told.msg_id}
+    message = None if entry.message is None else {"tags": entry.message.tags, "keys": entry.message.keys, "msgId": entry.message.msg_id}
     return {
         "queueOffset": entry.queue_offset,
         "physicOffset": entry.physic_offset,
@@ -79,7 +79,7 @@ def _entry(entry: ScannedEntry) -> dict[str, Any]:
         "tagsCode": entry.tags_code,
         "inDisk": entry.in_disk,
         "outcome": entry.fate.name,
-        "message": told,
+        "message": message,
         "clientDrops": entry.client_drops or None,
     }
 
@@ -92,11 +92,11 @@ def _answer(explanation: Explanation) -> dict[str, Any] | None:
     return None if answer["status"] is None else {name: answer[name] for name in ANSWER_FIELDS}
 
 
-# as people read it --------------------------------------------------------------------------------------------------------------------
+# text ---------------------------------------------------------------------------------------------------------------------------------
 
 
 def show(explanation: Explanation, *, every_entry: bool) -> None:
-    """Print it; runs of entries with the same outcome are folded, but for `every_entry`."""
+    """Print the explanation; consecutive entries with the same outcome are folded, unless `every_entry`."""
     entries = entries_of(explanation)
     for line in _head(explanation):
         say(line)
@@ -116,10 +116,10 @@ def show(explanation: Explanation, *, every_entry: bool) -> None:
 
 def _head(explanation: Explanation) -> Iterator[str]:
     pull = explanation.pull
-    asked = "no filter"
+    filter_text = "no filter"
     if pull.filter_type is not None:
-        asked = f"filter {pull.filter_type} {pull.expression!r}" + (", the one that the group registered" if pull.registered else "")
-    yield f"pull of group {pull.group!r}: topic {pull.topic!r}, queue {pull.queue_id}, offset {pull.offset}, {asked}"
+        filter_text = f"filter {pull.filter_type} {pull.expression!r}" + (", the one that the group registered" if pull.registered else "")
+    yield f"pull of group {pull.group!r}: topic {pull.topic!r}, queue {pull.queue_id}, offset {pull.offset}, {filter_text}"
     seen = "all of the store" if pull.at is None else f"the store as of {_time(pull.at)} ({pull.at})"
     yield f"broker {explanation.broker!r}, which sees {seen}"
     for note in explanation.notes:
@@ -176,7 +176,7 @@ def _window(explanation: Explanation) -> Iterator[str]:
 
 
 def _runs(entries: Sequence[ScannedEntry]) -> Iterator[list[ScannedEntry]]:
-    """Entries with the same outcome, one after the other; short runs one by one."""
+    """Group consecutive entries with the same outcome; entries of a short run are groups of their own."""
     for _, group in groupby(entries, key=lambda entry: (entry.fate, entry.in_disk, entry.client_drops)):
         run = list(group)
         if len(run) <= _SHOWN_RUN:
@@ -187,7 +187,7 @@ def _runs(entries: Sequence[ScannedEntry]) -> Iterator[list[ScannedEntry]]:
 
 def _row(run: Sequence[ScannedEntry]) -> list[str | int]:
     first, last = run[0], run[-1]
-    tags = {entry.told.tags if entry.told else None for entry in run}
+    tags = {entry.message.tags if entry.message else None for entry in run}
     codes = {entry.tags_code for entry in run}
     where = "" if first.in_disk is None else "disk" if first.in_disk else "memory"
     what = f"{len(run)} x {first.fate.value}" if len(run) > 1 else first.fate.value

@@ -1,8 +1,8 @@
-"""`pullsim whatif`: two replays of the same requests under two sets of settings, and how their answers differ.
+"""`pullsim whatif`: answer the same requests under two sets of settings, and compare the answers.
 
-The two meet by the number of the request; what comes back is counts, and the first few pulls that differ. The requests are those that were
-made: a consumer that gets more out of a pull would have made fewer. How many, `drain` tells; beside it stand messages and bytes per pull
-that found any.
+The answers are joined by the number of the request. The result has counts, and the first pulls that differ. A consumer that gets more
+messages from a pull would have made fewer pulls, but the requests are fixed. `drain` counts the pulls that a consumer would have made; the
+messages and bytes for each pull with messages show the same without it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.settings.settings import BrokerSettings, PullSettings, camel_case
 
 SIDES: Final = ("set", "versus")
-# settings of MessageStoreConfig that the files of the store have fixed
+# settings of MessageStoreConfig that are given by the lengths of the store's files
 FIXED_BY_STORE: Final = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt")
-# of those that PullSettings has, what only PullMessageProcessor looks at, when the store has answered
+# settings in PullSettings that only PullMessageProcessor uses, after the store has answered
 _OF_PROCESSOR: Final = frozenset({"brokerId", "slaveReadEnable"})
 _SHOWN: Final = 3
-# compared where both sides have a status
+# fields that are compared where both sides have a status
 _FIELDS: Final = (*(name for name in ANSWER_FIELDS if name != "status"), "messages")
-# measures of one side, over the rows of both
+# name -> SQL aggregate over the answers of one side
 MEASURES: Final = {
     "pulls that found messages": "count_if({side}.outcome = 'FOUND')",
     "messages": "coalesce(sum({side}.messageCount), 0)",
@@ -49,18 +49,19 @@ MEASURES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """How two sets of settings differ over the same requests; `set` is the first of each pair, `versus` the second.
+    """How the answers to the same requests differ under two sets of settings; of each pair, `set` is first and `versus` second.
 
     Attributes:
-        settings: name -> both values in force, for each name that was given for either.
-        notes: what of them changes no answer.
-        pulls: how many there are.
-        changed: how many are answered differently.
-        measures: name -> both values; None where there is nothing to divide by.
-        outcomes: (from, to, pulls, how many of them changed): status, exception, error code or null.
-        fields: field -> pulls in which it differs; those below `status` only where both have a status.
-        first: the first differing pulls: line, request, both answers, names of the fields.
-        drained: what draining takes; None where it was not asked for.
+        settings: both values of each setting that was given for either set.
+        notes: messages about given settings that change no answer.
+        pulls: number of pulls.
+        changed: number of pulls with different answers.
+        measures: both values of each measure; None where a divisor is 0.
+        outcomes: (outcome under `set`, outcome under `versus`, pulls, pulls with different answers). An outcome is a status, an
+            exception, an error code or null.
+        fields: number of pulls in which each field differs; fields other than status are compared where both answers have a status.
+        first: the first pulls that differ: line, request, both answers, names of the fields.
+        drained: sums of draining under both sets; None where draining was not wanted.
     """
 
     settings: dict[str, tuple[Any, Any]]
@@ -87,18 +88,18 @@ def what_if(
     """Answer the requests of a file under two sets of settings.
 
     Args:
-        broker: whose store answers.
-        requests_path: the file.
-        options: `at`, `filters` and `behind` of a replay; the side that is a slave is behind.
-        settings_of: both sets, given the file (whose header may carry a configuration).
-        given: names of the settings that were given for either.
-        with_drain: find out how many pulls it takes to read the same messages.
-        progress: told of each step.
+        broker: the broker whose store answers.
+        requests_path: path of the request file.
+        options: `at`, `filters` and `slave_lag` of a replay; the lag applies to the side that is a slave.
+        settings_of: for each set, gives the broker's settings for a file, whose header may have a configuration.
+        given: names of the settings that were given for either set.
+        with_drain: whether to count the pulls that it takes to read the same messages.
+        progress: called with a text at each step.
 
     Raises:
-        RequestError: a line that is no request.
-        LakeError: the store was imported as it was found.
-        SettingsError: a slave is to be behind, and neither side is one.
+        RequestError: a line is no request.
+        LakeError: the store was imported as found.
+        SettingsError: a slave lag is given, and neither side is a slave.
     """
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
@@ -115,7 +116,7 @@ def what_if(
     ]
     joined = answers[0].join(answers[1], "seq").withColumn("fields", _differing()).persist()
     try:
-        told = joined.agg(F.count("*").alias("pulls"), F.count_if(_changed()).alias("changed"), *_measures()).collect()[0]
+        sums = joined.agg(F.count("*").alias("pulls"), F.count_if(_changed()).alias("changed"), *_measures()).collect()[0]
         outcomes = (
             joined.groupBy(F.col("set.outcome").alias("before"), F.col("versus.outcome").alias("after"))
             .agg(F.count("*"), F.count_if(_changed()))
@@ -133,9 +134,9 @@ def what_if(
     return WhatIf(
         settings={name: (both[0].value(name), both[1].value(name)) for name in sorted(given)},
         notes=notes_on(given),
-        pulls=told["pulls"],
-        changed=told["changed"],
-        measures={name: (told[f"set {name}"], told[f"versus {name}"]) for name in MEASURES},
+        pulls=sums["pulls"],
+        changed=sums["changed"],
+        measures={name: (sums[f"set {name}"], sums[f"versus {name}"]) for name in MEASURES},
         outcomes=sorted((tuple(row) for row in outcomes), key=lambda row: (row[0] == row[1], -row[2], row)),
         fields={row["field"]: row["count"] for row in sorted(by_field, key=lambda row: order.index(row["field"]))},
         first=first,
@@ -144,7 +145,7 @@ def what_if(
 
 
 def notes_on(given: frozenset[str]) -> tuple[str, ...]:
-    """Which of the settings change no answer of the store, and why."""
+    """For each given setting that changes no answer of the store: a message with the reason."""
     touching = {camel_case(field.name) for field in fields(PullSettings)} - _OF_PROCESSOR
     notes = []
     for name in sorted(given - touching):
@@ -156,14 +157,14 @@ def notes_on(given: frozenset[str]) -> tuple[str, ...]:
 
 
 def _side(name: str) -> Column:
-    """An answer as far as it is compared and shown."""
+    """The fields of an answer that are compared and shown, as a struct with this name."""
     outcome = F.coalesce("status", "exception", "error", F.lit("null")).alias("outcome")
     numbers = [field for field in _FIELDS if field != "messages"]
     return F.struct(outcome, "exception", "error", *numbers, "messagesOnDisk", F.col("entries.queueOffset").alias("messages")).alias(name)
 
 
 def _differing() -> Column:
-    """Names of the fields in which the two sides differ."""
+    """The names of the fields in which the answers of the two sides differ."""
 
     def differs(field: str) -> Column:
         return ~F.col(f"set.{field}").eqNullSafe(F.col(f"versus.{field}"))
@@ -178,7 +179,7 @@ def _changed() -> Column:
 
 
 def _measures() -> list[Column]:
-    """The measures of both sides as aggregates, each named by its side and itself."""
+    """The measures of both sides as aggregates with the names "side measure"."""
     return [F.expr(sql.format(side=f"`{side}`")).alias(f"{side} {name}") for side in SIDES for name, sql in MEASURES.items()]
 
 
@@ -198,7 +199,7 @@ def _first(requests: DataFrame, joined: DataFrame) -> list[dict[str, Any]]:
 
 
 def _shown(side: dict[str, Any]) -> Any:
-    """An answer in the form of those of a replay, its messages by their queue offsets."""
+    """An answer in the format of a replay, with the queue offsets of its messages."""
     for name in ("error", "exception"):
         if side[name] is not None:
             return {name: side[name]}

@@ -1,4 +1,4 @@
-"""How two sets of settings differ, as people read it, and as rows for json and csv."""
+"""The result of `pullsim whatif` as text, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pipeline.questions.drain import Drained
 from pipeline.questions.what_if import SIDES, WhatIf
 from pipeline.terminal import say, show_table
 
-# a row of csv: which part of the result it is of, what it tells of, and two numbers or texts
+# columns of the CSV: part of the result, name of the value, value of each side, number of pulls
 CSV_COLUMNS = ("part", "name", *SIDES, "pulls")
 
 
 def as_json(result: WhatIf) -> dict[str, Any]:
-    """All of it as one object."""
+    """The result as a JSON object."""
     return {
         "settings": {name: _pair(values) for name, values in result.settings.items()},
         "notes": list(result.notes),
@@ -37,7 +37,7 @@ def _pair(values: tuple[Any, Any]) -> dict[str, Any]:
 
 
 def csv_text(result: WhatIf) -> str:
-    """All but the first differing pulls, a row a number."""
+    """The result as CSV, with a row for each number, without the first pulls that differ."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
@@ -69,7 +69,7 @@ def _drained(drained: tuple[Drained, Drained] | None) -> Iterator[tuple[str, tup
 
 
 def show(result: WhatIf) -> None:
-    """Print it."""
+    """Print the result as text."""
     for note in result.notes:
         say(f"note: {note}")
     if result.notes:
@@ -85,7 +85,7 @@ def show(result: WhatIf) -> None:
         say("")
         show_table(("differs in", "pulls"), [(name, f"{pulls:,}") for name, pulls in result.fields.items()])
     if result.drained is not None:
-        say("\nto read from the first offset asked for to the last message given, each pull starting where the one before says:")
+        say("\nreading from the first requested offset to the last message, each pull from the nextBeginOffset of the one before:")
         show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in _drained(result.drained)])
     for one in result.first:
         say(f"\nline {one['line']} differs in {', '.join(one['fields'])}")
@@ -95,7 +95,7 @@ def show(result: WhatIf) -> None:
 
 
 def _folded(answer: Any) -> Any:
-    """An answer with the offsets of its messages as runs."""
+    """An answer in which consecutive offsets of messages are folded to "first..last"."""
     if not isinstance(answer, dict) or "messages" not in answer:
         return answer
     runs = [[offset for _, offset in run] for _, run in groupby(enumerate(answer["messages"]), key=lambda pair: pair[1] - pair[0])]

@@ -1,1 +1,1 @@
-"""Pull requests x tables -> answers, as a batch."""
+"""Replays: answer pull requests from the tables of a lake, all at once."""

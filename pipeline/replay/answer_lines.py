@@ -1,4 +1,4 @@
-"""Answers as people and files get them: with the messages decoded, as JSON lines, and held against recorded ones."""
+"""Answers as JSON lines with decoded messages, and their comparison with recorded answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ERROR_TEXTS = {
 
 
 def delivered(broker: OpenedBroker) -> DataFrame:
-    """What the broker delivers for an entry (physicOffset, size): where the bytes start, their CRC, and what they decode to."""
+    """The bytes that the broker delivers for each entry (physicOffset, size): where they start, their CRC, and the decoded message."""
     log = broker.table(t.COMMIT_LOG)
     decodes = F.col("msgId").isNotNull()
     records = log.select(
@@ -61,9 +61,9 @@ def delivered(broker: OpenedBroker) -> DataFrame:
 
 
 def with_messages(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
-    """Answers with a column `messages`, in the order of their entries; the answers are read twice.
+    """Add to answers a column `messages`, in the order of their entries.
 
-    Of the log only the stretch that the entries point into is read.
+    The answers are read twice. Of the log, only the range that the entries point into is read.
     """
     at = answers.select(F.explode("entries.physicOffset").alias("at")).agg(F.min("at").alias("first"), F.max("at").alias("last")).first()
     first, last = (0, -1) if at is None or at["first"] is None else (at["first"], at["last"])
@@ -92,7 +92,7 @@ def with_messages(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
 
 
 def response_json(*, with_messages: bool) -> Column:
-    """The answer of a row as JSON, in the form of the recorded ones."""
+    """The answer in a row as JSON, in the format of recorded answers."""
     fields: list[Any] = [*ANSWER_FIELDS]
     if with_messages:
         fields.append(F.coalesce("messages", F.from_json(F.lit("[]"), _MESSAGES)).alias("messages"))
@@ -113,15 +113,15 @@ _MESSAGES = (
 
 
 def answered_lines(requests: DataFrame, answers: DataFrame, *, with_messages: bool) -> DataFrame:
-    """(seq, line, response, error): the request lines as they came, each with our answer as JSON, and why there is none."""
+    """(seq, line, response, error): each request line unchanged, with the simulator's answer as JSON and its error code."""
     ours = answers.select("seq", response_json(with_messages=with_messages).alias("response"), "error")
     return requests.select("seq", "line").join(ours, "seq")
 
 
 def output_lines(lines: DataFrame) -> DataFrame:
-    """The lines of the output file, in the order of the requests."""
-    # it gives NULL where a number, a text or the nesting passes the limits of Spark's parser
-    too_large = F.raise_error(F.format_string("line %s: the request is too deep, or a part of it too long, to be written again", "seq"))
+    """The lines of the output file (column `value`), in the order of the requests."""
+    # get_json_object gives NULL where a number, a text or the nesting exceeds the limits of Spark's parser
+    too_large = F.raise_error(F.format_string("line %s: the request is nested too deeply, or too long in a part, to be copied", "seq"))
     request = F.coalesce(F.get_json_object("line", "$.request"), too_large.cast("STRING"))
     plain = F.concat(F.lit('{"request":'), request, F.lit(',"response":'), "response", F.lit("}"))
     has_more = F.size(F.array_except(F.json_object_keys("line"), F.array(F.lit("request"), F.lit("response")))) > 0
@@ -131,7 +131,7 @@ def output_lines(lines: DataFrame) -> DataFrame:
 
 @pandas_udf(StringType())  # type: ignore[call-overload, untyped-decorator]
 def _with_response(lines: pd.Series, responses: pd.Series) -> pd.Series:
-    """Lines with more fields than the two of ours, each with our answer in them."""
+    """Put the response into lines that have more fields than "request" and "response"; other lines are NULL."""
     return pd.Series([None if line is None else _put_response(line, response) for line, response in zip(lines, responses, strict=True)])
 
 
@@ -141,14 +141,14 @@ def _put_response(line: str, response: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Our answers against the recorded ones.
+    """Result of comparing the simulator's answers ("ours") with the recorded answers.
 
     Attributes:
-        compared: lines that have both.
-        differ: of these, how many differ in any field.
-        unanswered: lines that we could not answer, by error code; they are not compared.
-        unrecorded: lines without a recorded answer.
-        first: the first differing lines, as (line, recorded, ours, names of the fields that differ).
+        compared: number of lines with both answers.
+        differ: number of compared lines whose answers differ in any field.
+        unanswered: number of lines without an answer of ours, by error code; they are not compared.
+        unrecorded: number of lines without a recorded answer.
+        first: the first lines that differ: (line number, recorded answer, our answer, names of the fields that differ).
     """
 
     compared: int
@@ -157,8 +157,8 @@ class Comparison:
     unrecorded: int
     first: list[tuple[int, str, str, list[str]]]
 
-    def told(self) -> list[str]:
-        """The comparison as lines for people; the last one has the counts."""
+    def lines(self) -> list[str]:
+        """The comparison as lines to print; the last line has the counts."""
         lines = []
         for number, recorded, ours, fields in self.first:
             lines += [f"line {number} differs in {', '.join(fields)}", f"  recorded: {recorded}", f"  ours:     {ours}"]
@@ -172,7 +172,7 @@ _COMPARED = "seq BIGINT, kind STRING, recorded STRING, response STRING, fields A
 
 
 def compare(lines: DataFrame) -> Comparison:
-    """Hold each answer against the one in its line."""
+    """Compare each answer of `answered_lines` with the recorded answer in its line."""
     compared = lines.mapInArrow(_compare, _COMPARED).persist()
     kinds = {row["kind"]: row["count"] for row in compared.groupBy("kind").count().collect()}
     first = compared.where("kind = 'differ'").orderBy("seq").limit(_SHOWN_DIFFERENCES).collect()
@@ -214,9 +214,9 @@ def _compared(seq: int, line: str, response: str) -> dict[str, Any]:
 
 
 def differing_fields(recorded: Any, ours: Any) -> list[str]:
-    """Names of the fields in which two answers differ; of an exception only the class counts.
+    """Names of the fields in which two answers differ.
 
-    Messages are left out where ours were not asked for.
+    Exceptions are compared by class only. Messages are compared only where our answer has them.
     """
     if not isinstance(recorded, dict) or not isinstance(ours, dict):
         return [] if recorded == ours else ["response"]

@@ -1,7 +1,6 @@
-"""Packed requests meet what they need of the store by following it in a task.
+"""Bring packed requests and the stored rows that they need into one task: each stored row precedes the requests of its key.
 
-The row that holds it comes before all packed rows of its key, however many these are, and goes to Python once: a join would send it with
-each of them.
+A join would send the stored row, with thousands of entries, to Python once for each packed row. Here it is sent once for each key.
 """
 
 from __future__ import annotations
@@ -18,11 +17,13 @@ from pyspark.sql import functions as F
 from pipeline.requests.packing import REQUEST_BYTES, ROW_REQUESTS, Packed
 
 
-class Meeting(NamedTuple):
-    """Requests of one queue and key with the row of the store that has the key, if there is one.
+class Colocated(NamedTuple):
+    """Packed requests of one key, with the stored row of this key.
 
     Attributes:
-        row: the packed row that the requests came in, or the first of several.
+        stored: the stored row; None where no stored row has the key.
+        row: the packed row that had the requests; the first one, if several were joined.
+        packed: the requests.
     """
 
     stored: dict[str, Any] | None
@@ -30,37 +31,46 @@ class Meeting(NamedTuple):
     packed: Packed
 
 
-def behind(stored: DataFrame, packed: DataFrame, key: tuple[str, ...], *then_by: str) -> DataFrame:
-    """Packed rows, those of one key behind the row of `stored` that has it, if there is one, and in the order of more columns."""
+def after_stored(stored: DataFrame, packed: DataFrame, key: tuple[str, ...], *then_by: str) -> DataFrame:
+    """Sort packed requests so that each key's stored row precedes its requests, all in one task.
+
+    Args:
+        stored: at most one row for each key.
+        packed: packed rows.
+        key: names of the columns that both have.
+        then_by: further columns to sort the packed rows of a key by.
+    """
     both = packed.unionByName(stored, allowMissingColumns=True)
     return both.repartition(*key).sortWithinPartitions(*key, F.expr("requests IS NOT NULL"), *then_by)
 
 
 def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """The rows of batches, one after the other."""
+    """The rows of Arrow batches, as dicts."""
     return (row for batch in batches for row in batch.to_pylist())
 
 
-def met(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: str) -> Iterator[Meeting]:
-    """What rows in the order of `behind` say; many small packed rows of one queue are joined, for each costs time by itself.
+def colocated(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: str) -> Iterator[Colocated]:
+    """Read rows in the order of `after_stored`: packed requests, each with the stored row of their key.
+
+    Small packed rows of one key are joined, because each call of the kernel has a fixed cost.
 
     Args:
-        rows: these.
-        key: as `behind` has it.
-        then_by: names of columns; rows in which these differ are not joined, as little as those of two queues.
+        rows: stored and packed rows, as `after_stored` sorts them.
+        key: as for `after_stored`.
+        then_by: columns that must be equal in packed rows that are joined.
     """
     for _, of_key in groupby(rows, key=itemgetter(*key)):
         stored: dict[str, Any] | None = None
-        for (asks, *_), alike in groupby(of_key, key=lambda row: (row["requests"] is not None, *(row.get(name) for name in then_by))):
-            if not asks:
+        for (is_packed, *_), alike in groupby(of_key, key=lambda row: (row["requests"] is not None, *(row.get(name) for name in then_by))):
+            if not is_packed:
                 stored = next(alike)
                 continue
             for together in _bounded(alike):
-                yield Meeting(stored, together[0], Packed.joined([Packed.of(row) for row in together]))
+                yield Colocated(stored, together[0], Packed.joined([Packed.of(row) for row in together]))
 
 
 def _bounded(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Packed rows, as many together as have about the requests of a full one."""
+    """Group packed rows into lists, each with about as many requests as one full packed row."""
     together: list[dict[str, Any]] = []
     size = 0
     for row in rows:

@@ -1,7 +1,8 @@
-"""Pulls whose filter looks into messages: which of them there are, what they ask of the messages, and the verdicts on these.
+"""Filters that look into messages: find the requests that have one, and evaluate their conditions on the messages.
 
-A verdict on an entry depends on the condition and on the entry's bytes, not on the pull. So each condition is judged once on each segment
-that pulls with it start in, out of the packed properties of consume_queue_properties, and the verdicts, a byte an entry, meet the pulls.
+The verdict on an entry depends on the condition and on the message's properties, not on the pull. So each condition is evaluated once on
+each segment that its pulls start in, from the packed properties in consume_queue_properties. The verdicts, one byte for each entry, are
+joined to the packed requests.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.touched_segments import asked_ranges
+from pipeline.replay.touched_segments import range_condition
 from pipeline.requests.packing import SCHEMA, Col, Packed, Repacker
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
@@ -36,39 +37,39 @@ _SPLIT_ARROW = arrow_of(SPLIT_SCHEMA)
 _KEY = ("topic", "queueId", "wide", "key", "condition")
 _JUDGED = "topic STRING, queueId INT, wide BOOLEAN, key BIGINT, condition STRING, firstQueueOffset BIGINT, verdicts BINARY"
 _JUDGED_ARROW = arrow_of(_JUDGED)
-# up to so many segments are asked for by name, so that no other's properties are moved
+# up to so many segments are joined by broadcast, so that the properties of other segments are not shuffled
 _FEW_SEGMENTS = 10_000
 _OF_RETRY_TOPIC = ""  # no expression that compiles is empty
 _NOT_JUDGED = 255
 
 
-# which pulls, and what they ask -------------------------------------------------------------------------------------------------------
+# requests and their conditions ---------------------------------------------------------------------------------------------------------
 
 
 def looks_into_messages(settings: PullSettings) -> Column:
-    """Which requests have a filter that needs more than the tag's hash code, or may need it."""
+    """Whether a request's filter needs, or may need, more of a message than its tag's hash code."""
     other = F.col("filterType").isNotNull() & (F.col("filterType") != TAG)
     retry = F.col("topic").startswith(RETRY_GROUP_TOPIC_PREFIX) & F.col("filterType").isNotNull()
     return (other | retry) if settings.filter_support_retry else other
 
 
 def with_filter_text(requests: DataFrame) -> DataFrame:
-    """Such requests with the whole filter as a text in the place of the expression."""
+    """Requests with `expression` replaced by the whole filter as JSON: filterType, expression, registeredBy."""
     by_group = F.when(F.col("registered"), F.col("consumerGroup"))
     return requests.withColumn("expression", F.to_json(F.struct("filterType", "expression", by_group.alias("registeredBy"))))
 
 
 def filter_of(text: str) -> PullFilter:
-    """The filter of `with_filter_text`."""
+    """The pull filter in a text of `with_filter_text`."""
     fields = json.loads(text)
     return PullFilter(expression_type=fields["filterType"], expression=fields.get("expression"), registered_by=fields.get("registeredBy"))
 
 
 def filter_rules(broker: OpenedBroker, settings: PullSettings) -> FilterRules:
-    """The rules of a broker, with what groups registered with it.
+    """The filter rules of a broker: its bloom filter, and the filters that consumer groups have registered.
 
     Raises:
-        SettingsError: there is no such bloom filter, so that no broker starts.
+        SettingsError: the settings make no valid bloom filter; no broker starts with them.
     """
     registered = broker.table(t.CONSUMER_FILTER).orderBy("topic", "consumerGroup")
     rows = broker.remembered("filters", [t.CONSUMER_FILTER], registered.collect)
@@ -102,7 +103,10 @@ def _condition_text(rules: FilterRules, topic: str, text: str) -> str | None:
 
 
 def split_by_condition(rules: FilterRules, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Packed rows of one condition each (NULL where nothing is asked of messages), out of rows whose filters are texts."""
+    """Split packed rows whose filters are texts of `with_filter_text` into rows of one condition each.
+
+    The column `condition` is NULL where the filter has no condition on messages.
+    """
     for batch in batches:
         rows = [part for row in batch.to_pylist() for part in _split(rules, row)]
         if rows:
@@ -124,15 +128,19 @@ def _split(rules: FilterRules, row: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def with_verdicts(broker: OpenedBroker, placed: DataFrame, rules: FilterRules, segments: Column) -> DataFrame:
-    """Rows of `split_by_condition` with a column `verdicts`: those on the entries that their requests may scan.
+    """Add to rows of `split_by_condition` a column `verdicts`: the condition's verdicts on the entries that the requests may scan.
 
-    `segments` says of a row which runs of entries these are.
+    Args:
+        broker: the broker whose store is read.
+        placed: rows of `split_by_condition`.
+        rules: the broker's filter rules.
+        segments: gives the numbers of the segments that a row's requests may scan.
     """
     conditions = placed.where("condition IS NOT NULL AND key >= 0").select(*_KEY).distinct()
     by_segment = conditions.withColumn("segment", F.explode(segments)).groupBy("topic", "queueId", "segment", "wide", "key")
     wanted = by_segment.agg(F.collect_list("condition").alias("conditions")).localCheckpoint()
     properties = broker.table(t.CONSUME_QUEUE_PROPERTIES).drop("brokerName")
-    properties = properties.where(asked_ranges(wanted, "segment"))
+    properties = properties.where(range_condition(wanted, "segment"))
     if wanted.limit(_FEW_SEGMENTS + 1).count() <= _FEW_SEGMENTS:
         wanted = F.broadcast(wanted)
     judged = properties.join(wanted, ["topic", "queueId", "segment"]).mapInArrow(partial(judge, rules), _JUDGED)
@@ -141,13 +149,13 @@ def with_verdicts(broker: OpenedBroker, placed: DataFrame, rules: FilterRules, s
 
 
 def judge(rules: FilterRules, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Verdicts of the conditions of each row of consume_queue_properties on its entries; a batch a condition."""
+    """Evaluate the conditions of each row of consume_queue_properties on its messages; gives a batch for each condition."""
     for batch in batches:
-        asked: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+        rows_of_condition: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
         for row in batch.to_pylist():
             for text in row["conditions"]:
-                asked[row["topic"] if text == _OF_RETRY_TOPIC else "", text].append(row)
-        for (topic, text), rows in asked.items():
+                rows_of_condition[row["topic"] if text == _OF_RETRY_TOPIC else "", text].append(row)
+        for (topic, text), rows in rows_of_condition.items():
             condition = Condition(expression=None if text == _OF_RETRY_TOPIC else text)
             lengths = [np.frombuffer(row["lengths"], "<i4") for row in rows]
             properties = np.concatenate([np.frombuffer(row["properties"], np.uint8) for row in rows])
@@ -158,10 +166,10 @@ def judge(rules: FilterRules, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 
 
 def verdicts_of(row: dict[str, Any], first_offset: int, count: int) -> Verdicts | None:
-    """The verdicts on `count` entries from an offset on, out of a row of `with_verdicts`; None where it has no condition.
+    """The verdicts in a row of `with_verdicts` on `count` entries from `first_offset` on; None where the row has no condition.
 
     Raises:
-        LakeError: the tables do not hold the properties of some entries.
+        LakeError: the tables lack the properties of an entry.
     """
     if row["condition"] is None:
         return None

@@ -1,13 +1,13 @@
-"""Pulls of files that the broker holds: which they are, when they are asked again, and that they are answered as of then.
+"""Held pulls: which pulls of a file the broker holds, and when it wakes each (runs it again).
 
 Broker source (4.9.3): PullMessageProcessor.processRequest, case PULL_NOT_FOUND; PullRequestHoldService; NotifyMessageArrivingListener.
-Rule: a pull with the suspend bit that finds nothing as of its time waits. What arrives are the entries of its queue, each at its
-storeTimestamp. `woken_at` says when the pull is asked again, and it is answered as of that moment, whatever comes out.
-Surprise: the log does not tell when the broker's service began to sweep: sweeps are taken to be at the whole multiples of their interval
-since 1970.
+Rule: a pull with the suspend bit that finds no message as of its time waits. Each entry of its queue arrives at its storeTimestamp.
+`woken_at` gives the moment when the pull is woken; the pull is answered as of this moment, whatever it finds.
+Surprise: the log does not show when the broker's hold service started to sweep. Sweeps are assumed at the multiples of their interval since
+1970.
 
-A run of packed entries says when they would wake a pull; the least moment of all runs counts. So a pull meets the runs in which its wait
-lies, one row each, and nothing is sorted.
+Each pull is joined with the segments ("runs") of entries that arrive while it may wait, one row for each. A row gives the moment at which
+its entries would wake the pull; the least moment counts. So nothing is sorted.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from udfs.pull.codes import ResponseCode
 from udfs.pull.pull_filter import FilterRules, PullFilter, PullFilterError, entry_verdicts, tag_codes, with_units
 from udfs.pull.pull_request_hold import NEVER, Arrivals, HeldRequest, is_swept, polling_time, sweep_interval, woken_at
 
-# what a row of with_wakes needs of a run of entries, and of their properties
+# columns of a segment of entries, and of the properties of its messages, that with_wakes needs
 _RUN = ("firstQueueOffset", "entryCount", "entries", "extUnits", "storeTimestamps")
 _PROPERTIES = ("partFirstOffset", "lengths", "properties")
 _QUEUE = ("topic", "queueId")
 TIMEOUT_NEEDED = 'a "suspendTimeoutMillis" in the request, whose sysFlag asks to be held'
 _OF_REQUEST = ("seq", *_QUEUE, "consumerGroup", "queueOffset", "maxMsgNums", "heldMillis")
-# in place of an answer
+# error code of a held pull that is never woken
 NEVER_WOKEN = "NEVER_WOKEN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polling:
-    """The settings that say who waits how long: longPollingEnable, shortPollingTimeMills, and whether brokerRole is SLAVE."""
+    """Settings that determine how long a pull waits: longPollingEnable, shortPollingTimeMills, and whether brokerRole is SLAVE."""
 
     long_polling_enable: bool
     short_polling_time_mills: int
@@ -57,7 +57,7 @@ class Polling:
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> Polling:
-        """Those of a broker."""
+        """The polling settings of a broker."""
         value = settings.value
         return cls(
             long_polling_enable=value("longPollingEnable"),
@@ -67,39 +67,39 @@ class Polling:
 
     @property
     def interval(self) -> int:
-        """Between two sweeps, ms."""
+        """Time between two sweeps in ms."""
         short = self.short_polling_time_mills
         return max(sweep_interval(long_polling_enable=self.long_polling_enable, short_polling_time_mills=short), 1)
 
     @property
     def arrivals_wake(self) -> bool:
-        """Whether the pulls that wait are told of a message that arrives."""
+        """Whether an arriving message wakes the pulls that wait for it."""
         return self.long_polling_enable and not self.is_slave
 
     def time(self, suspend_timeout_millis: int) -> int:
-        """How long a pull is ready to wait, ms."""
+        """How long a pull with this suspendTimeoutMillis waits at most, in ms."""
         return polling_time(
             suspend_timeout_millis, long_polling_enable=self.long_polling_enable, short_polling_time_mills=self.short_polling_time_mills
         )
 
 
 def may_wait() -> Column:
-    """Which requests ask to be held where nothing is found."""
+    """Whether a request has the suspend bit, so that the broker holds it when it finds no message."""
     return F.coalesce(F.col("sysFlag").bitwiseAND(F.lit(int(PullSysFlag.SUSPEND))) != 0, F.lit(False))
 
 
 def lacks_timeout() -> Column:
-    """Which requests ask to be held without saying for how long; the broker throws for them."""
+    """Whether a request has the suspend bit but no suspendTimeoutMillis; the broker throws an exception for such a request."""
     return may_wait() & F.col("suspendTimeoutMillis").isNull()
 
 
 def not_found(answers: DataFrame) -> DataFrame:
-    """The answers that a pull with the suspend bit does not get, but waits."""
+    """The answers with the code PULL_NOT_FOUND; a pull with the suspend bit waits instead of getting one."""
     return answers.where(F.col("error").isNull() & (F.col("code") == F.lit(int(ResponseCode.PULL_NOT_FOUND))))
 
 
 def without_never_woken(answers: DataFrame) -> DataFrame:
-    """Answers with wokenMillis (NEVER where nothing wakes the pull), such pulls with an error instead of an answer."""
+    """Replace the answers to pulls that are never woken (wokenMillis = NEVER) by the error NEVER_WOKEN."""
     never = F.coalesce(F.col("wokenMillis") == F.lit(NEVER), F.lit(False))
     errors = F.when(never, F.lit(NEVER_WOKEN)).otherwise(F.col("error")).alias("error")
     own = {"error": errors} | {name: F.col(name) for name in _OF_REQUEST}
@@ -107,43 +107,43 @@ def without_never_woken(answers: DataFrame) -> DataFrame:
 
 
 def with_wakes(broker: OpenedBroker, held: DataFrame, *, settings: PullSettings, polling: Polling, into_messages: bool) -> DataFrame:
-    """When each of some held pulls is asked again, as far as each run of entries tells it.
+    """Find when held pulls are woken, for each segment of entries separately.
 
     Args:
-        broker: whose store it is.
-        held: rows with the columns of a request (SCHEMA of request_lines) and any others, held at their `timestamp`.
+        broker: the broker whose store is read.
+        held: rows with the columns of request_lines.SCHEMA and any others; a pull starts to wait at its `timestamp`.
         settings: of the scan.
-        polling: who waits how long.
-        into_messages: whether filters may look into messages; else those that do are taken to match no message, so that the sweep
-            behind a message asks their pulls again.
+        polling: polling settings of the broker.
+        into_messages: whether to evaluate filters that look into messages; if not, such a filter matches no message, and its pull is
+            woken by the first sweep after a message.
 
     Returns:
-        Rows of `held` with `wakes` (ms, NEVER where nothing wakes the pull), one or more for each pull, of which the least counts.
+        Rows of `held` with `wakes` in ms (NEVER where nothing wakes the pull): one or more for each pull, of which the least counts.
     """
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     runs = segments.select(*_QUEUE, F.col("segment").alias("run"), *_RUN)
     indexed = held.join(_index(segments), list(_QUEUE), "left").withColumn("run", F.explode_outer(_runs_of_wait(polling))).drop("index")
-    met = indexed.join(runs, [*_QUEUE, "run"], "left")
+    joined = indexed.join(runs, [*_QUEUE, "run"], "left")
     if into_messages:
         parts = broker.table(t.CONSUME_QUEUE_PROPERTIES)
-        part = parts.select(*_QUEUE, F.col("segment").alias("asked"), F.col("firstQueueOffset").alias("partFirstOffset"), *_PROPERTIES[1:])
-        met = met.withColumn("asked", F.when(looks_into_messages(settings), F.col("run"))).join(part, [*_QUEUE, "asked"], "left")
+        part = parts.select(*_QUEUE, F.col("segment").alias("ofRun"), F.col("firstQueueOffset").alias("partFirstOffset"), *_PROPERTIES[1:])
+        joined = joined.withColumn("ofRun", F.when(looks_into_messages(settings), F.col("run"))).join(part, [*_QUEUE, "ofRun"], "left")
     else:
-        met = met.withColumns(dict.fromkeys(_PROPERTIES, F.lit(None)))
-    met = met.select(*held.columns, *_RUN, *_PROPERTIES)
+        joined = joined.withColumns(dict.fromkeys(_PROPERTIES, F.lit(None)))
+    joined = joined.select(*held.columns, *_RUN, *_PROPERTIES)
     waking = Waking(filter_rules(broker, settings), polling, with_extension=settings.enable_consume_queue_ext)
     schema = StructType([*held.schema.fields]).add("wakes", LongType())
-    return met.mapInArrow(partial(_wakes, waking, held.columns), schema)
+    return joined.mapInArrow(partial(_wakes, waking, held.columns), schema)
 
 
 def _index(segments: DataFrame) -> DataFrame:
-    """The runs of each queue in order, with the least stamp of each."""
+    """For each queue, the array `index`: its segments in order, each with its least storeTimestamp."""
     of_run = F.struct("segment", "minStoreTimestamp")
     return segments.groupBy(*_QUEUE).agg(F.sort_array(F.collect_list(of_run)).alias("index"))
 
 
 def _runs_of_wait(polling: Polling) -> Column:
-    """The runs that hold a message of the time in which a pull may wait: those between the last one that begins before it and its end."""
+    """The segments with a message that may arrive while a pull waits, from the `index` of its queue."""
     waits = F.col("suspendTimeoutMillis") if polling.long_polling_enable else F.lit(polling.short_polling_time_mills)
     until = F.coalesce(F.try_add(F.try_add("timestamp", waits), F.lit(polling.interval)), F.lit(NEVER))
 
@@ -156,17 +156,23 @@ def _runs_of_wait(polling: Polling) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Waking:
-    """What the waits of all pulls share."""
+    """Finds when held pulls are woken.
+
+    Attributes:
+        rules: the broker's filters.
+        polling: polling settings of the broker.
+        with_extension: whether entries may have extension units.
+    """
 
     rules: FilterRules
     polling: Polling
     with_extension: bool
 
     def moment(self, row: dict[str, Any]) -> int:
-        """When a held pull is asked again, as far as one run of entries tells it."""
+        """When a held pull is woken, in ms; `row` has the pull and one segment of entries."""
         try:
             wanted = self._filter(row)
-        except PullFilterError:  # the broker refuses it instead
+        except PullFilterError:  # the broker refuses the pull instead of holding it
             return int(row["timestamp"])
         arrivals, matches = (_NONE, np.empty(0, np.bool_)) if row["entries"] is None else self._arrivals(row, wanted)
         pull = HeldRequest(
@@ -191,15 +197,15 @@ class Waking:
         if row["filterType"] is None:
             return ExpressionMessageFilter(None, None, self.rules.manager.bloom_filter)
         group = row["consumerGroup"] if row["registered"] else None
-        asked = PullFilter(expression_type=row["filterType"], expression=row["expression"], registered_by=group)
-        return self.rules.message_filter(row["topic"], asked)
+        pull_filter = PullFilter(expression_type=row["filterType"], expression=row["expression"], registered_by=group)
+        return self.rules.message_filter(row["topic"], pull_filter)
 
     def _arrivals(self, row: dict[str, Any], wanted: ExpressionMessageFilter) -> tuple[Arrivals, NDArray[np.bool_]]:
-        """The messages of a run, and which of them match."""
+        """The arrivals of a segment's messages, and which of them match the filter `wanted`."""
         count = row["entryCount"]
         stamps = np.frombuffer(row["storeTimestamps"], "<i8")[:count]
         offsets = row["firstQueueOffset"] + 1 + np.arange(count, dtype=np.int64)
-        # one is there as soon as a later one is
+        # a message is visible as soon as a later message of its queue is
         arrivals = Arrivals(times=np.minimum.accumulate(stamps[::-1])[::-1], offsets=offsets)
         packed = np.frombuffer(row["entries"], np.uint8)
         units = join_units([(row["extUnits"], len(units_of(packed)), count)]) if self.with_extension else None
@@ -211,7 +217,7 @@ class Waking:
         return arrivals, matches & (verdicts == gm.MATCHES) if len(verdicts) else matches
 
     def _by_messages(self, row: dict[str, Any], wanted: ExpressionMessageFilter, count: int) -> NDArray[np.bool_]:
-        """Which messages of a run match by what stands in them, of those whose properties the row has."""
+        """Which messages of a segment match the filter's condition on properties; False where the row lacks the properties."""
         condition = wanted.commit_log_condition()
         if condition is None:
             return np.ones(count, np.bool_)

@@ -1,6 +1,6 @@
-"""Packed requests that met their entries -> answers: the kernel between two Arrow batches.
+"""Answer packed requests that come with their entries: Arrow batches of requests -> kernel -> Arrow batches of answers.
 
-A row is answered in parts: all requests at once where they have no filter or one by tags, else those of one filter after the other.
+The kernel answers a row's requests in one call if they have no filter or a TAG filter. Otherwise it answers one filter in each call.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from udfs.pull.pull_filter import SUBSCRIPTION_PARSE_FAILED, FilterRules, PullFi
 from udfs.pull.pull_result import response_code
 from udfs.pull.scan_settings import scan_caps
 
-# rows with the same values of these meet
-MEETING_KEY = ("topic", "queueId", "key", "wide")
+# columns that packed requests share with the row of their entries
+ENTRIES_KEY = ("topic", "queueId", "key", "wide")
 KERNEL_COLUMNS = [Col.OFFSET, Col.MAX_MSG_NUMS, Col.MIN_OFFSET, Col.MAX_OFFSET, Col.LOG_END, Col.FILTER]
 _STATUS_NAMES = pa.array([status.name for status in sorted(GetMessageStatus)])
 _EXCEPTION_CODES = np.array(list(gm.EXCEPTIONS), np.int64)
 _EXCEPTION_NAMES = pa.array(list(gm.EXCEPTIONS.values()))
 _ENTRY = pa.struct({"queueOffset": pa.int64(), "physicOffset": pa.int64(), "size": pa.int32()})
-# answers of so many requests go into one Arrow batch, and about so many entries; an entry takes this part of an answer's room
+# limits of an Arrow batch of answers: its answers, and about its entries; _ENTRIES_AN_ANSWER entries count as one more answer
 _BATCH_ANSWERS = 65_536
 _BATCH_ENTRIES = 4 << 20
 _ENTRIES_AN_ANSWER = _BATCH_ENTRIES // _BATCH_ANSWERS
@@ -45,21 +45,33 @@ assert [int(status) for status in sorted(GetMessageStatus)] == list(range(len(Ge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """What the kernel needs beside requests and entries."""
+    """What the kernel needs to answer, besides requests and entries.
+
+    Attributes:
+        caps: limits of a scan, as `scan_caps` gives them.
+        codes: response code of each status (row) at offset 0 and at other offsets (columns).
+        log: files of the commit log.
+        disk_fall_recorded: whether the broker records the distance to the log end (diskFallBehind).
+        readable: RunningFlags.isReadable; if False, the store answers null.
+        with_extension: whether entries may have extension units.
+        with_entries: whether answers list their entries.
+        rules: the broker's filters; None where tags decide all filters.
+        segment_files: Parquet files from which the task reads the entries; empty where rows with entries precede the requests.
+    """
 
     caps: NDArray[np.int64]
-    codes: NDArray[np.int32]  # response code of each status, at offset 0 and at any other
+    codes: NDArray[np.int32]
     log: gm.LogFiles
     disk_fall_recorded: bool
     readable: bool
     with_extension: bool
     with_entries: bool
-    rules: FilterRules | None = None  # only for rows with filters that tags do not decide
-    segment_files: tuple[str, ...] = ()  # only for rows that do not come behind their entries: the files that have these
+    rules: FilterRules | None = None
+    segment_files: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, settings: PullSettings, entries_a_file: int, log: gm.LogFiles, *, with_entries: bool) -> Answering:
-        """From the broker's settings and its store."""
+        """What the kernel needs, from the broker's settings, the entries of a queue file, and the files of the log."""
         return cls(
             caps=scan_caps(settings, entries_a_file),
             codes=_response_codes(BrokerRole[settings.broker_role], settings.offset_check_in_slave),
@@ -78,11 +90,14 @@ def _response_codes(role: BrokerRole, offset_check_in_slave: bool) -> NDArray[np
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """Requests of one key and condition with the entries that they scan, and the ext units of these.
+class RequestsWithEntries:
+    """Packed requests of one key and condition, with the entries that they scan.
 
     Attributes:
-        row: the packed row that they came in, or the first of several.
+        row: the packed row that had the requests; the first one, if several were joined.
+        packed: the requests.
+        block: the entries.
+        units: the extension units of the entries; None where entries have none.
     """
 
     row: dict[str, Any]
@@ -91,23 +106,23 @@ class Met:
     units: UnitColumns | None
 
 
-def met(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Met]:
-    """The requests of packed rows with the entries in `blocks` of a row before them that has the same key."""
+def requests_with_entries(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[RequestsWithEntries]:
+    """Read batches in which each key's entries row precedes its requests: the packed requests, each with their entries."""
     of_key: tuple[dict[str, Any] | None, gm.Block, UnitColumns | None] | None = None
     rows = entry_colocation.rows_of(batches)
     if answering.segment_files:
         rows = with_segments(answering.segment_files, rows)
-    for stored, row, packed in entry_colocation.met(rows, MEETING_KEY, "condition"):
+    for stored, row, packed in entry_colocation.colocated(rows, ENTRIES_KEY, "condition"):
         if of_key is None or of_key[0] is not stored:
             of_key = stored, *_block(stored["blocks"] if stored else None, with_extension=answering.with_extension)
-        yield Met(row, packed, *of_key[1:])
+        yield RequestsWithEntries(row, packed, *of_key[1:])
 
 
 def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Answer the requests of packed rows, which come as `met` takes them."""
+    """Answer the packed requests of batches in which each key's entries row precedes its requests; gives rows of ANSWER_SCHEMA."""
     done: list[KernelAnswers] = []
     count = 0
-    for packed in met(answering, batches):
+    for packed in requests_with_entries(answering, batches):
         for answered in _answer_row(answering, packed):
             done.append(answered)
             count += len(answered.matrix) + len(answered.entries[0]) // _ENTRIES_AN_ANSWER
@@ -119,7 +134,7 @@ def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> I
 
 
 def _block(blocks: list[dict[str, Any]] | None, *, with_extension: bool) -> tuple[gm.Block, UnitColumns | None]:
-    """The entries of one row and their ext units; several segments of a file are put together, each without what it repeats of the next."""
+    """The entries of a row and their extension units; several segments are joined, without the entries that overlap the next one."""
     if not blocks:
         return gm.Block(0, *_entries(np.empty(0, CQ_UNIT))), None
     parts = [units_of(np.frombuffer(block["entries"], np.uint8)) for block in blocks]
@@ -138,7 +153,7 @@ def _entries(units: Units) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArra
 
 @lru_cache(maxsize=65_536)
 def _codes(expression: str) -> NDArray[np.int32] | SubscriptionParseError | None:
-    """Sorted codes of a TAG filter; None where it matches all."""
+    """The sorted tag codes of a TAG filter; None where it matches all messages, an error where it does not parse."""
     try:
         codes = parse_subscription(expression)
     except SubscriptionParseError as error:
@@ -147,13 +162,16 @@ def _codes(expression: str) -> NDArray[np.int32] | SubscriptionParseError | None
 
 
 def _filters(packed: Packed) -> tuple[gm.TagCodes, NDArray[np.bool_]]:
-    """The row's filters for the kernel, and which requests have one that does not parse; those that match all are dropped."""
+    """The TAG filters of a row as the kernel takes them, and which requests have a filter that does not parse.
+
+    Filters that match all messages are dropped. The column FILTER of the matrix is set to the numbers of the remaining filters.
+    """
     parsed = [_codes(expression) for expression in packed.filters]
     kept = [codes for codes in parsed if isinstance(codes, np.ndarray)]
     numbers = np.full(len(parsed) + 1, gm.NO_FILTER, np.int64)
     numbers[[i for i, codes in enumerate(parsed) if isinstance(codes, np.ndarray)]] = np.arange(len(kept))
     broken = np.array([*(isinstance(codes, SubscriptionParseError) for codes in parsed), False])
-    chosen = packed.matrix[:, Col.FILTER].copy()  # -1 takes the last of both
+    chosen = packed.matrix[:, Col.FILTER].copy()  # -1 (no filter) indexes the last element of `numbers` and `broken`
     packed.matrix[:, Col.FILTER] = numbers[chosen]
     starts = np.zeros(len(kept) + 1, np.int64)
     np.cumsum([len(codes) for codes in kept], out=starts[1:])
@@ -162,7 +180,15 @@ def _filters(packed: Packed) -> tuple[gm.TagCodes, NDArray[np.bool_]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedPart:
-    """Requests that the kernel answers at once; those of `refused` get the error instead."""
+    """Packed requests that the kernel answers in one call.
+
+    Attributes:
+        packed: the requests.
+        block: the entries that they scan.
+        codes: tag codes of the filters, by the numbers in the column FILTER.
+        refused: which requests get `error` instead of an answer.
+        error: error code of the refused requests.
+    """
 
     packed: Packed
     block: gm.Block
@@ -171,8 +197,8 @@ class PackedPart:
     error: str = SUBSCRIPTION_PARSE_FAILED
 
 
-def parts_of(answering: Answering, found: Met) -> Iterator[PackedPart]:
-    """The parts of a packed row, the filter of each request in its matrix being the number that the kernel takes."""
+def parts_of(answering: Answering, found: RequestsWithEntries) -> Iterator[PackedPart]:
+    """Split packed requests into parts for one kernel call each; the column FILTER is set to the numbers that the kernel takes."""
     packed, block, units = found.packed, found.block, found.units
     if answering.rules is None:
         codes, broken = _filters(packed)
@@ -187,14 +213,14 @@ def parts_of(answering: Answering, found: Met) -> Iterator[PackedPart]:
 
 
 def _filtered(
-    rules: FilterRules, packed: Packed, asked: str, block: gm.Block, units: UnitColumns | None, by_commit_log: Verdicts | None
+    rules: FilterRules, packed: Packed, filter_text: str, block: gm.Block, units: UnitColumns | None, by_commit_log: Verdicts | None
 ) -> PackedPart:
-    """Requests with one filter."""
+    """The part for packed requests that all have the filter `filter_text`."""
     everyone = np.ones(len(packed.matrix), np.bool_)
     none = gm.TagCodes(np.zeros(1, np.int64), np.empty(0, np.int32))
     packed.matrix[:, Col.FILTER] = gm.NO_FILTER
     try:
-        wanted = rules.message_filter(packed.topic, filter_of(asked))
+        wanted = rules.message_filter(packed.topic, filter_of(filter_text))
     except PullFilterError as error:
         return PackedPart(packed=packed, block=block, codes=none, refused=everyone, error=error.code)
     judged = replace(block, verdicts=entry_verdicts(wanted, units, by_commit_log))
@@ -207,17 +233,18 @@ def _filtered(
 
 @dataclass(frozen=True, slots=True)
 class KernelAnswers:
-    """What the kernel found for requests of a part; of the entries that they met it keeps those given.
+    """Answers of the kernel to requests of one part.
 
     Attributes:
-        topic: of all of them.
-        queue_id: of all of them.
-        groups: what a column of the matrix counts into.
-        error: what the refused ones get instead of an answer.
+        topic: topic of the requests.
+        queue_id: queue of the requests.
+        groups: consumer groups, by the numbers in the column GROUP of the matrix.
+        error: error code of the refused requests.
         matrix: the requests, as they are packed.
-        refused: which these are.
-        columns: the answers.
-        entries: queueOffset, physicOffset and size of each entry given, answer by answer; empty where they are not asked for.
+        refused: which requests get `error` instead of an answer.
+        columns: the kernel's answers, one row a request.
+        entries: queueOffset, physicOffset and size of each entry in an answer, in the order of the answers; empty unless
+            `Answering.with_entries`.
     """
 
     topic: str
@@ -230,17 +257,17 @@ class KernelAnswers:
     entries: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
     @classmethod
-    def of(cls, answering: Answering, part: PackedPart, asked: slice, found: gm.Answers) -> KernelAnswers:
-        """Some requests of a part."""
+    def of(cls, answering: Answering, part: PackedPart, rows: slice, found: gm.Answers) -> KernelAnswers:
+        """The answers `found` to the requests `rows` of a part."""
         packed, block = part.packed, part.block
         taken = found.taken[: len(found.taken) if answering.with_entries else 0]
         entries = taken + np.int64(block.first_offset), block.physic_offsets[taken], block.sizes[taken]
-        requests = packed.matrix[asked], part.refused[asked], found.columns
+        requests = packed.matrix[rows], part.refused[rows], found.columns
         return cls(packed.topic, packed.queue_id, packed.groups, part.error, *requests, entries)
 
 
-def _answer_row(answering: Answering, packed_row: Met) -> Iterator[KernelAnswers]:
-    """Answers of a packed row: as many requests at once as a batch has room for."""
+def _answer_row(answering: Answering, packed_row: RequestsWithEntries) -> Iterator[KernelAnswers]:
+    """Answer packed requests with the kernel, in slices whose answers fit into one Arrow batch."""
     for part in parts_of(answering, packed_row):
         requests = np.ascontiguousarray(part.packed.matrix[:, KERNEL_COLUMNS])
         ends = np.cumsum(gm.entries_at_most(requests, answering.caps, part.block))
@@ -254,13 +281,13 @@ def _answer_row(answering: Answering, packed_row: Met) -> Iterator[KernelAnswers
 
 
 def answer_rows(answering: Answering, answered: Sequence[KernelAnswers]) -> pa.RecordBatch:
-    """Rows of ANSWER_SCHEMA of what the kernel found, part after part."""
+    """Rows of ANSWER_SCHEMA for the kernel's answers, in their order."""
     rows = np.array([len(one.matrix) for one in answered])
     matrix = np.concatenate([one.matrix for one in answered])
     answers = np.concatenate([one.columns for one in answered])
     broken = np.concatenate([one.refused for one in answered])
     status = answers[:, gm.STATUS]
-    none = broken | (not answering.readable) | (status < 0)  # no answer, null, or thrown
+    none = broken | (not answering.readable) | (status < 0)  # an error, a null answer, or an exception
     fall_behind = matrix[:, Col.LOG_END] - answers[:, gm.LAST_PHYSIC]
     scanned = answers[:, gm.ENTRIES_READ] > 0
     of_rows = np.repeat(np.arange(len(answered)), rows)
@@ -297,7 +324,13 @@ def answer_rows(answering: Answering, answered: Sequence[KernelAnswers]) -> pa.R
 
 
 def _groups(groups: list[list[str]], of_rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.Array:
-    """The group of each request, whose number counts into the groups of its part."""
+    """The consumer group of each request.
+
+    Args:
+        groups: the groups of each part.
+        of_rows: the part of each request.
+        numbers: the request's number into the groups of its part.
+    """
     before = np.cumsum([0, *map(len, groups)])
     return pa.array([group for one in groups for group in one], pa.string()).take(pa.array(before[of_rows] + numbers))
 

@@ -1,8 +1,8 @@
-"""The limit on light message queues: past it, the store answers null.
+"""The limit on the number of light message queues (LMQ): when it is reached, the store answers null.
 
 Broker source (4.9.3): DefaultMessageStore.getMessage, isLmqConsumeQueueNumExceeded, findConsumeQueue and putConsumeQueue.
-Surprise: load counts the topics that begin with %LMQ%, and each pull of a queue that does not exist adds one to the count, so that pulls
-change the answers to those after them.
+Surprise: at the start, the broker counts the topics that begin with %LMQ%. Each pull of a queue that does not exist adds one to the count,
+so a pull can change the answers to later pulls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def has_lmq_limit(settings: PullSettings) -> bool:
 
 
 def beyond_lmq_limit(broker: OpenedBroker, requests: DataFrame, settings: PullSettings) -> Callable[[DataFrame], DataFrame] | None:
-    """What turns answers beyond the limit into null ones; None where the settings know no limit."""
+    """A function that replaces the answers to pulls over the LMQ limit by null answers; None where no pull is over the limit."""
     if not has_lmq_limit(settings):
         return None
     of_lmq = F.col("topic").startswith(LMQ_PREFIX)

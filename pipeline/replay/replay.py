@@ -1,10 +1,13 @@
-"""Pull requests x tables -> what the broker would have answered.
+"""Answer pull requests as the broker would have, from the tables of its store.
 
-Requests are packed by the segment of entries that they start in, get the bounds of their queue, meet that segment, and are answered by the
-kernel: a small join, and a shuffle of few large rows. (Of those that see the store as of their time, the queue's end and the log's end are
-joined before.) Nothing is sorted that is sorted on disk, and no step depends on the size of the store but
-the reading of segments. To meet is to follow in a task (`meeting`), or to be read there (`segment_files`).
-Requests whose filter looks into messages go the same way beside the others, and meet the verdicts on their segment's entries as well.
+Steps:
+1. Requests are packed by the segment of entries that they start in, and get the bounds of their queue (a small join).
+2. With request-time, maxOffset and log end are set as of each request's time (`as_of`); with a slave lag in bytes, to the slave's.
+3. Each packed row comes into one task with its entries: by a shuffle of few large rows (`entry_colocation`), or because the task
+   reads the entries from the files (`segment_files`).
+4. The kernel answers (`kernel_batches`).
+Requests with a filter that looks into messages take the same steps in rows of their own, which also get the filter's verdicts on the
+entries (`expression_filters`). Only the reading of segments depends on the size of the store.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.as_of import with_bounds_as_of, with_bounds_behind
-from pipeline.replay.entry_colocation import behind
+from pipeline.replay.as_of import with_bounds_as_of, with_bounds_of_slave
+from pipeline.replay.entry_colocation import after_stored
 from pipeline.replay.expression_filters import (
     SPLIT_SCHEMA,
     filter_rules,
@@ -33,20 +36,20 @@ from pipeline.replay.expression_filters import (
     with_filter_text,
     with_verdicts,
 )
-from pipeline.replay.kernel_batches import MEETING_KEY, Answering, answer_batches
+from pipeline.replay.kernel_batches import ENTRIES_KEY, Answering, answer_batches
 from pipeline.replay.segment_files import segment_tasks
-from pipeline.replay.touched_segments import TouchedSegments, those_asked, touched_segments
+from pipeline.replay.touched_segments import TouchedSegments, only_touched, touched_segments
 from pipeline.requests.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, pack, packed_again
 from pipeline.rows.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
 from pipeline.schema import tables as t
-from pipeline.settings.replica_lag import NOT_BEHIND, Behind
 from pipeline.settings.settings import PullSettings
+from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.pull.get_message import LogFiles
 
 At = Literal["snapshot", "request-time", "recorded-max"]
 
-# what a request must have to be packed
+# columns that a request needs in order to be packed
 REQUEST_COLUMNS = [
     "seq",
     "consumerGroup",
@@ -64,43 +67,47 @@ ANSWER_SCHEMA = (
     "suggestPullingFromSlave BOOLEAN, msgCount4Commercial INT, messagesOnDisk INT, diskFallBehind BIGINT, exception STRING, "
     f"error STRING, entries {t.ENTRIES_TYPE}"
 )
-# it pays to look at the requests first, for the segments that they need, where there are so many entries, and so many for each request
+# with at least so many entries in the store, and so many for each request, it is cheaper to find the needed segments before reading them
 _MANY_ENTRIES = 1_000_000
 _ENTRIES_A_REQUEST = 5
 _BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY, extUnits: BINARY>"
 
 
 class Finish(Protocol):
-    """What a task makes of the answers that it has, before they leave Python; sent to Spark's workers."""
+    """A last step that turns answers into other rows, in the Python process that made the answers; sent to Spark's workers."""
 
     @property
     def schema(self) -> str:
-        """Columns of the rows that it makes."""
+        """Columns of the rows that `batches` returns."""
 
     def batches(self, answers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows that it makes of batches of ANSWER_SCHEMA."""
+        """The rows made from batches of ANSWER_SCHEMA."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestProfile:
-    """What is known of requests before they are answered; a replay leaves out the steps that no request needs.
+    """Properties of requests that are known before they are answered; a replay skips steps that no request needs.
 
     Attributes:
         into_messages: whether a request may have a filter that looks into messages.
-        far: whether a request may need more messages than the entries of one segment are sure to hold.
-        about: the number of requests, about; None where the number is not known.
-        asked: the segments that the requests start in, and perhaps more, as `touched_segments` gives them; None where they are not known.
+        far: whether a request may scan more entries than one segment is sure to hold.
+        about: approximate number of requests; None where unknown.
+        touched: segments that the requests start in (and perhaps others), in the columns of `touched_segments`; None where unknown.
     """
 
     into_messages: bool = True
     far: bool = True
     about: int | None = None
-    asked: pa.Table | None = None
+    touched: pa.Table | None = None
 
     def under(self, settings: PullSettings, filters: frozenset[str] | None = None) -> RequestProfile:
-        """The profile of the requests under a broker's settings; `filters` are the kinds of filters that are answered, None for all.
+        """The profile of the requests under a broker's settings.
 
-        With filterSupportRetry a TAG filter on a retry topic looks into messages too.
+        With filterSupportRetry, a TAG filter on a retry topic also looks into messages.
+
+        Args:
+            settings: of the broker.
+            filters: kinds of filters that are answered; None for all.
         """
         looks = self.into_messages and (filters is None or "SQL92" in filters)
         return replace(self, into_messages=looks or settings.filter_support_retry)
@@ -108,7 +115,15 @@ class RequestProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStore:
-    """What all requests of a replay share: the broker's log, the sizes of files, entries of all queues, the greatest maxOffset."""
+    """Figures of a broker's store that all requests of a replay share.
+
+    Attributes:
+        log_end: end of the commit log.
+        entries: number of entries of all queues.
+        max_offset: the greatest maxOffset of all queues.
+        entries_a_file: entries of a full queue file.
+        log: files of the commit log.
+    """
 
     log_end: int
     entries: int
@@ -118,20 +133,20 @@ class BrokerStore:
 
     @property
     def log_start(self) -> int:
-        """Where the commit log begins."""
+        """First offset of the commit log; its end where the log has no files."""
         return int(self.log.starts[0]) if len(self.log.starts) else self.log_end
 
     @property
     def segments_a_file(self) -> int:
-        """Segments of a full queue file."""
+        """Number of segments of a full queue file."""
         return -(-self.entries_a_file // SEGMENT_ENTRIES)
 
 
 def broker_store(broker: OpenedBroker) -> BrokerStore:
-    """The store of one broker as the tables hold it.
+    """The figures of a broker's store, from the tables.
 
     Raises:
-        LakeError: there is none, or it was imported as it was found: what it would answer, only a start tells.
+        LakeError: the lake has no such broker, or its store was imported as found: a broker would change it at its start.
     """
     return broker.remembered("store", (t.BROKER, t.STORE_FILE, t.QUEUE), lambda: _read_store(broker))
 
@@ -165,26 +180,28 @@ def replay(
     settings: PullSettings,
     with_entries: bool,
     profile: RequestProfile,
-    lacks: Behind = NOT_BEHIND,
+    slave_lag: SlaveLag = NO_SLAVE_LAG,
     finish: Finish | None = None,
 ) -> DataFrame:
-    """Answer requests.
+    """Answer pull requests from a broker's store.
 
     Args:
-        broker: whose store answers.
-        requests: rows of REQUEST_COLUMNS; `seq` is unique, `expression` the TAG filter or NULL.
-        at: what of the store a request sees: all of it, what was there at its time, or up to the recorded maxOffset.
-        settings: the broker's.
-        with_entries: give the entries, not just their number and size.
-        profile: of the requests. Where filters may look into messages, the requests have `filterType` (NULL without a filter)
-            and `registered`, and `expression` is of that type.
-        lacks: how far the answering broker is behind the store; not where `at` is recorded-max, and in time where it is request-time.
-        finish: what the tasks that answer make of their answers.
+        broker: the broker whose store answers.
+        requests: rows of REQUEST_COLUMNS; `seq` is unique, `expression` is the TAG filter or NULL. Where `profile.into_messages`, they
+            also have `filterType` (NULL without a filter) and `registered`, and `expression` is of type `filterType`.
+        at: which part of the store a request sees: all of it, what was there at the request's time, or up to the recorded maxOffset.
+        settings: of the broker.
+        with_entries: whether an answer lists its entries, not only their number and size.
+        profile: of the requests.
+        slave_lag: of the broker that answers; 0 where `at` is recorded-max, in milliseconds only where it is request-time.
+        finish: a last step in the tasks that answer; None for none.
 
     Returns:
-        Rows of ANSWER_SCHEMA, one a request, in no order; or rows of the schema of `finish`.
+        Rows of ANSWER_SCHEMA, one for each request, in no order; with `finish`, rows of its schema.
     """
-    parts = meet(broker, requests, at=at, settings=settings, with_entries=with_entries, profile=profile, lacks=lacks)
+    parts = requests_after_entries(
+        broker, requests, at=at, settings=settings, with_entries=with_entries, profile=profile, slave_lag=slave_lag
+    )
     schema = ANSWER_SCHEMA if finish is None else finish.schema
     answers = [rows.mapInArrow(partial(_finished_answers, answering, finish), schema) for answering, rows in parts]
     return reduce(DataFrame.unionByName, answers)
@@ -195,7 +212,7 @@ def _finished_answers(answering: Answering, finish: Finish | None, batches: Iter
     return answers if finish is None else finish.batches(answers)
 
 
-def meet(
+def requests_after_entries(
     broker: OpenedBroker,
     requests: DataFrame,
     *,
@@ -204,35 +221,47 @@ def meet(
     with_entries: bool,
     profile: RequestProfile,
     whole_files: bool = False,
-    lacks: Behind = NOT_BEHIND,
+    slave_lag: SlaveLag = NO_SLAVE_LAG,
 ) -> list[tuple[Answering, DataFrame]]:
-    """Packed requests behind the entries that they scan, as `answering.met` takes them.
+    """Sort packed requests after the entries that they scan, ready for `requests_with_entries`.
 
-    The arguments are those of `replay`; with `whole_files` each request meets all entries of the queue file that it starts in.
+    Args:
+        broker: as for `replay`.
+        requests: as for `replay`.
+        at: as for `replay`.
+        settings: as for `replay`.
+        with_entries: as for `replay`.
+        profile: as for `replay`.
+        whole_files: whether each request gets all entries of the queue file that it starts in.
+        slave_lag: as for `replay`.
+
+    Returns:
+        Pairs of what the kernel needs and the rows: first of requests with TAG filters or none; then, if the profile says that there
+        may be any, of requests with filters that look into messages.
     """
     store = broker_store(broker)
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     more, tasks = profile.far or whole_files, None
     few = store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
     if few:
-        touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
-        known = None if whole_files or profile.asked is None else TouchedSegments("segment", profile.asked)
-        asked = known or touched(whole_files=whole_files)
-        more = whole_files or (profile.far and _may_be_far(asked))
-        asked = touched(whole_files=True) if more and not whole_files else asked
-        tasks = segment_tasks(broker, asked)
-        segments = segments if tasks else those_asked(segments, asked)
+        find_touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
+        known = None if whole_files or profile.touched is None else TouchedSegments("segment", profile.touched)
+        touched = known or find_touched(whole_files=whole_files)
+        more = whole_files or (profile.far and _may_be_far(touched))
+        touched = find_touched(whole_files=True) if more and not whole_files else touched
+        tasks = segment_tasks(broker, touched)
+        segments = segments if tasks else only_touched(segments, touched)
 
-    def entries_met(placed: DataFrame, requests: DataFrame, *then_by: str) -> DataFrame:
+    def after_entries(placed: DataFrame, requests: DataFrame, *then_by: str) -> DataFrame:
         if tasks:
-            return tasks.before(placed, MEETING_KEY, *then_by)
-        return _behind_entries(segments, placed, _far(requests, store, whole_files) if more else None, *then_by)
+            return tasks.before(placed, ENTRIES_KEY, *then_by)
+        return _after_entries(segments, placed, _far(requests, store, whole_files) if more else None, *then_by)
 
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     answering = replace(answering, segment_files=tasks.paths if tasks else ())
-    placed = partial(_placed, broker, store, at, lacks, whole_files, few)
+    placed = partial(_placed, broker, store, at, slave_lag, whole_files, few)
     by_tag = requests.where(~looks_into_messages(settings)) if profile.into_messages else requests
-    met = [(answering, entries_met(placed(by_tag), by_tag))]
+    parts = [(answering, after_entries(placed(by_tag), by_tag))]
     if profile.into_messages:
         rules = filter_rules(broker, settings)
         others = with_filter_text(requests.where(looks_into_messages(settings)))
@@ -240,27 +269,27 @@ def meet(
         first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
         of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
         judged = with_verdicts(broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
-        met.append((replace(answering, rules=rules), entries_met(judged, others, "condition")))
-    return met
+        parts.append((replace(answering, rules=rules), after_entries(judged, others, "condition")))
+    return parts
 
 
-def _may_be_far(asked: TouchedSegments) -> bool:
-    """Whether requests may need more than the entries of a segment."""
-    return asked.some is None or (pc.max(asked.some["maxMsgNums"]).as_py() or 0) > SCAN_ENTRIES
+def _may_be_far(touched: TouchedSegments) -> bool:
+    """Whether a request may scan more entries than one segment has."""
+    return touched.known is None or (pc.max(touched.known["maxMsgNums"]).as_py() or 0) > SCAN_ENTRIES
 
 
 def _placed(
-    broker: OpenedBroker, store: BrokerStore, at: At, lacks: Behind, whole_files: bool, few: bool, requests: DataFrame
+    broker: OpenedBroker, store: BrokerStore, at: At, slave_lag: SlaveLag, whole_files: bool, few: bool, requests: DataFrame
 ) -> DataFrame:
-    """Requests packed, with the bounds that they see, by the segment that they start in."""
-    if lacks.millis:
-        requests = requests.withColumn("timestamp", F.expr(f"coalesce(try_subtract(timestamp, {lacks.millis}L), timestamp)"))
+    """Pack requests by the segment that they start in, with the queue bounds and log end that they see."""
+    if slave_lag.millis:
+        requests = requests.withColumn("timestamp", F.expr(f"coalesce(try_subtract(timestamp, {slave_lag.millis}L), timestamp)"))
     place = partial(by_segment, store, whole_files)
     bounded = _bounded(broker, store, at, place, few, requests)
-    if not lacks.bytes:
+    if not slave_lag.bytes:
         return bounded
     queues = requests.select("topic", "queueId").distinct()
-    return with_bounds_behind(broker, store.log_start, lacks.bytes, bounded, queues, place)
+    return with_bounds_of_slave(broker, store.log_start, slave_lag.bytes, bounded, queues, place)
 
 
 def _bounded(broker: OpenedBroker, store: BrokerStore, at: At, place: Place, few: bool, requests: DataFrame) -> DataFrame:
@@ -275,14 +304,24 @@ def _bounded(broker: OpenedBroker, store: BrokerStore, at: At, place: Place, few
 
 
 def queue_bounds(broker: OpenedBroker) -> DataFrame:
-    """Topic, queueId, minOffset and maxOffset of each queue: rows that the driver has read, so that Spark need not."""
+    """Topic, queueId, minOffset and maxOffset of each queue; the driver reads them, which saves a Spark job."""
     columns = ["topic", "queueId", "minOffset", "maxOffset"]
     spark = broker.lake.spark
     return broker.remembered("bounds", (t.QUEUE,), lambda: spark.createDataFrame(broker.rows(t.QUEUE).select(columns)))
 
 
 def by_segment(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The segment that each request starts in, or the queue file where it needs more of that (`wide`); -1 beyond all queues."""
+    """The key of each request, and whether it is wide.
+
+    Args:
+        store: of the broker.
+        whole_files: whether all requests are wide.
+        matrix: packed requests.
+
+    Returns:
+        The segment that a request starts in; for a wide request, which scans more than one segment, the first offset of its queue
+        file; NO_KEY for an offset outside all queues.
+    """
     offsets, entries = matrix[:, Col.OFFSET], store.entries_a_file
     wide = whole_files | (matrix[:, Col.MAX_MSG_NUMS] > SCAN_ENTRIES)
     keys = np.where(wide, offsets // entries * entries, segment_of(offsets, entries))
@@ -291,22 +330,26 @@ def by_segment(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[N
 
 
 def _cut_at_recorded(place: Place, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """What `place` says, and in the matrix each queue's end where it was recorded."""
+    """Lower maxOffset in the matrix to the recorded maxOffset, and return the keys that `place` gives."""
     recorded, end = matrix[:, Col.RECORDED_MAX], matrix[:, Col.MAX_OFFSET]
     matrix[:, Col.MAX_OFFSET] = np.where(recorded == NONE, end, np.minimum(recorded, end))
     return place(matrix)
 
 
 def _packed_again(place: Place, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Packed rows whose matrix has all bounds, by the key that `place` says."""
+    """Pack requests again by the keys that `place` gives; their matrix has all bounds."""
     rows = (Packed.of(row) for batch in batches for row in batch.to_pylist())
     return packed_again((packed, *place(packed.matrix)) for packed in rows)
 
 
-def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None, *then_by: str) -> DataFrame:
-    """Packed rows, those of one key behind a row with the entries they need, if there are any, and in the order of more columns.
+def _after_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None, *then_by: str) -> DataFrame:
+    """Sort packed requests so that each key's entries row precedes its requests.
 
-    These are one segment, or for a wide row all segments of the queue file, one of those in `far`. Without `far` there are no wide rows.
+    Args:
+        segments: rows of consume_queue_segment.
+        placed: packed rows; the entries of a wide row are all segments of its queue file.
+        far: queue files of the wide rows (`_far`); None where no row is wide.
+        then_by: further columns to sort the packed rows of a key by.
     """
     block = F.struct("firstQueueOffset", "entryCount", "entries", "extUnits").cast(_BLOCK)
     blocks = segments.select(
@@ -316,11 +359,11 @@ def _behind_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | Non
         in_files = segments.join(F.broadcast(far), ["topic", "queueId", "fileFirstOffset"], "left_semi")
         of_file = in_files.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide"))
         blocks = blocks.unionByName(of_file.agg(F.sort_array(F.collect_list(block)).alias("blocks")))
-    return behind(blocks, placed, MEETING_KEY, *then_by)
+    return after_stored(blocks, placed, ENTRIES_KEY, *then_by)
 
 
 def _far(requests: DataFrame, store: BrokerStore, whole_files: bool) -> DataFrame:
-    """The queue files, by their first offset, that requests start in which need more of them than a segment; or those of all requests."""
+    """The queue files (topic, queueId, fileFirstOffset) of wide requests; with `whole_files`, of all requests."""
     first = F.expr(f"queueOffset DIV {store.entries_a_file} * {store.entries_a_file}").alias("fileFirstOffset")
     need_more = F.lit(True) if whole_files else F.col("maxMsgNums") > SCAN_ENTRIES
     return requests.where(need_more & (F.col("queueOffset") >= 0)).select("topic", "queueId", first).distinct()

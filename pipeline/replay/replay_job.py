@@ -1,4 +1,7 @@
-"""`pullsim replay`: requests of a file or a table -> answers in a file or in `pull_response`, compared with recorded ones if asked for."""
+"""`pullsim replay`: answer the requests of a file, write the answers, and compare them with recorded ones.
+
+The answers go to a file or to the table pull_response.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from pipeline.settings.settings import BrokerSettings, PullSettings
 
 
 def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
-    """The requests of a file: SCHEMA of request_lines."""
+    """The requests of a file, as rows of request_lines.SCHEMA."""
     spark.dataSource.register(RequestSource)
     chunks = json.dumps([asdict(chunk) for chunk in file.chunks])
     return spark.read.format(NAME).option("path", file.path).option("chunks", chunks).load()
@@ -42,9 +45,9 @@ def answer(
     profile: RequestProfile,
     finish: Finish | None = None,
 ) -> DataFrame:
-    """Answers of ANSWER_SCHEMA for requests of SCHEMA, one for each that the options choose; with `finish` what that makes of them.
+    """Answer the requests that the options choose; gives rows of ANSWER_SCHEMA, or with `finish`, rows of its schema.
 
-    The others were pulls too: what they did to the store, the chosen ones see. `finish` cannot go with a limit on light message queues.
+    Requests that are not chosen still count as pulls for the limit on light message queues. `finish` cannot be combined with this limit.
     """
     null_answers = beyond_lmq_limit(broker, requests, settings)
     chosen = options.chosen(requests)
@@ -55,7 +58,7 @@ def answer(
         settings=settings,
         with_entries=options.messages,
         profile=profile.under(settings, options.filters),
-        lacks=options.behind_of(settings.broker_role),
+        slave_lag=options.slave_lag_of(settings.broker_role),
         finish=finish,
     )
     return answered if null_answers is None else null_answers(answered)
@@ -64,14 +67,14 @@ def answer(
 def held_requests(
     broker: OpenedBroker, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, profile: RequestProfile
 ) -> DataFrame:
-    """The requests that the broker would hold: those with the suspend bit that find nothing as of their time."""
+    """The requests that the broker would hold: they have the suspend bit, and find no message as of their time."""
     asking = requests.where(may_wait())
     first = answer(broker, asking, options=replace(options, messages=False), settings=settings, profile=profile)
     return asking.join(not_found(first).select("seq"), "seq")
 
 
 def when_woken(broker: OpenedBroker, held: DataFrame, *, settings: BrokerSettings, into_messages: bool) -> DataFrame:
-    """(seq, wokenMillis): when each held request is asked again, NEVER where it never is."""
+    """(seq, wokenMillis) for each held request: when the broker runs it again, or NEVER."""
     runs = with_wakes(broker, held, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=into_messages)
     return runs.groupBy("seq").agg(F.min("wakes").alias("wokenMillis")).localCheckpoint()
 
@@ -79,12 +82,12 @@ def when_woken(broker: OpenedBroker, held: DataFrame, *, settings: BrokerSetting
 def answer_woken(
     broker: OpenedBroker, requests: DataFrame, *, options: ReplayOptions, settings: PullSettings, profile: RequestProfile
 ) -> DataFrame:
-    """Answers as `answer` gives them, with heldMillis and wokenMillis; requests have the latter where they were held.
+    """Answer requests of which some were held; gives the rows of `answer` with heldMillis and wokenMillis.
 
-    Those are answered as of when they were woken. The others have NULL for both.
+    A held request has a wokenMillis, and is answered as of this time. The other requests have NULL in both columns.
     """
-    asked = requests.withColumn("timestamp", F.coalesce("wokenMillis", "timestamp"))
-    answers = answer(broker, asked, options=options, settings=settings, profile=profile)
+    at_wake = requests.withColumn("timestamp", F.coalesce("wokenMillis", "timestamp"))
+    answers = answer(broker, at_wake, options=options, settings=settings, profile=profile)
     held_at = F.when(F.col("wokenMillis").isNotNull(), F.col("timestamp")).alias("heldMillis")
     return without_never_woken(answers.join(requests.select("seq", held_at, "wokenMillis"), "seq"))
 
@@ -102,19 +105,19 @@ def run_replay(
     """Answer the requests of a file.
 
     Args:
-        broker: whose store answers.
-        requests_path: the file.
-        options: see there.
-        settings_of: the settings, given the file (whose header may carry a configuration).
-        run_id: of this run.
-        now: the wall clock.
-        progress: told of each step.
+        broker: the broker whose store answers.
+        requests_path: path of the request file.
+        options: of the replay.
+        settings_of: gives the broker's settings for a file, whose header may have a configuration.
+        run_id: of this replay.
+        now: gives the wall-clock time.
+        progress: called with a text at each step.
 
     Raises:
-        RequestError: a line that is no request; nothing was written.
+        RequestError: a line is no request; nothing was written.
         OutputError: the file for the answers cannot be written.
-        LakeError: the store was imported as it was found.
-        SettingsError: a slave is to be behind, and the broker is none.
+        LakeError: the store was imported as found.
+        SettingsError: a slave lag is given, and the broker is no slave.
     """
     started = now()
     progress(f"reading {requests_path}")
@@ -134,7 +137,7 @@ def run_replay(
             settings=settings,
             at=options.at,
             started=started,
-            behind=options.behind,
+            slave_lag=options.slave_lag,
         )
         comparison = None
         if out is None and not options.compare:
@@ -147,7 +150,7 @@ def run_replay(
 def _write_answers(
     run: ReplayRun, requests: DataFrame, *, options: ReplayOptions, profile: RequestProfile, now: Callable[[], dt.datetime]
 ) -> dict[str | None, int]:
-    """Write the answers to pull_response, by the tasks that make them where these can; gives the number of answers by error."""
+    """Write the answers to pull_response, directly from the answering tasks where possible; gives the number of answers by error."""
     pull = run.settings.pull_settings()
     writer = run.writer()
     files_of = writer.file_writer(t.PULL_RESPONSE)
@@ -164,7 +167,7 @@ def _write_answers(
 
 
 def _append_answers(run: ReplayRun, answers: DataFrame, now: Callable[[], dt.datetime]) -> dict[str | None, int]:
-    """Append answers of ANSWER_SCHEMA to pull_response; gives their number by error."""
+    """Append answers of ANSWER_SCHEMA to pull_response; gives the number of answers by error."""
     request_id = F.concat_ws("-", F.lit((run.source_digest or "")[:DIGEST_CHARACTERS]), F.col("seq").cast("STRING"))
     written = run.write(response_rows(answers.withColumn("requestId", request_id)), now)
     return count_by_error(written.where(F.col("runId") == run.run_id))
@@ -179,12 +182,16 @@ def _compare_answers(
     out: OutputFile | None,
     now: Callable[[], dt.datetime],
 ) -> tuple[dict[str | None, int], Comparison | None]:
-    """Write the answers to a file or to pull_response, and compare them if the options say so; gives their number by error too."""
+    """Write the answers to a file or to pull_response, and compare them if `options.compare`.
+
+    Returns:
+        The number of answers by error, and the comparison or None.
+    """
     answers = _answers(run, requests, options=options, profile=profile)
     uses = (2 if options.messages else 1) + (out is None)
     answers = answers.persist() if uses > 1 else answers
     try:
-        errors, comparison = _tell(run.broker, requests, answers, options, out)
+        errors, comparison = _write_and_compare(run.broker, requests, answers, options, out)
         if out is None:
             _append_answers(run, answers, now)
     finally:
@@ -202,10 +209,10 @@ def _answers(run: ReplayRun, requests: DataFrame, *, options: ReplayOptions, pro
 
 
 def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOptions) -> None:
-    """Whether each request has the times that the options need.
+    """Check that each request has the times that the options need.
 
     Raises:
-        RequestError: the first that has none.
+        RequestError: names the first request without such a time.
     """
     chosen = options.chosen(requests)
     needed = []
@@ -213,16 +220,16 @@ def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOpti
         needed.append((F.col("timestamp").isNull(), 'a "timestamp" in ms in the request, for --at request-time'))
     if options.hold:
         needed.append((lacks_timeout(), TIMEOUT_NEEDED))
-    for lacks, expected in needed:
-        first = chosen.where(lacks).select(F.min("seq")).first()
+    for is_missing, expected in needed:
+        first = chosen.where(is_missing).select(F.min("seq")).first()
         if first is not None and first[0] is not None:
             raise RequestError(file.path, first[0], expected, "none")
 
 
-def _tell(
+def _write_and_compare(
     broker: OpenedBroker, requests: DataFrame, answers: DataFrame, options: ReplayOptions, out: OutputFile | None
 ) -> tuple[dict[str | None, int], Comparison | None]:
-    """Write and compare the answers as lines; gives the number of answers by error too."""
+    """Write the answers as JSON lines to `out`, and compare them if `options.compare`; gives the number by error and the comparison."""
     full = with_messages(broker, answers) if options.messages else answers
     lines = answered_lines(requests, full, with_messages=options.messages).persist()
     try:
@@ -234,6 +241,6 @@ def _tell(
 
 
 def response_rows(answers: DataFrame) -> DataFrame:
-    """Rows of pull_response, but for the columns that name the run, of answers that have their `requestId`."""
+    """Rows of pull_response without brokerName and runId, from answers with a `requestId`."""
     times = [F.lit(None).cast("BIGINT").alias(name) for name in ("heldMillis", "wokenMillis") if name not in answers.columns]
     return answers.select("*", F.lit(None).cast("STRING").alias("bodySha256"), *times)

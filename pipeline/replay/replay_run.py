@@ -1,4 +1,4 @@
-"""What every replay has in common, whatever its requests come from: what can be chosen, what it writes, and what it tells."""
+"""Options, result rows and result of a replay, the same for requests from files, captures and streams."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema
-from pipeline.settings.replica_lag import NOT_BEHIND, Behind
 from pipeline.settings.settings import BrokerSettings, SettingsError
+from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
 
 ComparisonT = TypeVar("ComparisonT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """What of a replay can be chosen.
+    """Options of a replay.
 
     Attributes:
-        at: what of the store a request sees.
-        filters: kinds of filters to answer: null, TAG, SQL92; requests with another are left out. None answers all.
-        messages: give the messages of each answer.
-        compare: hold the answers against the recorded ones.
+        at: which part of the store a request sees.
+        filters: kinds of filters to answer: null, TAG, SQL92; requests with other kinds are skipped. None answers all requests.
+        messages: whether an answer contains its messages.
+        compare: whether to compare the answers with the recorded answers.
         out: file for the answers; None writes them to the table pull_response.
-        hold: let pulls with the suspend bit wait where they find nothing; `at` is request-time then.
-        behind: how far a slave that answers is behind the store.
+        hold: whether a pull with the suspend bit that finds no message waits; this needs `at` = request-time.
+        slave_lag: lag of the broker that answers, if it is a slave.
     """
 
     at: At = "snapshot"
@@ -42,32 +42,46 @@ class ReplayOptions:
     compare: bool = False
     out: str | None = None
     hold: bool = False
-    behind: Behind = NOT_BEHIND
+    slave_lag: SlaveLag = NO_SLAVE_LAG
 
     def chosen(self, requests: DataFrame) -> DataFrame:
-        """The requests, or their checks, whose kind of filter is to be answered."""
+        """The rows of `requests` (or of their checks) whose kind of filter is in `filters`."""
         if self.filters is None:
             return requests
         return requests.where(F.coalesce("filterType", F.lit("null")).isin(sorted(self.filters)))
 
-    def behind_of(self, broker_role: str) -> Behind:
-        """How far a broker of this role is behind the store: a master is not."""
-        return self.behind if broker_role == "SLAVE" else NOT_BEHIND
+    def slave_lag_of(self, broker_role: str) -> SlaveLag:
+        """The slave lag of a broker with this role; a master has none."""
+        return self.slave_lag if broker_role == "SLAVE" else NO_SLAVE_LAG
 
     def check_roles(self, *roles: str) -> None:
-        """Whether one of those who answer is a slave, if a slave is to be behind.
+        """Check that one of the answering brokers is a slave if a slave lag is given.
+
+        Args:
+            roles: brokerRole of each broker that answers.
 
         Raises:
-            SettingsError: none is.
+            SettingsError: a slave lag is given, and no broker is a slave.
         """
-        if self.behind != NOT_BEHIND and "SLAVE" not in roles:
-            hint = "only a slave is behind its master: give --set brokerRole=SLAVE --set brokerId=1"
+        if self.slave_lag != NO_SLAVE_LAG and "SLAVE" not in roles:
+            hint = "only a slave has a slave lag: give --set brokerRole=SLAVE --set brokerId=1"
             raise SettingsError("--behind", "brokerRole", "SLAVE", roles[0], hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRun:
-    """One run, as replay_run tells it; `source` names the requests and `source_digest` is that of their file."""
+    """One replay, as its row of replay_run describes it.
+
+    Attributes:
+        broker: whose store answers.
+        run_id: of the replay.
+        source: name of the file or table of requests.
+        source_digest: SHA-256 of the request file; None where the requests are not in one file.
+        settings: of the broker.
+        at: which part of the store a request sees.
+        started: when the replay was started.
+        slave_lag: lag of the broker, if it is a slave.
+    """
 
     broker: OpenedBroker
     run_id: str
@@ -76,38 +90,46 @@ class ReplayRun:
     settings: BrokerSettings
     at: At
     started: dt.datetime
-    behind: Behind = NOT_BEHIND
+    slave_lag: SlaveLag = NO_SLAVE_LAG
 
     def writer(self) -> LakeWriter:
-        """A writer that has the tables of answers and of runs ready."""
+        """A lake writer for which the tables of answers and of runs are prepared."""
         writer = LakeWriter(self.broker.lake, run_id=self.run_id, what="replay", broker=self.broker.name)
         for table in t.REPLAYED:
             writer.prepare(table)
         return writer
 
     def write(self, answers: DataFrame, now: Callable[[], dt.datetime]) -> DataFrame:
-        """Append the answers, and the run, to their tables; gives the table of answers."""
+        """Append the answers to pull_response and the run to replay_run, commit both, and return pull_response."""
         writer = self.writer()
         writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(self.broker.name), "runId": F.lit(self.run_id)}))
         self.commit(writer, now)
         return writer.written(t.PULL_RESPONSE)
 
     def commit(self, writer: LakeWriter, now: Callable[[], dt.datetime]) -> None:
-        """Append the run to its table, and make it visible with its answers."""
+        """Append the run to replay_run, and commit it together with its answers."""
         writer.append(t.REPLAY_RUN, self.row(now()))
         writer.commit(now())
 
     def row(self, finished: dt.datetime | None) -> pa.Table:
-        """Its row of replay_run."""
+        """The run's row of replay_run; `finished` is None while the run goes on."""
         times = (self.started, finished)
-        given = self.settings.as_texts() | self.behind.as_texts()
+        given = self.settings.as_texts() | self.slave_lag.as_texts()
         run = (self.broker.name, self.run_id, self.source, self.source_digest, given, self.at, self.broker.lake.at.version, *times)
         return pa.Table.from_pylist([dict(zip(t.REPLAY_RUN.names, run, strict=True))], arrow_schema(t.REPLAY_RUN))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed(Generic[ComparisonT]):
-    """What a replay did; `unanswered` requests by error code."""
+    """Result of a replay.
+
+    Attributes:
+        run_id: of the replay.
+        requests: number of requests.
+        unanswered: number of requests without an answer, by error code.
+        comparison: of the answers with the recorded answers; None where they were not compared.
+        out: file of the answers; None where they are in pull_response.
+    """
 
     run_id: str
     requests: int
@@ -117,11 +139,11 @@ class Replayed(Generic[ComparisonT]):
 
 
 def count_by_error(answers: DataFrame) -> dict[str | None, int]:
-    """How many answers there are for each error code; None for those without an error."""
+    """The number of answers for each error code; the code None counts answers without an error."""
     return {row["error"]: row["count"] for row in answers.groupBy("error").count().collect()}
 
 
 def replayed(run_id: str, errors: dict[str | None, int], comparison: ComparisonT | None, options: ReplayOptions) -> Replayed[ComparisonT]:
-    """What a replay did, of the counts of its answers by error."""
+    """The result of a replay, from the numbers of its answers by error code (`count_by_error`)."""
     unanswered = {error: count for error, count in errors.items() if error is not None}
     return Replayed(run_id=run_id, requests=sum(errors.values()), unanswered=unanswered, comparison=comparison, out=options.out)

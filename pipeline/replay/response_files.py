@@ -1,4 +1,4 @@
-"""Answers as rows of pull_response, written by the tasks that make them."""
+"""Write answers as rows of pull_response directly from the tasks that make them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pipeline.lake.table_files import FILES_DDL, FileWriter
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import PULL_RESPONSE
 
-# of the digest of a file, in the requestId of its requests
+# hex digits of the file's digest in the requestId of its requests
 DIGEST_CHARACTERS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseFiles:
-    """Writes the answers of one run; a `Finish` of a replay.
+    """Writes the answers of one run to data files; a `Finish` of a replay.
 
     Attributes:
-        broker: whose store answers.
+        broker: name of the broker whose store answers.
         run_id: of the run.
-        source_digest: SHA-256 of the file of requests: with the number of the line, it tells the request.
-        writer: of the table pull_response.
+        source_digest: SHA-256 of the request file; with the number of the line, it makes the requestId.
+        writer: writes data files of pull_response.
     """
 
     broker: str
@@ -36,11 +36,11 @@ class ResponseFiles:
 
     @property
     def schema(self) -> str:
-        """A row for each file."""
+        """Columns of the rows that describe the written files, one row for each file."""
         return FILES_DDL
 
     def batches(self, answers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write batches of ANSWER_SCHEMA."""
+        """Write batches of ANSWER_SCHEMA to data files; gives a row for each file."""
         return self.writer.write(self._responses(batch) for batch in answers)
 
     def _responses(self, answers: pa.RecordBatch) -> pa.RecordBatch:
@@ -54,5 +54,5 @@ class ResponseFiles:
 
 
 def no_errors(files: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the statistics of files say that no answer in them has an error."""
+    """Whether no answer in some data files has an error, by the files' statistics."""
     return all(json.loads(file["stats"])["nullCount"].get("error") == file["records"] for file in files)

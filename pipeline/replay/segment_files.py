@@ -1,7 +1,7 @@
-"""Entries read by the tasks that answer, straight from the Parquet files of consume_queue_segment.
+"""Let the answering tasks read the entries themselves, from the Parquet files of consume_queue_segment.
 
-Rule: where requests ask for much of what the files hold, a task gets those of a stretch of segments, in the order of the files, and reads
-the segments as it comes to them. Nothing but requests is shuffled then, and the stretches are about as much work each.
+This is done where requests need at least a quarter of the segments in the files. Each task gets the requests of a range of segments, in
+the order of the files, and reads each segment once. Only requests are shuffled, and the ranges are about equal in work.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from pipeline.schema import tables as t
 
 Rows = Iterator[dict[str, Any]]
 
-# it pays to read the files whole where so much of their segments is asked for
+# least part of a file's segments that must be needed, so that it is cheaper to read the whole file
 _LEAST_PART = 1 / 4
-# so much is known on the driver of where segments are
+# most files, and most segments, whose places the driver keeps
 _MOST_FILES, _MOST_SEGMENTS = 1_000, 100_000
-# to read a segment takes as long as to answer so many requests
+# reading a segment takes as long as answering so many requests
 _REQUESTS_A_SEGMENT = 8
-# where requests are many, so that a task is not at work for long
+# most requests of a task, so that no task runs for long
 _REQUESTS_A_TASK = 1 << 17
 _SEGMENT = ["topic", "queueId", "segment"]
 _BLOCK = ["firstQueueOffset", "entryCount", "entries", "extUnits"]
 _ROWS_AT_ONCE = 16
-# a place is the number of a file, and of a row in it
+# a place is (number of a file << _ROW_BITS) + number of a row in it
 _ROW_BITS = 32
 
 
@@ -49,9 +49,9 @@ class SegmentTasks:
     """Which task reads which segments.
 
     Attributes:
-        paths: of the files.
-        segments: topic, queueId, key, place and task of each segment that is asked for.
-        count: of tasks.
+        paths: paths of the Parquet files.
+        segments: topic, queueId, key, place and task of each touched segment.
+        count: number of tasks.
     """
 
     paths: tuple[str, ...]
@@ -59,9 +59,9 @@ class SegmentTasks:
     count: int
 
     def before(self, placed: DataFrame, key: Sequence[str], *then_by: str) -> DataFrame:
-        """Packed rows for the tasks that read their segments, in the order of the files, then of more columns.
+        """Send each packed row to the task that reads its segment, sorted by place, key and `then_by`.
 
-        Those that meet no segment may go to any task.
+        Rows whose segment does not exist go to any task.
         """
         segments = F.broadcast(placed.sparkSession.createDataFrame(self.segments))
         found = placed.join(segments, ["topic", "queueId", "key"], "left")
@@ -69,21 +69,24 @@ class SegmentTasks:
         return found.repartitionById(self.count, task).sortWithinPartitions("place", *key, *then_by)
 
 
-def segment_tasks(broker: OpenedBroker, asked: TouchedSegments) -> SegmentTasks | None:
-    """The tasks for what is asked for; None where Spark had better read it: because it is little, or not in files that tasks can read."""
-    if asked.some is None or asked.few or asked.name != "segment":
+def segment_tasks(broker: OpenedBroker, touched: TouchedSegments) -> SegmentTasks | None:
+    """The tasks that read the touched segments; None where Spark reads them instead.
+
+    Spark reads them where they are few or unknown, or where a task cannot read the files.
+    """
+    if touched.known is None or touched.few or touched.name != "segment":
         return None
     files = broker.remembered("segment files", [t.CONSUME_QUEUE_SEGMENT], lambda: _SegmentFiles.of(broker))
-    return files.tasks(asked.some, tasks_at_once(broker.lake.spark)) if files else None
+    return files.tasks(touched.known, tasks_at_once(broker.lake.spark)) if files else None
 
 
 @dataclass(frozen=True, slots=True)
 class _SegmentFiles:
-    """Where the segments of a broker are.
+    """The places of a broker's segments.
 
     Attributes:
-        paths: of the files.
-        index: topic, queueId, segment and place of each.
+        paths: paths of the Parquet files.
+        index: topic, queueId, segment and place of each segment.
     """
 
     paths: tuple[str, ...]
@@ -100,7 +103,12 @@ class _SegmentFiles:
         return cls(tuple(paths), index) if len(index) <= _MOST_SEGMENTS else None
 
     def tasks(self, some: pa.Table, least: int) -> SegmentTasks | None:
-        """So many tasks at least for some segments, each of which was asked for by `count` requests; None if these are too few."""
+        """Divide some segments into tasks of about equal work; None where the segments are too few.
+
+        Args:
+            some: topic, queueId and segment, each with the `count` of its requests.
+            least: least number of tasks.
+        """
         found = self.index.join(some.select([*_SEGMENT, "count"]), _SEGMENT, join_type="inner").sort_by("place")
         in_files = np.isin(self.index["place"].to_numpy() >> _ROW_BITS, found["place"].to_numpy() >> _ROW_BITS)
         if len(found) < max(_LEAST_PART * in_files.sum(), 1):
@@ -114,7 +122,7 @@ class _SegmentFiles:
 
 
 def _places(broker: str, number: int, path: str) -> pa.Table:
-    """Rows of the index, of one file."""
+    """The index of one file: topic, queueId, segment and place of the broker's rows."""
     with named_in_errors(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         rows = file.read(["brokerName", *_SEGMENT], use_threads=False)
     places = pa.array((number << _ROW_BITS) + np.arange(len(rows)), pa.int64())
@@ -122,7 +130,7 @@ def _places(broker: str, number: int, path: str) -> pa.Table:
 
 
 def with_segments(paths: Sequence[str], rows: Rows) -> Rows:
-    """Packed rows in the order of `SegmentTasks.before`, those of a segment behind a row that has its `blocks`."""
+    """Insert into packed rows, sorted as by `SegmentTasks.before`, a row with the entries (`blocks`) before each segment's requests."""
     place: int | None = None
     file: _OpenFile | None = None
     for row in rows:
@@ -136,7 +144,7 @@ def with_segments(paths: Sequence[str], rows: Rows) -> Rows:
 
 
 class _OpenFile:
-    """A file of segments of which rows are read, one behind the other."""
+    """An open Parquet file of segments; its rows are read in increasing order."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -147,20 +155,20 @@ class _OpenFile:
         self._group = -1
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._batch = pa.RecordBatch.from_arrays([], [])
-        self._end = 0  # of the batch, in rows of the file
+        self._end = 0  # end of the batch, as a row number of the file
 
     def block(self, row: int) -> dict[str, Any]:
-        """What a request meets of a row of the file."""
+        """The entries in a row of the file, as an element of `blocks`."""
         with named_in_errors(self.path):
             while not self._end - len(self._batch) <= row < self._end:
                 self._read_on(row)
         place = row - (self._end - len(self._batch))
         found = {name: self._batch.column(name)[place] for name in _BLOCK}
-        entries = found.pop("entries").as_buffer()  # nothing is copied
+        entries = found.pop("entries").as_buffer()  # not copied
         return {name: value.as_py() for name, value in found.items()} | {"entries": entries}
 
     def _read_on(self, row: int) -> None:
-        """The next batch, in the group of rows that has this one."""
+        """Read the next batch of the row group that has `row`."""
         group = bisect_right(self._starts, row) - 1
         if group != self._group:
             self._group, self._end = group, self._starts[group]

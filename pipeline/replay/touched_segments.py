@@ -1,6 +1,6 @@
-"""Which segments of entries some requests touch, asked of these before a large store is read.
+"""Find which segments of entries the requests touch, before a large store is read.
 
-Delta then leaves out files by their statistics, and Parquet parts of them.
+A condition on the segments lets Delta skip files, and Parquet skip row groups, by their statistics.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from pipeline.lake.delta_sql import literal
 from pipeline.rows.queue_batches import SEGMENT_ENTRIES
 
-# a condition of so many terms is judged in no time
+# most terms of a condition; Spark still evaluates such a condition in no time
 _FEW_RANGES = 100
-# so many are known to each task
+# most segments that are listed by name on the driver and in each task
 SOME_SEGMENTS = 10_000
 
 Ranges = list[dict[str, Any]]
@@ -27,78 +27,83 @@ Ranges = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class TouchedSegments:
-    """What is asked for of the segments.
+    """The segments, or the queue files, that requests touch.
 
     Attributes:
-        name: of a column of the segments that numbers them, or their files.
-        what: topic, queueId, and the column called `name`: the different ones, each with a `count`; or, where these are too many to be
-            known here, as often as each is asked for.
+        name: the column of consume_queue_segment that numbers them: "segment" or "fileFirstOffset".
+        segments: topic, queueId and the column `name`. As a table: distinct, each with a `count` of its requests. As a DataFrame, where
+            there are more than SOME_SEGMENTS: one row for each request.
     """
 
     name: str
-    what: pa.Table | DataFrame
+    segments: pa.Table | DataFrame
 
     @classmethod
     def of(cls, rows: DataFrame, name: str, *more: Column) -> TouchedSegments:
-        """Of such rows; of each in `some`, more can be known."""
+        """The touched segments, from rows with topic, queueId and the column `name`; a table also has the aggregates `more`."""
         found = rows.groupBy("topic", "queueId", name).agg(F.count("*").alias("count"), *more).limit(SOME_SEGMENTS + 1).toArrow()
         return cls(name, found if len(found) <= SOME_SEGMENTS else rows)
 
     @property
-    def some(self) -> pa.Table | None:
-        """The different ones, if they are known."""
-        return self.what if isinstance(self.what, pa.Table) else None
+    def known(self) -> pa.Table | None:
+        """The distinct segments as a table; None where there are too many."""
+        return self.segments if isinstance(self.segments, pa.Table) else None
 
     @property
     def few(self) -> bool:
-        """Whether a condition can name each."""
-        return self.some is not None and len(self.some) <= _FEW_RANGES
+        """Whether a condition can name each segment."""
+        return self.known is not None and len(self.known) <= _FEW_RANGES
 
 
-def segment_asked(entries_a_file: int) -> Column:
-    """The segment that a request starts in, whose queueOffset is not negative."""
+def start_segment(entries_a_file: int) -> Column:
+    """The number of the segment that a request starts in; its queueOffset must not be negative."""
     in_file = F.expr(f"queueOffset % {entries_a_file} DIV {SEGMENT_ENTRIES}")
     return F.expr(f"queueOffset DIV {entries_a_file}") * -(-entries_a_file // SEGMENT_ENTRIES) + in_file
 
 
 def touched_segments(requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> TouchedSegments:
-    """The segments that requests start in, or the files that have these; of each `maxMsgNums`, the most that is asked for there.
+    """The segments that requests start in, each with the greatest `maxMsgNums` of its requests.
 
     Args:
-        requests: with topic, queueId, queueOffset and maxMsgNums.
+        requests: rows with topic, queueId, queueOffset and maxMsgNums.
         entries_a_file: entries of a queue file.
-        whole_files: requests may need any segment of the file that they start in.
+        whole_files: whether to give queue files instead of segments.
     """
-    name, unit = "segment", segment_asked(entries_a_file)
+    name, unit = "segment", start_segment(entries_a_file)
     if whole_files:
         name, unit = "fileFirstOffset", F.expr(f"queueOffset DIV {entries_a_file} * {entries_a_file}")
     rows = requests.where("queueOffset >= 0").select("topic", "queueId", unit.alias(name), "maxMsgNums")
     return TouchedSegments.of(rows, name, F.max("maxMsgNums").alias("maxMsgNums"))
 
 
-def those_asked(segments: DataFrame, asked: TouchedSegments) -> DataFrame:
-    """The segments (rows of consume_queue_segment) without those that are not asked for, as far as few texts can say which these are."""
-    name, some = asked.name, asked.what
-    if isinstance(some, DataFrame):
-        return segments.where(asked_ranges(some, name))
-    if asked.few:
+def only_touched(segments: DataFrame, touched: TouchedSegments) -> DataFrame:
+    """Filter rows of consume_queue_segment to the touched segments; some untouched rows may remain.
+
+    Args:
+        segments: rows of consume_queue_segment.
+        touched: the segments, or files, to keep.
+    """
+    name, wanted = touched.name, touched.segments
+    if isinstance(wanted, DataFrame):
+        return segments.where(range_condition(wanted, name))
+    if touched.few:
         of_queues: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for row in some.to_pylist():
+        for row in wanted.to_pylist():
             of_queues[row["topic"], row["queueId"]].append(row[name])
         return segments.where(" OR ".join(_of_queue(*queue, name, numbers) for queue, numbers in of_queues.items()) or "FALSE")
     key = ["topic", "queueId", name]
-    listed = segments.sparkSession.createDataFrame(some.select(key))
-    return segments.join(F.broadcast(listed), key, "left_semi").where(_ranges_of_some(some, name))
+    listed = segments.sparkSession.createDataFrame(wanted.select(key))
+    return segments.join(F.broadcast(listed), key, "left_semi").where(_known_range_condition(wanted, name))
 
 
-def asked_ranges(asked: DataFrame, name: str) -> str:
-    """A short condition that holds for all segments that are asked for: a range for each queue, each topic, or for all.
+def range_condition(wanted: DataFrame, name: str) -> str:
+    """A short SQL condition that is true for all wanted segments: one range for each queue, for each topic, or for all queues.
 
     Args:
-        asked: topic, queueId, and a column of the segments that numbers them, or their files.
-        name: of that column.
+        wanted: topic, queueId, and a column that numbers the segments or their files.
+        name: name of this column.
     """
-    of_queues = asked.groupBy("topic", "queueId").agg(F.min(name).alias("first"), F.max(name).alias("last")).localCheckpoint()
+    of_queues = wanted.groupBy("topic", "queueId").agg(F.min(name).alias("first"), F.max(name).alias("last")).localCheckpoint()
 
     def ranges(by: tuple[str, ...]) -> Ranges:
         of_each = of_queues.groupBy(*by).agg(F.min("first").alias("first"), F.max("last").alias("last")).limit(_FEW_RANGES + 1)
@@ -107,11 +112,11 @@ def asked_ranges(asked: DataFrame, name: str) -> str:
     return _few_ranges(name, ranges)
 
 
-def _ranges_of_some(some: pa.Table, name: str) -> str:
-    """The same of so few that they are known here, which takes no job."""
+def _known_range_condition(known: pa.Table, name: str) -> str:
+    """`range_condition` for segments in a table, which needs no Spark job."""
 
     def ranges(by: tuple[str, ...]) -> Ranges:
-        of_each = some.group_by(list(by)).aggregate([(name, "min"), (name, "max")])
+        of_each = known.group_by(list(by)).aggregate([(name, "min"), (name, "max")])
         found: Ranges = of_each.rename_columns([*by, "first", "last"]).to_pylist()
         return found
 
@@ -119,7 +124,7 @@ def _ranges_of_some(some: pa.Table, name: str) -> str:
 
 
 def _few_ranges(name: str, ranges: Callable[[tuple[str, ...]], Ranges]) -> str:
-    """The condition, of the finest ranges of which there are few; `ranges` gives those by some columns, with their `first` and `last`."""
+    """The condition with the finest ranges that has few terms; `ranges` gives `first` and `last` for each value of some columns."""
     for by in (("topic", "queueId"), ("topic",), ()):
         found = ranges(by)
         if len(found) <= _FEW_RANGES:

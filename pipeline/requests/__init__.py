@@ -1,1 +1,1 @@
-"""Files of pull requests and of frames: read, checked, packed."""
+"""Read, check and pack files of pull requests; decode files of frames."""

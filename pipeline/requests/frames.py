@@ -1,9 +1,9 @@
-"""A file of RemotingCommand frames -> the same file with every frame decoded.
+"""Decode a file of RemotingCommand frames: copy it with every frame decoded.
 
-A line is a JSON object with `frameHex`, the frame with its length field; what else it holds stays as it is. `decoded` is the command under
-the broker's names; where the broker's decoder throws, `decoded` is `{"error": the exception}` and `error` says what was wrong, and at
-which byte.
-The file is read line by line, and the new one appears whole or not at all.
+A line is a JSON object with `frameHex`, the frame with its length field; other fields are copied unchanged. A field `decoded` is added, the
+command under the broker's names. Where the broker's decoder throws, `decoded` is `{"error": the exception}`, and `error` has the reason and
+the number of the byte.
+The file is read line by line. The new file appears only when it is complete.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from pipeline.requests.request_lines import RequestError
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_frame
 
-# the longest frame in hexadecimal, and its body once more as a line decoded before has it
+# room for the longest frame in hexadecimal, and for its decoded body in a line that was decoded before
 LINE_BYTES_MAX = 64 << 20
 _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class FramesDone:
-    """How many frames a file had, and how many of them the broker's decoder would have refused."""
+    """The number of frames in a file, and the number of frames for which the broker's decoder throws."""
 
     frames: int
     refused: int
 
 
 def run_frames(path: str, out: str) -> FramesDone:
-    """Decode the frames of a file into another.
+    """Decode the frames of the file `path` into the file `out`.
 
     Raises:
-        RequestError: no file, an empty one, or a line that is no JSON object with `frameHex`; nothing is written then.
+        RequestError: the file does not exist or is empty, or a line is no JSON object with `frameHex`; nothing is written then.
     """
     target = local_path(out)
     if os.path.isdir(target):
@@ -70,7 +70,7 @@ def _decoded_lines(path: str) -> Iterator[dict[str, Any]]:
 
 
 def _lines(path: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers; no more than the longest line is held."""
+    """The lines that are not blank, each with its number; one line at a time is in memory."""
     number = 0
     while raw := file.readline(LINE_BYTES_MAX + 1):
         number += 1
@@ -81,10 +81,10 @@ def _lines(path: str, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def frame_of_line(path: str, number: int, raw: bytes) -> tuple[dict[str, Any], bytes]:
-    """A line and the bytes of its frame.
+    """The JSON object in a line, and the bytes of its frame.
 
     Raises:
-        RequestError: it is no JSON object with `frameHex`.
+        RequestError: the line is no JSON object with `frameHex`.
     """
     try:
         line = json.loads(raw)

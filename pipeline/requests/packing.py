@@ -1,8 +1,10 @@
-"""Pull requests packed: many of one queue in one row, their numbers as a matrix in a blob.
+"""Pack pull requests: one row has many requests of one queue, and their numbers as a matrix in a blob.
 
-Spark then moves a few large rows instead of millions of small ones, which meet entries that are packed as well. A packed row is
-(topic, queueId, key, wide, requests, groups, filters): `key` is what it meets next (a segment, or for a `wide` row a whole file),
-`requests` the matrix, row by row, `groups` and `filters` the texts that two of its columns count into.
+So Spark moves a few large rows instead of millions of small ones. A packed row is
+(topic, queueId, key, wide, requests, groups, filters):
+- `key`: what the requests need next: a segment of entries, or all segments of a queue file if `wide`.
+- `requests`: the matrix (`Col` names its columns), row by row.
+- `groups`, `filters`: texts; the columns GROUP and FILTER of the matrix are indexes into them.
 """
 
 from __future__ import annotations
@@ -20,19 +22,19 @@ from numpy.typing import NDArray
 from pipeline.schema.arrow_types import arrow_of
 
 Matrix = NDArray[np.int64]
-# the key of each request of a matrix, and whether its row is a wide one
+# matrix -> (key of each request, whether its packed row is wide)
 Place = Callable[[Matrix], tuple[NDArray[np.int64], NDArray[np.bool_]]]
 
-# a packed row holds no more requests than this, so that its size is bounded whatever the skew
+# most requests of a packed row, so that its size is bounded even if all requests are of one queue
 ROW_REQUESTS = 16_384
-# so many requests are gathered before they are packed
+# number of requests that are gathered before they are packed
 GATHERED_REQUESTS = 262_144
 NO_KEY = -1
 NONE = -(2**63)
 
 
 class Col(IntEnum):
-    """Columns of the matrix."""
+    """Columns of the matrix of requests."""
 
     SEQ = 0  # number of the request in its run
     OFFSET = 1
@@ -50,7 +52,7 @@ COLUMNS = len(Col)
 REQUEST_BYTES = COLUMNS * 8
 SCHEMA = "topic STRING, queueId INT, key BIGINT, wide BOOLEAN, requests BINARY, groups ARRAY<STRING>, filters ARRAY<STRING>"
 ARROW_SCHEMA = arrow_of(SCHEMA)
-# column of a request, of the matrix, and what stands for NULL
+# column of a request, column of the matrix, value for NULL
 _WANTED = (
     ("seq", Col.SEQ, 0),
     ("queueOffset", Col.OFFSET, 0),
@@ -61,10 +63,10 @@ _WANTED = (
 
 
 def pack(place: Place, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pack rows of requests.
+    """Pack requests into rows of SCHEMA.
 
     Args:
-        place: says by which key.
+        place: gives the key of each request.
         batches: seq, consumerGroup, topic, queueId, queueOffset, maxMsgNums, expression, timestamp, recordedMaxOffset.
     """
     gathered: list[pa.RecordBatch] = []
@@ -105,7 +107,7 @@ def _pack(rows: pa.Table, place: Place) -> pa.RecordBatch:
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
-    """A text column as (different values, their number for each row); -1 where it is missing."""
+    """A text column as its distinct values, and for each row the index of its value; -1 for NULL."""
     encoded = column.combine_chunks().dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
@@ -120,7 +122,7 @@ def _matrix(rows: pa.Table) -> Matrix:
 
 
 def _row_starts(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where a new packed row starts in sorted keys: at a new key, and after ROW_REQUESTS of the same."""
+    """The positions in sorted keys at which a packed row starts: at each new key, and after ROW_REQUESTS requests of one key."""
     if not len(keys):
         return np.empty(0, np.int64)
     changes = np.flatnonzero((keys[1:] != keys[:-1]).any(axis=1)) + 1
@@ -134,7 +136,7 @@ def _row_starts(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _local(
     column: pa.ChunkedArray, order: NDArray[np.int64], row_of: NDArray[np.int64], rows: int, matrix: Matrix, into: Col
 ) -> pa.ListArray:
-    """The texts that each packed row uses, and in `matrix` their places in the row's own list."""
+    """The distinct texts of each packed row; their indexes in the row's list are written to the column `into` of `matrix`."""
     texts, codes = _encode(column)
     codes = codes[order]
     used = codes >= 0
@@ -148,7 +150,7 @@ def _local(
 
 
 def blobs(matrix: Matrix, starts: NDArray[np.int64]) -> pa.Array:
-    """The matrix cut into one blob a packed row."""
+    """The matrix cut at `starts` into blobs, one for each packed row."""
     offsets = np.append(starts, len(matrix)) * REQUEST_BYTES
     data = np.ascontiguousarray(matrix).view(np.uint8)
     return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)])
@@ -156,7 +158,7 @@ def blobs(matrix: Matrix, starts: NDArray[np.int64]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """One packed row."""
+    """One packed row: requests of one queue, and the texts of their consumer groups and filters."""
 
     topic: str
     queue_id: int
@@ -166,10 +168,10 @@ class Packed:
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Packed:
-        """The packed row as Spark hands it in; its matrix can be written to.
+        """A packed row from a row of SCHEMA; its matrix is writable.
 
-        Where the row has `logEnd`, the bounds of its queue stand beside the matrix, and are put into it; a queue without files has
-        0 and 0 (findConsumeQueue creates it).
+        If the row has `logEnd`, its columns minOffset, maxOffset and logEnd are copied into the matrix. The bounds of a queue without files
+        are 0 and 0, because findConsumeQueue creates it.
         """
         matrix = np.frombuffer(row["requests"], "<i8").reshape(-1, COLUMNS).copy()
         if row.get("logEnd") is not None:
@@ -178,7 +180,7 @@ class Packed:
 
     @classmethod
     def joined(cls, rows: list[Packed]) -> Packed:
-        """Rows of one queue as one; their matrices are written to."""
+        """Join packed rows of one queue into one; changes the matrices of `rows`."""
         if len(rows) == 1:
             return rows[0]
         groups: dict[str, int] = {}
@@ -186,12 +188,12 @@ class Packed:
         for row in rows:
             for column, texts, known in ((Col.GROUP, row.groups, groups), (Col.FILTER, row.filters, filters)):
                 places = [known.setdefault(text, len(known)) for text in texts]
-                row.matrix[:, column] = np.array([*places, -1])[row.matrix[:, column]]  # -1 takes the last
+                row.matrix[:, column] = np.array([*places, -1])[row.matrix[:, column]]  # -1 indexes the last element
         return cls(rows[0].topic, rows[0].queue_id, np.concatenate([row.matrix for row in rows]), list(groups), list(filters))
 
 
 def _used(rows: Matrix, column: Col, texts: list[str]) -> list[str]:
-    """The texts that the rows use; the column counts into these then. A row of its own must not carry those of all others."""
+    """The texts that `rows` use; `column` is changed to indexes into them. So a part of a packed row has only its own texts."""
     if len(texts) <= 1:
         return texts
     used, places = np.unique(rows[:, column], return_inverse=True)
@@ -201,14 +203,14 @@ def _used(rows: Matrix, column: Col, texts: list[str]) -> list[str]:
 
 
 class Repacker:
-    """Collects packed rows under new keys and gives them back as batches of bounded size."""
+    """Packs requests again by new keys, and returns them in batches of bounded size."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
 
     def add(self, packed: Packed, keys: NDArray[np.int64], *, wide: bool = False) -> None:
-        """Put each request of the row under its key: one packed row a key, a `wide` one or not."""
+        """Divide a packed row into packed rows by the key of each request; `wide` says whether they are wide."""
         order = np.argsort(keys, kind="stable")
         matrix, keys = packed.matrix[order], keys[order]
         starts = _row_starts(keys[:, None])
@@ -231,18 +233,18 @@ class Repacker:
             )
 
     def full(self) -> bool:
-        """Whether enough was collected for a batch."""
+        """Whether there are enough packed rows for a batch."""
         return self._bytes > 8 << 20 or len(self._rows) > ROW_REQUESTS
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """What was collected, if anything."""
+        """Remove the collected packed rows and return them as a batch; no batch if there are none."""
         if self._rows:
             yield pa.RecordBatch.from_pylist(self._rows, schema=ARROW_SCHEMA)
         self._rows, self._bytes = [], 0
 
 
 def packed_again(placed: Iterable[tuple[Packed, NDArray[np.int64], NDArray[np.bool_]]]) -> Iterator[pa.RecordBatch]:
-    """Packed rows under new keys: for each its requests, the key of each of these, and whether its row is a wide one."""
+    """Pack requests again; `placed` has packed rows, each with the new key of each request, and whether the request is wide."""
     repacker = Repacker()
     for packed, keys, wide in placed:
         for flag in np.unique(wide).tolist():

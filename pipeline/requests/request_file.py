@@ -1,7 +1,7 @@
-"""Files of pull requests: JSON lines as in a trace, with a header line where answers were recorded.
+"""Files of pull requests: JSON lines, with a header line if answers were recorded.
 
-A request's number is its line; its id the file's digest and that line, so that reading a file twice gives the same ids. A line that is
-no request ends the job before anything is written.
+The number of a request is the number of its line. Its id consists of the file's digest and this number, so it is the same each time the
+file is read. A line that is no request ends the job before anything is written.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pipeline.requests.request_lines import RequestError, parsed_line
 from pipeline.settings.settings import BrokerSettings
 
 CHUNK_BYTES = 8 << 20
-# a chunk is a task's: a file of less has so many chunks, unless they were not worth a task
+# a chunk is read by one task; a small file is divided into _CHUNKS_A_FILE chunks, but of at least _LEAST_CHUNK_BYTES
 _CHUNKS_A_FILE, _LEAST_CHUNK_BYTES = 4, 1 << 20
-# no request of a sane client is longer; a file without line ends must not be read whole
+# most bytes of a line, so that a file without line ends is not read into memory; requests of real clients are shorter
 LINE_BYTES_MAX = 16 << 20
 
-# a type that is not TAG, or cut off before that is known
+# a filter type that is not TAG, or that is cut off
 _OTHER_TYPE = re.compile(rb'"type"(?!\s*:\s*"TAG")')
-# it may be written with these as well
+# an escape with which the type may be written
 _ESCAPE = b"\\u00"
 _TAIL = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Some whole lines of a file: byte range and number of the first line, counting from 1."""
+    """Complete lines of a file: their range of bytes, and the number of the first line, counted from 1."""
 
     start: int
     end: int
@@ -42,7 +42,16 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFile:
-    """A request file: its digest, the configuration of its first line, its lines and where they are, and whether a filter may be no TAG."""
+    """A request file that was scanned once.
+
+    Attributes:
+        path: absolute path or URI.
+        sha256: digest of the content.
+        header: header in the first line; None where there is none.
+        chunks: ranges of complete lines, in order.
+        lines: number of lines.
+        has_other_filters: whether a filter may be of another type than TAG.
+    """
 
     path: str
     sha256: str
@@ -54,7 +63,10 @@ class RequestFile:
     def settings(
         self, *, stored: Mapping[str, str] | None = None, properties: str | None = None, options: Sequence[str] = ()
     ) -> BrokerSettings:
-        """The broker's settings under which the requests are asked: those of the header over `stored` ones, under all others."""
+        """The broker's settings for the requests.
+
+        Later sources win: `stored` (imported with the store), the file's header, `properties`, `options`.
+        """
         header, where = (self.header or {}).get("config"), f"{self.path}, line 1"
         return BrokerSettings.from_sources(stored=stored, header=header, header_where=where, properties=properties, options=options)
 
@@ -66,10 +78,10 @@ def open_file(path: str) -> pa.NativeFile:
 
 
 def scan_file(path: str) -> RequestFile:
-    """Read a file once, in pieces: digest, line starts at piece borders, and the header.
+    """Read a request file once, and its header.
 
     Raises:
-        RequestError: no file, an empty one, a line longer than LINE_BYTES_MAX, or a first line that is no object of JSON.
+        RequestError: the file does not exist or is empty, a line is longer than LINE_BYTES_MAX, or the first line is no JSON object.
     """
     found = scan_lines(path)
     if not found.chunks:
@@ -78,16 +90,16 @@ def scan_file(path: str) -> RequestFile:
 
 
 def scan_lines(path: str) -> RequestFile:
-    """Read a file once, in pieces: digest and line starts at piece borders. Of its first line nothing is known.
+    """Read a request file once, for its digest and chunks; `header` of the result is None.
 
     Raises:
-        RequestError: no file, or a line longer than LINE_BYTES_MAX.
+        RequestError: the file does not exist, or a line is longer than LINE_BYTES_MAX.
     """
     digest = hashlib.sha256()
     chunks: list[Chunk] = []
     start, first_line, lines, at = 0, 1, 0, 0
     has_other_filters, tail = False, b""
-    path = absolute_path(path)  # an executor works in another folder
+    path = absolute_path(path)  # executors have another working directory
     try:
         file = open_file(path)
     except (OSError, ValueError) as error:
@@ -119,19 +131,23 @@ def scan_lines(path: str) -> RequestFile:
 
 
 def first_line(file: RequestFile) -> bytes:
-    """The first line of a file that has lines."""
+    """The first line of a request file that is not empty."""
     with open_file(file.path) as opened:
         return bytes(opened.read(file.chunks[0].end)).split(b"\n", 1)[0]
 
 
 def _has_other_filter(raw: bytes, end: int) -> bool:
-    """Whether a type that may be no TAG begins in the first `end` bytes."""
+    """Whether a filter type that may not be TAG begins in the first `end` bytes."""
     found = _OTHER_TYPE.search(raw)
     return (found is not None and found.start() < end) or 0 <= raw.find(_ESCAPE) < end
 
 
 def header_of(path: str, first: bytes) -> dict[str, Any] | None:
-    """The first line, if it is a header."""
+    """The header in the first line; None where the first line is blank or a request.
+
+    Raises:
+        RequestError: the line is no JSON object.
+    """
     if not first.strip():
         return None
     line = parsed_line(path, 1, first)
@@ -139,7 +155,7 @@ def header_of(path: str, first: bytes) -> dict[str, Any] | None:
 
 
 def header_if_any(path: str, first: bytes) -> dict[str, Any] | None:
-    """The first line, if it is a header; a bad line is none."""
+    """The header in the first line; None where the first line is no header."""
     try:
         return header_of(path, first)
     except RequestError:

@@ -1,4 +1,4 @@
-"""Lines of a request file: each a request as an object of JSON, or a bad line that is named."""
+"""Read the lines of a request file: each line is a request as a JSON object, or a bad line that is reported with its number."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ SCHEMA = (
 )
 REQUEST_ARROW = arrow_of(SCHEMA)
 _SHOWN = 200
-# a line with more objects and lists than this may nest deeper than it should
+# a line with more opening brackets may be nested too deeply, and is parsed by the strict parser
 _OPENINGS_MAX = 500
 _KEYS = tuple(b'"%s"' % name for name in (b"request", b"filter", b"group", b"topic", b"queueId", b"offset", b"maxMsgNums"))
 _MAY_BE_NULL = b'"filter"'
-# Spark writes the request back, and its parser takes no longer ones
+# most digits of a number: Spark's parser, which copies the request to the output, takes no more
 _DIGITS_MAX = 400
 _TOO_MANY_DIGITS = re.compile(rb"[0-9]{%d}" % _DIGITS_MAX)
 _NO_NUMBERS = (b"NaN", b"Infinity")
-# lines up to this length have neither too many digits nor too many openings
+# lines up to this length cannot have too many digits or opening brackets
 _SHORT_LINE = min(_DIGITS_MAX - 1, _OPENINGS_MAX)
 
 _FILTER = pa.struct({"type": pa.string(), "expression": pa.string(), "registered": pa.bool_()})
@@ -49,7 +49,7 @@ _REQUEST = pa.struct(
     }
 )
 _LINE = pa.schema({"request": _REQUEST, "response": pa.struct({"maxOffset": pa.int64()})})
-# field of the request, column, limit of a number: it is at least -limit and less than limit
+# field of the request, column, limit of a number: -limit <= number < limit; None for texts
 _FIELDS = (
     ("group", "consumerGroup", None),
     ("topic", "topic", None),
@@ -57,12 +57,12 @@ _FIELDS = (
     ("offset", "queueOffset", 2**63),
     ("maxMsgNums", "maxMsgNums", 2**31),
 )
-# those that may be missing or null, with the limit of each; they are columns of the same name
+# fields that may be missing or null, with their limits; their columns have the same names
 _OPTIONAL = (("timestamp", 2**63), ("sysFlag", 2**31), ("suspendTimeoutMillis", 2**63))
 
 
 class RequestError(UnusableInputError, ValueError):
-    """A line of a request file that is no request."""
+    """A line of a request file is no request, or the file cannot be used."""
 
     def __init__(self, path: str, line: int, expected: str, found: str) -> None:
         super().__init__(path, line, expected, found)
@@ -74,7 +74,7 @@ class RequestError(UnusableInputError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that is no request: its first byte among those read, what is wrong with it, its bytes."""
+    """A line that is no request: its position in the bytes read, the error, and its bytes."""
 
     position: int
     error: RequestError
@@ -92,7 +92,7 @@ def _int(digits: str) -> int:
 
 
 def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; readers differ in which of two equal keys they take."""
+    """The object of these pairs; a duplicate key is an error, because parsers differ in which value they take."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -101,10 +101,10 @@ def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parsed_line(path: str, number: int, raw: bytes) -> dict[str, Any]:
-    """The object that a line is.
+    """The JSON object in a line.
 
     Raises:
-        RequestError: it is none.
+        RequestError: the line is no JSON object.
     """
     try:
         line = json.loads(raw.decode("utf-8"), parse_constant=_no_number, parse_int=_int, object_pairs_hook=_no_double)
@@ -121,10 +121,15 @@ def _shown(raw: bytes) -> str:
 
 
 def read_lines(path: str, first_line: int, raw: bytes) -> pa.RecordBatch:
-    """The requests in some whole lines, the first of which has the number `first_line`.
+    """The requests in complete lines, as rows of SCHEMA.
+
+    Args:
+        path: path of the file, for the error message.
+        first_line: number of the first line.
+        raw: the lines.
 
     Raises:
-        RequestError: the first line that is no request.
+        RequestError: names the first line that is no request.
     """
     found, bad = read_good_lines(path, first_line, raw)
     if bad:
@@ -133,7 +138,7 @@ def read_lines(path: str, first_line: int, raw: bytes) -> pa.RecordBatch:
 
 
 def read_good_lines(path: str, first_line: int, raw: bytes) -> tuple[pa.RecordBatch, list[BadLine]]:
-    """The requests in some whole lines, and the lines that are none."""
+    """The requests in complete lines, as rows of SCHEMA, and the lines that are no requests; arguments as for `read_lines`."""
     lines = raw.split(b"\n")
     if not lines[-1].strip():
         lines.pop()
@@ -142,7 +147,7 @@ def read_good_lines(path: str, first_line: int, raw: bytes) -> tuple[pa.RecordBa
 
 
 def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatch | None:
-    """All lines at once, or None where one of them needs a closer look."""
+    """Parse all lines at once; None where a line must be parsed by `_read_strictly`."""
     if not _are_plain(lines, raw):
         return None
     try:
@@ -180,9 +185,9 @@ def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatc
 
 
 def _are_plain(lines: list[bytes], raw: bytes) -> bool:
-    """Whether each line is one object from its first byte to its last, of no great depth, with each key once and no odd number.
+    """Whether each line looks like one JSON object, not nested too deeply, with each key once and without unusual numbers.
 
-    That a line lacks one of the keys may be left to be found when it is read, if this cannot be null.
+    A missing key that must not be null is not checked here, because the parser finds it.
     """
     if any(name in raw for name in _NO_NUMBERS) or not all(map(_is_plain, lines)):
         return False
@@ -191,11 +196,11 @@ def _are_plain(lines: list[bytes], raw: bytes) -> bool:
 
 
 def _is_once(key: bytes, lines: list[bytes], raw: bytes, *, needed: bool) -> bool:
-    """Whether no line has the key twice, and each that needs it has it once."""
-    as_key = key + b":"  # in a text the quotation mark that ends it would be escaped: this is a key
+    """Whether no line has the key twice; if `needed`, also whether each line has it."""
+    as_key = key + b":"  # only a key: inside a text, the quotation marks would be escaped
     if raw.count(as_key) != len(lines):
         return False
-    # as often as there are lines, in no other form, and none lacks it: then none has it twice
+    # the key occurs as often as there are lines; if each line has it, no line has it twice
     return (not needed and raw.count(key) == len(lines)) or all(map(contains, lines, repeat(as_key)))
 
 
@@ -206,7 +211,7 @@ def _is_plain(line: bytes) -> bool:
 
 
 def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> tuple[pa.RecordBatch, list[BadLine]]:
-    """Line by line, so that bad ones can be named."""
+    """Parse line by line, so that bad lines can be reported; gives the requests and the bad lines."""
     rows: list[dict[str, Any]] = []
     bad: list[BadLine] = []
     position = 0
@@ -250,7 +255,11 @@ def _value(path: str, number: int, request: dict[str, Any], field: str, limit: i
 
 
 def _text(path: str, number: int, value: str) -> str:
-    """A text as it is, which may be none: JSON can escape half of a surrogate pair."""
+    """A text unchanged.
+
+    Raises:
+        RequestError: the text has half of a surrogate pair, which JSON can escape.
+    """
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A file of pull requests as a Spark data source, one partition some megabytes of whole lines."""
+"""A file of pull requests as a Spark data source; a partition is a chunk: some megabytes of complete lines."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ NAME = "pull-requests"
 
 
 class RequestSource(DataSource):
-    """The data source; options `path` and `chunks` (JSON of Chunk fields)."""
+    """The data source; its options are `path` and `chunks` (a JSON list of the fields of each Chunk)."""
 
     @classmethod
     def name(cls) -> str:
-        """Name of the format."""
+        """The name of the format."""
         return NAME
 
     def schema(self) -> str:
-        """Columns of a request."""
+        """The columns of a request."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader."""
+        """A reader for the options of the source."""
         return RequestReader(self.options["path"], [Chunk(**chunk) for chunk in json.loads(self.options["chunks"])])
 
 
@@ -47,7 +47,7 @@ class RequestReader(DataSourceReader):
         self.path, self.chunks = path, chunks
 
     def partitions(self) -> list[InputPartition]:
-        """One partition a chunk."""
+        """The partitions, one for each chunk."""
         return [ChunkPartition(chunk) for chunk in self.chunks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -59,7 +59,10 @@ class RequestReader(DataSourceReader):
 
 
 def lines_of_chunk(path: str, chunk: Chunk) -> tuple[int, int, bytes]:
-    """The lines of a chunk without the header of their file: number and position of the first one, and their bytes.
+    """The lines of a chunk, without the file's header.
+
+    Returns:
+        Number of the first line, its position in the file, and the bytes of the lines.
 
     Raises:
         RequestError: the file cannot be read.

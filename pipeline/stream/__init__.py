@@ -1,1 +1,1 @@
-"""Pull requests that keep arriving: read, answered and committed batch by batch."""
+"""Streams of pull requests: read, answered and committed batch by batch."""

@@ -1,4 +1,4 @@
-"""What a batch of a stream holds, which one job counts: how many requests of which kinds, under which settings, from which segments on."""
+"""Count in one Spark job what a batch of a stream contains: requests by file and kind, settings, and the segments that they start in."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.replay.replay import RequestProfile
-from pipeline.replay.touched_segments import SOME_SEGMENTS, segment_asked
+from pipeline.replay.touched_segments import SOME_SEGMENTS, start_segment
 from pipeline.rows.queue_batches import SCAN_ENTRIES
 from pipeline.settings.settings import BrokerSettings, SettingsError
 from pipeline.stream.request_stream import LINES_A_FILE
 
 SettingsOf = Callable[[dict[str, Any] | None, str], BrokerSettings]
 
-# a number does not tell a file where pulls are held: those that the state gives out came in other batches, or all were numbered anew
+# not the file's number alone: with holding, released pulls come from other batches, and rows are numbered again
 _OF_FILE = ["bad", "file", "config", "source", "sourceDigest"]
 _OF_SEGMENT = ["topic", "queueId", "segment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a batch holds.
+    """What a batch contains.
 
     Attributes:
-        settings: for each configuration among the headers of its files, and the kinds of requests under it.
-        refused: configurations that cannot be used, with why.
-        framed: the configurations of files that have frames, and whether they have other requests too.
-        digests: of its files, by their number in the batch.
-        answered: requests to be answered.
-        bad: lines, or files, that cannot be.
-        entries_a_file: entries of a queue file, by which the segments are counted that its requests start in.
+        settings: for each configuration in the headers of the batch's files: the broker's settings, and the profile of its requests.
+        refused: error message of each configuration that is invalid.
+        framed: the configurations of files with frames, and whether these files have other requests too.
+        digests: SHA-256 of the batch's files, by their number in the batch.
+        answered: number of requests to be answered.
+        bad: number of lines or files that cannot be answered.
+        entries_a_file: entries of a queue file, with which the start segments of the requests were found.
     """
 
     settings: Mapping[str | None, tuple[BrokerSettings, RequestProfile]]
@@ -51,14 +51,14 @@ class Contents:
 
 
 def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -> Contents:
-    """What rows of a batch hold, heartbeats left out.
+    """The contents of a batch.
 
     Args:
-        rows: of STREAM_SCHEMA; `error` tells those that cannot be answered.
+        rows: rows of STREAM_SCHEMA without heartbeats; rows with an `error` cannot be answered.
         entries_a_file: entries of a queue file.
-        settings_of: the settings, given those of a file's header and where that is.
+        settings_of: gives the broker's settings for the configuration in a file's header and the place of the header.
     """
-    by_file, asked = _counted(rows, entries_a_file)
+    by_file, touched = _counted(rows, entries_a_file)
     settings: dict[str | None, tuple[BrokerSettings, RequestProfile]] = {}
     refused: dict[str, str] = {}
     framed: dict[str | None, bool] = {}
@@ -68,7 +68,7 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
         if any(row["framed"] for row in files):
             framed[config] = any(row["framed"] < row["count"] for row in files)
         looks, far = any(row["looks"] for row in files), any((row["maxMsgNums"] or 0) > SCAN_ENTRIES for row in files)
-        profile = RequestProfile(into_messages=looks, far=far, about=sum(row["count"] for row in files), asked=asked)
+        profile = RequestProfile(into_messages=looks, far=far, about=sum(row["count"] for row in files), touched=touched)
         try:
             settings[config] = (_settings_of_header(min(files, key=itemgetter("source")), settings_of), profile)
         except SettingsError as error:
@@ -86,19 +86,22 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
 
 
 def file_number() -> Column:
-    """Number of a row's file in its batch."""
+    """The number of a row's file in the batch."""
     return F.expr(f"seq DIV {LINES_A_FILE}")
 
 
 def _counted(rows: DataFrame, entries_a_file: int) -> tuple[list[dict[str, Any]], pa.Table | None]:
-    """What there is by file and, unless they are many, the segments that requests start in, as `touched_segments` tells them."""
+    """Counts of the rows by file, and the segments that requests start in, in the columns of `touched_segments`.
+
+    The segments are None where there are more than SOME_SEGMENTS.
+    """
     usable = F.col("error").isNull() & F.col("frame").isNull() & (F.col("queueOffset") >= 0)
     keyed = rows.withColumns(
         {
             "bad": F.isnotnull("error"),
             "file": file_number(),
             **{name: F.when(usable, F.col(name)) for name in ("topic", "queueId")},
-            "segment": F.when(usable, segment_asked(entries_a_file)),
+            "segment": F.when(usable, start_segment(entries_a_file)),
         }
     )
     counted = (
@@ -112,8 +115,8 @@ def _counted(rows: DataFrame, entries_a_file: int) -> tuple[list[dict[str, Any]]
     if len(found) > SOME_SEGMENTS:
         return keyed.groupBy(*_OF_FILE).agg(*counted).toArrow().to_pylist(), None
     by_segment = pc.equal(found["bySegment"], 1)
-    asked = found.filter(pc.and_(by_segment, pc.is_valid(found["segment"])))
-    return found.filter(pc.invert(by_segment)).to_pylist(), asked.select([*_OF_SEGMENT, "count", "maxMsgNums"])
+    touched = found.filter(pc.and_(by_segment, pc.is_valid(found["segment"])))
+    return found.filter(pc.invert(by_segment)).to_pylist(), touched.select([*_OF_SEGMENT, "count", "maxMsgNums"])
 
 
 def _config(row: Mapping[str, Any]) -> str:

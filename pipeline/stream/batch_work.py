@@ -1,4 +1,4 @@
-"""What Spark calls with each batch of a stream: when it is at work, and what ended it."""
+"""Base classes of the functions that Spark calls with each batch of a stream: state of the work, counts, and how the stream ends."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pipeline.stream.stream_run import StreamRun
 
 
 class StoppedError(Exception):
-    """The stream was asked to end before this batch."""
+    """The stream was stopped before this batch."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BatchWork:
-    """What the work on all kinds of batches has.
+    """State of the work on the batches of a stream.
 
     Attributes:
-        root: the lake.
-        now: the wall clock.
-        stop: nothing further is begun once it is set.
-        failed: what ended the stream.
-        working: whether a batch is being worked on.
+        root: path of the lake.
+        now: gives the wall-clock time.
+        stop: once it is set, no further work is started.
+        failed: the error that ended the stream; None where there is none.
+        working: whether a batch is being processed.
     """
 
     root: str
@@ -39,18 +39,18 @@ class BatchWork:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Around the work on a batch."""
+        """Set `working` during the block, which processes a batch, and keep its error in `failed`."""
         self.working = True
         try:
             yield
-        except Exception as error:  # Spark keeps its text only
+        except Exception as error:  # Spark keeps only the error's text
             self.failed = error
             raise
         finally:
             self.working = False
 
     def newest_lake(self, spark: SparkSession) -> Lake:
-        """The lake, read at its newest version; opened, and looked back at, with the first batch."""
+        """The lake, read at its newest version; the first call opens it and calls `look_back`."""
         if self._lake is None:
             lake = Lake(spark, self.root)
             self.look_back(lake)
@@ -59,13 +59,13 @@ class BatchWork:
         return self._lake
 
     def look_back(self, lake: Lake) -> None:
-        """Find out what earlier starts of the run have left in the lake; a run that need not know leaves this as it is."""
+        """Read from the lake what earlier starts of the run have done; subclasses that need it override this."""
 
     def require_go_on(self) -> None:
-        """End the stream here where it was asked to.
+        """Check that the stream may go on.
 
         Raises:
-            StoppedError: it was.
+            StoppedError: `stop` is set.
         """
         if self.stop.is_set():
             raise StoppedError
@@ -73,7 +73,13 @@ class BatchWork:
 
 @dataclass(slots=True)
 class Streamed:
-    """What a stream did since it was started."""
+    """What a stream has done since its start.
+
+    Attributes:
+        batches: number of commits.
+        answered: number of answered requests.
+        bad: number of rows in bad_request.
+    """
 
     batches: int = 0
     answered: int = 0
@@ -86,8 +92,8 @@ class RunBatches(BatchWork):
 
     Attributes:
         run: the run that the batches belong to.
-        done: what was done since the start.
-        counts: by the number of each batch, its requests that were answered, and its bad ones, until a report takes them.
+        done: work done since the start.
+        counts: for each batch by number: answered requests and bad rows. A report removes the counts that it has reported.
     """
 
     run: StreamRun
@@ -96,7 +102,7 @@ class RunBatches(BatchWork):
     _begun: bool = False
 
     def count(self, number: int, answered: int, bad: int = 0) -> None:
-        """Add one commit of batch `number` to what was done; a batch may take several commits."""
+        """Add a commit of batch `number` to `done` and `counts`; a batch may take several commits."""
         self.done.batches += 1
         self.done.answered += answered
         self.done.bad += bad

@@ -1,7 +1,7 @@
-"""The batches of a stream: each is answered, written and committed once, whatever dies when.
+"""Answer, write and commit each batch of a stream exactly once, even after crashes.
 
-Rule: what two streams write to the same lake at the same time is written one after the other. A run that finds the writes of another waits
-for its commit, and takes them for those of a dead one when it does not come. Its own it need not wait for: it died there before.
+Rule: two streams that write to one lake write one after the other. A run that finds uncommitted writes of another run waits for their
+commit; if none comes within _PATIENCE, the other run is taken for dead. Its own uncommitted writes are from before a crash.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.delta_log import delta_version, run_of
-from pipeline.lake.lake import Lake, NotAloneError, StreamBatch
+from pipeline.lake.lake import Lake, LakeConflictError, StreamBatch
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
-from pipeline.lake.session import WALKED_PLANS, set_meanwhile
+from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
 from pipeline.replay.held_pulls import TIMEOUT_NEEDED, lacks_timeout
 from pipeline.replay.replay import broker_store
 from pipeline.replay.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
@@ -33,10 +33,10 @@ from pipeline.stream.request_stream import LINES_A_FILE
 from pipeline.stream.stream_run import store_versions
 
 _TRIES = 10
-# how long another run may take from its first write to its commit before it counts as dead, in seconds
+# seconds from another run's first write to its commit, after which the run counts as dead
 _PATIENCE = 15.0
 _LOOK_SECONDS = 0.2
-# to answer no more takes less time than to make code of the plans for it
+# most requests of a batch for which interpreting Spark's plans is faster than compiling them
 _FEW_REQUESTS = 1_000
 _NO_TIME = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
 _NO_TIMEOUT = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
@@ -44,10 +44,10 @@ _NO_TIMEOUT = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 
 @dataclass(slots=True, kw_only=True)
 class Batches(RunBatches):
-    """Answers the batches of one checkpoint; called by Spark with each.
+    """Answers the batches of one checkpoint; Spark calls it with each batch.
 
     Attributes:
-        settings_of: the settings, given those of a file's header and where that is.
+        settings_of: gives the broker's settings for the configuration in a file's header and the place of the header.
     """
 
     settings_of: SettingsOf
@@ -56,17 +56,17 @@ class Batches(RunBatches):
     _goes_on: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Answer a batch and commit it, unless that was done before a restart."""
+        """Answer and commit a batch, unless this was done before a restart."""
         with self.at_work():
             self.require_go_on()
             lake = self.newest_lake(batch.sparkSession)
             self._keep_bounds(lake)
-            if number > self._last or self.run.hold:  # what is held may change otherwise than it did
+            if number > self._last or self.run.hold:  # the repeated batch may hold and release other pulls
                 self._answer(lake, batch.persist(), number)
                 self._last = max(self._last, number)
 
     def _keep_bounds(self, lake: Lake) -> None:
-        """Have the bounds of all queues, which every batch needs, in memory as long as they stay."""
+        """Cache the table of queue bounds, which every batch needs, until it changes."""
         bounds = lake.table(t.QUEUE)
         if bounds is not self._bounds:
             if self._bounds is not None:
@@ -74,7 +74,7 @@ class Batches(RunBatches):
             self._bounds = bounds.persist()
 
     def look_back(self, lake: Lake) -> None:
-        """Find the last batch of this checkpoint in the lake, and whether the run had batches under other checkpoints."""
+        """Find the last committed batch of this checkpoint in the lake, and whether the run has batches of other checkpoints."""
         rows = lake.require().versions().where((F.col("runId") == self.run.run_id) & F.col("batchId").isNotNull())
         own = F.col("checkpoint") == self.run.checkpoint
         found = rows.agg(F.max(F.when(own, F.col("batchId"))).alias("last"), F.count_if(~own).alias("others")).first()
@@ -87,7 +87,7 @@ class Batches(RunBatches):
         started, again = self.now(), number <= self._last
         known = again or self._goes_on or (self.run.hold and self.run.store != store_versions(lake))
         try:
-            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL OR frame IS NOT NULL")  # the others are heartbeats
+            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL OR frame IS NOT NULL")  # heartbeats have none of these
             if self.run.at == "request-time":
                 rows = rows.withColumn("error", F.coalesce("error", _no_time()))
             if self.run.hold:
@@ -97,30 +97,31 @@ class Batches(RunBatches):
                 rows = self._without_answered(lake, rows)
             contents = self._contents(lake, rows)
             if self.run.hold:
-                rows = self._to_be_asked(lake, rows, contents, known=known)
-                if again:  # what cannot be answered was found then
+                rows = self._due_requests(lake, rows, contents, known=known)
+                if again:  # bad rows were written the first time
                     rows = rows.where(F.col("error").isNull() & ~F.coalesce(F.col("config").isin(*contents.refused), F.lit(False)))
                 contents = self._contents(lake, rows)
             if contents.answered or contents.bad:
-                until_alone(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
+                retry_on_conflict(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         finally:
             persisted.unpersist()
         self.count(number, contents.answered, contents.bad)
 
     def _without_answered(self, lake: Lake, rows: DataFrame) -> DataFrame:
-        """The rows without those that the run has answers for, or found bad."""
+        """The rows without requests that the run has already answered, or written to bad_request."""
         mine = lake.table(t.PULL_RESPONSE).where(F.col("runId") == self.run.run_id)
         bad = self.run.opened(lake).table(BAD_REQUEST)
         known = mine.select(F.col("requestId").alias("id")).unionByName(bad.select(_bad_id().alias("id")))
         own = F.when(F.col("error").isNull(), F.col("requestId")).otherwise(_bad_id())
         return rows.withColumn("id", own).join(known, "id", "left_anti").drop("id").localCheckpoint()
 
-    def _to_be_asked(self, lake: Lake, rows: DataFrame, contents: Contents, *, known: bool) -> DataFrame:
-        """The rows with wokenMillis, but for requests that wait from now on, and for those of the state that have their answers.
+    def _due_requests(self, lake: Lake, rows: DataFrame, contents: Contents, *, known: bool) -> DataFrame:
+        """Drop requests that start to wait in this batch, and released ones that were answered; add wokenMillis to the rest.
 
-        Those are not among the rows where that is `known`; else they are those that would not wait, as the store is what it was.
+        If `known`, answered requests are not among the rows any more. If not, the store is unchanged since the checkpoint was begun: then a
+        released request that would not wait now did not wait before either, and has its answer.
         """
-        # those of the state are numbered as in the batches that they came in
+        # released requests have the seq of the batch in which they came, so all rows are numbered again
         numbered = rows.withColumn("seq", F.monotonically_increasing_id()).localCheckpoint()
         bad = numbered.where(F.col("error").isNotNull() | F.col("config").isin(*contents.refused))
         parts = [bad.where("NOT released").withColumn("wokenMillis", F.lit(None).cast("BIGINT"))]
@@ -132,7 +133,7 @@ class Batches(RunBatches):
             woken = when_woken(self.run.opened(lake), held.where("released"), settings=settings, into_messages=profile.into_messages)
             waited = requests.join(held.select("seq", F.lit(True).alias("waits")), "seq", "left")
             waits = F.coalesce("waits", F.lit(False))
-            if known:  # one may come and be given out in the same batch
+            if known:  # a pull may come and be released in the same batch
                 due = waited.where(F.col("released") | ~waits).dropDuplicates(["requestId"])
             else:
                 due = waited.where(waits == F.col("released"))
@@ -143,19 +144,19 @@ class Batches(RunBatches):
         return contents_of(rows, broker_store(self.run.opened(lake)).entries_a_file, self.settings_of)
 
     def _tables(self, contents: Contents) -> list[t.Table]:
-        """The tables that a batch writes to."""
+        """The tables that a batch with these contents writes to."""
         needed = ((t.PULL_RESPONSE, contents.answered), (BAD_REQUEST, contents.bad), (t.REPLAY_RUN, not self._begun))
         return [table for table, is_needed in needed if is_needed]
 
     def _write(self, lake: Lake, rows: DataFrame, contents: Contents, started: dt.datetime, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run.run_id, what="stream", broker=self.run.broker)
         writer.expect_commit()
-        plans = WALKED_PLANS if contents.answered + contents.bad <= _FEW_REQUESTS else {}
-        with set_meanwhile(lake.spark, plans):
+        plans = INTERPRETED_PLANS if contents.answered + contents.bad <= _FEW_REQUESTS else {}
+        with temporary_settings(lake.spark, plans):
             self._append(lake, writer, rows, contents, started)
-        if contents.answered and number % COMPACTED_EVERY == COMPACTED_EVERY - 1:  # of all batches, which may have been large
+        if contents.answered and number % COMPACTED_EVERY == COMPACTED_EVERY - 1:
             writer.compact(t.PULL_RESPONSE)
-        with set_meanwhile(lake.spark, plans):
+        with temporary_settings(lake.spark, plans):
             writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
         self._begun = True
 
@@ -173,9 +174,9 @@ class Batches(RunBatches):
 
     def _answers(self, lake: Lake, rows: DataFrame, contents: Contents) -> DataFrame:
         parts = []
-        same_segments = broker_store(self.run.opened(lake)).entries_a_file == contents.entries_a_file  # no import came between
+        same_segments = broker_store(self.run.opened(lake)).entries_a_file == contents.entries_a_file  # no import in between
         for config, (settings, found) in contents.settings.items():
-            pull, profile = settings.pull_settings(), found if same_segments else replace(found, asked=None)
+            pull, profile = settings.pull_settings(), found if same_segments else replace(found, touched=None)
             requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             options = ReplayOptions(at=self.run.at)
             if config in contents.framed:
@@ -183,20 +184,23 @@ class Batches(RunBatches):
                 parts.append(answered_frames(self.run.opened(lake), frames, options=options, settings=settings))
                 if not contents.framed[config]:
                     continue
-            ask = answer_woken if self.run.hold else answer
-            answers = ask(self.run.opened(lake), requests, options=options, settings=pull, profile=profile)
+            answer_requests = answer_woken if self.run.hold else answer
+            answers = answer_requests(self.run.opened(lake), requests, options=options, settings=pull, profile=profile)
             parts.append(response_rows(self._with_ids(answers, requests, contents)).select(*ANSWERED))
         return reduce(DataFrame.unionByName, parts)
 
     def _with_ids(self, answers: DataFrame, requests: DataFrame, contents: Contents) -> DataFrame:
-        """Answers with the requestId of their requests, which their seq tells, unless the requests were numbered anew to be held."""
+        """Add to answers the requestId of their requests.
+
+        Without holding, `seq` gives the file and the line. With holding, requests were numbered again, so they are joined.
+        """
         if self.run.hold:
             return answers.join(requests.select("seq", "requestId"), "seq")
         return answers.withColumn("requestId", _request_id(_digest_of_file(contents.digests)))
 
 
 def _digest_of_file(digests: Mapping[int, str]) -> Column:
-    """What a batch's files have for digests, by their numbers; one array for all rows."""
+    """The digest of a row's file, looked up by the file's number in the batch."""
     listed = (digests.get(number, "") for number in range(max(digests, default=-1) + 1))
     return F.get(F.split(F.lit(",".join(listed)), ","), file_number().cast("INT"))
 
@@ -206,7 +210,7 @@ def _line() -> Column:
 
 
 def _request_id(digest: Column) -> Column:
-    """As a replay of the file gives it."""
+    """The requestId of a row, the same as in a replay of its file."""
     return F.concat_ws("-", F.substring(digest, 1, 16), _line())
 
 
@@ -223,7 +227,7 @@ def _no_timeout() -> Column:
 
 
 def _bad(rows: DataFrame, contents: Contents) -> DataFrame:
-    """Rows of bad_request: bad lines, and one for each request of a file whose settings cannot be used."""
+    """Rows of bad_request: the bad lines, and each request of a file whose settings are refused."""
     bad = rows.where("error IS NOT NULL")
     for config, error in contents.refused.items():
         of_file = rows.where(F.col("error").isNull() & (F.col("config") == config))
@@ -231,23 +235,33 @@ def _bad(rows: DataFrame, contents: Contents) -> DataFrame:
     return bad
 
 
-def until_alone(lake: Lake, run_id: str, tables: Sequence[t.Table], write: Callable[[], None]) -> None:
-    """Write to some tables as a run, again where another run wrote to them meanwhile."""
+def retry_on_conflict(lake: Lake, run_id: str, tables: Sequence[t.Table], write: Callable[[], None]) -> None:
+    """Call `write`; repeat it while another run writes to the same tables at the same time.
+
+    Args:
+        lake: read at its newest version before each try.
+        run_id: of the run that writes.
+        tables: tables that `write` writes to.
+        write: writes and commits.
+
+    Raises:
+        LakeConflictError: other runs were writing at each of _TRIES tries.
+    """
     for left in reversed(range(_TRIES)):
         _wait_for_others(lake, run_id, tables)
         try:
             write()
-        except NotAloneError:
+        except LakeConflictError:
             if not left:
                 raise
-            time.sleep(random.uniform(0, 2))  # noqa: S311 (two streams shall not try again at the same moments)
+            time.sleep(random.uniform(0, 2))  # noqa: S311 (random, so that two streams do not retry at the same moments)
             lake.at = lake.newest()
         else:
             return
 
 
 def _wait_for_others(lake: Lake, run_id: str, tables: Sequence[t.Table]) -> None:
-    """Let another run that has written but not committed come to its end."""
+    """Wait until no table has uncommitted writes of another run, at most _PATIENCE seconds."""
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
         if not any(_is_written_by_another(lake, run_id, table) for table in tables):

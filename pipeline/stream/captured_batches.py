@@ -1,9 +1,9 @@
-"""A stream of captured pulls: the table `pull_request` of the lake, to which captures add, answered capture by capture.
+"""A stream of captured pulls: answer the pulls of the table `pull_request`, capture by capture, as captures are added.
 
-Rule: the stream is Delta's own, of `lake_version`. So it hears of a capture by the commit that makes it count, and of none that died.
-Which captures have answers the lake says itself: a capture is answered where any of its pulls is, for all of them are committed at once.
-Surprise: a stream of `pull_request` itself would end with an error where a capture is read again, as that replaces its rows, and would show
-the rows of dead captures.
+Rule: the source of the stream is the Delta table `lake_version`, so that the stream sees committed captures only. A capture has its answers
+if any of its pulls has an answer, because the answers of a capture are committed together.
+Surprise: a stream of `pull_request` itself would fail when a capture is read again, because this replaces rows. It would also see rows of
+captures that died.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import PULL_REQUEST
 from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.batch_work import RunBatches
-from pipeline.stream.batches import until_alone
+from pipeline.stream.batches import retry_on_conflict
 
-CAPTURE = "capture"  # what lake_version says of one
+CAPTURE = "capture"  # value of lake_version.what for a capture
 
 
 def committed_runs(lake: Lake) -> DataFrame:
-    """A stream of the rows of lake_version; where rows are gone from Delta's log, those that are left will do."""
+    """A stream of the rows of lake_version; rows that were removed from Delta's log are skipped."""
     return lake.spark.readStream.format("delta").option("failOnDataLoss", "false").load(lake.path(t.LAKE_VERSION.name))
 
 
 @dataclass(slots=True, kw_only=True)
 class CapturedBatches(RunBatches):
-    """Answers what was captured since; called by Spark with each batch of `committed_runs`.
+    """Answers new captures; Spark calls it with each batch of `committed_runs`.
 
     Attributes:
         settings: of the broker.
-        captures_max: captures that are answered with one commit.
+        captures_max: most captures whose answers are committed together.
     """
 
     settings: BrokerSettings
@@ -47,7 +47,7 @@ class CapturedBatches(RunBatches):
     _answered: set[str] = field(default_factory=set)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Answer the captures that have no answers, if one was committed."""
+        """Answer the captures without answers, if the batch has a commit of a capture."""
         with self.at_work():
             self._take(batch, number)
 
@@ -64,7 +64,7 @@ class CapturedBatches(RunBatches):
             self._answer(lake, new[start : start + size], number)
 
     def look_back(self, lake: Lake) -> None:
-        """Find out whether the run was begun, and which captures it has answered."""
+        """Read from the lake whether the run has begun, and which captures it has answered."""
         lake.require()
         mine = F.col("runId") == self.run.run_id
         self._begun = not lake.table(t.REPLAY_RUN).where(mine).isEmpty()
@@ -79,13 +79,13 @@ class CapturedBatches(RunBatches):
         started = self.now()
         tables = [t.PULL_RESPONSE] if self._begun else [t.PULL_RESPONSE, t.REPLAY_RUN]
         answered: list[int] = []
-        until_alone(lake, self.run.run_id, tables, lambda: answered.append(self._write(lake, sources, started, number)))
+        retry_on_conflict(lake, self.run.run_id, tables, lambda: answered.append(self._write(lake, sources, started, number)))
         self._begun = True
         self._answered.update(sources)
         self.count(number, answered[-1])
 
     def _write(self, lake: Lake, sources: Sequence[str], started: dt.datetime, number: int) -> int:
-        """Number of answers."""
+        """Answer captures and commit the answers; gives the number of answers."""
         broker, run_id = self.run.opened(lake), self.run.run_id
         writer = LakeWriter(lake, run_id=run_id, what="stream", broker=broker.name)
         pulls = pulls_of(broker.table(PULL_REQUEST), sources)

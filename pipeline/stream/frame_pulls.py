@@ -1,8 +1,8 @@
-"""Lines of a stream's files that are frames of RemotingCommand: those of PULL_MESSAGE are pulls as captured ones are.
+"""Lines of request files that are frames of RemotingCommand: a PULL_MESSAGE frame is answered like a captured pull.
 
 Broker source (4.9.3): NettyDecoder, PullMessageRequestHeader, PullMessageProcessor.
-Rule: a frame says all that the client said, and nothing of when, or of what its group had told the broker before. So the broker's checks
-come first (capture.pull_checks), a pull without a subscription of its own is one of a group that sent no heartbeat, and none is held.
+Rule: a frame has all that the client sent, but neither the time nor the earlier heartbeats of its group. So the broker's checks come first
+(capture.pull_checks), a pull without its own subscription belongs to a group without heartbeats, and no pull is held.
 """
 
 from __future__ import annotations
@@ -26,23 +26,28 @@ from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_frame
 from store_format.remoting.headers import PullMessageRequestHeader, RequestCode
 
-# what the header of a pull has and a request of a file has not
+# fields of a pull's header that a request in a file does not have
 OF_FRAME: Final = {"commitOffset": "BIGINT", "subscription": "STRING", "subVersion": "BIGINT", "expressionType": "STRING"}
 FRAME_TYPE: Final = f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in OF_FRAME.items())}>"
-# columns of pull_response that a batch fills; the others name the run
+# columns of pull_response without brokerName and runId
 ANSWERED: Final = tuple(name for name in t.PULL_RESPONSE.names if name not in {"brokerName", "runId"})
 
 
 def is_frame(raw: bytes) -> bool:
-    """Whether a line that is no request is meant as a frame."""
+    """Whether a line that is no request is probably a frame."""
     return b'"frameHex"' in raw
 
 
 def pull_of_line(path: str, number: int, raw: bytes) -> dict[str, Any]:
-    """The columns of STREAM_SCHEMA that a line with a pull's frame fills.
+    """Values of the columns of STREAM_SCHEMA for a line with the frame of a pull.
+
+    Args:
+        path: path of the file, for the error message.
+        number: number of the line.
+        raw: the line.
 
     Raises:
-        RequestError: it has no frame, the broker's decoder throws for it, or it is another command.
+        RequestError: the line has no frame, the broker's decoder throws for the frame, or the frame is another command.
     """
     _, frame = frame_of_line(path, number, raw)
     try:
@@ -58,11 +63,11 @@ def pull_of_line(path: str, number: int, raw: bytes) -> dict[str, Any]:
 
 
 def answered_frames(broker: OpenedBroker, rows: DataFrame, *, options: ReplayOptions, settings: BrokerSettings) -> DataFrame:
-    """Answers, with the columns ANSWERED, of rows of STREAM_SCHEMA that have a `frame` and their `requestId`."""
+    """Answer rows of STREAM_SCHEMA that have a `frame` and a `requestId`; gives the columns ANSWERED."""
     known = rows.select("*", "frame.*")
     lacking = {
         column.name: F.lit(None).cast(column.type) for column in PULL_REQUEST.columns if column.name not in known.columns
-    }  # nothing was recorded, and nobody registered
+    }  # columns of recorded answers and of registrations
     pulls = known.withColumns(lacking | {"held": F.lit(False)}).select("seq", *PULL_REQUEST.names)
     with answered_captured(broker, pulls, options=options, settings=settings) as answered:
         return answered.select(*ANSWERED).localCheckpoint()

@@ -1,10 +1,10 @@
-"""Long polling in a stream: pulls that may wait are kept in Spark's state until it is time to ask them again.
+"""Long polling in a stream: pulls that may wait are kept in Spark's state until they are woken.
 
 Broker source (4.9.3): PullRequestHoldService (pullRequestTable, run, checkHoldRequest, notifyMessageArriving), ManyPullRequest.
-Rule: time is that of the requests and heartbeats: as late as the latest so far, whatever their queue. A pull that may wait is held under
-its topic and queue until the moment at which a message, a sweep or its patience wakes it, by the rule that a replay uses; then it is given
-out once. Whether it waits at all, and what it gets, the batch finds out that answers it.
-Surprise: the state sees the time of the batch before. So Spark runs one more batch, without requests, where time went on.
+Rule: the current time is the latest timestamp of all requests and heartbeats so far, of any queue. A pull that may wait is kept under its
+topic and queue until a message, a sweep or its timeout wakes it, as in a replay; then it is released once. The batch that answers the pull
+decides whether it waited at all, and what it gets.
+Surprise: the state sees the time of the previous batch. So Spark runs one more batch, without requests, after the time has advanced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeline.settings.settings import BrokerSettings
 from udfs.pull.pull_request_hold import NEVER
 
 _QUEUE: Final = {"topic": "STRING", "queueId": "INT"}
-# what is kept of a pull
+# columns of a kept pull
 KEPT: Final = _QUEUE | {
     "seq": "BIGINT",
     "consumerGroup": "STRING",
@@ -40,23 +40,23 @@ KEPT: Final = _QUEUE | {
     "config": "STRING",
 }
 KEPT_SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in KEPT.items())
-# a clock in this range is a time to Spark, in microseconds
+# the greatest time in ms that Spark can represent as a timestamp
 _CLOCK_MAX = 253_402_300_799_999
 
 
 def with_released(requests: DataFrame, broker: OpenedBroker, settings: BrokerSettings) -> DataFrame:
-    """A stream of requests, and with them those that were kept and are to be asked again: `released` tells them apart.
+    """A stream of new requests and of kept requests that are woken; the column `released` is true for the latter.
 
     Args:
         requests: rows of STREAM_SCHEMA of request_stream.
-        broker: whose store it is.
-        settings: of the broker; who waits how long.
+        broker: the broker whose store is read.
+        settings: of the broker.
     """
     clock = F.timestamp_millis(F.least(F.greatest("timestamp", F.lit(0)), F.lit(_CLOCK_MAX)))
     timed = requests.withColumn("clock", clock).withWatermark("clock", "0 seconds").drop("clock")
     waiting = timed.where(F.col("error").isNull() & F.col("timestamp").isNotNull() & may_wait() & ~lacks_timeout())
     kept = waiting.select(*KEPT)
-    # a filter that looks into messages is not asked here: the sweep behind a message is soon enough to ask the pull again
+    # filters that look into messages are not evaluated here: the sweep after a message wakes such a pull early enough
     wakes = with_wakes(broker, kept, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=False)
     grouped = wakes.groupBy(*_QUEUE)
     released = grouped.transformWithState(PullRequestTable(), KEPT_SCHEMA, "append", "EventTime")
@@ -65,9 +65,9 @@ def with_released(requests: DataFrame, broker: OpenedBroker, settings: BrokerSet
 
 
 class PullRequestTable(StatefulProcessor):
-    """The pulls that are kept for one queue, by the moment at which each is to be asked again.
+    """Keeps the pulls of one queue, each until the moment at which it is woken.
 
-    Rows come with the columns of `with_wakes`, one or more a pull, and go as rows of KEPT_SCHEMA, one a pull.
+    Its input are rows of `with_wakes`, one or more for each pull. Its output are rows of KEPT_SCHEMA, one for each released pull.
     """
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -76,7 +76,7 @@ class PullRequestTable(StatefulProcessor):
         self._held = handle.getMapState("pullRequestTable", "wakes BIGINT, sourceDigest STRING, seq BIGINT", KEPT_SCHEMA)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802 (Spark's name)
-        """Keep pulls that came; those whose moment has passed, or never comes, are given out."""
+        """Keep new pulls; release at once those whose moment has passed or never comes."""
         now = timerValues.getCurrentWatermarkInMs()
         for wakes, pull in _least_moments(rows).values():
             if wakes <= now or wakes == NEVER:
@@ -88,7 +88,7 @@ class PullRequestTable(StatefulProcessor):
     def handleExpiredTimer(  # noqa: N802 (Spark's name)
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[Row]:
-        """Give out the pulls whose moment has come."""
+        """Release the pulls whose moment has come."""
         now = expiredTimerInfo.getExpiryTimeInMs()
         for place, pull in list(self._held.iterator()):
             if place[0] <= now:
@@ -96,14 +96,14 @@ class PullRequestTable(StatefulProcessor):
                 yield _released(tuple(pull))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, as no resource is open."""
 
 
 _SEQ, _DIGEST = list(KEPT).index("seq"), list(KEPT).index("sourceDigest")
 
 
 def _least_moments(rows: Iterator[Row]) -> dict[tuple[str, int], tuple[int, tuple[Any, ...]]]:
-    """Each pull with the least moment of its rows."""
+    """For each pull (sourceDigest, seq): the least moment of its rows, and the pull."""
     found: dict[tuple[str, int], tuple[int, tuple[Any, ...]]] = {}
     for row in rows:
         pull = tuple(row[name] for name in KEPT)

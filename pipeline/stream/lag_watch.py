@@ -1,4 +1,4 @@
-"""How far the groups of a stream's broker are behind, asked again where an import has changed that."""
+"""Consumer lag of the groups of a stream's broker, computed again after each import."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from pipeline.stream.stream_run import StreamRun
 
 
 class LagWatchError(Exception):
-    """How far groups are behind cannot be asked now."""
+    """The consumer lag cannot be computed now."""
 
 
 @dataclass(slots=True)
 class LagWatch:
-    """Asks consume_lag in a session of a stream's lake.
+    """Computes metrics of consumer lag for a stream's broker.
 
     Attributes:
         spark: the session.
-        run: the stream's.
-        progress: told where something is left out.
+        run: the run of the stream.
+        progress: called with a text if the metrics are truncated.
     """
 
     spark: SparkSession
@@ -39,10 +39,10 @@ class LagWatch:
     _lag_of: Mapping[str, int | None] | None = None
 
     def look(self) -> bool:
-        """Ask, where a table that imports write has changed since the last look; gives whether it has.
+        """Compute the metrics again if an import has changed a table since the last call; gives whether it has.
 
         Raises:
-            LagWatchError: the lake, or Spark, gives no answer.
+            LagWatchError: the lake cannot be read, or Spark fails.
         """
         try:
             lake = Lake(self.spark, self.run.lake).require()
@@ -59,7 +59,7 @@ class LagWatch:
         return True
 
     def families(self) -> list[Metric]:
-        """The metrics, as of the last look."""
+        """The metrics as of the last `look`; empty before the first one."""
         if self._lag is None:
             return []
         left_out = [("groups", self._lag.groups_left_out), ("topics", self._lag.topics_left_out)]

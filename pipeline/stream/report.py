@@ -1,7 +1,7 @@
-"""What a stream does, as it does it: a line a batch in the log, and metrics where they are asked for.
+"""Report on a running stream: one line for each batch in the log, and metrics if wanted.
 
-Rule: Spark tells a listener of each batch in a thread of its own; the thread that waits for the stream's end takes it from there and tells
-it. What cannot be told ends no stream.
+Rule: Spark calls the listener in a thread of its own. The thread that waits for the end of the stream takes the events from there and
+reports them. A report that fails does not end the stream.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from pipeline.stream.request_log import RequestLog, list_requests
 from pipeline.stream.stream_metrics import BatchReport, StreamState, WaitingFiles, batch_line, stream_families, waiting
 from pipeline.stream.stream_run import StreamRun
 
-# how long Spark may take to tell of a query's last batch and of its end
+# seconds in which Spark must send the events of a query's last batch and of its end
 _LAST_WORD_SECONDS = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamReport:
-    """Tells of the stream of one checkpoint.
+    """Reports on the stream of one checkpoint.
 
     Attributes:
-        state: what is known of the stream.
-        lag: how far the groups of its broker are behind.
-        log: its request log, read by this alone, up to the last batch that is told; None where it reads no folder.
-        counts: requests answered and bad ones of each batch by its number; those of a batch that is told are taken out.
-        progress: told of each batch.
-        now: the wall clock.
-        publish: takes the metrics; None where none are asked for.
+        state: state of the stream.
+        lag: consumer lag of the groups of the stream's broker.
+        log: a request log that no other object uses, read up to the last reported batch; None where the stream reads no folder.
+        counts: answered requests and bad rows of each batch by number; the counts of a reported batch are removed.
+        progress: called with a line for each batch.
+        now: gives the wall-clock time.
+        publish: publishes the metrics; None where no metrics are wanted.
+        listener: receives the events of the query.
     """
 
     state: StreamState
@@ -56,16 +57,16 @@ class StreamReport:
         self.listener = QueryListener(self.state.run.checkpoint)
 
     def begin(self) -> None:
-        """Say that the stream runs.
+        """Publish metrics that say that the stream runs.
 
         Raises:
-            OutputError: the metrics cannot be put where they belong.
+            OutputError: the metrics cannot be published.
         """
         if self.publish is not None:
             self.publish(self._metrics())
 
-    def tell(self) -> None:
-        """Tell what came since the last call."""
+    def report_events(self) -> None:
+        """Report the events since the last call."""
         while not self.listener.events.empty():
             self._take(self.listener.events.get())
             self._publish()
@@ -73,13 +74,13 @@ class StreamReport:
                 self._publish()
 
     def end(self, *, failed: bool) -> None:
-        """Tell what is left, and that the stream ended: the latter even where the engine is gone, and the log with it."""
+        """Report the remaining events and the end of the stream; the end is reported even if Spark has died."""
         try:
             self._take_rest()
         finally:
             self.state.ended, self.state.failed = self.now(), failed
             self._publish()
-        if not failed and self._look_at_lag():  # else there may be no engine to ask
+        if not failed and self._look_at_lag():  # after a failure, Spark may not run any more
             self._publish()
 
     def _take_rest(self) -> None:
@@ -100,42 +101,42 @@ class StreamReport:
         self.state.add(batch)
         if self.log is not None:
             self._look_at_folder(self.log, json.loads(event.sources[0].endOffset)["entry"])
-            self.progress(batch_line(batch, waiting(self.state.behind)))
-        elif batch.answered:  # the lake has commits that are no captures
+            self.progress(batch_line(batch, waiting(self.state.waiting_files)))
+        elif batch.answered:  # a batch without answers had only commits that are no captures
             self.progress(batch_line(batch, ""))
 
     def _look_at_folder(self, log: RequestLog, read_until: int) -> None:
-        """Find what waits behind the entry of the last batch."""
+        """Find the files that wait, which are in no entry up to `read_until`."""
         try:
             log.follow(read_until)
             left = log.new_of(list_requests(self.state.run.source))
         except OSError as error:
-            self.state.behind = None
-            self._cannot_tell("what waits", error)
+            self.state.waiting_files = None
+            self._report_failed("what waits", error)
             return
         oldest = min((file.mtime_ns / 1e9 for file in left), default=None)
         waits = 0.0 if oldest is None else max(0.0, self.now().timestamp() - oldest)
-        self.state.behind = WaitingFiles(len(left), sum(file.length for file in left), round(waits, 3))
+        self.state.waiting_files = WaitingFiles(len(left), sum(file.length for file in left), round(waits, 3))
 
     def _publish(self) -> None:
         if self.publish is not None:
             try:
                 self.publish(self._metrics())
             except OutputError as error:
-                self._cannot_tell("metrics", error)
+                self._report_failed("metrics", error)
 
-    def _cannot_tell(self, what: str, error: Exception) -> None:
-        """Say once that something cannot be told."""
+    def _report_failed(self, what: str, error: Exception) -> None:
+        """Print an error of reporting `what`, only the first time."""
         if what not in self._trouble:
             self._trouble.add(what)
             self.progress(f"{what} cannot be told: {error}")
 
     def _look_at_lag(self) -> bool:
-        """Whether how far groups are behind is another than before; never where no metrics are asked for."""
+        """Whether the consumer lag was computed again; False where no metrics are wanted."""
         try:
             return self.publish is not None and self.lag.look()
         except LagWatchError as error:
-            self._cannot_tell("how far groups are behind", error)
+            self._report_failed("how far groups are behind", error)
             return False
 
     def _metrics(self) -> list[Metric]:
@@ -152,13 +153,13 @@ def report_of(
     now: Callable[[], dt.datetime],
     publish: Publish | None,
 ) -> StreamReport:
-    """What tells of a stream that is about to start."""
+    """The report of a stream that is about to start."""
     state, lag = StreamState(run=run, started=now()), LagWatch(spark, run, progress)
     return StreamReport(state=state, lag=lag, log=log, counts=counts, progress=progress, now=now, publish=publish)
 
 
 def batch_of(progress: StreamingQueryProgress, answered: int, bad: int) -> BatchReport:
-    """A batch as Spark tells of it, and what was found in it."""
+    """The report of a batch, from Spark's progress and the numbers of answered requests and bad rows."""
     return BatchReport(
         number=progress.batchId,
         started=dt.datetime.fromisoformat(progress.timestamp),

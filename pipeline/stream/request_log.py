@@ -1,8 +1,8 @@
-"""What a stream has read of a folder of request files: written down batch by batch, before Spark asks for the rows of a batch.
+"""The log of request files that a stream has read from a folder: one entry for each batch, written before Spark reads the batch.
 
-Rule: entry n holds the files of one batch. A file is new where its name, length or time is; the same content again, under whatever name,
-has been answered and gives nothing. So a file that is rewritten is read again, and one that is touched or copied is not.
-Surprise: what a folder holds cannot be an offset of Spark: that would grow with every file. The offset is the number of the entry.
+Rule: entry n lists the files of one batch. A file is new if its name, length or modification time is new. A content that was read before,
+under any name, gives no requests again. So a rewritten file is read again, but the requests of a touched or copied file are not repeated.
+Surprise: the list of read files cannot be Spark's offset, as it would grow with every file. The offset is the number of the entry.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pipeline.requests.request_file import Chunk, RequestFile, first_line, heade
 from pipeline.requests.request_lines import RequestError
 from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
 
-# the files of one batch have together, where there are several
+# most bytes of a batch with several files
 BATCH_BYTES = 64 << 20
-# every so many entries one more is written that sums up all before it, and those are deleted
+# number of entries after which a summary of all entries is written, and old entries are deleted
 _SUMMED_UP = 64
-# Spark may ask for the entries of so many batches again
+# number of entries that are kept, because Spark may read their batches again
 _KEPT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A file as a listing of its folder shows it; `mtime_ns` since 1970."""
+    """A file in the list of its folder: path, length in bytes, modification time in ns since 1970."""
 
     path: str
     length: int
@@ -41,11 +41,11 @@ class PlannedFile:
     """A file of a batch.
 
     Attributes:
-        file: as it was when it was read.
-        sha256: of its content; empty where it cannot be read.
-        config: the settings in its header, as JSON.
-        chunks: its lines; none where the content was read before.
-        problem: why it cannot be read at all.
+        file: path, length and time when the file was read.
+        sha256: digest of the content; empty where it cannot be read.
+        config: settings in the file's header, as JSON; None where there are none.
+        chunks: ranges of lines; empty where the content was read before.
+        problem: why the file cannot be read; None where it can.
     """
 
     file: FoundFile
@@ -56,14 +56,14 @@ class PlannedFile:
 
     @staticmethod
     def of(value: dict[str, Any]) -> PlannedFile:
-        """What `asdict` made of one."""
+        """The file from a dict of `asdict`."""
         chunks = tuple(Chunk(**chunk) for chunk in value["chunks"])
         return PlannedFile(**value | {"file": FoundFile(**value["file"]), "chunks": chunks})
 
 
 @dataclass(slots=True)
 class _Seen:
-    """All files that were read: what each looked like when it was, and the contents."""
+    """All files that were read: length and time of each by path, and the digests of their contents."""
 
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)
@@ -78,10 +78,10 @@ class _Seen:
 
 
 def list_requests(folder: str) -> list[FoundFile]:
-    """The files of a folder, oldest first, but for those whose names begin with a dot or an underscore.
+    """The files of a folder, oldest first, without files whose names begin with a dot or an underscore.
 
     Raises:
-        OSError: it cannot be listed.
+        OSError: the folder cannot be listed.
     """
     filesystem, inside = filesystem_of(folder)
     infos = filesystem.get_file_info(pafs.FileSelector(inside))
@@ -95,7 +95,7 @@ def list_requests(folder: str) -> list[FoundFile]:
 
 
 class RequestLog:
-    """The entries under `folder`, a part of a stream's checkpoint."""
+    """The request log in `folder`, which is part of a stream's checkpoint."""
 
     def __init__(self, folder: str) -> None:
         self._filesystem, self._folder = filesystem_of(folder)
@@ -112,11 +112,16 @@ class RequestLog:
                 self._seen.add(planned)
 
     def entry(self, number: int) -> list[PlannedFile]:
-        """The files of one batch."""
+        """The files in the entry of one batch."""
         return [PlannedFile.of(value) for value in self._read(f"{number:020d}.json")]
 
     def plan(self, found: Iterable[FoundFile], files_max: int) -> int:
-        """Write the next entry, of so many new files or of BATCH_BYTES, but at least one; gives the number of the newest entry."""
+        """Write the next entry, if there are new files; gives the number of the newest entry.
+
+        Args:
+            found: files of the folder.
+            files_max: most files of an entry. The files of an entry have at most BATCH_BYTES together, but there is at least one.
+        """
         entry: list[PlannedFile] = []
         taken = 0
         for file in found:
@@ -137,18 +142,18 @@ class RequestLog:
         return self.newest
 
     def follow(self, number: int) -> None:
-        """Take note of the entries that another process has written meanwhile, up to this one."""
+        """Read the entries up to `number` that another process has written since."""
         for written in range(self.newest + 1, number + 1):
             for planned in self.entry(written):
                 self._seen.add(planned)
             self.newest = written
 
     def new_of(self, found: Iterable[FoundFile]) -> list[FoundFile]:
-        """Those files that are in no entry."""
+        """The files among `found` that are in no entry."""
         return [file for file in found if self._seen.is_new(file)]
 
     def files(self, number: int) -> list[PlannedFile]:
-        """The files of one batch as they are now: where one changed since it was planned, all are planned anew."""
+        """The files of one batch; if a file has changed since the entry was written, the entry is written again."""
         entry = self.entry(number)
         found = [found_file(planned.file.path) for planned in entry]
         if all(planned.problem or now == planned.file for planned, now in zip(entry, found, strict=True)):
@@ -162,7 +167,7 @@ class RequestLog:
         return again
 
     def _planned(self, file: FoundFile) -> PlannedFile | None:
-        """A file with its digest and lines; None where it is gone."""
+        """A file with its digest and ranges of lines; None where the file does not exist any more."""
         try:
             read = scan_lines(file.path)
         except RequestError as error:
@@ -189,20 +194,20 @@ class RequestLog:
 
 
 def found_file(path: str) -> FoundFile | None:
-    """A file as it is now; None where it is gone."""
+    """Path, length and time of a file now; None where the file does not exist."""
     filesystem, inside = filesystem_of(path)
     info = filesystem.get_file_info(inside)
     return FoundFile(path=path, length=info.size, mtime_ns=info.mtime_ns) if info.type == pafs.FileType.File else None
 
 
 def _gone(planned: PlannedFile) -> PlannedFile:
-    if not planned.chunks:  # it had nothing to give
+    if not planned.chunks:  # the file had no new requests
         return planned
-    problem = str(RequestError(planned.file.path, 1, "the file of requests that a listing of its folder showed", "none"))
+    problem = str(RequestError(planned.file.path, 1, "the request file that was in the list of its folder", "none"))
     return PlannedFile(file=planned.file, sha256="", problem=problem)
 
 
 def _config(file: RequestFile) -> str | None:
-    """The settings in the first line of a file, if that is a header."""
+    """The settings in a file's header, as JSON; None where the file has no header or the header has no settings."""
     header = header_if_any(file.path, first_line(file))
     return None if header is None or header.get("config") is None else json.dumps(header["config"], sort_keys=True)

@@ -1,6 +1,6 @@
-"""A folder of request files as a stream of Spark: `spark.readStream.format("pull-request-files")`.
+"""A folder of request files as a Spark stream: `spark.readStream.format("pull-request-files")`.
 
-A batch is an entry of the request log, see there; a task reads one chunk of whole lines.
+A batch is an entry of the request log (`request_log`). A task reads one chunk of complete lines.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from pipeline.stream.request_log import FoundFile, PlannedFile, RequestLog, foun
 
 NAME = "pull-request-files"
 HEARTBEAT = "heartbeat"
-# seq: number of the file in its batch, then the line
+# seq = number of the file in the batch * LINES_A_FILE + number of the line
 LINES_A_FILE = 1 << 40
-# a request, or what could not be read as one: `error` tells them apart; one that came as a frame may lack all but `frame`.
-# A heartbeat has a time, and none of these
+# A row is a request, a bad line (has `error`), a frame (has `frame`; other columns may be NULL), or a heartbeat (has only `timestamp`).
 STREAM_SCHEMA = (
     f"{SCHEMA}, source STRING, sourceDigest STRING, config STRING, position BIGINT, error STRING, raw BINARY, frame {FRAME_TYPE}"
 )
@@ -38,25 +37,25 @@ _ARROW = pa.schema([*REQUEST_ARROW, *_OF_FILE.items(), *_OF_BAD.items(), ("frame
 
 
 class RequestStream(DataSource):
-    """The data source; options `folder`, `log` (where the request log is) and `maxFilesPerTrigger`."""
+    """The data source; its options are `folder`, `log` (path of the request log) and `maxFilesPerTrigger`."""
 
     @classmethod
     def name(cls) -> str:
-        """Name of the format."""
+        """The name of the format."""
         return NAME
 
     def schema(self) -> str:
-        """Columns of a request or of a bad line."""
+        """The columns of the stream's rows."""
         return STREAM_SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """The reader."""
+        """A reader for the options of the source."""
         return RequestStreamReader(self.options["folder"], self.options["log"], int(self.options["maxFilesPerTrigger"]))
 
 
 @dataclass
 class LinesPartition(InputPartition):
-    """One chunk of a file, or a file that cannot be read."""
+    """One chunk of a file; None as the chunk of a file that cannot be read. `number` is the file's number in the batch."""
 
     number: int
     planned: PlannedFile
@@ -64,7 +63,7 @@ class LinesPartition(InputPartition):
 
 
 class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches in one process of the driver, and reads their chunks in tasks."""
+    """Plans batches in a process on the driver, and reads their chunks in tasks."""
 
     def __init__(self, folder: str, log: str, files_max: int) -> None:
         self.folder, self.log, self.files_max = folder, log, files_max
@@ -72,19 +71,19 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: list[FoundFile] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's name)
-        """Before the first entry."""
+        """The offset before the first entry."""
         return {"entry": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
-        """So many files a batch, or fewer large ones."""
+        """At most `files_max` files in a batch; a batch of large files has fewer."""
         return ReadMaxFiles(self.files_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """No more than the files that are there now."""
+        """Restrict the stream to the files that exist now."""
         self._until = list_requests(self.folder)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 (Spark's name)
-        """The next entry: one that was planned before a crash, else a new one where there are new files."""
+        """The offset of the next entry: an entry planned before a crash, or a new one if there are new files."""
         log = self._request_log()
         if start["entry"] < log.newest:
             return {"entry": start["entry"] + 1}
@@ -92,14 +91,14 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"entry": log.plan(list_requests(self.folder) if self._until is None else self._until, most)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """A partition a chunk."""
+        """The partitions of a batch, one for each chunk."""
         log = self._request_log()
         files = [planned for number in range(start["entry"] + 1, end["entry"] + 1) for planned in log.files(number)]
         parts = [(number, planned, (None,) if planned.problem else planned.chunks) for number, planned in enumerate(files)]
         return [LinesPartition(number, planned, chunk) for number, planned, chunks in parts for chunk in chunks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The lines of a chunk: requests, and those that are none."""
+        """The rows of a chunk: requests, heartbeats, frames and bad lines."""
         assert isinstance(partition, LinesPartition)
         planned, chunk = partition.planned, partition.chunk
         if chunk is None:
@@ -128,7 +127,7 @@ def _good_rows(planned: PlannedFile, number: int, batch: pa.RecordBatch) -> pa.R
 
 
 def _other_rows(planned: PlannedFile, number: int, position: int, others: list[BadLine]) -> Iterator[pa.RecordBatch]:
-    """The lines of a file's chunk that are no requests: heartbeats, frames, and what is bad."""
+    """Rows for the lines of a chunk that are no requests: heartbeats, frames and bad lines."""
     times: list[int] = []
     pulls: list[dict[str, Any]] = []
     bad: list[tuple[int, str, bytes]] = []
@@ -159,7 +158,7 @@ def _pulls_of_frames(planned: PlannedFile, number: int, pulls: list[dict[str, An
 
 
 def heartbeat_of(raw: bytes) -> int | None:
-    """The time in ms of a line that says no more than how late it is; None for any other line."""
+    """The timestamp in ms of a heartbeat line; None for any other line."""
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):
@@ -171,7 +170,7 @@ def heartbeat_of(raw: bytes) -> int | None:
 
 
 def _heartbeats(planned: PlannedFile, times: list[int]) -> pa.RecordBatch:
-    """Rows of neither a request nor a bad line, with a time."""
+    """Rows for heartbeats with these timestamps."""
     rows = [{"source": planned.file.path, "sourceDigest": planned.sha256, "timestamp": time} for time in times]
     return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 

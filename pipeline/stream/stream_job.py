@@ -1,9 +1,9 @@
-"""`pullsim stream`: pull requests that keep arriving -> answers in `pull_response`, each exactly once.
+"""`pullsim stream`: answer pull requests as they arrive, each exactly once, in the table `pull_response`.
 
-Rule: a batch is answered by the function that answers a file, and what it wrote is visible from its one row in lake_version on, which
-names the batch. A batch that died before it is written again, one that died after it is known by it and left alone.
-Surprise: Delta's txnAppId and txnVersion on each table would not do. They skip the append of a batch whose rows were undone because the
-rest of it never came.
+Rule: a batch is answered by the same function as a file. Its writes become visible with its row in lake_version, which names the batch. A
+batch that died before this row is written again; a batch that died after it is recognised by the row and skipped.
+Surprise: Delta's txnAppId and txnVersion on each table do not suffice. They would skip the append of a batch whose rows were undone because
+the batch had died before its commit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema import tables as t
 from pipeline.stream.batch_work import BatchWork, StoppedError, Streamed
-from pipeline.stream.batches import Batches, until_alone
+from pipeline.stream.batches import Batches, retry_on_conflict
 from pipeline.stream.captured_batches import CapturedBatches, committed_runs
 from pipeline.stream.holding import with_released
 from pipeline.stream.report import StreamReport
@@ -43,21 +43,21 @@ def run_stream(
     once: bool,
     trigger_seconds: float,
 ) -> Streamed:
-    """Answer what is in the folder of requests, or was captured, and what comes until it is stopped.
+    """Answer the requests in a folder, or the captured pulls, and new ones until the stream is stopped.
 
     Args:
-        lake: with the broker's tables.
-        run: of the checkpoint.
-        checkpoint: its folder.
-        batches: what answers them, and is told to stop.
-        report: what tells of them.
-        files_max: of one batch of a folder.
-        once: end when all that is there now is answered.
-        trigger_seconds: between the starts of two batches, where there is anything for the second.
+        lake: has the broker's tables.
+        run: the run of the checkpoint.
+        checkpoint: folder of the checkpoint.
+        batches: answers the batches; its `stop` ends the stream.
+        report: reports on the stream.
+        files_max: most files of a batch, if the source is a folder.
+        once: whether to end when all requests that exist now are answered.
+        trigger_seconds: least time between the starts of two batches.
 
     Raises:
-        LakeError: the store was imported as it was found, there is no folder of requests, or other runs keep writing to the lake.
-        OutputError: the metrics cannot be put where they belong, at the start.
+        LakeError: the store was imported as found, the folder of requests cannot be listed, or other runs keep writing to the lake.
+        OutputError: the first metrics cannot be published.
     """
     run.opened(lake).require_started()
     if isinstance(batches, CapturedBatches):
@@ -75,25 +75,33 @@ def run_stream(
         lake.spark.streams.removeListener(report.listener)
     if batches.done.batches:
         now_at = Lake(lake.spark, lake.root)
-        until_alone(now_at, run.run_id, [t.REPLAY_RUN], lambda: _finish(now_at, run, batches.now))
+        retry_on_conflict(now_at, run.run_id, [t.REPLAY_RUN], lambda: _finish(now_at, run, batches.now))
     return batches.done
 
 
 def wait_for_end(query: StreamingQuery, batches: BatchWork, report: StreamReport) -> None:
-    """Tell what a query does until it ends, or is asked to and is between two batches; what ended it otherwise is raised."""
+    """Wait until a query ends or, after `batches.stop` is set, is between two batches; report on it meanwhile.
+
+    Raises:
+        Exception: the error that ended the query.
+    """
     failed = True
     try:
-        until_ended(query, batches, report.tell)
+        until_ended(query, batches, report.report_events)
         failed = False
     finally:
         report.end(failed=failed)
 
 
-def until_ended(query: StreamingQuery, batches: BatchWork, tell: Callable[[], None]) -> None:
-    """Call `tell` again and again until a query ends, or is asked to and is between two batches; what ended it otherwise is raised."""
+def until_ended(query: StreamingQuery, batches: BatchWork, report_events: Callable[[], None]) -> None:
+    """Call `report_events` each second until a query ends or, after `batches.stop` is set, is between two batches.
+
+    Raises:
+        Exception: the error that ended the query.
+    """
     try:
         while not query.awaitTermination(_LOOK_SECONDS):
-            tell()
+            report_events()
             if batches.stop.is_set() and not batches.working:
                 query.stop()
     except StreamingQueryException as error:
@@ -120,7 +128,7 @@ def _started(
 
 
 def _finish(lake: Lake, run: StreamRun, now: Callable[[], dt.datetime]) -> None:
-    """Say in replay_run when the run ended, the last time so far."""
+    """Set finishedAt of the run in replay_run to now; a later end of the same run replaces it."""
     mine = F.col("runId") == run.run_id
     ended = lake.table(t.REPLAY_RUN).where(mine).withColumn("finishedAt", F.lit(now()))
     writer = LakeWriter(lake, run_id=run.run_id, what="stream", broker=run.broker)

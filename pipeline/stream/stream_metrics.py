@@ -1,4 +1,4 @@
-"""What a stream tells of its batches: in a line each, and as metrics."""
+"""Lines and metrics about a stream and its batches."""
 
 from __future__ import annotations
 
@@ -12,13 +12,22 @@ from prometheus_client.core import Metric
 from pipeline.lag.metrics import metric
 from pipeline.stream.stream_run import StreamRun
 
-# shorter phases of a batch are not told in its line
-_TOLD_SECONDS = 0.1
+# least seconds of a phase that is named in the line of a batch
+_NAMED_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """A batch: number, when it was begun, rows read, requests answered, bad ones, and seconds that each phase took, under Spark's names."""
+    """Figures of a finished batch.
+
+    Attributes:
+        number: number of the batch.
+        started: when it was started.
+        rows_read: rows read, as Spark counts them.
+        answered: number of answered requests.
+        bad: number of rows in bad_request.
+        durations: seconds of each phase, under Spark's names.
+    """
 
     number: int
     started: dt.datetime
@@ -30,7 +39,7 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True)
 class WaitingFiles:
-    """What lies in the folder of requests and is in no batch that ended: files, their bytes, the age of the oldest in seconds."""
+    """Files in the folder of requests that are in no finished batch: their number, bytes, and the age of the oldest in seconds."""
 
     files: int
     bytes: int
@@ -39,17 +48,17 @@ class WaitingFiles:
 
 @dataclass(slots=True, kw_only=True)
 class StreamState:
-    """What is known of a stream since it was started.
+    """State of a stream since its start.
 
     Attributes:
-        run: of its checkpoint.
-        started: when.
-        ended: when; None while it runs.
+        run: the run of the checkpoint.
+        started: when the stream was started.
+        ended: when it ended; None while it runs.
         failed: whether an error ended it.
-        last: the last batch.
-        behind: as of the last look; None where it is not known.
-        batches: how many.
-        rows_read, answered, bad, durations: of all batches together.
+        last: the last batch; None before the first one.
+        waiting_files: as of the last look into the folder; None where this is not known.
+        batches: number of batches.
+        rows_read, answered, bad, durations: sums over all batches.
     """
 
     run: StreamRun
@@ -57,7 +66,7 @@ class StreamState:
     ended: dt.datetime | None = None
     failed: bool = False
     last: BatchReport | None = None
-    behind: WaitingFiles | None = None
+    waiting_files: WaitingFiles | None = None
     batches: int = 0
     rows_read: int = 0
     answered: int = 0
@@ -65,7 +74,7 @@ class StreamState:
     durations: dict[str, float] = field(default_factory=dict)
 
     def add(self, batch: BatchReport) -> None:
-        """Count a batch."""
+        """Add the figures of a batch to the sums."""
         self.last = batch
         self.batches += 1
         self.rows_read += batch.rows_read
@@ -76,25 +85,25 @@ class StreamState:
 
 
 def batch_line(batch: BatchReport, waits: str) -> str:
-    """A batch in a line, with what waits as `waiting` says it."""
+    """The line about a finished batch; `waits` is the text of `waiting`."""
     phases = sorted(batch.durations.items(), key=lambda phase: -phase[1])
-    took = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases if seconds >= _TOLD_SECONDS)
+    took = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases if seconds >= _NAMED_SECONDS)
     bad = f", {batch.bad:,} bad ones in bad_request" if batch.bad else ""
     done = f"batch {batch.number}: {batch.answered:,} requests answered{bad}, {batch.rows_read:,} rows read"
     return "; ".join(filter(None, (done, waits, took)))
 
 
-def waiting(behind: WaitingFiles | None) -> str:
-    """What waits in the folder of requests, None where that is not known."""
-    if behind is None:
+def waiting(left: WaitingFiles | None) -> str:
+    """The text about the files that wait; `left` is None where they are not known."""
+    if left is None:
         return "what waits is not known"
-    if not behind.files:
+    if not left.files:
         return "no file waits"
-    return f"{behind.files:,} files of {behind.bytes:,} bytes wait, the oldest for {behind.seconds:.0f} s"
+    return f"{left.files:,} files of {left.bytes:,} bytes wait, the oldest for {left.seconds:.0f} s"
 
 
 def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
-    """The metrics of a stream as of `now`; all have its run_id as a label, so that files of several streams may lie in one folder."""
+    """The metrics of a stream at `now`; all have the label run_id, so that several streams can write to one folder."""
     run = {"run_id": state.run.run_id}
     of_run = run | {"broker": state.run.broker, "requests": state.run.source, "at": state.run.at}
 
@@ -105,9 +114,9 @@ def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
         series = ((run | {"phase": phase}, round(seconds, 3)) for phase, seconds in sorted(durations.items()))
         return metric(kind, f"pullsim_stream_{name}", text, series)
 
-    last, behind = state.last, state.behind
+    last, waits = state.last, state.waiting_files
     return [
-        metric("gauge", "pullsim_stream_info", "The run that answers, and what.", ((of_run, 1),)),
+        metric("gauge", "pullsim_stream_info", "The run of the stream, its broker and its requests.", ((of_run, 1),)),
         one("running", "1 while the stream runs, 0 once it has ended.", int(state.ended is None)),
         one("failed", "1 where an error ended the stream.", int(state.failed)),
         one("start_time_seconds", "When the stream was started.", state.started.timestamp()),
@@ -124,13 +133,13 @@ def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
         one("last_batch_requests_answered", "Requests answered in the last batch.", last.answered if last else None),
         one("last_batch_requests_bad", "Rows of bad_request of the last batch.", last.bad if last else None),
         phases("last_batch_duration_seconds", "Time that each phase of the last batch took.", last.durations if last else {}, "gauge"),
-        one("behind_files", "Files that wait in the folder of requests.", behind.files if behind else None),
-        one("behind_bytes", "Bytes of the files that wait.", behind.bytes if behind else None),
-        one("behind_seconds", "Age of the oldest file that waits; 0 where none does.", behind.seconds if behind else None),
+        one("behind_files", "Files that wait in the folder of requests.", waits.files if waits else None),
+        one("behind_bytes", "Bytes of the files that wait.", waits.bytes if waits else None),
+        one("behind_seconds", "Age of the oldest file that waits; 0 where none does.", waits.seconds if waits else None),
     ]
 
 
 def left_out_family(run: StreamRun, left_out: Iterable[tuple[str, int]]) -> Metric:
-    """How much is not among the gauges of consumer lag, of each kind."""
+    """The metric that counts what the gauges of consumer lag leave out, by kind."""
     series = (({"run_id": run.run_id, "of": kind}, count) for kind, count in left_out)
-    return metric("gauge", "pullsim_lag_left_out", "What the gauges of consumer lag leave out, as it is too much.", series)
+    return metric("gauge", "pullsim_lag_left_out", "Number of groups or topics that the gauges of consumer lag leave out.", series)

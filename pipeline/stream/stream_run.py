@@ -1,8 +1,7 @@
-"""Which run a checkpoint belongs to: written into it once, before its first batch, and mended where a crash left half a file.
+"""The run that a checkpoint belongs to: written into the checkpoint before its first batch. Repairs a checkpoint after a crash.
 
-Surprise: Spark numbers batches from 0 in every new checkpoint. The lake therefore remembers a batch by its checkpoint's own id, never by
-the run alone; a run that goes on in a new checkpoint, or in a mended one, has a new id there and asks of each request whether it has an
-answer.
+Surprise: Spark numbers batches from 0 in every new checkpoint. So the lake identifies a batch by the id of the checkpoint and the number of
+the batch. A run that continues in a new or repaired checkpoint gets a new id there, and skips the requests that already have an answer.
 """
 
 from __future__ import annotations
@@ -25,18 +24,27 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
 
 _NAME = "pullsim.json"
-# Spark's own files, and the request log beside them
+# subfolders of the checkpoint: Spark's own files, and the request log
 SPARK, REQUESTS = "spark", "requests"
 _OFFSETS, _COMMITS, _STATE = (f"{SPARK}/{name}" for name in ("offsets", "commits", "state"))
-# folder of files that are numbered by batch or entry -> how their names end, lines of each at least, and whether the first one is a version
+# folder of numbered files -> ending of their names, least number of lines, whether the first line is a version
 _NUMBERED = {_OFFSETS: ("", 3, True), _COMMITS: ("", 2, True), REQUESTS: (".json", 1, False)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRun:
-    """What stays the same for all batches of a checkpoint.
+    """Properties of a run that are the same for all batches of a checkpoint.
 
-    `checkpoint` is its id, and `store` says which versions the tables of stores had when it was begun.
+    Attributes:
+        run_id: id of the run.
+        checkpoint: id of the checkpoint.
+        lake: path of the lake.
+        broker: name of the broker whose store answers.
+        source: folder of requests, or name of the table.
+        at: which part of the store a request sees.
+        settings: settings that were given.
+        hold: whether pulls are held.
+        store: Delta versions of the imported tables when the checkpoint was begun.
     """
 
     run_id: str
@@ -50,11 +58,11 @@ class StreamRun:
     store: dict[str, int] = field(default_factory=dict)
 
     def opened(self, lake: Lake) -> OpenedBroker:
-        """The broker whose store answers, of `lake` at its present version."""
+        """The broker whose store answers, in `lake` at the lake's present version."""
         return OpenedBroker(lake, self.broker)
 
     def replay_run(self, lake: Lake, settings: BrokerSettings, started: dt.datetime) -> ReplayRun:
-        """The run as replay_run tells it, its first batch begun at `started`."""
+        """The run as a row of replay_run describes it; `started` is the start of its first batch."""
         return ReplayRun(
             broker=self.opened(lake),
             run_id=self.run_id,
@@ -67,7 +75,7 @@ class StreamRun:
 
 
 def store_versions(lake: Lake) -> dict[str, int]:
-    """The Delta versions of the tables that answers are made of; each grows with every change."""
+    """The Delta versions of the imported tables, from which answers are made."""
     return {table.name: lake.at.tables[table.name] for table in IMPORTED if table.name in lake.at.tables}
 
 
@@ -83,21 +91,23 @@ def run_of_checkpoint(
     hold: bool = False,
     store: dict[str, int] | None = None,
 ) -> tuple[StreamRun, list[str]]:
-    """The run that a checkpoint belongs to, a new one where there is no checkpoint yet; and the files that had to be removed from it.
+    """The run of the checkpoint in `folder`, and the incomplete files that were removed from the checkpoint.
+
+    If there is no checkpoint, a new one is begun. `run_id` None stands for the checkpoint's run, or for a new one.
 
     Raises:
-        LakeError: it belongs to another stream; the message says what is different.
+        LakeError: the checkpoint belongs to another stream (the message names the difference), or cannot be opened.
     """
-    asked: dict[str, Any] = {"lake": lake, "broker": broker, "source": source, "at": at, "settings": settings, "hold": hold}
+    wanted: dict[str, Any] = {"lake": lake, "broker": broker, "source": source, "at": at, "settings": settings, "hold": hold}
     try:
         filesystem, inside = filesystem_of(folder)
         filesystem.create_dir(inside, recursive=True)
         known = _known(filesystem, f"{inside}/{_NAME}")
         if known is None:
             removed = []
-            run = StreamRun(run_id=run_id or uuid.uuid4().hex, checkpoint=uuid.uuid4().hex, store=store or {}, **asked)
+            run = StreamRun(run_id=run_id or uuid.uuid4().hex, checkpoint=uuid.uuid4().hex, store=store or {}, **wanted)
         else:
-            _require_same(folder, known, asked | ({} if run_id is None else {"run_id": run_id}))
+            _require_same(folder, known, wanted | ({} if run_id is None else {"run_id": run_id}))
             run, removed = StreamRun(**known), _mend(filesystem, inside)
         if removed:
             run = replace(run, checkpoint=uuid.uuid4().hex)
@@ -110,8 +120,8 @@ def run_of_checkpoint(
     return run, removed
 
 
-def _require_same(folder: str, known: dict[str, Any], asked: dict[str, Any]) -> None:
-    for name, value in asked.items():
+def _require_same(folder: str, known: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for name, value in wanted.items():
         if known.get(name) != value:
             raise LakeError(
                 f"{folder}: expected the checkpoint of a stream with {name} {value!r}, found one with {known.get(name)!r}; "
@@ -121,13 +131,17 @@ def _require_same(folder: str, known: dict[str, Any], asked: dict[str, Any]) -> 
 
 def _known(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
     try:
-        return {"hold": False} | dict(read_json(filesystem, path))  # that of an older version does not say it
+        return {"hold": False} | dict(read_json(filesystem, path))  # a checkpoint of an older release has no "hold"
     except FileNotFoundError:
         return None
 
 
 def _mend(filesystem: pafs.FileSystem, inside: str) -> list[str]:
-    """Remove the newest file of each kind where it is not whole, and those that build on it; what they said is found out again."""
+    """Remove the newest file of each folder if it is incomplete, and files that depend on it; their contents are recomputed.
+
+    Returns:
+        The names of the removed files.
+    """
     removed = []
     for folder, (ending, lines, versioned) in _NUMBERED.items():
         numbered = numbered_files(filesystem, f"{inside}/{folder}", ending)
@@ -138,7 +152,7 @@ def _mend(filesystem: pafs.FileSystem, inside: str) -> list[str]:
     while offsets and _entry(filesystem, offsets[max(offsets)]) > newest_entry:
         removed.append(_remove(filesystem, _OFFSETS, offsets.pop(max(offsets))))
     for number, path in numbered_files(filesystem, f"{inside}/{_COMMITS}").items():
-        if number > max(offsets, default=-1):  # Spark would take it for the commit of somebody else
+        if number > max(offsets, default=-1):  # else Spark reports a concurrent stream when it commits this batch
             removed.append(_remove(filesystem, _COMMITS, path))
     if not offsets:
         _empty(filesystem, inside)
@@ -146,13 +160,13 @@ def _mend(filesystem: pafs.FileSystem, inside: str) -> list[str]:
 
 
 def _empty(filesystem: pafs.FileSystem, inside: str) -> None:
-    """Spark begins with batch 0 only where these folders are empty: one that died in that batch may have left files under other names."""
+    """Empty Spark's folders, so that it begins with batch 0; a crash in batch 0 may have left files with other names."""
     for folder in (_OFFSETS, _COMMITS, _STATE):
         filesystem.delete_dir_contents(f"{inside}/{folder}", missing_dir_ok=True)
 
 
 def _remove(filesystem: pafs.FileSystem, folder: str, path: str) -> str:
-    """Remove a file, and its checksum if it has one; gives its name in the checkpoint."""
+    """Remove a file and its checksum file, if any; gives the file's name in the checkpoint."""
     above, _, name = path.rpartition("/")
     filesystem.delete_file(path)
     checksum = f"{above}/.{name}.crc"
@@ -162,7 +176,7 @@ def _remove(filesystem: pafs.FileSystem, folder: str, path: str) -> str:
 
 
 def _entry(filesystem: pafs.FileSystem, offsets: str) -> int:
-    """The entry of the request log that a batch ends with; 0 for a stream of something else."""
+    """The last request log entry of a batch, from Spark's offset file; 0 for a stream with another source."""
     with filesystem.open_input_file(offsets) as file:
         return int(json.loads(file.read().split(b"\n")[-1]).get("entry", 0))
 

@@ -18,7 +18,7 @@ import pytest
 
 from pipeline.commands.demo import unpack_demo_data
 from pipeline.lake.lake import Lake
-from pipeline.lake.session import SHORT_JOBS, WALKED_PLANS
+from pipeline.lake.session import INTERPRETED_PLANS, SHORT_JOBS
 from pipeline.pace.feed import feed_folder, feed_of
 from pipeline.pace.request_pace import Faults, Pace
 from pipeline.schema import tables as t
@@ -102,7 +102,7 @@ def submission(wheel: Path, folder: Path) -> tuple[list[str], dict[str, str]]:
         "spark.ui.enabled=false",
         "--conf",
         "spark.sql.shuffle.partitions=2",
-        *(word for setting in WALKED_PLANS.items() for word in ("--conf", "=".join(setting))),
+        *(word for setting in INTERPRETED_PLANS.items() for word in ("--conf", "=".join(setting))),
         *(word for side in ("driver", "executor") for word in ("--conf", f"spark.{side}.extraJavaOptions={QUICK_START}")),
         "--py-files",
         str(archive),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.settings.replica_lag import Behind
+from pipeline.settings.slave_lag import SlaveLag
 from tests.models.slow_broker import SlowBroker
 from tests.runs.replaying import all_lines, answers_of, differences, import_into, read_lines
 from tests.truth.golden import meta_of
@@ -49,7 +49,7 @@ def test_a_slave_answers_as_the_broker_does_with_the_log_it_has(profile: str, se
         config = {"brokerRole": "SLAVE", "brokerId": 1, "memory": digits.choice([end // 2, 2**40])}
         trace = ask(slave, tmp_path / f"trace{number}.jsonl", config, requests=asked)
         assert all_lines(trace)[0]["maxPhyOffset"] == end
-        ours = answers_of(lake, trace, tmp_path, behind=Behind(bytes=log_end - end))
+        ours = answers_of(lake, trace, tmp_path, slave_lag=SlaveLag(bytes=log_end - end))
         assert differences(read_lines(trace), ours) == []
 
 

@@ -18,7 +18,7 @@ from pipeline.importing.load_store import with_extension
 from pipeline.importing.start_store import bounds, start_store
 from pipeline.replay import expression_filters as ef
 from pipeline.replay import replay as rp
-from pipeline.replay.kernel_batches import MEETING_KEY, Answering, answer_batches
+from pipeline.replay.kernel_batches import ENTRIES_KEY, Answering, answer_batches
 from pipeline.requests.packing import pack
 from pipeline.rows import queue_batches as qb
 from pipeline.rows.property_batches import property_batches
@@ -213,7 +213,7 @@ def with_blocks(tables: Tables, rows: list[Row]) -> list[Row]:
     found = []
     for row in rows:
         blocks = [tables.segments[key] for key in segment_keys(tables, row) if key in tables.segments]
-        at = {name: row[name] for name in MEETING_KEY}
+        at = {name: row[name] for name in ENTRIES_KEY}
         found += [*([at | {"requests": None, "blocks": blocks}] if blocks else []), row]
     return found
 

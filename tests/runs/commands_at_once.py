@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.commands import import_commands, stream_commands
 from pipeline.commands.cli import Engine
-from pipeline.lake.session import SHORT_JOBS, WALKED_PLANS, build_session
+from pipeline.lake.session import INTERPRETED_PLANS, SHORT_JOBS, build_session
 from pipeline.main import run
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _BEGINS_SECONDS_MAX = 15
 
 def run_at_once(commands: list[list[str]]) -> None:
     """Run the commands until all have ended; stderr names each that ended."""
-    spark = build_session(master="local[2]", conf=SHORT_JOBS | WALKED_PLANS | {"spark.sql.shuffle.partitions": "2"})
+    spark = build_session(master="local[2]", conf=SHORT_JOBS | INTERPRETED_PLANS | {"spark.sql.shuffle.partitions": "2"})
 
     @contextmanager
     def same_session(_engine: Engine, *_: object, **__: object) -> Iterator[SparkSession]:

@@ -120,7 +120,7 @@ TELLING: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 @pytest.mark.parametrize("case", TELLING)
 def test_nothing_is_hidden_that_others_tell(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    for name in driver_start._TELLING:
+    for name in driver_start._JVM_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     assert is_plain_start({"spark.driver.memory": "8g", "spark.driver.extraJavaOptions": "-Xss2m"})
     environment, conf = TELLING[case]

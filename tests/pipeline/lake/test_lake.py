@@ -342,7 +342,7 @@ def test_rows_that_slip_in_under_a_write_stop_the_run(
         strange = spark.createDataFrame([("x", "T", 0, 0, 99)], t.QUEUE.schema)
         strange.write.format("delta").mode("append").save(str(tmp_path / "queue"))
 
-    interrupt(monkeypatch, "_put_back", slip_in, after=t.QUEUE)
+    interrupt(monkeypatch, "_restore", slip_in, after=t.QUEUE)
     with pytest.raises(LakeError, match="start it again when the other one has ended"):
         import_as(spark, tmp_path, other, run_id="slower")
     assert Lake(spark, str(tmp_path)).at == before

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.lake.session import WALKED_PLANS, java_options, run_worker, set_meanwhile
+from pipeline.lake.session import INTERPRETED_PLANS, java_options, run_worker, temporary_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 def test_settings_are_those_of_before_again(session: SparkSession, former: str | None, *, walked: bool) -> None:
     put(session, [former, "CODEGEN_ONLY"])
     before = found(session)
-    with suppress(ZeroDivisionError), set_meanwhile(session, WALKED_PLANS if walked else {}):
+    with suppress(ZeroDivisionError), temporary_settings(session, INTERPRETED_PLANS if walked else {}):
         within = found(session)
         assert sorted(row["next"] for row in session.sql("SELECT id + 1 AS next FROM range(3)").collect()) == [1, 2, 3]
         raise ZeroDivisionError

@@ -12,7 +12,7 @@ import pytest
 from pipeline.lake.lake import Lake, LakeVersion
 from pipeline.schema import tables as t
 from pipeline.stream import batches
-from pipeline.stream.batches import until_alone
+from pipeline.stream.batches import retry_on_conflict
 
 RUN = "mine"
 
@@ -53,5 +53,5 @@ def test_a_run_waits_for_others_but_not_for_itself(
     times, written = [0.0], []
     clock = SimpleNamespace(monotonic=lambda: times[-1], sleep=lambda _: times.append(times[-1] + 6))
     monkeypatch.setattr(batches, "time", clock)
-    until_alone(lake_with(tmp_path, commits, committed=committed), RUN, [t.PULL_RESPONSE], lambda: written.append(times[-1]))
+    retry_on_conflict(lake_with(tmp_path, commits, committed=committed), RUN, [t.PULL_RESPONSE], lambda: written.append(times[-1]))
     assert written == [6.0 * looks]

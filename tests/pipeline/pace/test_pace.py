@@ -184,11 +184,11 @@ def test_files_come_when_they_are_due(tmp_path: Path, monkeypatch: pytest.Monkey
     content = type(feed).content
     monkeypatch.setattr(type(feed), "content", lambda self, file: (moments.append(clock.now), content(self, file))[1])
     done = feed_folder(feed, str(tmp_path / "incoming"), clock=clock, wait=clock.wait)
-    assert (count, done.files, done.requests, done.behind) == (10, 5, 10, 0)
+    assert (count, done.files, done.requests, done.late_seconds) == (10, 5, 10, 0)
     assert moments == [101, 102, 103, 104, 105]
 
     slow = VirtualClock(work=0.75)
-    assert feed_folder(feed, str(tmp_path / "slowly"), clock=slow, wait=slow.wait).behind > 0
+    assert feed_folder(feed, str(tmp_path / "slowly"), clock=slow, wait=slow.wait).late_seconds > 0
 
 
 def test_a_feed_that_is_told_to_end_ends_behind_its_file(tmp_path: Path) -> None:

@@ -16,14 +16,14 @@ TOPICS = ("plain", "it's \\ odd")
 
 
 def touched(spark: SparkSession, asked: list[tuple[str, int, int]], *, whole_files: bool) -> set[tuple[str, int, int]]:
-    from pipeline.replay.touched_segments import those_asked, touched_segments
+    from pipeline.replay.touched_segments import only_touched, touched_segments
 
     rows = [(topic, queue, *one) for topic in TOPICS for queue in (0, 1) for one in SEGMENTS]
     segments = spark.createDataFrame(rows, "topic STRING, queueId INT, segment BIGINT, fileFirstOffset BIGINT")
     pulls = [(*pull, number) for number, pull in enumerate(asked)]
     requests: DataFrame = spark.createDataFrame(pulls, "topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT")
     found = touched_segments(requests, entries_a_file=ENTRIES_A_FILE, whole_files=whole_files)
-    return {(row["topic"], row["queueId"], row["segment"]) for row in those_asked(segments, found).collect()}
+    return {(row["topic"], row["queueId"], row["segment"]) for row in only_touched(segments, found).collect()}
 
 
 ASKED = [(TOPICS[0], 0, 8191), (TOPICS[0], 0, 8192), (TOPICS[1], 1, 20_000), (TOPICS[1], 0, -1), (TOPICS[0], 1, 10**9)]
@@ -72,7 +72,7 @@ def test_where_there_are_many_queues_or_topics_a_range_is_that_of_each_topic_or_
     segments = spark.createDataFrame(rows, "topic STRING, queueId INT, segment BIGINT")
 
     def kept() -> set[tuple[str, int, int]]:
-        return {tuple(row) for row in segments.where(ts.asked_ranges(asked, "segment")).collect()}
+        return {tuple(row) for row in segments.where(ts.range_condition(asked, "segment")).collect()}
 
     assert kept() == {("a", 0, 5), ("a", 0, 6), ("a", 0, 7), ("a", 1, 1), ("it's", 0, 9)}
     monkeypatch.setattr(ts, "_FEW_RANGES", 2)
@@ -80,4 +80,4 @@ def test_where_there_are_many_queues_or_topics_a_range_is_that_of_each_topic_or_
     assert kept() == {(topic, queue, segment) for topic, queue, segment in rows if segment in of_topics.get(topic, ())}
     monkeypatch.setattr(ts, "_FEW_RANGES", 1)
     assert kept() == {row for row in rows if 1 <= row[2] <= 9}
-    assert segments.where(ts.asked_ranges(asked.where("FALSE"), "segment")).count() == 0
+    assert segments.where(ts.range_condition(asked.where("FALSE"), "segment")).count() == 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.main import run as run_command
-from pipeline.settings.replica_lag import Behind
+from pipeline.settings.slave_lag import SlaveLag
 from tests.makers.made_store import MadeStore, Record, make_store
 from tests.makers.wild_requests import CAPS, pulls, raw, settings_of, times, wild_records
 from tests.models.slow_broker import Bounds, SlowBroker
@@ -53,7 +53,7 @@ def test_a_slave_lacks_the_last_bytes_of_the_log(
     digits = random.Random(f"{at} {behind}")
     broker = SlowBroker(made.path, settings_of([*CAPS, *SLAVE]) | made.sizes, made.log_end)
     moments = times(digits, [stamp for _, stamp in broker.records if stamp < 2**62])
-    missing = Behind.of(behind).bytes
+    missing = SlaveLag.of(behind).bytes
     expected: list[Line] = []
     for request, time in zip(pulls(digits, made, 300), moments, strict=False):
         queue = request["topic"], request["queueId"]
@@ -65,7 +65,7 @@ def test_a_slave_lacks_the_last_bytes_of_the_log(
         expected.append({"request": asking, "response": broker.get_message(asking, bounds)})
     asked = [{"request": line["request"]} for line in expected]
     lake = lake_of(spark, made.path, tmp_path_factory)
-    ours = answers_of(lake, asked, tmp_path, at=at, settings=[*CAPS, *SLAVE], behind=Behind.of(behind))
+    ours = answers_of(lake, asked, tmp_path, at=at, settings=[*CAPS, *SLAVE], slave_lag=SlaveLag.of(behind))
     assert differences(expected, raw(ours)) == []
 
 
@@ -83,7 +83,7 @@ def test_a_slave_has_the_store_of_a_while_ago(
         expected.append({"request": asking, "response": broker.get_message(asking, bounds)})
     asked = [{"request": line["request"]} for line in expected]
     lake = lake_of(spark, made.path, tmp_path_factory)
-    ours = answers_of(lake, asked, tmp_path, at="request-time", settings=[*CAPS, *SLAVE], behind=Behind.of("2.5s"))
+    ours = answers_of(lake, asked, tmp_path, at="request-time", settings=[*CAPS, *SLAVE], slave_lag=SlaveLag.of("2.5s"))
     assert differences(expected, raw(ours)) == []
 
 
@@ -177,15 +177,15 @@ def test_what_cannot_be_told_of_a_slave_is_refused(options: list[str], told: str
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("0", Behind()),
-        ("65536", Behind(bytes=65_536)),
-        ("64K", Behind(bytes=65_536)),
-        ("1.5GiB", Behind(bytes=3 << 29)),
-        ("500ms", Behind(millis=500)),
-        ("2.5s", Behind(millis=2500)),
-        ("3m", Behind(millis=180_000)),
-        ("999999999999999999P", Behind(bytes=1 << 62)),
+        ("0", SlaveLag()),
+        ("65536", SlaveLag(bytes=65_536)),
+        ("64K", SlaveLag(bytes=65_536)),
+        ("1.5GiB", SlaveLag(bytes=3 << 29)),
+        ("500ms", SlaveLag(millis=500)),
+        ("2.5s", SlaveLag(millis=2500)),
+        ("3m", SlaveLag(millis=180_000)),
+        ("999999999999999999P", SlaveLag(bytes=1 << 62)),
     ],
 )
 def test_bytes_and_times_are_told_apart(text: str, found: Any) -> None:
-    assert Behind.of(text) == found
+    assert SlaveLag.of(text) == found

@@ -90,21 +90,21 @@ def test_a_batch_is_counted_by_its_files_and_tells_the_segments_that_it_asks_for
     found = contents(batch)
     check(found)
     for _, kinds in found.settings.values():
-        assert kinds.asked is not None
-        assert {tuple(one.values()) for one in kinds.asked.to_pylist()} == ASKED
+        assert kinds.touched is not None
+        assert {tuple(one.values()) for one in kinds.touched.to_pylist()} == ASKED
 
 
 def test_of_too_many_segments_a_batch_tells_none(batch: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.stream.batch_contents.SOME_SEGMENTS", 8)  # groups: five by file, four by segment and one without
     found = contents(batch)
     check(found)
-    assert all(kinds.asked is None for _, kinds in found.settings.values())
+    assert all(kinds.touched is None for _, kinds in found.settings.values())
 
 
 def test_segments_are_those_that_a_replay_finds(batch: DataFrame) -> None:
     from pipeline.replay.touched_segments import touched_segments
 
     requests = batch.where("error IS NULL AND frame IS NULL")
-    asked = touched_segments(requests, entries_a_file=ENTRIES_A_FILE, whole_files=False).some
+    asked = touched_segments(requests, entries_a_file=ENTRIES_A_FILE, whole_files=False).known
     assert asked is not None
     assert {tuple(one.values()) for one in asked.to_pylist()} == ASKED

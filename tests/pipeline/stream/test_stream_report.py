@@ -117,7 +117,7 @@ def test_what_waits_is_what_no_ended_batch_has(told: Told, tmp_path: Path) -> No
     assert [told.planner.plan(found, 1) for _ in range(2)] == [1, 2], "the second batch is planned, not done"
     told.counts[0] = (1, 1)
     told.report.listener.onQueryProgress(progress_of(0, 2, 1, {"triggerExecution": 1500, "addBatch": 1200, "walCommit": 3}))
-    told.report.tell()
+    told.report.report_events()
     assert told.lines[0] == (
         f"batch 0: 1 requests answered, 1 bad ones in bad_request, 2 rows read; 2 files of {sum(sizes[1:]):,} bytes wait, the oldest "
         "for 20 s; triggerExecution 1.5 s, addBatch 1.2 s"
@@ -129,14 +129,14 @@ def test_what_waits_is_what_no_ended_batch_has(told: Told, tmp_path: Path) -> No
     assert told.planner.plan(found, 1) == 3
     for number in (1, 2):
         told.report.listener.onQueryProgress(progress_of(number, 2, number + 1, {"triggerExecution": 50}))
-    told.report.tell()
+    told.report.report_events()
     assert told.lines[-1] == "batch 2: 1 requests answered, 2 rows read; no file waits"
     assert [told.metric(f"behind_{what}") for what in ("files", "bytes", "seconds")] == [{(): 0}] * 3
     assert len(told.texts) == 3, "after each batch"
 
     put(tmp_path / "in", "new.jsonl", -5)  # a clock may be ahead
     told.report.listener.onQueryIdle(SimpleNamespace(runId=QUERY))  # type: ignore[arg-type]
-    told.report.tell()
+    told.report.report_events()
     assert [told.metric(f"behind_{what}") for what in ("files", "seconds")] == [{(): 1}, {(): 0}]
     assert told.metric("batches_total") == {(): 3}
 
@@ -191,13 +191,13 @@ def test_what_cannot_be_told_ends_no_stream_and_is_said_once(told: Told, tmp_pat
     os.rmdir(tmp_path / "in")
     for _ in range(2):
         told.report.listener.onQueryIdle(SimpleNamespace(runId=QUERY))  # type: ignore[arg-type]
-        told.report.tell()
+        told.report.report_events()
     assert [line.split(":")[0] for line in told.lines] == [
         "what waits cannot be told",
         "metrics cannot be told",
         "how far groups are behind cannot be told",
     ]
-    assert told.report.state.behind is None
+    assert told.report.state.waiting_files is None
 
 
 def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypa
 
     def idle() -> int:
         told.report.listener.onQueryIdle(SimpleNamespace(runId=QUERY))  # type: ignore[arg-type]
-        told.report.tell()
+        told.report.report_events()
         return len(asked)
 
     assert [idle(), idle()] == [1, 1]
@@ -247,7 +247,7 @@ def test_the_metrics_of_two_batches_by_hand(tmp_path: Path) -> None:
         durations = {"addBatch": 0.5, "triggerExecution": 0.75 + number}
         started = NOON - dt.timedelta(seconds=9 - number)
         state.add(BatchReport(number=number, started=started, rows_read=rows, answered=answered, bad=bad, durations=durations))
-    state.behind = WaitingFiles(3, 400, 2.5)
+    state.waiting_files = WaitingFiles(3, 400, 2.5)
     text = metrics_text(stream_families(state, NOON))
     found = {name.removeprefix("pullsim_stream_"): metric for name, metric in parse(text).items()}
     assert {name: metric.type for name, metric in found.items() if metric.type == "counter"} == dict.fromkeys(
@@ -317,7 +317,7 @@ def ended(query: FakeQuery, *, failed: Exception | None = None, stop: bool = Fal
     event = threading.Event()
     if stop:
         event.set()
-    report = SimpleNamespace(tell=lambda: told.append("tell"), end=lambda *, failed: told.append(failed))
+    report = SimpleNamespace(report_events=lambda: told.append("tell"), end=lambda *, failed: told.append(failed))
     try:
         wait_for_end(query, SimpleNamespace(stop=event, failed=failed, working=working), report)  # type: ignore[arg-type]
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Slave lag as users write it: the bytes of the log that the slave lacks, or the age of its copy.
+"""Slave lag: the bytes of the master's log that a slave does not have yet, or the age of its copy.
 
 Broker source (4.9.3): HAService; a slave has a prefix of its master's log, and dispatches the messages in it that are whole.
 """
@@ -15,23 +15,23 @@ _SECONDS_MAX: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behind:
+class SlaveLag:
     """Slave lag in bytes or in time; both are 0 where the slave has all that its master has.
 
     Attributes:
-        bytes: at the end of the master's log.
-        millis: since the moment that the slave has the store of.
+        bytes: length of the end of the master's log that the slave does not have.
+        millis: age of the slave's copy: it has what the master had so long ago.
     """
 
     bytes: int = 0
     millis: int = 0
 
     @classmethod
-    def of(cls, text: str) -> Behind:
-        """The slave lag of a text: a size such as 64M, or a time such as 500ms, 2s or 5m.
+    def of(cls, text: str) -> SlaveLag:
+        """The slave lag that a text gives: a size like 64M, or a time like 500ms, 2s or 5m.
 
         Raises:
-            ValueError: neither.
+            ValueError: the text is neither a size nor a time.
         """
         try:
             if (seconds := duration_in_seconds(text)) is not None and seconds <= _SECONDS_MAX:
@@ -42,9 +42,9 @@ class Behind:
             raise ValueError(message) from None
 
     def as_texts(self) -> dict[str, str]:
-        """What a run keeps of it beside its settings."""
-        told = [f"{count} {unit}" for count, unit in ((self.bytes, "bytes"), (self.millis, "ms")) if count]
-        return {"behind": told[0]} if told else {}
+        """The lag as an entry of a run's settings (replay_run.settings); empty where there is no lag."""
+        texts = [f"{count} {unit}" for count, unit in ((self.bytes, "bytes"), (self.millis, "ms")) if count]
+        return {"behind": texts[0]} if texts else {}
 
 
-NOT_BEHIND: Final = Behind()
+NO_SLAVE_LAG: Final = SlaveLag()
