@@ -17,11 +17,6 @@ def conf_text(name: str) -> str:
     return _conf().joinpath(name).read_text(encoding="utf-8")
 
 
-def conf_names() -> tuple[str, ...]:
-    """The names of all configuration files, sorted."""
-    return tuple(sorted(entry.name for entry in _conf().iterdir() if entry.is_file()))
-
-
 def _conf() -> Traversable:
     # the packaged folder first: beside an installed package, a folder `conf` may be anybody's
     packaged = files("pipeline").joinpath("conf")

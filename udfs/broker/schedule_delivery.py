@@ -49,13 +49,3 @@ def look_after(started: int, due: int) -> int:
     """
     first = started + FIRST_DELAY_TIME
     return first + max(0, -((first - due) // DELAY_FOR_A_WHILE)) * DELAY_FOR_A_WHILE
-
-
-def noted_offset(offset: int, delivered: int) -> int:
-    """The offset of a level in delayOffset.json after a look.
-
-    Args:
-        offset: where the look began.
-        delivered: messages that it delivered.
-    """
-    return offset + 1 if delivered else offset

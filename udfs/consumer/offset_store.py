@@ -36,10 +36,6 @@ class _OffsetTable:
         """The offset in the table, NOT_FOUND where there is none."""
         return self.offset_table.get(queue, NOT_FOUND)
 
-    def clone_offset_table(self, topic: str | None) -> dict[MessageQueue, int]:
-        """The offsets of a topic, of all topics where none is named."""
-        return {queue: offset for queue, offset in self.offset_table.items() if topic is None or queue.topic == topic}
-
 
 @dataclass(slots=True)
 class RemoteBrokerOffsetStore(_OffsetTable):

@@ -19,7 +19,6 @@ from udfs.consumer.offset_tree import MessageExt, OffsetTree
 
 REBALANCE_LOCK_MAX_LIVE_TIME: Final = 30_000  # ms; the broker's own is longer
 PULL_MAX_IDLE_TIME: Final = 120_000  # ms
-CLEANED_AT_ONCE: Final = 16
 NO_SUCH_ELEMENT: Final = "java.util.NoSuchElementException"
 NO_OFFSET: Final = -1
 
@@ -153,18 +152,3 @@ class ProcessQueue:
         self.msg_tree_map.clear()
         self.consuming.clear()
         self.msg_count = self.msg_size = self.queue_offset_max = 0
-
-    def expired_message(self, now: int, consume_timeout: int) -> MessageExt | None:
-        """cleanExpiredMsg, one round: the first message, where a concurrent consumer has had it for too long.
-
-        It is sent back with delay level 3 and, if that went well and it still is the first one, removed; then the next round looks at
-        the next one, up to CLEANED_AT_ONCE of them.
-
-        Args:
-            now: ms.
-            consume_timeout: consumeTimeout, in minutes.
-        """
-        first = self.msg_tree_map.first()
-        if first is None or first.consume_start_timestamp is None:
-            return None
-        return first if now - first.consume_start_timestamp > consume_timeout * 60_000 else None

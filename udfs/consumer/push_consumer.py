@@ -1,16 +1,13 @@
 """The settings of a push consumer, and how often it does what it does on its own.
 
 Broker source (4.9.3): client.consumer.DefaultMQPushConsumer, client.ClientConfig; DefaultMQPushConsumerImpl.checkConfig and
-getMaxReconsumeTimes; MQClientInstance.startScheduledTask, RebalanceService, ConsumeMessageOrderlyService.start;
-RebalancePushImpl.messageQueueChanged.
-Rules: thresholds for a topic are shared out over the queues that the client has, one at least, each time those change.
-Surprises: -1 tries are 16 for concurrent consumers and without end for orderly ones. A threshold for a topic is shared by the queues of
-all topics, those of the retry topic too.
+getMaxReconsumeTimes; MQClientInstance.startScheduledTask, RebalanceService, ConsumeMessageOrderlyService.start.
+Surprises: -1 tries are 16 for concurrent consumers and without end for orderly ones.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -79,17 +76,6 @@ class PushConsumer:
     def orderly_max_reconsume_times(self) -> int:
         """How often an orderly consumer tries a message before it gives it away."""
         return INTEGER_MAX if self.max_reconsume_times == UNSET else self.max_reconsume_times
-
-    def with_queues(self, queues: int) -> PushConsumer:
-        """The settings once the client has that many queues, of all topics."""
-        if queues == 0:
-            return self
-        count, size = self.pull_threshold_for_topic, self.pull_threshold_size_for_topic
-        return replace(
-            self,
-            pull_threshold_for_queue=self.pull_threshold_for_queue if count == UNSET else max(1, count // queues),
-            pull_threshold_size_for_queue=self.pull_threshold_size_for_queue if size == UNSET else max(1, size // queues),
-        )
 
 
 def default_consume_timestamp(made: int) -> int:

@@ -94,14 +94,6 @@ def truncate(table: ProcessQueueTable, topics: Collection[str | None]) -> list[M
     return gone
 
 
-def by_broker(table: Iterable[MessageQueue]) -> dict[str | None, list[MessageQueue]]:
-    """The queues that each broker is asked to lock or unlock, in one request."""
-    queues: dict[str | None, list[MessageQueue]] = {}
-    for queue in table:
-        queues.setdefault(queue.brokerName, []).append(queue)
-    return queues
-
-
 def locked_all(table: ProcessQueueTable, asked: Iterable[MessageQueue], held: Collection[MessageQueue], now: int) -> None:
     """Take in a broker's answer to the locking of all its queues; without an answer all stays as it is.
 
@@ -123,10 +115,3 @@ def locked_one(table: ProcessQueueTable, held: Iterable[MessageQueue], now: int)
         if queue in table:
             table[queue].locked = True
             table[queue].last_lock_timestamp = now
-
-
-def unlocked_all(table: ProcessQueueTable, asked: Iterable[MessageQueue]) -> None:
-    """Take in a broker's answer to the unlocking of its queues."""
-    for queue in asked:
-        if queue in table:
-            table[queue].locked = False

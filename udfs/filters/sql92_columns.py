@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,19 +94,6 @@ class Texts:
             tail.append(decoded)
             end += len(decoded)
         return cls(np.concatenate(tail), Slices(starts, lengths))
-
-    @classmethod
-    def of_arrow(cls, array: Any) -> Texts:
-        """A column of an Arrow array of type string, without a copy of its texts; nulls are missing."""
-        _, offsets_buffer, data = array.buffers()
-        count = len(array)
-        if count == 0 or offsets_buffer is None:
-            return cls.of([None] * count)
-        offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + count + 1].astype(np.int64)
-        lengths = np.diff(offsets)
-        if array.null_count:
-            lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
-        return cls(np.frombuffer(data or b"", np.uint8), Slices(offsets[:-1], lengths))
 
 
 Columns: TypeAlias = Mapping[str, Texts]

@@ -57,8 +57,7 @@ def test_telling_the_broker_forgets_queues_that_are_not_the_clients_any_more() -
     assert store.persist(OTHER) == 4
     assert store.persist_all([QUEUE, MessageQueue("U", "b", 0)]) == {QUEUE: 3}
     assert store.persist(OTHER) is None
-    assert store.clone_offset_table("T") == store.clone_offset_table(None) == {QUEUE: 3}
-    assert store.clone_offset_table("U") == {}
+    assert store.offset_table == {QUEUE: 3}
 
 
 def test_the_file_of_a_broadcast_client_holds_what_was_written_last() -> None:
