@@ -49,7 +49,7 @@ class Answering:
 
     caps: NDArray[np.int64]
     codes: NDArray[np.int32]  # response code of each status, at offset 0 and at any other
-    log: gm.LogFiles
+    log: gm.CommitLogFiles
     disk_fall_recorded: bool
     readable: bool
     with_extension: bool
@@ -58,7 +58,7 @@ class Answering:
     segment_files: tuple[str, ...] = ()  # only for rows that do not come behind their entries: the files that have these
 
     @classmethod
-    def of(cls, settings: PullSettings, entries_a_file: int, log: gm.LogFiles, *, with_entries: bool) -> Answering:
+    def of(cls, settings: PullSettings, entries_a_file: int, log: gm.CommitLogFiles, *, with_entries: bool) -> Answering:
         """From the broker's settings and its store."""
         return cls(
             caps=scan_caps(settings, entries_a_file),

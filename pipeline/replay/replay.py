@@ -42,7 +42,7 @@ from pipeline.schema import tables as t
 from pipeline.settings.replica_lag import NOT_BEHIND, Behind
 from pipeline.settings.settings import PullSettings
 from store_format.layout import CQ_STORE_UNIT_SIZE
-from udfs.pull.get_message import LogFiles
+from udfs.pull.get_message import CommitLogFiles
 
 At = Literal["snapshot", "request-time", "recorded-max"]
 
@@ -114,7 +114,7 @@ class BrokerStore:
     entries: int
     max_offset: int
     entries_a_file: int
-    log: LogFiles
+    log: CommitLogFiles
 
     @property
     def log_start(self) -> int:
@@ -149,7 +149,7 @@ def _read_store(broker: OpenedBroker) -> BrokerStore:
         entries=pc.sum(pc.subtract(queues["maxOffset"], queues["minOffset"])).as_py() or 0,
         max_offset=pc.max(queues["maxOffset"]).as_py() or 0,
         entries_a_file=row["mappedFileSizeConsumeQueue"] // CQ_STORE_UNIT_SIZE,
-        log=LogFiles(
+        log=CommitLogFiles(
             files["fromOffset"].to_numpy(),
             files["wrote"].to_numpy(),
             row["mappedFileSizeCommitLog"],

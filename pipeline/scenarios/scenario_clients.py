@@ -45,7 +45,7 @@ def _subscription(one: Mapping[str, Any]) -> SubscriptionData:
     tags: list[str] = []
     codes: frozenset[int] = frozenset()
     if not (text == "" and kind == "SQL92"):
-        built = message_filter.SubscriptionData.build(one["topic"], text, kind)
+        built = message_filter.TopicSubscription.build(one["topic"], text, kind)
         kind, text, codes = built.expression_type, built.sub_string, built.code_set
         tags = (split_tags(text) or []) if kind == TAG else []
     if one.get("codeSetOverride") is not None:

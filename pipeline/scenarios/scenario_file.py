@@ -18,7 +18,7 @@ from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.remoting.frame import FRAME_MAX_LENGTH
 from udfs.broker.memory_broker import MemoryBroker
 from udfs.filters.consumer_filter_manager import SQL92
-from udfs.filters.message_filter import SubscriptionData, SubscriptionError
+from udfs.filters.message_filter import SubscriptionError, TopicSubscription
 from udfs.filters.tags import SubscriptionParseError
 
 Step = dict[str, Any]
@@ -263,7 +263,7 @@ def _check_subscriptions(line: _Line, at: int, step: Step) -> None:
             line.refuse(f'whole numbers in "codeSetOverride" of a subscription of step {at}, heartbeat', codes)
         try:
             if (text, kind) != ("", SQL92):  # no client sends that, but the recording harness does
-                SubscriptionData.build(one["topic"], text, kind)
+                TopicSubscription.build(one["topic"], text, kind)
         except (SubscriptionError, SubscriptionParseError) as error:
             line.refuse(f"a subscription that a client can make in step {at}, heartbeat", str(error))
 

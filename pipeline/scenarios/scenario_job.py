@@ -46,7 +46,7 @@ _LOOK_AT_LOG = {"deleteCommitLogHead"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class AnsweredScenarios:
     """What was answered: scenarios and steps."""
 
     scenarios: int
@@ -56,7 +56,7 @@ class Answered:
 
 def run_answer(
     lake: Lake, cases: str, out: str, *, run_id: str, now: Callable[[], dt.datetime], progress: Callable[[str], None]
-) -> Answered:
+) -> AnsweredScenarios:
     """Answer the scenarios of a file.
 
     Raises:
@@ -76,7 +76,7 @@ def run_answer(
             _write(told, written)
         finally:
             events.unpersist()
-    return Answered(scenarios=counted.get("line", 0), steps=counted.get("step", 0), out=out)
+    return AnsweredScenarios(scenarios=counted.get("line", 0), steps=counted.get("step", 0), out=out)
 
 
 def _lines(lake: Lake, file: RequestFile) -> DataFrame:

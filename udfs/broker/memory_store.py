@@ -188,9 +188,9 @@ class MemoryStore:
         ]
         return CommitLogLookup(MappedFiles(files, lambda file: np.frombuffer(contents[file.from_offset], np.uint8)))
 
-    def _log_files(self) -> gm.LogFiles:
+    def _log_files(self) -> gm.CommitLogFiles:
         starts = self.log.starts(self.commit_log_file_size)
-        return gm.LogFiles(starts, np.minimum(self.log.end - starts, self.commit_log_file_size), self.commit_log_file_size)
+        return gm.CommitLogFiles(starts, np.minimum(self.log.end - starts, self.commit_log_file_size), self.commit_log_file_size)
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter, settings: ScanSettings

@@ -24,7 +24,7 @@ from udfs.broker.offset_moved_event import OffsetMovedEvent
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import TopicConfigManager, is_readable
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
-from udfs.filters.message_filter import ExpressionMessageFilter, SubscriptionData, SubscriptionError, message_filter
+from udfs.filters.message_filter import ExpressionMessageFilter, SubscriptionError, TopicSubscription, message_filter
 from udfs.filters.tags import SubscriptionParseError
 from udfs.pull import pull_result
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
@@ -218,11 +218,11 @@ class PullMessageProcessor:
             remark = f"queueId[{queue_id}] is illegal, topic:[{header.topic}] {queues} consumer:[{client}]"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
 
-    def _of_request(self, header: PullMessageRequestHeader) -> tuple[SubscriptionData, ConsumerFilterData | None]:
+    def _of_request(self, header: PullMessageRequestHeader) -> tuple[TopicSubscription, ConsumerFilterData | None]:
         """The subscription that the pull brings."""
         failed = Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
         try:
-            subscription = SubscriptionData.build(header.topic or "", header.subscription, header.expressionType)
+            subscription = TopicSubscription.build(header.topic or "", header.subscription, header.expressionType)
         except (SubscriptionParseError, SubscriptionError):
             raise failed from None
         if is_tag_type(subscription.expression_type):
@@ -234,7 +234,7 @@ class PullMessageProcessor:
 
     def _of_registration(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
-    ) -> tuple[SubscriptionData, ConsumerFilterData | None]:
+    ) -> tuple[TopicSubscription, ConsumerFilterData | None]:
         """The subscription that heartbeats registered."""
         name, topic = header.consumerGroup or "", header.topic or ""
         info = self.consumers.get_consumer_group_info(name)
@@ -248,7 +248,7 @@ class PullMessageProcessor:
         wanted = _needed(header.subVersion)
         if (found.subVersion or 0) < wanted:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        subscription = SubscriptionData(
+        subscription = TopicSubscription(
             topic=topic,
             sub_string=found.subString or "",
             expression_type=found.expressionType,

@@ -167,7 +167,7 @@ class TransactionQueues(Protocol):
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckResult:
     """What a check comes to.
 
     Attributes:
@@ -244,7 +244,7 @@ class _Check:
         return look, now
 
 
-def check_queue(queues: TransactionQueues, half_offset: int, op_offset: int, now: int, settings: CheckSettings) -> Checked:
+def check_queue(queues: TransactionQueues, half_offset: int, op_offset: int, now: int, settings: CheckSettings) -> CheckResult:
     """One check of a half queue, which takes no time but that which it waits.
 
     Args:
@@ -256,7 +256,7 @@ def check_queue(queues: TransactionQueues, half_offset: int, op_offset: int, now
     """
     check = _Check(queues, settings, least=half_offset, next_op=op_offset)
     check.read_ops()
-    started, at, result, missing = now, half_offset, Checked(half_offset, op_offset), 0
+    started, at, result, missing = now, half_offset, CheckResult(half_offset, op_offset), 0
     while True:
         if check.is_removed(at):
             at += 1

@@ -142,7 +142,7 @@ def asked(consumer: PushConsumer, in_memory: int, sub_string: str, *, of_slave: 
     return Asked(int(flag), commit_offset, subscription)
 
 
-class Answered(NamedTuple):
+class PullOutcome(NamedTuple):
     """What an answer makes of a pull.
 
     Attributes:
@@ -164,7 +164,7 @@ def take_answer(
     next_begin_offset: int,
     max_offset: int,
     messages: Sequence[MessageExt] = (),
-) -> Answered:
+) -> PullOutcome:
     """Take in an answer.
 
     Args:
@@ -176,14 +176,14 @@ def take_answer(
         messages: that are left once they were filtered again, for FOUND.
     """
     if status is None:
-        return Answered(consumer.pull_time_delay_mills_when_exception)
+        return PullOutcome(consumer.pull_time_delay_mills_when_exception)
     request.next_offset = next_begin_offset
     if status is PullStatus.OFFSET_ILLEGAL:
         request.process_queue.dropped = True
-        return Answered(None)
+        return PullOutcome(None)
     if status is not PullStatus.FOUND:
-        return Answered(0, reached=None if request.process_queue.msg_count else next_begin_offset)
+        return PullOutcome(0, reached=None if request.process_queue.msg_count else next_begin_offset)
     if not messages:
-        return Answered(0)
+        return PullOutcome(0)
     starts = request.process_queue.put_message(messages, max_offset)
-    return Answered(consumer.pull_interval, starts)
+    return PullOutcome(consumer.pull_interval, starts)

@@ -54,7 +54,7 @@ class RetryTopicMissingError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionData:
+class TopicSubscription:
     """A subscription, of a heartbeat or built for one pull.
 
     Attributes:
@@ -79,7 +79,7 @@ class SubscriptionData:
         return None if self.sub_string == tags.SUB_ALL else self.code_set
 
     @classmethod
-    def build(cls, topic: str, sub_string: str | None, expression_type: str | None) -> SubscriptionData:
+    def build(cls, topic: str, sub_string: str | None, expression_type: str | None) -> TopicSubscription:
         """FilterAPI.build: the subscription that a pull brings.
 
         Raises:
@@ -118,7 +118,7 @@ class ExpressionMessageFilter:
         bloom_filter: of the broker.
     """
 
-    subscription: SubscriptionData | None
+    subscription: TopicSubscription | None
     filter_data: ConsumerFilterData | None
     bloom_filter: BloomFilter
 
@@ -251,7 +251,7 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
 
 
 def message_filter(
-    subscription: SubscriptionData, data: ConsumerFilterData | None, manager: ConsumerFilterManager, *, support_retry: bool
+    subscription: TopicSubscription, data: ConsumerFilterData | None, manager: ConsumerFilterManager, *, support_retry: bool
 ) -> ExpressionMessageFilter:
     """The filter that PullMessageProcessor hands to the store; `support_retry` is filterSupportRetry."""
     if support_retry:

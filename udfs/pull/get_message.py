@@ -71,7 +71,7 @@ BYTES_MEMORY, COUNT_MEMORY, BYTES_DISK, COUNT_DISK, MEMORY, SLAVE_KEEPS, ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
-class LogFiles:
+class CommitLogFiles:
     """The commit log's files as the scan sees them: first offsets, bytes in use, and the one length they have."""
 
     starts: NDArray[np.int64]
@@ -303,7 +303,7 @@ def entries_at_most(requests: NDArray[np.int64], caps: NDArray[np.int64], block:
     return np.minimum(np.clip(requests[:, MAX_MSG_NUMS], 1, most), len(block.sizes))
 
 
-def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block, filters: TagCodes, log: LogFiles) -> Answers:
+def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block, filters: TagCodes, log: CommitLogFiles) -> Answers:
     """Answer requests whose offsets lie in one block (or out of their queue's bounds, or where no queue file is).
 
     Args:

@@ -28,8 +28,8 @@ from udfs.filters.message_filter import (
     BitMaps,
     Condition,
     ExpressionMessageFilter,
-    SubscriptionData,
     SubscriptionError,
+    TopicSubscription,
     message_filter,
 )
 from udfs.filters.sql92 import Compiled, compile_expression
@@ -87,7 +87,7 @@ class FilterRules:
         """
         kind = asked.expression_type
         try:
-            subscription = SubscriptionData.build(topic, asked.expression, kind)
+            subscription = TopicSubscription.build(topic, asked.expression, kind)
         except (SubscriptionError, tags.SubscriptionParseError) as error:
             raise PullFilterError(SUBSCRIPTION_PARSE_FAILED) from error
         data = None

@@ -96,7 +96,9 @@ class TraceError(RuntimeError):
     """A trace that comes to another answer than the kernel: a fault of this project."""
 
 
-def trace_pull(request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.LogFiles) -> PullTrace:
+def trace_pull(
+    request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.CommitLogFiles
+) -> PullTrace:
     """Answer one request as `gm.get_message` does, and tell how it came to that.
 
     Args:
@@ -148,7 +150,7 @@ class _Scan:
     """The loop of getMessage, one entry after the other, with what was taken so far."""
 
     def __init__(
-        self, request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.LogFiles
+        self, request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.CommitLogFiles
     ) -> None:
         self.request, self.max_msg_nums, self.log_end = request, int(request[gm.MAX_MSG_NUMS]), int(request[gm.LOG_END])
         self.caps, self.block, self.filters, self.log = caps, block, filters, log

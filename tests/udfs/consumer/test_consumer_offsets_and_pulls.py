@@ -16,7 +16,7 @@ from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_api_wrapper import PullFromWhichNode, PullStatus, filter_again, pull_status, seen_properties, tags_set
 from udfs.consumer.pull_from_where import OffsetQuestion, compute_pull_from_where
-from udfs.consumer.pull_message import Answered, Pull, PullRequest, asked, fix_offset, pull_message, take_answer
+from udfs.consumer.pull_message import Pull, PullOutcome, PullRequest, asked, fix_offset, pull_message, take_answer
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.pull.codes import ResponseCode
 
@@ -228,16 +228,16 @@ def test_sys_flags_are_built_of_the_recorded_bits() -> None:
 @pytest.mark.parametrize(
     ("status", "messages", "held", "answered", "next_offset"),
     [
-        (PullStatus.FOUND, small(2), [], Answered(0, starts_consumer=True), 40),
-        (PullStatus.FOUND, [], small(1), Answered(0), 40),
-        (PullStatus.NO_NEW_MSG, [], [], Answered(0, reached=40), 40),
-        (PullStatus.NO_MATCHED_MSG, [], small(1), Answered(0), 40),
-        (PullStatus.OFFSET_ILLEGAL, [], [], Answered(None), 40),
-        (None, [], [], Answered(1000), 5),
+        (PullStatus.FOUND, small(2), [], PullOutcome(0, starts_consumer=True), 40),
+        (PullStatus.FOUND, [], small(1), PullOutcome(0), 40),
+        (PullStatus.NO_NEW_MSG, [], [], PullOutcome(0, reached=40), 40),
+        (PullStatus.NO_MATCHED_MSG, [], small(1), PullOutcome(0), 40),
+        (PullStatus.OFFSET_ILLEGAL, [], [], PullOutcome(None), 40),
+        (None, [], [], PullOutcome(1000), 5),
     ],
 )
 def test_an_answer_is_followed_by_the_next_pull(
-    status: PullStatus | None, messages: list[MessageExt], held: list[MessageExt], answered: Answered, next_offset: int
+    status: PullStatus | None, messages: list[MessageExt], held: list[MessageExt], answered: PullOutcome, next_offset: int
 ) -> None:
     request = pull_of(*held)
     assert take_answer(request, DEFAULT, status, 40, 50, messages) == answered
