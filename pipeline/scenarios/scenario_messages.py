@@ -1,4 +1,4 @@
-"""The steps of a scenario that store messages, and those that look at what is stored."""
+"""The steps of a scenario that store messages, and those that read stored messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def send_messages(run: Run, step: Step) -> None:
 
 
 def _send_one(broker: MemoryBroker, topic: str, queue_id: int, message: Mapping[str, Any]) -> int:
-    """Send a message; its queue offset."""
+    """Send a message and return its queue offset."""
     properties = {
         name: value for name, value in (("TAGS", message.get("tags")), ("KEYS", message.get("keys"))) if value is not None
     } | dict(message.get("props") or {})

@@ -1,4 +1,4 @@
-"""Lag over time, a line a variant, as an SVG file: no font, script or colour from elsewhere, in light and dark."""
+"""The chart of lag over time, a line for each variant, as a self-contained SVG file for light and dark pages."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from html import escape
 _WIDTH, _HEIGHT = 960, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 34, 60
 _TITLE_LINE, _LEGEND_LINE = 22, 20
-# letters that fit into a line of the title, and into a name in the legend
+# greatest numbers of letters in a line of the title, and in a name of the legend
 _TITLE_LETTERS, _NAME_LETTERS = 100, 90
 _COLOURS = ("#3b7dd8", "#d9822b", "#2f9e62", "#c94f7c", "#8a63d2", "#a8892c", "#3aa6b9", "#d3493f")
-# lines that have the colour of another one are told apart by these
+# dash patterns for lines that share a colour
 _DASHES = ("none", "7 3", "2 3")
 _TICKS = 6
 _STEPS = (1, 2, 5)
@@ -25,11 +25,11 @@ _STYLE = (
 
 
 def lag_picture(title: str, lines: Mapping[str, Sequence[tuple[int, int]]]) -> str:
-    """The picture.
+    """Return the SVG text of the chart.
 
     Args:
-        title: what was asked.
-        lines: (ms, messages behind) of each variant, by its name.
+        title: title of the chart.
+        lines: name of a variant -> its points (ms, lag in messages).
     """
     ended = max((points[-1][0] for points in lines.values() if points), default=0) or 1
     most = max((lag for points in lines.values() for _, lag in points), default=0) or 1
@@ -77,7 +77,7 @@ def _axes(ended: int, most: int) -> Iterator[str]:
 
 
 def _count_step(most: int) -> int:
-    """Distance of the lines: 1, 2 or 5 of a power of ten, so that there are some five."""
+    """Return the distance of the grid lines: 1, 2 or 5 times a power of ten, for about five lines up to `most`."""
     power = 1
     while True:
         for one in _STEPS:

@@ -1,7 +1,6 @@
-"""What a task makes of a simulation: rows of all its tables, each with the name of its table.
+"""The rows of a simulation for all tables; each row has the name of its table.
 
-Rows of consumption are many: they go to a file beside the task as they come, and from there into the answer, so that a task holds one
-batch.
+Rows of consumed messages are many. The task writes them to a temporary file first and reads them from there, so it holds only one batch.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ SCHEMA = arrow_of(SCHEMA_DDL)
 
 @dataclass(frozen=True, slots=True)
 class SimulationRun:
-    """One simulation to be run."""
+    """One run to simulate."""
 
     variant: int
     seed: int
@@ -53,7 +52,7 @@ class SimulationRun:
 
 
 def rows_of(run: SimulationRun) -> Iterator[pa.RecordBatch]:
-    """Simulate, and give the rows of all tables; those of the table of runs come last."""
+    """Simulate a run and yield the rows of all tables; the rows of the table of runs come last."""
     plan = run.plan
     retry = RETRY_GROUP_TOPIC_PREFIX + plan.group
     queues = [(queue.brokerName, queue.topic, queue.queueId) for queue in plan.queues]
@@ -189,12 +188,12 @@ def _transaction_figures(run: SimulationRun, found: TransactionFigures) -> dict[
 
 
 def _at_share(ascending: NDArray[np.int64], share: float) -> int | None:
-    """The least one that is not below such a share of all; None where there are none."""
+    """Return the least value that is not below a share of all values; None without values."""
     return int(ascending[math.ceil(share * len(ascending)) - 1]) if len(ascending) else None
 
 
 def _batch(table: Table, run: SimulationRun, columns: dict[str, Any]) -> pa.RecordBatch:
-    """Rows of a table as rows of all of them."""
+    """Return rows of one table in the form of rows of all tables."""
     rows = len(next(iter(columns.values())))
     given = columns | {TABLE_COLUMN: [table.name] * rows, "variant": [run.variant] * rows, "seed": [run.seed] * rows}
     arrays = []
