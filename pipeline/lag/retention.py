@@ -1,7 +1,7 @@
-"""`pullsim retention`: which group loses what to the deletion of old files, when, and with which fileReservedTime it would not.
+"""`pullsim retention`: which messages groups will lose to the deletion of old files, when, and which fileReservedTime would prevent it.
 
-The driver forecasts the deletion of each file of the commit log, of which there is one a GiB; a row a group and queue then meets what its
-queue has in each of them. What is known without a forecast is that of the view retention_risk.
+The driver forecasts the deletion of each file of the commit log (one for each GiB). A row for each group and queue is then joined with the
+queue's messages in each file. Columns that need no forecast come from the view retention_risk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from udfs.cleaning.log_retention import Deletion, Disk, LogFile, Outlook, Share,
 
 NOT_DELETED, NO_RATE, IN_TIME, NO_FILE = "NOT_DELETED", "NO_RATE", "IN_TIME", "NO_FILE"
 _READS = f"retention_risk, store_file, commit_log_segment, consume_queue, broker, {LAG_READS}"
-_LATE = 86_400_000  # ms; the last write to a file and the time of its last message may lie a little apart
+_LATE = 86_400_000  # ms; a file's last write may be this much later than its last message
 _GROWTH = """
 WITH run AS (
   SELECT
@@ -83,16 +83,17 @@ _FORECAST = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionQuestion:
-    """Arguments of a forecast of what retention deletes.
+    """The arguments of a forecast of deletions.
 
     Attributes:
-        settings: of the broker.
-        zone: of its clock.
-        group: only this one; None for all.
-        at: when the forecast begins, ms; None for the store's last message.
-        rate: messages that each group consumes of each queue a second; None for what lag_history says.
-        growth: bytes a second that come to the log; None for what came in its last day.
-        disk_size, disk_used: bytes; None for a disk that is never full, and for the bytes of the store.
+        settings: settings of the broker.
+        zone: time zone of the broker's clock.
+        group: only this group; None for all.
+        at: start of the forecast, ms; None for the time of the store's last message.
+        rate: messages a second that each group consumes of each queue; None for the rates in lag_history.
+        growth: growth of the log, bytes a second; None for the growth in its last day.
+        disk_size: bytes of the disk; None for a disk that is never full.
+        disk_used: used bytes of the disk; None for the bytes of the store.
     """
 
     settings: BrokerSettings
@@ -110,10 +111,10 @@ class Forecast:
     """The forecast of a broker's commit log.
 
     Attributes:
-        outlook: what it is made of.
-        deletions: of files, by their first offset.
-        aging: when each file begins to age, by its first offset.
-        times_are_late: files were last written to after the store's last message: they were copied without their times.
+        outlook: input of the forecast.
+        deletions: first offset of a file -> its deletion.
+        aging: first offset of a file -> when it begins to age.
+        times_are_late: whether files were last written after the store's last message, because a copy did not keep their times.
     """
 
     outlook: Outlook
@@ -123,10 +124,10 @@ class Forecast:
 
 
 def retention(broker: OpenedBroker, asked: RetentionQuestion) -> tuple[Forecast, DataFrame]:
-    """The forecast of a broker's commit log, and a row of retention_risk for each queue; docs/retention.md has the columns.
+    """Return the forecast of a broker's commit log, and a row for each group and queue; docs/retention.md has the columns.
 
     Raises:
-        LakeError: the lake has no file of the log, or does not know the group; a time or a disk that cannot be.
+        LakeError: the lake has no file of the log or not the group, or the time or the disk's size is impossible.
     """
     spark = create_views(broker.lake, _READS)
     if asked.group is not None:
@@ -142,7 +143,7 @@ def _forecast(spark: SparkSession, broker: str, asked: RetentionQuestion) -> For
     if not 0 <= since <= LAST_OF_YEAR_9999:
         raise LakeError(f"expected a time from 1970 to the year 9999 to look ahead from, in ms, found {since}; give one with --at")
     stored = spark.table("store_file").where(mine)
-    # a file that a start made has no time
+    # a file that the broker created at its start has no modification time
     modified = F.when(F.col("mtimeMs") > 0, F.col("mtimeMs")).otherwise(since)
     log = stored.where("kind = 'commitlog'").select("fromOffset", modified, "length").orderBy("fromOffset").collect()
     if not log:
@@ -232,5 +233,5 @@ def _row(
 
 
 def for_people(rows: DataFrame) -> DataFrame:
-    """The rows with their times as texts in UTC."""
+    """Return the rows with their times as texts in UTC."""
     return rows.withColumns({name: time_in_utc(name) for name in ("deletedAt", "lossAt")})

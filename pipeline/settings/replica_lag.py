@@ -1,6 +1,6 @@
-"""Slave lag as users write it: the bytes of the log that the slave lacks, or the age of its copy.
+"""The slave lag of an option: the bytes of the master's log that the slave lacks, or the age of its copy.
 
-Broker source (4.9.3): HAService; a slave has a prefix of its master's log, and dispatches the messages in it that are whole.
+Broker source (4.9.3): HAService; a slave has a prefix of its master's log, and dispatches the complete messages in it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _SECONDS_MAX: Final = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behind:
-    """Slave lag in bytes or in time; both are 0 where the slave has all that its master has.
+    """Slave lag in bytes or in time; both are 0 if the slave has all messages of its master.
 
     Attributes:
-        bytes: at the end of the master's log.
-        millis: since the moment that the slave has the store of.
+        bytes: bytes at the end of the master's log that the slave lacks.
+        millis: age of the slave's copy of the store, ms.
     """
 
     bytes: int = 0
@@ -28,10 +28,10 @@ class Behind:
 
     @classmethod
     def of(cls, text: str) -> Behind:
-        """The slave lag of a text: a size such as 64M, or a time such as 500ms, 2s or 5m.
+        """Return the slave lag of a text: a size such as 64M, or a time such as 500ms, 2s or 5m.
 
         Raises:
-            ValueError: neither.
+            ValueError: the text is neither a size nor a time.
         """
         try:
             if (seconds := duration_in_seconds(text)) is not None and seconds <= _SECONDS_MAX:
@@ -42,7 +42,7 @@ class Behind:
             raise ValueError(message) from None
 
     def as_texts(self) -> dict[str, str]:
-        """What a run keeps of it beside its settings."""
+        """Return the slave lag in the form that a run stores beside its settings."""
         told = [f"{count} {unit}" for count, unit in ((self.bytes, "bytes"), (self.millis, "ms")) if count]
         return {"behind": told[0]} if told else {}
 
