@@ -17,8 +17,8 @@ from pipeline.schema.table import BROKER_NAME, QUEUE_ID, RUN_ID, TOPIC, Column
 from pipeline.schema.table import Layout as Layout  # noqa: PLC0414 (most callers name it and Table beside the tables)
 from pipeline.schema.table import Table as Table  # noqa: PLC0414
 
-# Version of the tables' definitions, stored in a lake's lake_version. A change of a column's meaning or type raises it, and so does an added
-# or removed column, or a constraint that existing rows may break. A new table, or a constraint that always held, does not raise it.
+# Version of the tables' definitions, stored in a lake's lake_version. A change of a column's meaning or type raises it, and so does an
+# added or removed column, or a constraint that existing rows may break. A new table, or a constraint that always held, does not raise it.
 TABLES_VERSION = 1
 PARTITION_COLUMNS = ("topic", "queueId")
 # columns whose statistics prune files; statistics of other columns cost time at import and prune nothing

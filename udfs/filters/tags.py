@@ -23,7 +23,7 @@ from udfs.sql_definition import SqlFunction
 
 SUB_ALL: Final = "*"
 _SEPARATOR: Final = "||"
-_TRIMMED: Final = "".join(map(chr, range(0x21)))  # what String.trim takes off
+_TRIMMED: Final = "".join(map(chr, range(0x21)))  # the characters that String.trim removes
 
 
 class SubscriptionParseError(ValueError):
