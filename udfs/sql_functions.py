@@ -48,7 +48,7 @@ def batch_cut(
     max_bytes_in_disk: pd.Series,
     max_count_in_disk: pd.Series,
 ) -> pd.Series:
-    """Return `batch_caps.batch_cut` of each row; NULL if an argument is NULL or has a NULL in it, or maxMsgNums is negative."""
+    """How many messages one pull takes (`batch_caps.batch_cut`); NULL if an argument or an element is NULL, or maxMsgNums is negative."""
     columns = (
         sizes,
         in_disk,
@@ -70,7 +70,7 @@ def _sql92_codes(expression: str, maps: list[Any]) -> NDArray[np.int8]:
 
 
 def sql92_matches(expression: pd.Series, properties: pd.Series) -> pd.Series:
-    """Return `sql92.matches` of each row; a NULL map is a message without properties, a NULL expression gives NULL."""
+    """Whether a message matches (`sql92.matches`); a NULL map is a message without properties, a NULL expression gives NULL."""
     groups, expressions = pd.factorize(expression)
     codes, maps = np.full(len(expression), NULL, np.int8), properties.to_numpy()
     by_expression = np.argsort(groups, kind="stable")
@@ -82,7 +82,7 @@ def sql92_matches(expression: pd.Series, properties: pd.Series) -> pd.Series:
 
 
 def uncompress_body(body: pd.Series, sys_flag: pd.Series) -> pd.Series:
-    """Return each row's body as consumers get it: `message_body.uncompress` if sysFlag marks it compressed; NULL for a NULL argument."""
+    """The body as consumers get it, uncompressed (`message_body.uncompress`) if sysFlag marks it compressed; NULL for a NULL argument."""
     rows = zip(body, sys_flag, strict=True)
     bodies = [None if pd.isna(one) or pd.isna(flag) else uncompress(one) if int(flag) & COMPRESSED_FLAG else one for one, flag in rows]
     return pd.Series(bodies, dtype=object)

@@ -123,23 +123,23 @@ class Forecast:
     times_are_late: bool
 
 
-def retention(broker: OpenedBroker, asked: RetentionQuestion) -> tuple[Forecast, DataFrame]:
+def retention(broker: OpenedBroker, question: RetentionQuestion) -> tuple[Forecast, DataFrame]:
     """Return the forecast of a broker's commit log, and a row for each group and queue; docs/retention.md has the columns.
 
     Raises:
         LakeError: the lake has no file of the log or not the group, or the time or the disk's size is impossible.
     """
     spark = create_views(broker.lake, _READS)
-    if asked.group is not None:
-        require_known(spark, "consumerGroup", "consumer group", asked.group, ("consumer_offset", "subscription_group", "subscription"))
-    forecast = _forecast(spark, broker.name, asked)
-    return forecast, _losses(spark, broker.name, asked, forecast)
+    if question.group is not None:
+        require_known(spark, "consumerGroup", "consumer group", question.group, ("consumer_offset", "subscription_group", "subscription"))
+    forecast = _forecast(spark, broker.name, question)
+    return forecast, _losses(spark, broker.name, question, forecast)
 
 
-def _forecast(spark: SparkSession, broker: str, asked: RetentionQuestion) -> Forecast:
+def _forecast(spark: SparkSession, broker: str, question: RetentionQuestion) -> Forecast:
     mine = F.col("brokerName") == broker
     (known,) = spark.table("broker").where(mine).collect()
-    since = known["maxStoreTimestamp"] if asked.at is None else asked.at
+    since = known["maxStoreTimestamp"] if question.at is None else question.at
     if not 0 <= since <= LAST_OF_YEAR_9999:
         raise LakeError(f"expected a time from 1970 to the year 9999 to look ahead from, in ms, found {since}; give one with --at")
     stored = spark.table("store_file").where(mine)
@@ -149,18 +149,18 @@ def _forecast(spark: SparkSession, broker: str, asked: RetentionQuestion) -> For
     if not log:
         raise LakeError(f"expected files of the commit log of broker {broker!r} in store_file, found none; import the store")
     files = [LogFile(*row) for row in log]
-    growth = asked.growth
+    growth = question.growth
     if growth is None:
         found = spark.sql(_GROWTH).where(mine).first()
         growth = found["growth"] if found else 0.0
     room = files[-1].from_offset + files[-1].length - known["maxPhyOffset"]
     outlook = Outlook(
         since=since,
-        zone=asked.zone,
-        settings=CleanSettings(**{field.name: asked.settings.value(camel_case(field.name)) for field in fields(CleanSettings)}),
+        zone=question.zone,
+        settings=CleanSettings(**{field.name: question.settings.value(camel_case(field.name)) for field in fields(CleanSettings)}),
         growth=growth,
         fills_at=since + int(room * 1000 / growth) if growth > 0 else None,
-        disk=None if asked.disk_size is None else _disk(asked.disk_size, asked.disk_used, stored),
+        disk=None if question.disk_size is None else _disk(question.disk_size, question.disk_used, stored),
     )
     return Forecast(
         outlook=outlook,
@@ -179,12 +179,12 @@ def _disk(size: int, used: int | None, files: DataFrame) -> Disk:
     return Disk(size, used)
 
 
-def _losses(spark: SparkSession, broker: str, asked: RetentionQuestion, forecast: Forecast) -> DataFrame:
+def _losses(spark: SparkSession, broker: str, question: RetentionQuestion, forecast: Forecast) -> DataFrame:
     risks = spark.table("retention_risk").where(F.col("brokerName") == broker).selectExpr(*_RISK)
-    if asked.group is not None:
-        risks = risks.where(F.col("consumerGroup") == asked.group)
-    if asked.rate is not None:
-        risks = risks.withColumn("consumedPerHour", F.lit(asked.rate * 3600))
+    if question.group is not None:
+        risks = risks.where(F.col("consumerGroup") == question.group)
+    if question.rate is not None:
+        risks = risks.withColumn("consumedPerHour", F.lit(question.rate * 3600))
     risks.createOrReplaceTempView("risk")
     shares = spark.sql(_SHARES)
     types = dict(risks.drop(*_NOT_TOLD).dtypes) | _FORECAST
@@ -196,10 +196,10 @@ def _losses(spark: SparkSession, broker: str, asked: RetentionQuestion, forecast
 def _foreseen(forecast: Forecast, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         known = batch.drop_columns([*_NOT_TOLD, "shares"])
-        asked = batch.select([*_NOT_TOLD, "shares", "consumedPerHour", "minOffset"])
-        told = [_row(forecast, **row) for row in asked.to_pylist()]
+        rows = batch.select([*_NOT_TOLD, "shares", "consumedPerHour", "minOffset"])
+        forecasts = [_row(forecast, **row) for row in rows.to_pylist()]
         kinds = {"BIGINT": pa.int64(), "STRING": pa.string()}
-        columns = [pa.array([row.get(name) for row in told], kinds[kind]) for name, kind in _FORECAST.items()]
+        columns = [pa.array([row.get(name) for row in forecasts], kinds[kind]) for name, kind in _FORECAST.items()]
         yield pa.RecordBatch.from_arrays([*known.columns, *columns], [*known.schema.names, *_FORECAST])
 
 

@@ -122,9 +122,9 @@ def _events_of(scenario: Scenario, log: LogExtent) -> list[dict[str, Any]]:
     steps = take_steps(scenario, note, log)
     at, number = EPOCH_MS, 1
     for at, step in steps:
-        asked = {name: value for name, value in step.items() if name != "result"}
+        request = {name: value for name, value in step.items() if name != "result"}
         result = json.dumps(step["result"]) if "result" in step else None
-        row = {"op": step["op"], "asked": json.dumps(asked), "result": result}
+        row = {"op": step["op"], "asked": json.dumps(request), "result": result}
         events.append({**whose, "step": number, "at": at, "kind": "step", "row": json.dumps(row)})
         number += 1
     looks = any(step["op"] in _LOOK_AT_LOG for step in scenario.steps)

@@ -212,20 +212,20 @@ def _check_client_config(broker: MemoryBroker, _client: str, _ext: Ext, body: st
 
 
 def _lock_batch(broker: MemoryBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
-    asked = _object(body)
-    locked = broker.locks.try_lock_batch(asked.get("consumerGroup"), _queues(asked), asked.get("clientId"), broker.now)
+    fields = _object(body)
+    locked = broker.locks.try_lock_batch(fields.get("consumerGroup"), _queues(fields), fields.get("clientId"), broker.now)
     queues = [{"brokerName": one.brokerName, "queueId": one.queueId, "topic": one.topic} for one in locked]
     return answer(ResponseCode.SUCCESS, body=_json({"lockOKMQSet": queues}))
 
 
 def _unlock_batch(broker: MemoryBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
-    asked = _object(body)
-    broker.locks.unlock_batch(asked.get("consumerGroup"), _queues(asked), asked.get("clientId"))
+    fields = _object(body)
+    broker.locks.unlock_batch(fields.get("consumerGroup"), _queues(fields), fields.get("clientId"))
     return answer(ResponseCode.SUCCESS)
 
 
-def _queues(asked: dict[str, Any]) -> list[MessageQueue]:
-    return [MessageQueue(one.get("topic"), one.get("brokerName"), int(one.get("queueId", 0))) for one in asked.get("mqSet") or []]
+def _queues(fields: dict[str, Any]) -> list[MessageQueue]:
+    return [MessageQueue(one.get("topic"), one.get("brokerName"), int(one.get("queueId", 0))) for one in fields.get("mqSet") or []]
 
 
 def _object(body: str | None) -> dict[str, Any]:

@@ -33,12 +33,12 @@ def lag_picture(title: str, lines: Mapping[str, Sequence[tuple[int, int]]]) -> s
     """
     ended = max((points[-1][0] for points in lines.values() if points), default=0) or 1
     most = max((lag for points in lines.values() for _, lag in points), default=0) or 1
-    asked = textwrap.wrap(title, _TITLE_LETTERS, max_lines=3, placeholder=" …")
-    above, below = _TITLE_LINE * len(asked), _LEGEND_LINE * len(lines)
+    wrapped = textwrap.wrap(title, _TITLE_LETTERS, max_lines=3, placeholder=" …")
+    above, below = _TITLE_LINE * len(wrapped), _LEGEND_LINE * len(lines)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {above + _HEIGHT + below}" role="img">',
         f"<title>{escape(title)}</title><style>{_STYLE}</style>",
-        *(f'<text class="title" x="16" y="{_TITLE_LINE * (number + 1)}">{escape(line)}</text>' for number, line in enumerate(asked)),
+        *(f'<text class="title" x="16" y="{_TITLE_LINE * (number + 1)}">{escape(line)}</text>' for number, line in enumerate(wrapped)),
         f'<g transform="translate(0 {above})">',
         *_axes(ended, most),
     ]

@@ -28,7 +28,7 @@ from pipeline.schema.simulation_tables import (
 from pipeline.schema.table import Table
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation import world as at
-from udfs.simulation.group_engine import Told
+from udfs.simulation.group_engine import WrittenRows
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.lag_sample import BROKER_OFFSET, CONSUMER_OFFSET, LAG, REACHED_OFFSET, WAITED, WAITED_FROM_BEFORE
 from udfs.simulation.outcome import Outcome, simulate
@@ -71,7 +71,9 @@ def rows_of(run: SimulationRun) -> Iterator[pa.RecordBatch]:
     yield _batch(SIMULATION_RUN, run, {name: [value] for name, value in _figures(run, outcome).items()})
 
 
-def _spool(writer: pa.ipc.RecordBatchStreamWriter, run: SimulationRun, queues: Sequence[Any], clients: Sequence[str], told: Told) -> None:
+def _spool(
+    writer: pa.ipc.RecordBatchStreamWriter, run: SimulationRun, queues: Sequence[Any], clients: Sequence[str], told: WrittenRows
+) -> None:
     if len(told.consumed):
         writer.write_batch(_batch(CONSUMPTION, run, _consumed_columns(told, queues, clients)))
     if len(told.dead):
@@ -89,7 +91,7 @@ def _spool(writer: pa.ipc.RecordBatchStreamWriter, run: SimulationRun, queues: S
         writer.write_batch(_batch(DEAD_LETTER, run, columns))
 
 
-def _consumed_columns(told: Told, queues: Sequence[Any], clients: Sequence[str]) -> dict[str, Any]:
+def _consumed_columns(told: WrittenRows, queues: Sequence[Any], clients: Sequence[str]) -> dict[str, Any]:
     rows = told.consumed
     brokers, topics, numbers = (np.array(column, object)[rows[:, at.C_QUEUE]] for column in zip(*queues, strict=True))
     return {

@@ -31,7 +31,7 @@ from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.filters.tags import split_tags
 from udfs.simulation import world as at
 from udfs.simulation.appended import Appending, Ended, Surroundings
-from udfs.simulation.group_engine import Told
+from udfs.simulation.group_engine import WrittenRows
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.lag_sample import CONSUMER_OFFSET
 from udfs.simulation.outcome import Outcome, simulate
@@ -97,7 +97,7 @@ def write_run(store: str, scenario: GroupScenario, where: str, settings: BrokerS
     plan = plan_of(scenario, scenario.seed, where)
     sent_back: list[tuple[int, int, int]] = []
 
-    def note(told: Told) -> None:
+    def note(told: WrittenRows) -> None:
         failed = told.consumed[told.consumed[:, at.C_RESULT] == at.RECONSUME_LATER]
         sent_back.extend(zip(*(failed[:, [at.C_ENDED, at.C_QUEUE, at.C_OFFSET]] - [plan.broker.network, 0, 0]).T.tolist(), strict=True))
 

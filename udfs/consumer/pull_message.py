@@ -115,7 +115,7 @@ def fix_offset(request: PullRequest, offset: int | None) -> None:
     request.next_offset = -1 if offset is None else offset
 
 
-class Asked(NamedTuple):
+class PullFields(NamedTuple):
     """The fields of a pull request that depend on the consumer; its timeouts are constants of this module."""
 
     sys_flag: int
@@ -123,7 +123,7 @@ class Asked(NamedTuple):
     subscription: str | None
 
 
-def asked(consumer: PushConsumer, in_memory: int, sub_string: str, *, of_slave: bool = False) -> Asked:
+def pull_fields(consumer: PushConsumer, in_memory: int, sub_string: str, *, of_slave: bool = False) -> PullFields:
     """Return the fields of a pull request that depend on the consumer, not on the queue.
 
     Args:
@@ -139,7 +139,7 @@ def asked(consumer: PushConsumer, in_memory: int, sub_string: str, *, of_slave: 
         flag |= PullSysFlag.COMMIT_OFFSET
     if subscription is not None:
         flag |= PullSysFlag.SUBSCRIPTION
-    return Asked(int(flag), commit_offset, subscription)
+    return PullFields(int(flag), commit_offset, subscription)
 
 
 class PullOutcome(NamedTuple):

@@ -80,22 +80,22 @@ class FilterRules:
     manager: ConsumerFilterManager
     support_retry: bool
 
-    def message_filter(self, topic: str, asked: PullFilter) -> ExpressionMessageFilter:
+    def message_filter(self, topic: str, wanted: PullFilter) -> ExpressionMessageFilter:
         """Return the filter that the store gets for a pull of a topic.
 
         Raises:
             PullFilterError: the broker refuses the filter.
         """
-        kind = asked.expression_type
+        kind = wanted.expression_type
         try:
-            subscription = TopicSubscription.build(topic, asked.expression, kind)
+            subscription = TopicSubscription.build(topic, wanted.expression, kind)
         except (SubscriptionError, tags.SubscriptionParseError) as error:
             raise PullFilterError(SUBSCRIPTION_PARSE_FAILED) from error
         data = None
         if not is_tag_type(kind):
-            if asked.registered_by is None:
-                data = build(topic, "", asked.expression, kind, 0, 0)
-            elif (data := self.manager.get(topic, asked.registered_by)) is None:
+            if wanted.registered_by is None:
+                data = build(topic, "", wanted.expression, kind, 0, 0)
+            elif (data := self.manager.get(topic, wanted.registered_by)) is None:
                 raise PullFilterError(FILTER_DATA_NOT_EXIST)
         return message_filter(subscription, data, self.manager, support_retry=self.support_retry)
 

@@ -28,7 +28,7 @@ SWEEP_MS: Final = 5000
 TOPIC_QUEUEID_SEPARATOR: Final = "@"
 NEVER: Final = 2**63 - 1
 
-Asked = TypeVar("Asked")
+RequestT = TypeVar("RequestT")
 
 
 class HeldFilter(Protocol):
@@ -42,7 +42,7 @@ class HeldFilter(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldRequest(Generic[Asked]):
+class HeldRequest(Generic[RequestT]):
     """A held pull.
 
     Attributes:
@@ -53,7 +53,7 @@ class HeldRequest(Generic[Asked]):
         message_filter: the pull's filter when it was held.
     """
 
-    request: Asked
+    request: RequestT
     timeout_millis: int
     suspend_timestamp: int
     pull_from_this_offset: int
@@ -71,11 +71,11 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Notified(Generic[Asked]):
+class Notified(Generic[RequestT]):
     """Held pulls after an arrival or a sweep: the woken ones and those still held, in their order. The others are lost."""
 
-    woken: tuple[HeldRequest[Asked], ...]
-    held: tuple[HeldRequest[Asked], ...]
+    woken: tuple[HeldRequest[RequestT], ...]
+    held: tuple[HeldRequest[RequestT], ...]
 
 
 def polling_time(suspend_timeout_millis: int, *, long_polling_enable: bool, short_polling_time_mills: int) -> int:
@@ -94,13 +94,13 @@ def is_swept(topic: str) -> bool:
 
 
 def notify_message_arriving(
-    held: Iterable[HeldRequest[Asked]],
+    held: Iterable[HeldRequest[RequestT]],
     max_offset: int,
     now: int,
     *,
     arrival: Arrival | None = None,
     newest_offset: Callable[[], int] | None = None,
-) -> Notified[Asked]:
+) -> Notified[RequestT]:
     """Return which pulls held for one queue wake, and which stay, at the arrival of a message or at a sweep.
 
     Args:
@@ -110,8 +110,8 @@ def notify_message_arriving(
         arrival: the message; None for a sweep.
         newest_offset: returns the queue's maxOffset, for a pull whose offset is not below `max_offset`; None if it is `max_offset`.
     """
-    woken: list[HeldRequest[Asked]] = []
-    kept: list[HeldRequest[Asked]] = []
+    woken: list[HeldRequest[RequestT]] = []
+    kept: list[HeldRequest[RequestT]] = []
     for one in held:
         newest = max_offset
         if newest <= one.pull_from_this_offset and newest_offset is not None:
@@ -156,7 +156,7 @@ class Arrivals:
 
 
 def woken_at(
-    pull: HeldRequest[Asked],
+    pull: HeldRequest[RequestT],
     arrivals: Arrivals,
     matches: Sequence[bool] | NDArray[np.bool_],
     *,

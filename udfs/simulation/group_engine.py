@@ -31,7 +31,7 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WrittenRows:
     """Rows of `consumed` and `dead` that the loop has written; `world` defines their columns."""
 
     consumed: Rows
@@ -99,7 +99,7 @@ class SimulationEngine(Protocol):
     def fix_offset(self, slot: int, offset: int, told: int | None, now: int) -> None:
         """Pull a locked queue from the group's committed offset; `told` is as for `take`."""
 
-    def run(self, until: int, tell: Callable[[Told], None], ask: Ask) -> None:
+    def run(self, until: int, tell: Callable[[WrittenRows], None], ask: Ask) -> None:
         """Process the events before a time; the arguments are those of `GroupEngine.run`."""
 
 
@@ -256,7 +256,7 @@ class GroupEngine:
         done = np.minimum(world.queues[:, at.POSITION], np.maximum(world.queues[:, at.COMMITTED], 0))
         return bool((done >= ends).all())
 
-    def run(self, until: int, tell: Callable[[Told], None], ask: Ask) -> None:
+    def run(self, until: int, tell: Callable[[WrittenRows], None], ask: Ask) -> None:
         """Process the events before a time.
 
         Args:
@@ -275,12 +275,12 @@ class GroupEngine:
                 self._grow()
         self.world.counters[at.NOW] = until
 
-    def tell_rest(self, tell: Callable[[Told], None]) -> None:
+    def tell_rest(self, tell: Callable[[WrittenRows], None]) -> None:
         """Call `tell` with the rows that were written since its last call."""
         counters = self.world.counters
         consumed, dead = int(counters[at.CONSUMED_ROWS]), int(counters[at.DEAD_ROWS])
         if consumed or dead:
-            tell(Told(self.world.consumed[:consumed].copy(), self.world.dead[:dead].copy()))
+            tell(WrittenRows(self.world.consumed[:consumed].copy(), self.world.dead[:dead].copy()))
         counters[[at.CONSUMED_ROWS, at.DEAD_ROWS]] = 0
 
     # room ---------------------------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from udfs.consumer.pull_message import FIX_OFFSET_AFTER
 from udfs.consumer.push_consumer import LOCK_QUEUES, REBALANCE, default_consume_timestamp
 from udfs.consumer.rebalance import CONSUME_LOCK_WAIT, drop, give_up, locked_all, locked_one, share_of, to_take
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
-from udfs.simulation.group_engine import SimulationEngine, Told
+from udfs.simulation.group_engine import SimulationEngine, WrittenRows
 from udfs.simulation.group_plan import ClientPlan, GroupPlan
 from udfs.simulation.world import MS
 
@@ -119,7 +119,7 @@ class GroupRun:
             for begins, _ in client.stalls:
                 self._expect(begins, Rare.STALL, number)
 
-    def run(self, *, sample: Callable[[int], bool], tell: Callable[[Told], None]) -> None:
+    def run(self, *, sample: Callable[[int], bool], tell: Callable[[WrittenRows], None]) -> None:
         """Run the plan to its end.
 
         Args:

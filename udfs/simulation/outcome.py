@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.simulation import world as at
-from udfs.simulation.group_engine import GroupEngine, Told
+from udfs.simulation.group_engine import GroupEngine, WrittenRows
 from udfs.simulation.group_plan import SECOND, GroupPlan
 from udfs.simulation.group_run import GroupRun, Rebalanced
 from udfs.simulation.lag_sample import LAG, WAITED
@@ -96,7 +96,7 @@ class Outcome:
         return sum(client.alive and client.batches == 0 for client in self.clients)
 
 
-def simulate(plan: GroupPlan, tell: Callable[[Told], None] = lambda _: None) -> Outcome:
+def simulate(plan: GroupPlan, tell: Callable[[WrittenRows], None] = lambda _: None) -> Outcome:
     """Run a plan and return its outcome; `tell` is called with the rows of consumed messages if the plan has them written."""
     transactions = None
     if plan.transactions:

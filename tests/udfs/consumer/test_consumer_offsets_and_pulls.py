@@ -16,7 +16,7 @@ from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_api_wrapper import PullFromWhichNode, PullStatus, filter_again, pull_status, seen_properties, tags_set
 from udfs.consumer.pull_from_where import OffsetQuestion, compute_pull_from_where
-from udfs.consumer.pull_message import Pull, PullOutcome, PullRequest, asked, fix_offset, pull_message, take_answer
+from udfs.consumer.pull_message import Pull, PullOutcome, PullRequest, fix_offset, pull_fields, pull_message, take_answer
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.pull.codes import ResponseCode
 
@@ -208,7 +208,7 @@ def test_every_look_counts_as_a_pull_unless_the_queue_is_dropped() -> None:
 def test_a_pull_commits_what_the_client_has_reached(
     in_memory: int, consumer: PushConsumer, of_slave: bool, fields: tuple[int, int, str | None]
 ) -> None:
-    assert asked(consumer, in_memory, "a", of_slave=of_slave) == fields
+    assert pull_fields(consumer, in_memory, "a", of_slave=of_slave) == fields
 
 
 @needs_golden
@@ -221,7 +221,7 @@ def test_sys_flags_are_built_of_the_recorded_bits() -> None:
         assert flag & ~PullSysFlag.LITE_PULL_MESSAGE == row["flag4args"]
         if row["suspend"] and not row["classFilter"]:
             consumer = PushConsumer(post_subscription_when_pull=row["subscription"])
-            assert asked(consumer, int(row["commitOffset"]), "a").sys_flag == row["flag4args"]
+            assert pull_fields(consumer, int(row["commitOffset"]), "a").sys_flag == row["flag4args"]
     assert len(recorded) == 32
 
 
