@@ -91,7 +91,7 @@ def metrics_target(target: str, progress: Callable[[str], None]) -> Iterator[Pub
 def _file(target: str) -> Publish:
     path = os.path.abspath(target)
     if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path)):
-        raise OutputError(f"{target}: expected PORT, HOST:PORT, or a file for metrics in a folder that is there, found none")
+        raise OutputError(f"{target}: expected PORT, HOST:PORT, or a file for metrics in an existing folder")
 
     def publish(metrics: Sequence[Metric]) -> None:
         try:

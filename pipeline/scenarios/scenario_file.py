@@ -191,7 +191,7 @@ def _check_step(line: _Line, at: int, step: Any, ids: set[str]) -> None:
     if "id" in step and op in {"pull", "request"}:
         ids.add(str(step["id"]))
     if op in {"await", "expectNoResponse"} and step["id"] not in ids:
-        line.refuse(f'"id" of step {at}, {op}, to be that of a pull before it', step["id"])
+        line.refuse(f'the "id" of an earlier pull in "id" of step {at}, {op}', step["id"])
     if not isinstance(step.get("ext"), dict | None):
         line.refuse(f'an object or null in "ext" of step {at}, {op}', step["ext"])
     if op in _CHECKS:

@@ -162,7 +162,7 @@ def _broker(value: object, where: str) -> BrokerSettings:
     found = BrokerSettings.from_sources(header=settings, header_where=where)
     for name in settings:
         if name not in BROKER_SETTINGS:
-            raise ScenarioError(f"{where}, {name}", f"one of the settings that count here: {', '.join(BROKER_SETTINGS)}", repr(name))
+            raise ScenarioError(f"{where}, {name}", f"a setting that a simulation reads: {', '.join(BROKER_SETTINGS)}", repr(name))
     return found
 
 
@@ -351,7 +351,7 @@ def _scenario(tables: Mapping[str, Any], path: str) -> GroupScenario:
             raise ScenarioError(f"{where}, name", "a name that no other table of clients has", repr(part.name))
         _check_clients(scenario, part, where)
     if scenario.until > _MOST_LOOKS * scenario.sampled_every:
-        expected = f"{_MOST_LOOKS:,} looks at most, one each {scenario.until / SECOND / _MOST_LOOKS:g} s"
+        expected = f"{_MOST_LOOKS:,} samples at most, one each {scenario.until / SECOND / _MOST_LOOKS:g} s"
         raise ScenarioError(f"{path}, sample", expected, f"{scenario.sampled_every / SECOND:g} s")
     rooms = scenario.strategy.startswith("MACHINE_ROOM")
     if rooms and scenario.messages.recorded:
@@ -377,7 +377,7 @@ def _check_messages(scenario: GroupScenario, path: str) -> None:
     if scenario.topic == f"{RETRY_GROUP_TOPIC_PREFIX}{scenario.group}":
         raise ScenarioError(f"{path}, topic", "another topic than the group's own for retries", repr(scenario.topic))
     if scenario.begin == "committed" and not messages.recorded:
-        raise ScenarioError(f"{path}, begin", "first, last or never, as nothing is recorded", "'committed'")
+        raise ScenarioError(f"{path}, begin", "first, last or never, because no messages are recorded", "'committed'")
     try:
         wanted = split_tags(scenario.subscription)
     except SubscriptionParseError as error:
@@ -392,7 +392,7 @@ def _check_messages(scenario: GroupScenario, path: str) -> None:
 def _check_effects(scenario: GroupScenario, given: Mapping[str, Any], path: str) -> None:
     """Check that every field of the messages has an effect; raise ScenarioError if one has none."""
     recorded = scenario.messages.recorded
-    expected = "no field but begins, as recorded messages are what the lake has" if recorded else "recorded = true beside it"
+    expected = "only the field begins, because the lake has the recorded messages" if recorded else "recorded = true, which begins needs"
     for name in given:
         if name in _OF_RATES if recorded else name == "begins":
             raise ScenarioError(f"{path}, messages, {name}", expected, repr(given[name]))
@@ -400,12 +400,13 @@ def _check_effects(scenario: GroupScenario, given: Mapping[str, Any], path: str)
 
 def _check_broadcast(scenario: GroupScenario, path: str) -> None:
     if scenario.listener.orderly:
-        expected = "a concurrent listener: an orderly client of a group that broadcasts never pulls, as nothing marks its queues as locked"
+        expected = "a concurrent listener: orderly clients of a broadcasting group never pull, because no queue gets locked"
         raise ScenarioError(f"{path}, listener, orderly", expected, "true")
     if scenario.strategy != "AVG":
-        raise ScenarioError(f"{path}, strategy", "none, as each client of a group that broadcasts has all queues", repr(scenario.strategy))
+        expected = "no strategy, because each client of a broadcasting group consumes all queues"
+        raise ScenarioError(f"{path}, strategy", expected, repr(scenario.strategy))
     if scenario.begin == "committed":
-        expected = "first, last or never, as the offsets of clients of a group that broadcasts are in files of theirs"
+        expected = "first, last or never, because clients of a broadcasting group keep their offsets in files"
         raise ScenarioError(f"{path}, begin", expected, "'committed'")
 
 
@@ -438,12 +439,12 @@ def _check_transactions(part: TransactionsPart, given: Collection[str], path: st
     where = f"{path}, transactions"
     if part.commits + part.rolls_back > 1 + _ROUNDING:
         both = f"{part.commits:g} and {part.rolls_back:g}"
-        raise ScenarioError(f"{where}, rolls_back", "a share that is 1 at most together with commits", both)
+        raise ScenarioError(f"{where}, rolls_back", "commits and rolls_back of 1 at most together", both)
     if "decides" in given and not part.unknown:
-        expected = "commits and rolls_back of less than 1 together beside it, as the rest is decided later"
+        expected = "commits and rolls_back below 1 together, because only the rest is decided later"
         raise ScenarioError(f"{where}, decides", expected, f"{part.commits:g} and {part.rolls_back:g}")
     if "then_commits" in given and part.decides is None:
-        raise ScenarioError(f"{where}, then_commits", "decides beside it", "none")
+        raise ScenarioError(f"{where}, then_commits", "the field decides, which then_commits needs", "none")
 
 
 def _check_sent(given: Mapping[str, Any], rate: Sequence[tuple[int, float]], ends: int, backlog: int, path: str) -> None:
@@ -461,12 +462,13 @@ def _check_sent(given: Mapping[str, Any], rate: Sequence[tuple[int, float]], end
     """
     where = f"{path}, messages"
     if given.get("recorded"):
-        raise ScenarioError(f"{where}, recorded", "a rate, as recorded messages were committed already", "true")
+        raise ScenarioError(f"{where}, recorded", "a rate, because recorded messages are already committed", "true")
     if given.get("delay"):
-        raise ScenarioError(f"{where}, delay", "none, as producers take the level off what they send in transactions", repr(given["delay"]))
+        expected = "no delay, because producers remove the delay level of messages in transactions"
+        raise ScenarioError(f"{where}, delay", expected, repr(given["delay"]))
     sent = expected_messages(rate, ends)
     if sent + backlog > MOST_MESSAGES:
-        expected = f"{MOST_MESSAGES:,} at most with the backlog, where they are sent in transactions"
+        expected = f"{MOST_MESSAGES:,} messages at most with the backlog, if they are sent in transactions"
         raise ScenarioError(f"{where}, rate", expected, f"{sent + backlog:,.0f}")
 
 
@@ -490,7 +492,7 @@ def _check_settings(given: Mapping[str, Any], settings: BrokerSettings, *, has_t
     for name, least in CHECK_SETTINGS.items():
         where = f"{path}, broker, {name}"
         if name in given and not has_transactions:
-            raise ScenarioError(where, "[transactions] beside it", repr(given[name]))
+            raise ScenarioError(where, "a table [transactions], which it needs", repr(given[name]))
         if settings.value(name) < least:
             raise ScenarioError(where, f"{least} or more" if least else "a number that is not below 0", repr(given[name]))
 

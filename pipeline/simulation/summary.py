@@ -73,7 +73,7 @@ def check_picture(path: str) -> None:
     """
     folder = os.path.dirname(os.path.abspath(path))
     if not path.endswith(".svg") or not os.path.isdir(folder) or os.path.isdir(path):
-        raise OutputError(f"{path}: expected the name of a file that ends in .svg, in a folder that is there, found another one")
+        raise OutputError(f"{path}: expected a file name that ends in .svg, in an existing folder")
 
 
 def write_picture(path: str, variants: Sequence[Variant], done: Simulated) -> None:

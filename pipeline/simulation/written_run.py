@@ -64,7 +64,7 @@ def check_writable(scenario: GroupScenario, store: str, where: str, settings: Br
     """
     messages = scenario.messages
     if messages.recorded:
-        raise ScenarioError(f"{where}, messages, recorded", "a rate, for --write-store, as the recorded messages are in a store", "true")
+        raise ScenarioError(f"{where}, messages, recorded", "a rate, for --write-store: recorded messages are in a store", "true")
     if len(messages.brokers) > 1:
         raise ScenarioError(f"{where}, messages, brokers", "one broker, for --write-store", repr(list(messages.brokers)))
     if scenario.listener.orderly:
@@ -75,7 +75,7 @@ def check_writable(scenario: GroupScenario, store: str, where: str, settings: Br
         raise ScenarioError(f"{where}, messages, rate", expected, f"{count:,.0f}")
     for name in BROKER_SETTINGS:
         if name in settings.given and settings.given[name] != scenario.broker.value(name):
-            expected = f"{settings.given[name]!r} as --set or --properties has it, as this setting is simulated"
+            expected = f"{settings.given[name]!r} as in --set or --properties: the simulation uses this setting"
             raise ScenarioError(f"{where}, broker, {name}", expected, repr(scenario.broker.value(name)))
     sizes, put = written_settings(_broker(scenario, settings))
     check_sizes(sizes)

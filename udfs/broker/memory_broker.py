@@ -130,7 +130,7 @@ class MemoryBroker:
     def __post_init__(self) -> None:
         value = self.settings.value
         if value("mappedFileSizeCommitLog") <= BLANK_SIZE or value("mappedFileSizeConsumeQueue") < CQ_STORE_UNIT_SIZE:
-            message = "files of the commit log with room for a BLANK, of a queue with room for an entry"
+            message = "mappedFileSizeCommitLog must have room for a BLANK record, mappedFileSizeConsumeQueue for an entry"
             raise ValueError(message)
         self.store = MemoryStore(
             commit_log_file_size=value("mappedFileSizeCommitLog"),

@@ -123,7 +123,7 @@ def batch_cut(
         message = "maxMsgNums: expected 0 or more, found a negative number"
         raise ValueError(message)
     if len(sizes) != len(in_disk):
-        message = "sizes and inDisk: expected one of each for a message, found different lengths"
+        message = "sizes and inDisk: expected arrays of equal length, found different lengths"
         raise ValueError(message)
     caps = (max_bytes_in_memory, max_count_in_memory, max_bytes_in_disk, max_count_in_disk)
     taken = buffer_total = 0
