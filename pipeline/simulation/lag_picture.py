@@ -45,12 +45,12 @@ def lag_picture(title: str, lines: Mapping[str, Sequence[tuple[int, int]]]) -> s
     for number, (name, points) in enumerate(lines.items()):
         stroke = f'stroke="{_COLOURS[number % len(_COLOURS)]}" stroke-dasharray="{_DASHES[number // len(_COLOURS) % len(_DASHES)]}"'
         where = " ".join(f"{_x(at, ended):.1f},{_y(lag, most):.1f}" for at, lag in points)
-        told = f"at most {max((lag for _, lag in points), default=0):,} behind"
-        parts.append(f'<polyline {stroke} points="{where}"><title>{escape(name)}: {told}</title></polyline>')
+        peak = f"at most {max((lag for _, lag in points), default=0):,} behind"
+        parts.append(f'<polyline {stroke} points="{where}"><title>{escape(name)}: {peak}</title></polyline>')
         y = _HEIGHT + _LEGEND_LINE * number
         shown = name if len(name) <= _NAME_LETTERS else f"{name[:_NAME_LETTERS]}…"
         parts.append(
-            f'<path {stroke} stroke-width="4" d="M{_LEFT - 10} {y - 4}h24"/><text x="{_LEFT + 22}" y="{y}">{escape(shown)}: {told}</text>'
+            f'<path {stroke} stroke-width="4" d="M{_LEFT - 10} {y - 4}h24"/><text x="{_LEFT + 22}" y="{y}">{escape(shown)}: {peak}</text>'
         )
     return "".join([*parts, "</g></svg>\n"])
 

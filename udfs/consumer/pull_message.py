@@ -6,8 +6,9 @@ Rules: a queue has at most one pull in progress, and the next pull follows each 
 sends no pull and tests again 50 ms later.
 Surprises: a pull is stopped only above a limit: by 1001 messages, 101 MiB or a span of 2001. The last pull may have gone above it by all
 its messages. Orderly consumers have no limit of the span. One that has just locked its queue begins at the group's committed offset, and
-at -1 if the broker has none. If the client holds no message of the queue, an answer without messages moves the consumed offset. After
-PULL_OFFSET_MOVED the client gives the queue up: it commits the offset ten seconds later, and the next rebalance takes the queue again.
+at -1 if the broker does not answer the query for it. If the client holds no message of the queue, an answer without messages moves the
+consumed offset. After PULL_OFFSET_MOVED the client gives the queue up: it commits the offset ten seconds later, and the next rebalance
+takes the queue again.
 """
 
 from __future__ import annotations
@@ -108,8 +109,9 @@ def fix_offset(request: PullRequest, offset: int | None) -> None:
 
     Args:
         request: the pull.
-        offset: result of `compute_pull_from_where`, or the broker's answer to its query. If the broker does not answer, do not call this;
-            try the pull again after pull_time_delay_mills_when_exception.
+        offset: result of `compute_pull_from_where`; for a query, the broker's answer to it. None, when the committed offset could not be
+            read, begins at -1. If the broker does not answer the query, do not call this function; try the pull again after
+            pull_time_delay_mills_when_exception.
     """
     request.previously_locked = True
     request.next_offset = -1 if offset is None else offset

@@ -96,7 +96,8 @@ def note_started(w, row, offset):  # type: ignore[no-untyped-def]
     """Record that a listener gets a message; count a duplicate if a listener of the group (when broadcasting: of the client) had it before.
 
     A client begins at the group's committed offset and passes messages in order, so every message up to the greatest one was passed. Only
-    if the group never committed, two clients may begin at different offsets; the messages of the later one then count as duplicates.
+    if the group never committed, two clients may begin at different offsets. The messages of the one with the lower offset then count as
+    duplicates, although no client had them before.
     """
     w.counters[DELIVERED] += 1
     if w.cfg[BROADCAST]:
