@@ -78,11 +78,11 @@ class OpRead(NamedTuple):
 class Look(Enum):
     """The action of a check on a half message that has not ended."""
 
-    DISCARD = "give it up"
+    DISCARD = "store it in CHECK_MAX_TIME_TOPIC"
     LATER = "end the check"
-    IMMUNE = "put it back, unless an op message of where it stood first is there"
+    IMMUNE = "put it back, unless an op message names its first offset"
     ASK = "put it back and ask its producer"
-    MORE_OPS = "read more op messages, and look again"
+    MORE_OPS = "read more op messages, and decide again"
 
 
 def _number(text: str) -> int:

@@ -44,8 +44,8 @@ class Turn(Enum):
 
     TAKE = "take a batch"
     STOP = "the queue is dropped"
-    LOCK = "lock the queue after a while, then go on"
-    PAUSE = "go on after a while"
+    LOCK = "lock the queue after a while, then start again"
+    PAUSE = "start again after a while"
 
 
 def next_turn(process_queue: ProcessQueue, message_model: MessageModel, *, began: int | None, now: int) -> tuple[Turn, int]:

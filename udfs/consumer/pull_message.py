@@ -53,14 +53,14 @@ class Pull(Enum):
     """Whether to pull now, or the reason not to."""
 
     NOW = "pull"
-    FIX_OFFSET = "ask where the group has committed, fix_offset, then pull"
-    DROPPED = "never again"
+    FIX_OFFSET = "query the group's committed offset, call fix_offset, then pull"
+    DROPPED = "the queue is dropped: no further pull"
     PAUSED = "the consumer is paused"
     MESSAGES = "too many messages held"
     SIZE = "too many bytes held"
-    SPAN = "from the first to the last message held it is too far"
+    SPAN = "the offsets of the held messages span too much"
     NOT_LOCKED = "the queue is not locked for this client"
-    NOT_SUBSCRIBED = "the topic is not subscribed to"
+    NOT_SUBSCRIBED = "the consumer does not subscribe to the topic"
 
 
 def pull_message(
