@@ -23,7 +23,7 @@ from benchmarks.captured_groups import BROADCAST, GOLDEN, LISTENER_MICROS, MAIN,
 from benchmarks.figures import markdown_table, number_text
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import ALL_MATCH
-from udfs.simulation.group_engine import Told
+from udfs.simulation.group_engine import WrittenRows
 from udfs.simulation.group_plan import GroupPlan, Recorded
 from udfs.simulation.outcome import simulate
 
@@ -131,7 +131,7 @@ def simulated_run(plan: GroupPlan) -> Run:
     """A group simulated; an answer is where its client has it, which is as long behind its writing each time."""
     rows: list[list[int]] = []
 
-    def tell(told: Told) -> None:
+    def tell(told: WrittenRows) -> None:
         rows.extend(row for row in told.consumed.tolist() if row[at.C_QUEUE] < len(plan.queues))
 
     simulate(plan, tell)

@@ -58,7 +58,7 @@ def _answering(pulled: PulledStore) -> Answering:
     starts = np.arange(0, last, shape.log_file_bytes)
     wrote = np.full(len(starts), shape.log_file_bytes)
     wrote[-1] = last - starts[-1]
-    return Answering.of(settings, shape.queue_file_entries, gm.LogFiles(starts, wrote, shape.log_file_bytes), with_entries=False)
+    return Answering.of(settings, shape.queue_file_entries, gm.CommitLogFiles(starts, wrote, shape.log_file_bytes), with_entries=False)
 
 
 def _parts(pulled: PulledStore, pulls: Pulls, asked: np.ndarray, queue: int) -> list[_Part]:

@@ -1,4 +1,4 @@
-"""SqlFunction: the SQL form of a rule, which stands beside the Python form.
+"""SqlFunction: the SQL form of a rule, defined in the module of the rule's Python form.
 
 Spark inlines such a function into the query, so it costs what the expression costs. Surprise: it cannot be called
 inside the lambda of a higher-order function (UNSUPPORTED_FEATURE.LAMBDA_FUNCTION_WITH_SQL_UDF).
@@ -14,7 +14,7 @@ class SqlFunction:
     """A scalar function in Spark SQL.
 
     Attributes:
-        name: what users call.
+        name: name of the function in SQL.
         parameters: the parameter list as SQL text, without the brackets.
         returns: SQL type of the result.
         body: one SQL expression over the parameters; no backslashes, so that every session reads its literals alike.
@@ -29,7 +29,7 @@ class SqlFunction:
 
     @property
     def statement(self) -> str:
-        """The statement that defines it for a session, replacing what the session has under that name."""
+        """Return the statement that defines the function for a session, replacing any function of this name."""
         return (
             f"CREATE OR REPLACE TEMPORARY FUNCTION {self.name}({self.parameters}) RETURNS {self.returns}\n"
             f"COMMENT '{self.comment}'\nRETURN {self.body}"

@@ -1,8 +1,8 @@
-"""The rules as functions of a Spark session, under the names that users call in SQL.
+"""The rules as functions of a Spark session, under their SQL names.
 
-What SQL can say is a SQL-defined function, whose text stands beside its rule; what it cannot say is a pandas UDF that
-calls the function of the bulk path, for which the executors need this package on their path. No other module of the
-rules knows Spark.
+A rule that SQL can express is a SQL-defined function, whose text is in the rule's module. Any other rule is a pandas UDF,
+which calls the rule's Python function; executors need this package on their path. No other module of the rules imports
+Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from udfs.sql_statements import sql_statements
 
 
 def _whole_array(values: Any, dtype: type[np.generic]) -> NDArray[Any] | None:
-    """An ARRAY value as Arrow hands it over, None for NULL or an array with a NULL in it."""
+    """Return an ARRAY value of Arrow as a numpy array; None for NULL, or an array with a NULL in it."""
     if values is None or pd.isna(values).any():
         return None
     return np.asarray(values).astype(dtype)
@@ -48,7 +48,7 @@ def batch_cut(
     max_bytes_in_disk: pd.Series,
     max_count_in_disk: pd.Series,
 ) -> pd.Series:
-    """`batch_caps.batch_cut` a row; NULL where an argument is NULL or has one in it, or maxMsgNums is negative."""
+    """How many messages one pull takes (`batch_caps.batch_cut`); NULL if an argument or an element is NULL, or maxMsgNums is negative."""
     columns = (
         sizes,
         in_disk,
@@ -70,7 +70,7 @@ def _sql92_codes(expression: str, maps: list[Any]) -> NDArray[np.int8]:
 
 
 def sql92_matches(expression: pd.Series, properties: pd.Series) -> pd.Series:
-    """`sql92.matches` a row; a NULL map is a message without properties, a NULL expression gives NULL."""
+    """Whether a message matches (`sql92.matches`); a NULL map is a message without properties, a NULL expression gives NULL."""
     groups, expressions = pd.factorize(expression)
     codes, maps = np.full(len(expression), NULL, np.int8), properties.to_numpy()
     by_expression = np.argsort(groups, kind="stable")
@@ -82,13 +82,13 @@ def sql92_matches(expression: pd.Series, properties: pd.Series) -> pd.Series:
 
 
 def uncompress_body(body: pd.Series, sys_flag: pd.Series) -> pd.Series:
-    """The body as consumers get it a row: `message_body.uncompress` where sysFlag says that it is compressed; NULL where one is NULL."""
+    """The body as consumers get it, uncompressed (`message_body.uncompress`) if sysFlag marks it compressed; NULL for a NULL argument."""
     rows = zip(body, sys_flag, strict=True)
     bodies = [None if pd.isna(one) or pd.isna(flag) else uncompress(one) if int(flag) & COMPRESSED_FLAG else one for one, flag in rows]
     return pd.Series(bodies, dtype=object)
 
 
-# pyspark types the form with functionType only, which it calls deprecated
+# pyspark's type hints accept only the deprecated form of pandas_udf, with functionType
 PANDAS_UDFS: Final = {
     "batch_cut": pandas_udf(batch_cut, IntegerType()),  # type: ignore[call-overload]
     "uncompress_body": pandas_udf(uncompress_body, BinaryType()),  # type: ignore[call-overload]
@@ -97,12 +97,12 @@ PANDAS_UDFS: Final = {
 
 
 def has_functions(spark: SparkSession) -> bool:
-    """Whether `register` was called for this session."""
-    return spark.catalog.functionExists(list(PANDAS_UDFS)[-1])  # the last one that it defines
+    """Return whether `register` was called for this session."""
+    return spark.catalog.functionExists(list(PANDAS_UDFS)[-1])  # the last one that `register` defines
 
 
 def register(spark: SparkSession) -> None:
-    """Define all functions for this session, replacing what it has under their names."""
+    """Define all functions for this session, replacing any functions of the same names."""
     for statement in sql_statements():
         spark.sql(statement)
     for name, function in PANDAS_UDFS.items():

@@ -1,4 +1,4 @@
-"""The rules that SQL can say, as statements that define SQL functions.
+"""The rules that SQL can express, as statements that define SQL functions.
 
 This module needs no Spark: the build of a wheel reads the statements too.
 """
@@ -20,5 +20,5 @@ SQL_FUNCTIONS: Final = (
 
 
 def sql_statements() -> list[str]:
-    """The statements that define the SQL-defined functions for a session, without the semicolons of an init file."""
+    """Return the statements that define the SQL-defined functions for a session, without the semicolons of an init file."""
     return [function.statement for function in SQL_FUNCTIONS]

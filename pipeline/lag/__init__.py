@@ -1,1 +1,1 @@
-"""Consumer lag, its history, what retention takes from groups, and both as metrics."""
+"""Consumer lag, its history, the messages that groups lose by retention, and metrics."""

@@ -1,9 +1,9 @@
-"""`pullsim lag`: consume_lag as people know it from mqadmin consumerProgress.
+"""`pullsim lag`: consume_lag in the form of mqadmin consumerProgress.
 
 Broker source (4.9.3): ConsumerProgressSubCommand.execute of the tools, AdminBrokerProcessor.getConsumeStats.
-Rule: a row a queue, sorted, and the sum of the differences below.
-Surprise: mqadmin takes a queue without a stored offset for one at offset 0 and counts all of its messages. Here its lag is not known, and
-the sum says so.
+Rule: a row for each queue, sorted, and below them the sum of the differences.
+Surprise: mqadmin counts a queue without a committed offset as one at offset 0, with all messages as lag. Here the lag of this queue is
+unknown, and the line with the sum reports how many such queues it leaves out.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pipeline.lake.lake import LakeError
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import nearest
 
-# what it takes to show lag, and to know the names of groups and topics
+# tables and views that are read for lag, and for the names of groups and topics
 LAG_READS = "consume_lag, consumer_offset, subscription_group, subscription, queue, topic_config"
 
 
 def queue_lags(
     spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None, broker: str | None = None
 ) -> DataFrame:
-    """Rows of consume_lag, sorted by broker, group, topic and queue.
+    """Return the rows of consume_lag, sorted by broker, group, topic and queue.
 
     Args:
         spark: session with the lake's views.
-        group: only this group.
-        topic: only this topic.
-        until: count waiting time to this moment instead of the store's last message.
-        broker: only this broker, which the lake has.
+        group: only this group, None for all.
+        topic: only this topic, None for all.
+        until: end of waiting times; None for the time of the store's last message.
+        broker: only this broker, which the lake has; None for all.
 
     Raises:
         LakeError: the lake does not know the group or the topic.
@@ -55,14 +55,14 @@ def queue_lags(
 
 
 def time_in_utc(millis: str) -> Column:
-    """A column of ms since 1970 as text for people; NULL past the year 9999: a time from bytes that are no message can be any number."""
+    """Return a column of ms since 1970 as text in UTC; NULL after the year 9999, as bytes that are no message can give any time."""
     return F.when(F.col(millis) <= LAST_OF_YEAR_9999, F.date_format(F.timestamp_millis(millis), "yyyy-MM-dd HH:mm:ss"))
 
 
 def lag_rows(
     spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None, broker: str | None = None
 ) -> DataFrame:
-    """What `queue_lags` gives, under the column names of mqadmin consumerProgress."""
+    """Return the rows of `queue_lags` with the column names of mqadmin consumerProgress."""
     last_time = time_in_utc("lastConsumedTimestamp")
     return queue_lags(spark, broker=broker, group=group, topic=topic, until=until).select(
         F.col("consumerGroup").alias("Group"),
@@ -80,10 +80,10 @@ def lag_rows(
 
 
 def diff_total(diffs: Sequence[int | None]) -> str:
-    """The line below the table: the sum of the known differences, and what it leaves out or nets off.
+    """Return the line below the table: the sum of known lags, and how many queues have unknown or negative lag.
 
     Args:
-        diffs: lag of each queue, None where it is not known.
+        diffs: lag of each queue, None if it is unknown.
     """
     known = [diff for diff in diffs if diff is not None]
     below = [diff for diff in known if diff < 0]
@@ -98,17 +98,17 @@ def diff_total(diffs: Sequence[int | None]) -> str:
 
 
 def require_known(spark: SparkSession, column: str, what: str, name: str, tables: Sequence[str]) -> None:
-    """Refuse a name that no table of the lake has.
+    """Raise LakeError if no table of the lake has a name.
 
     Args:
         spark: session with the lake's views.
-        column: of the tables.
-        what: it is a name of.
-        name: that was asked for.
-        tables: that may have it.
+        column: column of the tables that has names.
+        what: kind of the name, for the message.
+        name: the name.
+        tables: the tables to search.
 
     Raises:
-        LakeError: none has it; the nearest known ones are told.
+        LakeError: no table has the name; the message has the most similar known names.
     """
     listed = reduce(DataFrame.union, (spark.table(table).select(column) for table in tables))
     known = sorted(row[0] for row in listed.dropna().distinct().collect())

@@ -1,7 +1,7 @@
-"""lag_history: observations of consume_lag, appended one after the other, so that rules can look at how lag moves.
+"""lag_history: observations of consume_lag, appended over time, so that rules can evaluate how lag changes.
 
-Rule: an observation is new where the lake has learned something of the broker since the last one. A lake that nobody imported into says
-nothing of a group, and must not look like a group that stands still.
+Rule: an observation is new if the lake got data of the broker since the last one. Otherwise a lake without an import would look like a
+group that consumes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ObservedLag:
     """Size and lake version of an observation that was added to lag_history.
 
     Attributes:
-        queues: its rows.
+        queues: number of its rows, one for each group and queue.
         lake_version: the version of the lake that made it visible.
     """
 
@@ -37,14 +37,14 @@ class ObservedLag:
 
 
 def observation(broker: OpenedBroker, observed_at: int) -> DataFrame:
-    """The rows of lag_history that say how far every group of a broker is now.
+    """Return the rows of lag_history for the present lag of each group of a broker.
 
     Args:
-        broker: whose queues.
-        observed_at: when that is, ms since 1970.
+        broker: the broker.
+        observed_at: time of the observation, ms since 1970.
 
     Raises:
-        LakeError: the time lies before 1970 or after the year 9999.
+        LakeError: the time is before 1970 or after the year 9999.
     """
     _require_time(observed_at)
     observed = consume_lag(broker.lake).where(broker.is_mine)
@@ -53,16 +53,16 @@ def observation(broker: OpenedBroker, observed_at: int) -> DataFrame:
 
 
 def append_observation(writer: LakeWriter, observed_at: int) -> bool:
-    """Append an observation of the writer's broker, which includes the rows that the run has written so far; the caller commits.
+    """Append an observation of the writer's broker, with the rows that the run has written so far; the caller commits.
 
-    Call it once a trigger of a stream, after its other tables are written.
+    Call it once for each trigger of a stream, after its other tables are written.
 
     Args:
-        writer: a run that goes on.
-        observed_at: ms since 1970.
+        writer: writer of the running run.
+        observed_at: time of the observation, ms since 1970.
 
     Returns:
-        Whether it was appended; not where the broker has an observation of that time already.
+        Whether the observation was appended; False if the broker has one of that time already.
 
     Raises:
         LakeError: another run is writing to the table.
@@ -75,11 +75,11 @@ def append_observation(writer: LakeWriter, observed_at: int) -> bool:
 
 
 def forget_before(writer: LakeWriter, before: int) -> None:
-    """Drop a broker's observations from before a time, and write those that are kept anew, in few files; the caller commits.
+    """Delete a broker's observations before a time, and rewrite the others in few files; the caller commits.
 
     Args:
-        writer: a run that has not written to the table yet.
-        before: ms since 1970; observations of this very time are kept.
+        writer: writer of a run that has not written to the table yet.
+        before: the time, ms since 1970; an observation of this time is kept.
 
     Raises:
         LakeError: another run is writing to the table.
@@ -90,7 +90,7 @@ def forget_before(writer: LakeWriter, before: int) -> None:
 
 
 def is_new(broker: OpenedBroker, observed_at: int) -> bool:
-    """Whether the lake has changed what consume_lag says of a broker since its last observation, and has none of this time."""
+    """Return whether the tables behind consume_lag changed since the broker's last observation, and it has none of this time."""
     history = broker.lake.table(LAG_HISTORY)
     last = history.where(broker.is_mine).agg(F.max("lakeVersion").alias("version")).first()
     if last is None or last["version"] is None:
@@ -103,17 +103,17 @@ def record(broker: OpenedBroker, *, observed_at: int, keep_days: int | None, run
     """Record an observation in a commit of its own.
 
     Args:
-        broker: whose queues.
-        observed_at: ms since 1970.
-        keep_days: drop the broker's observations that are older than so many days before this one; None keeps all.
-        run_id: of this run.
+        broker: the broker.
+        observed_at: time of the observation, ms since 1970.
+        keep_days: delete the broker's observations that are more than this number of days older; None keeps all.
+        run_id: id of this run of the command.
         committed_at: wall clock for lake_version.
 
     Returns:
-        What was recorded; None where the observation is not new, and nothing is written.
+        The recorded observation; None if it is not new, and nothing was written.
 
     Raises:
-        LakeError: another run is writing to the table, or the time lies before 1970 or after the year 9999.
+        LakeError: another run is writing to the table, or the time is before 1970 or after the year 9999.
     """
     _require_time(observed_at)
     if not is_new(broker, observed_at):
@@ -136,10 +136,10 @@ def _observed_at(history: DataFrame, broker: str, observed_at: int) -> DataFrame
 
 
 def _last_change(broker: OpenedBroker) -> int | None:
-    """The last version of the lake in which a run of the broker changed a table that consume_lag reads."""
+    """Return the last version of the lake in which a run of the broker changed a table that consume_lag reads."""
     read = F.struct(*(F.col("tables")[table.name].alias(table.name) for table in CONSUME_LAG_TABLES))
     versions = broker.lake.versions().where(F.col("version") <= broker.lake.at.version).withColumn("read", read)
-    # lake_version has a row a commit: little enough for one task
+    # lake_version has one row for each commit: small enough for one task
     compared = versions.withColumn("before", F.lag("read").over(Window.orderBy("version")))
     of_broker = compared.where(broker.is_mine & ~F.col("read").eqNullSafe(F.col("before")))
     row = of_broker.agg(F.max("version").alias("version")).first()

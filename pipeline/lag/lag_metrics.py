@@ -1,10 +1,10 @@
-"""Consumer lag of one broker, as the gauges that users of apache/rocketmq-exporter know.
+"""Consumer lag of one broker, as the gauges of apache/rocketmq-exporter.
 
 Source (rocketmq-exporter): names and labels are those of RMQMetricsCollector, sums those of MetricsCollectTask.collectTopicOffset and
 collectConsumerOffset. A retry topic and a dead letter topic have metrics of their own.
-Surprise: the exporter takes a queue without a stored offset for one at offset 0, and counts waiting time until now. Here such a queue is
-left out, as in consume_lag, and time counts until the store's last message. A store does not know who is online: that label is empty.
-Broadcasting groups keep their offsets at the clients, so every group with an offset here is a clustering one.
+Surprise: the exporter counts a queue without a committed offset as one at offset 0, and measures waiting time until now. Here such a queue
+is left out, as in consume_lag, and waiting time ends at the store's last message. A store has no data about online clients, so that label
+is empty. Broadcasting groups keep their offsets at the clients, so every group with an offset in the store is a clustering group.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 
 from pipeline.lag.metrics import metric
 
-# pairs of group and topic, and topics: what Prometheus stores grows with them
+# greatest number of pairs of group and topic, and of topics: each is a series that Prometheus stores
 GROUPS_MAX = 1000
 TOPICS_MAX = 1000
 
-# tables and views
+# tables and views that the metrics read
 LAG_METRICS_READ = "consume_lag, queue"
 _RETRY, _DLQ = "%RETRY%", "%DLQ%"
 # ordinal of MessageModel.CLUSTERING
@@ -31,7 +31,7 @@ _CLUSTERING = "1"
 
 @dataclass(frozen=True, slots=True)
 class LagMetrics:
-    """The gauges, the number of pairs of group and topic that they leave out, and the number of topics that they leave out."""
+    """The gauges, and the numbers of pairs of group and topic and of topics that were left out."""
 
     families: tuple[Metric, ...]
     groups_left_out: int
@@ -39,11 +39,11 @@ class LagMetrics:
 
 
 def lag_metrics(spark: SparkSession, broker: str, cluster: str) -> LagMetrics:
-    """The gauges of a broker; of more than GROUPS_MAX groups, those with the greatest lag.
+    """Return the gauges of a broker, of at most GROUPS_MAX groups, those with the greatest lag.
 
     Args:
         spark: session with the lake's views.
-        broker: whose groups and topics.
+        broker: name of the broker.
         cluster: the broker's brokerClusterName.
     """
     lags = spark.table("consume_lag").where(F.col("brokerName") == broker).groupBy("consumerGroup", "topic")
@@ -58,7 +58,7 @@ def lag_metrics(spark: SparkSession, broker: str, cluster: str) -> LagMetrics:
 
 
 def _first(rows: DataFrame, most: int, *order: object) -> tuple[list[Row], int]:
-    """The first `most` rows in an order, and the number of rows after them."""
+    """Return the first `most` rows in an order, and the number of the other rows."""
     found = rows.orderBy(*order).limit(most + 1).collect()  # type: ignore[arg-type]
     return found[:most], rows.count() - most if len(found) > most else 0
 
@@ -97,12 +97,12 @@ def _of_topics(rows: Sequence[Row], at_broker: dict[str, str]) -> list[Metric]:
 
 
 def _by_kind(rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
-    """Rows of retry topics, of dead letter topics, of others."""
+    """Return the rows of retry topics, of dead letter topics, and of other topics."""
     retry = [row for row in rows if row["topic"].startswith(_RETRY)]
     dlq = [row for row in rows if row["topic"].startswith(_DLQ)]
     return retry, dlq, [row for row in rows if not row["topic"].startswith((_RETRY, _DLQ))]
 
 
 def _gauge(name: str, text: str, rows: Sequence[Row], value: str, labels: Callable[[Row], dict[str, str]]) -> Metric:
-    """A gauge of the rows whose value is known."""
+    """Return a gauge with the rows whose value is not NULL."""
     return metric("gauge", name, text, ((labels(row), row[value]) for row in rows if row[value] is not None))

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: made, written as text, and put into a file that a collector reads or behind a port that Prometheus asks."""
+"""Metrics for Prometheus: make them, write them as text, and publish them in a file or on an HTTP port."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LOCALHOST = "127.0.0.1"
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):)?(?P<port>[0-9]{1,5})")
 _CLIENT_SECONDS = 10
 
-# takes all metrics; OutputError where they cannot be put into their place
+# publishes all metrics; raises OutputError if the target cannot be written
 Publish = Callable[[Sequence[Metric]], None]
 
 
 def metric(kind: Literal["counter", "gauge"], name: str, text: str, series: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
-    """A metric: its type, name and help text, and a value for each set of labels.
+    """Return a metric with its type, name and help text, and a value for each set of labels.
 
     The name of a counter ends in _total. All sets of labels have the same names.
     """
@@ -42,7 +42,7 @@ def metric(kind: Literal["counter", "gauge"], name: str, text: str, series: Iter
 
 
 class _Newest(Collector):
-    """The newest metrics that have a value; they are replaced all at once."""
+    """The metrics of the last `publish`, without those that have no value; `publish` replaces all at once."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -57,7 +57,7 @@ class _Newest(Collector):
 
 
 def metrics_text(metrics: Sequence[Metric]) -> str:
-    """The metrics that have a value, in Prometheus' text format 0.0.4."""
+    """Return the metrics that have a value, in Prometheus' text format 0.0.4."""
     newest = _Newest()
     newest.publish(metrics)
     return generate_latest(newest.registry).decode()
@@ -65,14 +65,14 @@ def metrics_text(metrics: Sequence[Metric]) -> str:
 
 @contextmanager
 def metrics_target(target: str, progress: Callable[[str], None]) -> Iterator[Publish]:
-    """The function that puts metrics into a user's target.
+    """Yield the function that publishes metrics at a target.
 
     Args:
-        target: PORT or HOST:PORT to serve metrics from, by default to this machine alone; else a local FILE, written whole each time.
-        progress: gets a line with the address that serves metrics.
+        target: PORT or HOST:PORT to serve metrics on, PORT alone only to this machine; else a local FILE, replaced each time.
+        progress: called with a line that has the address of the metrics.
 
     Raises:
-        OutputError: the port is not free, or there cannot be such a file.
+        OutputError: the port is in use, or the file cannot be written.
     """
     address = _ADDRESS.fullmatch(target)
     if address is None:
@@ -91,7 +91,7 @@ def metrics_target(target: str, progress: Callable[[str], None]) -> Iterator[Pub
 def _file(target: str) -> Publish:
     path = os.path.abspath(target)
     if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path)):
-        raise OutputError(f"{target}: expected PORT, HOST:PORT, or a file for metrics in a folder that is there, found none")
+        raise OutputError(f"{target}: expected PORT, HOST:PORT, or a file for metrics in an existing folder")
 
     def publish(metrics: Sequence[Metric]) -> None:
         try:
@@ -107,7 +107,7 @@ class _Server(ThreadingWSGIServer):
     """Answers requests for metrics."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that goes away, or asks nothing for _CLIENT_SECONDS, is no fault of the stream."""
+        """Print nothing: a client that disconnects, or sends nothing for _CLIENT_SECONDS, is no fault of the stream."""
 
 
 class _ServerV6(_Server):
@@ -120,7 +120,7 @@ class _Handler(WSGIRequestHandler):
     timeout = _CLIENT_SECONDS
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the server's name)
-        """Say nothing: Prometheus asks every few seconds."""
+        """Print nothing: Prometheus sends a request every few seconds."""
 
 
 def _server(target: str, host: str, port: int, registry: CollectorRegistry) -> _Server:

@@ -1,7 +1,7 @@
-"""`pullsim retention`: which group loses what to the deletion of old files, when, and with which fileReservedTime it would not.
+"""`pullsim retention`: which messages groups will lose to the deletion of old files, when, and which fileReservedTime would prevent it.
 
-The driver forecasts the deletion of each file of the commit log, of which there is one a GiB; a row a group and queue then meets what its
-queue has in each of them. What is known without a forecast is that of the view retention_risk.
+The driver forecasts the deletion of each file of the commit log (one for each GiB). A row for each group and queue is then joined with the
+queue's messages in each file. Columns that need no forecast come from the view retention_risk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from udfs.cleaning.log_retention import Deletion, Disk, LogFile, Outlook, Share,
 
 NOT_DELETED, NO_RATE, IN_TIME, NO_FILE = "NOT_DELETED", "NO_RATE", "IN_TIME", "NO_FILE"
 _READS = f"retention_risk, store_file, commit_log_segment, consume_queue, broker, {LAG_READS}"
-_LATE = 86_400_000  # ms; the last write to a file and the time of its last message may lie a little apart
+_LATE = 86_400_000  # ms; a file's last write may be this much later than its last message
 _GROWTH = """
 WITH run AS (
   SELECT
@@ -83,16 +83,17 @@ _FORECAST = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionQuestion:
-    """Arguments of a forecast of what retention deletes.
+    """The arguments of a forecast of deletions.
 
     Attributes:
-        settings: of the broker.
-        zone: of its clock.
-        group: only this one; None for all.
-        at: when the forecast begins, ms; None for the store's last message.
-        rate: messages that each group consumes of each queue a second; None for what lag_history says.
-        growth: bytes a second that come to the log; None for what came in its last day.
-        disk_size, disk_used: bytes; None for a disk that is never full, and for the bytes of the store.
+        settings: settings of the broker.
+        zone: time zone of the broker's clock.
+        group: only this group; None for all.
+        at: start of the forecast, ms; None for the time of the store's last message.
+        rate: messages a second that each group consumes of each queue; None for the rates in lag_history.
+        growth: growth of the log, bytes a second; None for the growth in its last day.
+        disk_size: bytes of the disk; None for a disk that is never full.
+        disk_used: used bytes of the disk; None for the bytes of the store.
     """
 
     settings: BrokerSettings
@@ -110,10 +111,10 @@ class Forecast:
     """The forecast of a broker's commit log.
 
     Attributes:
-        outlook: what it is made of.
-        deletions: of files, by their first offset.
-        aging: when each file begins to age, by its first offset.
-        times_are_late: files were last written to after the store's last message: they were copied without their times.
+        outlook: input of the forecast.
+        deletions: first offset of a file -> its deletion.
+        aging: first offset of a file -> when it begins to age.
+        times_are_late: whether files were last written after the store's last message, because a copy did not keep their times.
     """
 
     outlook: Outlook
@@ -122,44 +123,44 @@ class Forecast:
     times_are_late: bool
 
 
-def retention(broker: OpenedBroker, asked: RetentionQuestion) -> tuple[Forecast, DataFrame]:
-    """The forecast of a broker's commit log, and a row of retention_risk for each queue; docs/retention.md has the columns.
+def retention(broker: OpenedBroker, question: RetentionQuestion) -> tuple[Forecast, DataFrame]:
+    """Return the forecast of a broker's commit log, and a row for each group and queue; docs/retention.md has the columns.
 
     Raises:
-        LakeError: the lake has no file of the log, or does not know the group; a time or a disk that cannot be.
+        LakeError: the lake has no file of the log or not the group, or the time or the disk's size is impossible.
     """
     spark = create_views(broker.lake, _READS)
-    if asked.group is not None:
-        require_known(spark, "consumerGroup", "consumer group", asked.group, ("consumer_offset", "subscription_group", "subscription"))
-    forecast = _forecast(spark, broker.name, asked)
-    return forecast, _losses(spark, broker.name, asked, forecast)
+    if question.group is not None:
+        require_known(spark, "consumerGroup", "consumer group", question.group, ("consumer_offset", "subscription_group", "subscription"))
+    forecast = _forecast(spark, broker.name, question)
+    return forecast, _losses(spark, broker.name, question, forecast)
 
 
-def _forecast(spark: SparkSession, broker: str, asked: RetentionQuestion) -> Forecast:
+def _forecast(spark: SparkSession, broker: str, question: RetentionQuestion) -> Forecast:
     mine = F.col("brokerName") == broker
     (known,) = spark.table("broker").where(mine).collect()
-    since = known["maxStoreTimestamp"] if asked.at is None else asked.at
+    since = known["maxStoreTimestamp"] if question.at is None else question.at
     if not 0 <= since <= LAST_OF_YEAR_9999:
         raise LakeError(f"expected a time from 1970 to the year 9999 to look ahead from, in ms, found {since}; give one with --at")
     stored = spark.table("store_file").where(mine)
-    # a file that a start made has no time
+    # a file that the broker created at its start has no modification time
     modified = F.when(F.col("mtimeMs") > 0, F.col("mtimeMs")).otherwise(since)
     log = stored.where("kind = 'commitlog'").select("fromOffset", modified, "length").orderBy("fromOffset").collect()
     if not log:
         raise LakeError(f"expected files of the commit log of broker {broker!r} in store_file, found none; import the store")
     files = [LogFile(*row) for row in log]
-    growth = asked.growth
+    growth = question.growth
     if growth is None:
         found = spark.sql(_GROWTH).where(mine).first()
         growth = found["growth"] if found else 0.0
     room = files[-1].from_offset + files[-1].length - known["maxPhyOffset"]
     outlook = Outlook(
         since=since,
-        zone=asked.zone,
-        settings=CleanSettings(**{field.name: asked.settings.value(camel_case(field.name)) for field in fields(CleanSettings)}),
+        zone=question.zone,
+        settings=CleanSettings(**{field.name: question.settings.value(camel_case(field.name)) for field in fields(CleanSettings)}),
         growth=growth,
         fills_at=since + int(room * 1000 / growth) if growth > 0 else None,
-        disk=None if asked.disk_size is None else _disk(asked.disk_size, asked.disk_used, stored),
+        disk=None if question.disk_size is None else _disk(question.disk_size, question.disk_used, stored),
     )
     return Forecast(
         outlook=outlook,
@@ -178,12 +179,12 @@ def _disk(size: int, used: int | None, files: DataFrame) -> Disk:
     return Disk(size, used)
 
 
-def _losses(spark: SparkSession, broker: str, asked: RetentionQuestion, forecast: Forecast) -> DataFrame:
+def _losses(spark: SparkSession, broker: str, question: RetentionQuestion, forecast: Forecast) -> DataFrame:
     risks = spark.table("retention_risk").where(F.col("brokerName") == broker).selectExpr(*_RISK)
-    if asked.group is not None:
-        risks = risks.where(F.col("consumerGroup") == asked.group)
-    if asked.rate is not None:
-        risks = risks.withColumn("consumedPerHour", F.lit(asked.rate * 3600))
+    if question.group is not None:
+        risks = risks.where(F.col("consumerGroup") == question.group)
+    if question.rate is not None:
+        risks = risks.withColumn("consumedPerHour", F.lit(question.rate * 3600))
     risks.createOrReplaceTempView("risk")
     shares = spark.sql(_SHARES)
     types = dict(risks.drop(*_NOT_TOLD).dtypes) | _FORECAST
@@ -195,10 +196,10 @@ def _losses(spark: SparkSession, broker: str, asked: RetentionQuestion, forecast
 def _foreseen(forecast: Forecast, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         known = batch.drop_columns([*_NOT_TOLD, "shares"])
-        asked = batch.select([*_NOT_TOLD, "shares", "consumedPerHour", "minOffset"])
-        told = [_row(forecast, **row) for row in asked.to_pylist()]
+        rows = batch.select([*_NOT_TOLD, "shares", "consumedPerHour", "minOffset"])
+        forecasts = [_row(forecast, **row) for row in rows.to_pylist()]
         kinds = {"BIGINT": pa.int64(), "STRING": pa.string()}
-        columns = [pa.array([row.get(name) for row in told], kinds[kind]) for name, kind in _FORECAST.items()]
+        columns = [pa.array([row.get(name) for row in forecasts], kinds[kind]) for name, kind in _FORECAST.items()]
         yield pa.RecordBatch.from_arrays([*known.columns, *columns], [*known.schema.names, *_FORECAST])
 
 
@@ -232,5 +233,5 @@ def _row(
 
 
 def for_people(rows: DataFrame) -> DataFrame:
-    """The rows with their times as texts in UTC."""
+    """Return the rows with their times as texts in UTC."""
     return rows.withColumns({name: time_in_utc(name) for name in ("deletedAt", "lossAt")})

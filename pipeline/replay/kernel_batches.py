@@ -61,7 +61,7 @@ class Answering:
 
     caps: NDArray[np.int64]
     codes: NDArray[np.int32]
-    log: gm.LogFiles
+    log: gm.CommitLogFiles
     disk_fall_recorded: bool
     readable: bool
     with_extension: bool
@@ -70,7 +70,7 @@ class Answering:
     segment_files: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, settings: PullSettings, entries_a_file: int, log: gm.LogFiles, *, with_entries: bool) -> Answering:
+    def of(cls, settings: PullSettings, entries_a_file: int, log: gm.CommitLogFiles, *, with_entries: bool) -> Answering:
         """What the kernel needs, from the broker's settings, the entries of a queue file, and the files of the log."""
         return cls(
             caps=scan_caps(settings, entries_a_file),

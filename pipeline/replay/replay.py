@@ -45,7 +45,7 @@ from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
 from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
 from store_format.layout import CQ_STORE_UNIT_SIZE
-from udfs.pull.get_message import LogFiles
+from udfs.pull.get_message import CommitLogFiles
 
 At = Literal["snapshot", "request-time", "recorded-max"]
 
@@ -129,7 +129,7 @@ class BrokerStore:
     entries: int
     max_offset: int
     entries_a_file: int
-    log: LogFiles
+    log: CommitLogFiles
 
     @property
     def log_start(self) -> int:
@@ -164,7 +164,7 @@ def _read_store(broker: OpenedBroker) -> BrokerStore:
         entries=pc.sum(pc.subtract(queues["maxOffset"], queues["minOffset"])).as_py() or 0,
         max_offset=pc.max(queues["maxOffset"]).as_py() or 0,
         entries_a_file=row["mappedFileSizeConsumeQueue"] // CQ_STORE_UNIT_SIZE,
-        log=LogFiles(
+        log=CommitLogFiles(
             files["fromOffset"].to_numpy(),
             files["wrote"].to_numpy(),
             row["mappedFileSizeCommitLog"],

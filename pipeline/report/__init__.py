@@ -1,1 +1,1 @@
-"""`pullsim report`: one page that says how the groups of a lake are doing, a question a file."""
+"""`pullsim report`: one page about the state of a lake's groups; each module of a question has the question's name."""

@@ -1,7 +1,7 @@
-"""Which groups are behind: consume_lag summed up by group, those first that most waits for.
+"""Which groups have consumer lag: consume_lag summed by group, the group with most waiting messages first.
 
-Rule: a group is behind where any of its queues is, as in the picture of lag over time. Surprise: the sums of group_lag do not tell, for an
-offset past the end of one queue hides in them what waits in another.
+Rule: a group has lag if any of its queues has, as in the chart of lag over time. Surprise: the sums of group_lag cannot be used, because a
+negative lag of one queue (an offset past the end) cancels the lag of another.
 """
 
 from __future__ import annotations

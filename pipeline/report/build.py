@@ -1,4 +1,4 @@
-"""Asking a lake all questions of the report, and writing the page."""
+"""Run the queries of all questions of the report on a lake, and make the page."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ QUESTIONS: Final = (
     RETENTION,
     HOT_QUEUES,
 )
-# what is read to know what there is to ask of
+# tables that `_scope` reads to find which questions the lake can answer
 _READS: Final = "broker pull_request replay_run lag_history queue lake_version"
 
 
 def report(lake: Lake, *, broker: str | None, named: str, progress: Callable[[str], None]) -> str:
-    """The page about a lake.
+    """Return the HTML of the page about a lake.
 
     Args:
-        lake: at the version to be read.
-        broker: the only broker that it is about, which the lake has; None for all.
-        named: the lake as the user named it.
-        progress: told of each question.
+        lake: the lake, at the version to read.
+        broker: the only broker to report, which the lake has; None for all.
+        named: the lake's path as the user wrote it.
+        progress: called with each question.
     """
     spark = create_views(lake, _READS)
     scope = _scope(spark, broker, shlex.quote(named))
@@ -102,7 +102,7 @@ FROM (
 
 
 def _in_calendar(micros: str) -> str:
-    """The SQL for a captured time, NULL where no calendar has it: the clock of a capture may say anything."""
+    """Return SQL for a captured time; NULL after the year 9999, because a capture's clock may give any time."""
     return f"CASE WHEN {micros} BETWEEN 0 AND {LAST_OF_YEAR_9999 * 1000 + 999} THEN {micros} END"
 
 
@@ -111,7 +111,7 @@ def _window(span: Row) -> Window | None:
 
 
 def _facts(spark: SparkSession, scope: Scope) -> Sequence[tuple[str, Markup]]:
-    """What stands in the head of the page."""
+    """Return (name, value) of each fact in the head of the page."""
     [store] = _rows(spark, f"SELECT max(maxStoreTimestamp) AS asOf FROM broker {scope.of_broker()}")
     [queues] = _rows(
         spark,

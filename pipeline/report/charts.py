@@ -1,9 +1,9 @@
-"""Pictures of the report: matplotlib's SVG, made to fit a page in dark and in light, and on a phone.
+"""Charts of the report: matplotlib's SVG, adapted to dark and light pages and to phones.
 
-Rule: matplotlib places axes, ticks and marks; colours become variables of the page's style sheet, and each bin of time tells its figures in
-a <title>, which browsers show as a tooltip, without any script. Each picture is there twice, wide and narrow; the page shows what fits.
-Surprise: no name of a group or topic ever reaches matplotlib, which reads a text with dollars as a formula: they stand in the legend and in
-titles.
+Rule: matplotlib places axes, ticks and marks. Colours become variables of the page's style sheet. Each bin of time has its figures in a
+<title>, which browsers show as a tooltip without a script. Each chart is on the page twice, wide and narrow; the style sheet shows one.
+Surprise: names of groups and topics are never passed to matplotlib, which reads a text with dollar signs as a formula. They are in the
+legend and in titles.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pipeline.report.window import Window, ticks
 # width and height in pixels at 1:1
 _SIZES: Final = {"wide": (880, 260), "narrow": (370, 240)}
 _INK, _GRID = "#0000fe", "#0000fd"
-# stand for --s0, --s1, ... of the style sheet; black would be left out, as what SVG takes where nothing is said
+# placeholders for --s0, --s1, ... of the style sheet; not black, because matplotlib leaves out black as the default of SVG
 _COLOURS: Final = tuple(f"#0000{160 + number:02x}" for number in range(8))
 _VARIABLES: Final = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {one: f"var(--s{number})" for number, one in enumerate(_COLOURS)}
 _RC: Final[dict[Any, Any]] = {
@@ -60,25 +60,25 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line or a layer: a value for each bin, None where it is not known."""
+    """A line or a layer of a chart: a value for each bin, None if it is unknown."""
 
     label: str
     values: Sequence[int | None]
 
 
 def layers(window: Window, by_label: Mapping[str, Counter[int | None]]) -> list[Series]:
-    """A layer of a stacked picture for each label, nothing where a bin has none."""
+    """Return a layer of a stacked chart for each label, with 0 for a bin without a count."""
     return [Series(label, tuple(bins[number] for number in range(window.bins))) for label, bins in by_label.items()]
 
 
 def line_chart(anchor: str, unit: str, window: Window, series: Sequence[Series]) -> Markup:
-    """Lines over time, a point at the end of each bin.
+    """Return a chart of lines over time, with a point at the end of each bin.
 
     Args:
-        anchor: of the question; tells this picture's elements from those of others.
-        unit: what is counted.
+        anchor: anchor of the question; makes the ids of the chart's elements unique.
+        unit: unit of the values.
         window: the bins.
-        series: at most as many as there are colours.
+        series: the lines, at most as many as there are colours.
     """
 
     def draw(axes: Axes) -> None:
@@ -93,7 +93,7 @@ def line_chart(anchor: str, unit: str, window: Window, series: Sequence[Series])
 
 
 def stacked_chart(anchor: str, unit: str, window: Window, series: Sequence[Series]) -> Markup:
-    """Bars over time, one upon the other; arguments as for `line_chart`."""
+    """Return a chart of stacked bars over time; the arguments are those of `line_chart`."""
 
     def draw(axes: Axes) -> None:
         edges = _edges(window)
@@ -147,7 +147,7 @@ def _svg(name: str, form: str, unit: str, window: Window, series: Sequence[Serie
 
 
 def _make_ours(root: ET.Element, name: str) -> None:
-    """Drop what a page does not need, and leave only what is unique in it: HTML has no namespaces, and one name for one element."""
+    """Remove elements that a page does not need, and make all ids unique on the page; HTML has no namespaces."""
     for parent in root.iter():
         for child in [child for child in parent if child.tag.rpartition("}")[2] == "metadata"]:
             parent.remove(child)
@@ -168,7 +168,7 @@ def _make_ours(root: ET.Element, name: str) -> None:
 
 
 def _add_titles(root: ET.Element, box: tuple[float, float, float, float], window: Window, series: Sequence[Series]) -> None:
-    """A strip over each bin, which tells what is in it."""
+    """Add a transparent strip over each bin, with a title that has the bin's figures."""
     left, top, width, height = box
     for number in range(window.bins):
         lines = [f"{forms.clock(window.start + number * window.width)} – {forms.clock(window.start + (number + 1) * window.width)} UTC"]

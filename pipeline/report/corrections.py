@@ -1,4 +1,4 @@
-"""What moved offsets on the broker's side, when, and what that cost."""
+"""Which pulls the broker sent to another offset, when, and how many messages that skipped or repeated."""
 
 from __future__ import annotations
 

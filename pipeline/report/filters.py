@@ -1,4 +1,4 @@
-"""How much of what the broker looks at for a group passes the group's filter."""
+"""Which share of the entries that the broker scans for a group matches the group's filter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How values are written on the page: names, counts, bytes, durations, moments.
+"""How values are formatted on the page: names, counts, bytes, durations, times.
 
-Nothing that comes from a store or a wire is trusted. Whatever is put together here is Markup, which escapes what goes into it; names stand
-in <bdi>, so that letters that run from right to left move nothing around them, and control characters are shown as pictures of themselves.
+Texts from a store or a capture are not trusted. These functions return Markup, which escapes its parts. Names are in <bdi>, so that
+right-to-left letters do not move the text around them. Control characters are shown as visible symbols.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from markupsafe import Markup
 
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 
-# no such figure; the page says why
+# shown for a missing figure; the page explains why it is missing
 NOTHING: Final = Markup('<span class="none">–</span>')
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
 def visible(text: str) -> str:
-    """A text without control characters: those of ASCII as their pictures, all others, and those that turn text around, as U+FFFD."""
+    """Return a text without control characters: ASCII ones become their symbols, others and those that change direction U+FFFD."""
     return "".join(map(_seen, text))
 
 
@@ -32,27 +32,27 @@ def _seen(char: str) -> str:
 
 
 def name(value: Any) -> Markup:
-    """A name of a group, a topic, a filter, as whoever chose it spelled it."""
+    """Return the markup of a name of a group, topic or filter, as it is spelled in the lake."""
     return NOTHING if value is None else Markup("<bdi>{}</bdi>").format(visible(str(value)))
 
 
 def words(value: Any) -> Markup:
-    """Plain text."""
+    """Return the markup of a plain text."""
     return NOTHING if value is None else Markup("{}").format(visible(str(value)))
 
 
 def count(value: Any) -> Markup:
-    """A whole number with commas."""
+    """Return the markup of a whole number with commas."""
     return NOTHING if value is None else Markup("{}").format(f"{int(value):,}")
 
 
 def _figure(text: str) -> Markup:
-    """A number with its unit, which no line parts."""
+    """Return the markup of a number with its unit, which does not wrap."""
     return Markup("{}").format(text.replace(" ", "\N{NO-BREAK SPACE}"))
 
 
 def size(value: Any) -> Markup:
-    """Bytes, in the unit that fits."""
+    """Return the markup of a number of bytes, in the unit that fits."""
     if value is None:
         return NOTHING
     rest = float(value)
@@ -64,7 +64,7 @@ def size(value: Any) -> Markup:
 
 
 def duration(value: Any) -> Markup:
-    """Milliseconds, in the two units that fit."""
+    """Return the markup of a number of ms, in the two units that fit."""
     if value is None:
         return NOTHING
     rest, sign = abs(int(value)), "-" if value < 0 else ""
@@ -79,7 +79,7 @@ def duration(value: Any) -> Markup:
 
 
 def share(value: Any) -> Markup:
-    """A part of 1 in percent; little is not called nothing, and most is not called all."""
+    """Return the markup of a share in percent; a small share is not rounded to 0 %, a large one not to 100 %."""
     if value is None:
         return NOTHING
     percent = float(value) * 100
@@ -91,31 +91,31 @@ def share(value: Any) -> Markup:
 
 
 def times(value: Any) -> Markup:
-    """A factor."""
+    """Return the markup of a factor."""
     return NOTHING if value is None else _figure(f"{float(value):,.1f} ×")
 
 
 def rate(value: Any) -> Markup:
-    """Messages in a second."""
+    """Return the markup of a rate in messages a second."""
     if value is None:
         return NOTHING
-    if 0 < abs(value) < 0.05:  # little is not called nothing
+    if 0 < abs(value) < 0.05:  # a small rate is not rounded to 0
         return _figure("< 0.1/s")
     return Markup("{}/s").format(f"{float(value):,.1f}" if abs(value) < 10 else f"{float(value):,.0f}")
 
 
 def utc(millis: int) -> dt.datetime | None:
-    """A stamp as a time; None where no calendar has it."""
+    """Return ms since 1970 as a time in UTC; None before 1970 and after the year 9999."""
     return _EPOCH + dt.timedelta(milliseconds=millis) if 0 <= millis <= LAST_OF_YEAR_9999 else None
 
 
 def moment(value: Any) -> Markup:
-    """Milliseconds since 1970 as a time in UTC."""
+    """Return the markup of ms since 1970 as a time in UTC."""
     time = None if value is None else utc(int(value))
     return NOTHING if time is None else Markup('<span class="time">{}</span>').format(f"{time:%Y-%m-%d %H:%M:%S}")
 
 
 def clock(millis: int) -> str:
-    """The time of a stamp alone, for what stands below a date."""
+    """Return the time of day of ms since 1970, for a place below a date."""
     time = utc(millis)
     return "–" if time is None else f"{time:%m-%d %H:%M:%S}"

@@ -1,4 +1,4 @@
-"""How lag moved: what was observed (lag_history), else what a capture shows of offsets and ends of queues."""
+"""Lag over time: from the observations in lag_history, or else from offsets and queue ends in captured traffic."""
 
 from __future__ import annotations
 

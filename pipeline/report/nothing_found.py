@@ -1,4 +1,4 @@
-"""Which groups pulled for nothing, and why."""
+"""Which groups sent pulls that found no message, and why."""
 
 from __future__ import annotations
 

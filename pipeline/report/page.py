@@ -1,4 +1,4 @@
-"""The page itself: what was found, put into a template that escapes whatever is not Markup."""
+"""Make the page: fill the findings into a template that escapes everything except Markup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ORDER = (Tone.BAD, Tone.WARN, Tone.PLAIN, Tone.GOOD)
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A question with the SQL that was asked and what came of it."""
+    """A question with its SQL and its answer."""
 
     question: Question
     queries: Sequence[str]
@@ -25,12 +25,12 @@ class Section:
 
 
 def page(scope: Scope, facts: Sequence[tuple[str, Markup]], sections: Sequence[Section]) -> str:
-    """The text of the page.
+    """Return the HTML of the page.
 
     Args:
-        scope: what it is about.
-        facts: what stands in its head, a name and a value each.
-        sections: in the order of the page.
+        scope: the lake and brokers of the report.
+        facts: (name, value) of each fact in the head of the page.
+        sections: the questions, in the order of the page.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals |= {"cell": _cell, "is_number": lambda column: not column.is_text}
@@ -48,7 +48,7 @@ def page(scope: Scope, facts: Sequence[tuple[str, Markup]], sections: Sequence[S
 
 
 def _cell(column: ReportColumn, row: Row, rows: Sequence[Mapping[str, Any]]) -> Markup:
-    """A figure, with its bar where the column has one."""
+    """Return a cell of a table, with a bar if the column has bars."""
     value = row[column.name]
     if not column.bar:
         return column.form(value)

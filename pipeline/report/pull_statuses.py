@@ -26,7 +26,7 @@ from pipeline.report.question import (
 from pipeline.report.window import Window
 
 OTHERS = "all others"
-# an answer of every day; all others are refusals or moved offsets
+# statuses of normal operation; all others are refusals or moved offsets
 _USUAL = {"FOUND", "OFFSET_OVERFLOW_ONE", "NO_MESSAGE_IN_QUEUE", "NO_MATCHED_MESSAGE", "NO_ANSWER"}
 _REPLAYED = "Replayed pulls of a file have no time of their own, so there is no picture over time."
 _UNTIMED = "The clock of the capture gave times before 1970 or after the year 9999, so there is no picture over time."

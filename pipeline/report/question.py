@@ -1,7 +1,7 @@
-"""What a question of the report is: SQL over the views, and what is said and drawn of its rows.
+"""A question of the report: its SQL over the views, and the sentence, chart and table made of the rows.
 
-Rule: Spark aggregates, the page shows. Each query gives a bounded number of rows (the first so many, or bins of time), however large the
-lake is.
+Rule: Spark aggregates, the page only shows. Each query returns a bounded number of rows (the first TOP, or bins of time), however large
+the lake is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SERIES: Final = 8
 
 
 class Tone(StrEnum):
-    """How a sentence of the summary is meant."""
+    """The tone of a sentence of the summary: how serious it is."""
 
     BAD = "bad"
     WARN = "warn"
@@ -35,17 +35,17 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a report is about.
+    """The lake and the brokers of a report, and the data that the lake has of them.
 
     Attributes:
-        lake: as the user writes it in a shell.
-        brokers: names of the brokers in the lake that it is about.
-        broker: the only one that it is about; None for all.
-        imported: whether there is a store of one of them.
-        observed: the stretch that lag_history has two observations or more of, else None.
-        captured: the stretch of captured traffic, None without.
-        untimed: whether pulls were captured, but none at a time that a calendar has.
-        replayed: whether there is a finished replay.
+        lake: path of the lake, quoted for a shell.
+        brokers: names of the reported brokers.
+        broker: the only reported broker; None for all.
+        imported: whether the lake has an imported store of one of the brokers.
+        observed: time span of lag_history; None with fewer than two observations.
+        captured: time span of captured traffic; None without any.
+        untimed: whether pulls were captured, but all of them before 1970 or after the year 9999.
+        replayed: whether the lake has a finished replay.
     """
 
     lake: str
@@ -59,24 +59,24 @@ class Scope:
 
     @property
     def source(self) -> str | None:
-        """Which pulls are asked of, as the views say it: captured ones where there are any, else replayed ones; None without."""
+        """The source of pulls, as the views name it: captured pulls if there are any, else replayed ones; None without both."""
         if self.captured is not None or self.untimed:
             return "CAPTURED"
         return "REPLAYED" if self.replayed else None
 
     def of_broker(self, word: str = "WHERE", column: str = "brokerName") -> str:
-        """The condition that leaves the broker's rows, behind WHERE or AND; nothing where all count."""
+        """Return SQL with `word` (WHERE or AND) that keeps the broker's rows; "" if all brokers are reported."""
         return "" if self.broker is None else f"{word} {column} = {literal(self.broker)}"
 
     def label(self, row: Row, *columns: str) -> str:
-        """A row's names in a line, that of its broker first where there are several."""
+        """Return a row's names as one text, the broker's first if several brokers are reported."""
         names = ["brokerName"] * (len(self.brokers) > 1) + list(columns)
         return " / ".join(str(row[one]) for one in names)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
-    """A column of a table: `bar` lies behind its figure, as long as the figure is large."""
+    """A column of a table; with `bar` each figure has a bar of proportional length in the background."""
 
     name: str
     title: str
@@ -85,7 +85,7 @@ class ReportColumn:
 
     @property
     def is_text(self) -> bool:
-        """Whether it stands to the left."""
+        """Whether the column is left-aligned text."""
         return self.form in {forms.name, forms.words}
 
 
@@ -99,13 +99,13 @@ class ReportFinding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is said of a question.
+    """The answer to a question.
 
     Attributes:
-        finding: in a sentence.
-        picture: SVG, with its legend.
-        table: columns and rows.
-        note: what to know of the figures.
+        finding: the answer in a sentence.
+        picture: SVG of the chart with its legend.
+        table: columns and rows of the table.
+        note: remark on the figures.
     """
 
     finding: ReportFinding
@@ -117,7 +117,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why a question has no answer: which commands bring what it takes."""
+    """Why a question has no answer: the commands that write the missing data."""
 
     why: str
     commands: Sequence[str] = ()
@@ -128,11 +128,11 @@ class Question:
     """A question of the report.
 
     Attributes:
-        anchor: its place in the page.
+        anchor: id of the question's section on the page.
         title: the question.
-        about: what its figures are, in a sentence or two.
-        queries: the SQL, none where it is known without that there is no answer.
-        answer: what is said of the rows of each query.
+        about: meaning of its figures, in a sentence or two.
+        queries: returns the SQL; no query if the lake cannot have an answer.
+        answer: returns the answer from the rows of each query.
     """
 
     anchor: str
@@ -143,18 +143,18 @@ class Question:
 
 
 def waiting(lag: str) -> str:
-    """The SQL for how many messages wait of a queue's lag: none where its offset lies past the end, NULL where the lag is unknown."""
+    """Return SQL for the waiting messages of a queue: its lag, 0 if its offset is past the end, NULL if the lag is unknown."""
     return f"if({lag} < 0, 0, {lag})"
 
 
 def bin_of(window: Window, micros: str) -> str:
-    """The SQL for the bin of a window that a time is in, NULL outside of it."""
+    """Return SQL for the number of the window's bin with a time, NULL outside the window."""
     within = f"{micros} DIV 1000 BETWEEN {window.start} AND {window.end - 1}"
     return f"CASE WHEN {within} THEN ({micros} DIV 1000 - {window.start}) DIV {window.width} END"
 
 
 def by_bin(rows: Sequence[Row], label: str, figure: str) -> dict[str, Counter[int | None]]:
-    """A figure of the rows of each label, by the bin that `bin_of` gave."""
+    """Return label -> bin of `bin_of` -> figure, from rows."""
     found: dict[str, Counter[int | None]] = defaultdict(Counter)
     for row in rows:
         found[row[label]][row["bin"]] += row[figure]
@@ -162,7 +162,7 @@ def by_bin(rows: Sequence[Row], label: str, figure: str) -> dict[str, Counter[in
 
 
 def with_broker(scope: Scope, *columns: ReportColumn) -> tuple[ReportColumn, ...]:
-    """The columns of a table, the broker's first where there are several."""
+    """Return the columns of a table, with a column for the broker first if several brokers are reported."""
     return (ReportColumn("brokerName", "Broker", forms.name), *columns) if len(scope.brokers) > 1 else columns
 
 

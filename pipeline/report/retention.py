@@ -1,4 +1,4 @@
-"""What groups lost, or will lose, to the deletion of old messages."""
+"""Which messages groups lost, or will lose, because old files are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which queues a group is slowest at, and Burrow's verdict where there is one."""
+"""Which queues groups consume slowest, with Burrow's status if there is one."""
 
 from __future__ import annotations
 

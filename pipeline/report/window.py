@@ -1,4 +1,4 @@
-"""Stretches of time, cut into bins of a width that people can read off an axis."""
+"""Time spans divided into bins of round widths."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _WIDTHS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time cut into bins of one width.
+    """A time span divided into bins of one width.
 
     Attributes:
-        start: ms since 1970 at which the first bin begins.
-        width: of a bin, ms.
-        bins: how many there are.
+        start: begin of the first bin, ms since 1970.
+        width: width of a bin, ms.
+        bins: number of bins.
     """
 
     start: int
@@ -32,24 +32,24 @@ class Window:
 
     @property
     def end(self) -> int:
-        """Ms since 1970 at which the last bin ends."""
+        """End of the last bin, ms since 1970."""
         return self.start + self.width * self.bins
 
 
 def window_of(first: int, last: int) -> Window:
-    """The stretch from one stamp to another (ms, both within), cut into bins that begin at full multiples of their width."""
+    """Return the window with both times (ms since 1970); its bins begin at multiples of their width."""
     width = _width(first, last, _MOST_BINS)
     start = first // width * width
     return Window(start, width, (last - start) // width + 1)
 
 
 def ticks(window: Window, most: int) -> range:
-    """Round moments within a stretch, ms since 1970, as many as there is room for; the last bin may end behind the last year."""
+    """Return round times within a window, ms since 1970, at most `most`; the last bin may end after the year 9999."""
     width = _width(window.start, window.end, most)
     return range(-(-window.start // width) * width, min(window.end, LAST_OF_YEAR_9999) + 1, width)
 
 
 def _width(first: int, last: int, most: int) -> int:
-    """The least width that makes `most` bins of the stretch, or fewer; in whole days above a month."""
+    """Return the least round width that divides the span into at most `most` bins; above a month whole days."""
     fits = (width for width in _WIDTHS if last // width - first // width < most)
     return next(fits, None) or ((last - first) // (most - 1) // _DAY + 1) * _DAY

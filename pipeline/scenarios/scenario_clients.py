@@ -1,4 +1,4 @@
-"""The steps of a scenario about clients: heartbeats, leaving, and what the broker knows of groups."""
+"""The steps of a scenario about clients: heartbeats, disconnects, and the broker's state of groups."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def send_heartbeat(run: Run, step: Step) -> None:
 
 
 def _subscription(one: Mapping[str, Any]) -> SubscriptionData:
-    """A subscription as the client's FilterAPI builds it."""
+    """Return a step's subscription as the client's FilterAPI builds it."""
     kind, text = one.get("expressionType"), one.get("subString")
     tags: list[str] = []
     codes: frozenset[int] = frozenset()
     if not (text == "" and kind == "SQL92"):
-        built = message_filter.SubscriptionData.build(one["topic"], text, kind)
+        built = message_filter.TopicSubscription.build(one["topic"], text, kind)
         kind, text, codes = built.expression_type, built.sub_string, built.code_set
         tags = (split_tags(text) or []) if kind == TAG else []
     if one.get("codeSetOverride") is not None:

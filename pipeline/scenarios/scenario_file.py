@@ -1,6 +1,6 @@
-"""Files of scenarios: a JSON object a line, with the steps that are to be taken against a broker.
+"""Files of scenarios: each line is a JSON object with the steps to run against a broker.
 
-A line that is no scenario, or a step that lacks what it needs, is named before anything is written.
+A line that is no scenario, and a step that lacks a field, are reported before anything is written.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.remoting.frame import FRAME_MAX_LENGTH
 from udfs.broker.memory_broker import MemoryBroker
 from udfs.filters.consumer_filter_manager import SQL92
-from udfs.filters.message_filter import SubscriptionData, SubscriptionError
+from udfs.filters.message_filter import SubscriptionError, TopicSubscription
 from udfs.filters.tags import SubscriptionParseError
 
 Step = dict[str, Any]
 _SHOWN = 200
 _TEXT, _INT, _BOOL, _OBJECT, _LIST = str, int, bool, dict, list
 _QUEUE = {"topic": _TEXT, "queueId": _INT}
-# what each step must have; other fields may be there
+# required fields of each kind of step; a step may have others
 FIELDS: Mapping[str, Mapping[str, type]] = {
     "brokerConfig": {"set": _OBJECT},
     "storeConfig": {"set": _OBJECT},
@@ -59,7 +59,7 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     "sendBack": {"group": _TEXT, "originTopic": _TEXT, "queueId": _INT, "delayLevel": _INT},
     "findLast": {"topics": _LIST, "body": _TEXT},
 }
-# what any step may have
+# optional fields of any step
 _OPTIONAL: Mapping[str, type] = {
     "client": _TEXT,
     "id": _TEXT,
@@ -86,16 +86,16 @@ _MESSAGE = {
     "reconsumeTimes": _INT,
     "maxReconsumeTimes": _INT,
 }
-# numbers that are longs to the broker; the others are ints
+# numbers that are longs in the broker; the others are ints
 _LONGS = {"offset", "queueOffset", "physicalOffset", "ms", "noResponseMs", "brokerId", "whichBrokerWhenConsumeSlowly"}
-# what would take for ever
+# greatest values; above them a scenario would take too long
 _MOST = {"ms": 7 * 86_400_000, "noResponseMs": 86_400_000, "count": 10_000_000, "readQueueNums": 2**31 - 1, "writeQueueNums": 2**31 - 1}
 _GROUP_FIELDS = frozenset(SubscriptionGroupConfig.__dataclass_fields__) - {"groupName", "extra"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A scenario: its line in the file, the whole object, and the settings its broker starts with."""
+    """A scenario: the number of its line, its JSON object, and the settings that its broker starts with."""
 
     line: int
     content: dict[str, Any]
@@ -103,12 +103,12 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """Its name, the number of its line where it has none."""
+        """Name of the scenario, or the number of its line if it has none."""
         return str(self.content.get("name", self.line))
 
     @property
     def steps(self) -> list[Step]:
-        """Its steps."""
+        """Steps of the scenario."""
         steps: list[Step] = self.content["steps"]
         return steps
 
@@ -124,10 +124,10 @@ class _Line:
 
 
 def read_chunk(path: str, chunk: Chunk) -> Iterator[tuple[int, str]]:
-    """The lines of a chunk that are not blank, with their numbers.
+    """Yield (number, text) of the lines of a chunk that are not blank.
 
     Raises:
-        RequestError: the file cannot be opened, or a line is no text.
+        RequestError: the file cannot be opened, or a line is not UTF-8.
     """
     try:
         with open_file(path) as file:
@@ -143,10 +143,10 @@ def read_chunk(path: str, chunk: Chunk) -> Iterator[tuple[int, str]]:
 
 
 def scenario_of(path: str, number: int, text: str) -> Scenario:
-    """The scenario of a line.
+    """Return the scenario of a line.
 
     Raises:
-        RequestError: it is none.
+        RequestError: the line is not a valid scenario.
     """
     line = _Line(path, number)
     try:
@@ -191,7 +191,7 @@ def _check_step(line: _Line, at: int, step: Any, ids: set[str]) -> None:
     if "id" in step and op in {"pull", "request"}:
         ids.add(str(step["id"]))
     if op in {"await", "expectNoResponse"} and step["id"] not in ids:
-        line.refuse(f'"id" of step {at}, {op}, to be that of a pull before it', step["id"])
+        line.refuse(f'the "id" of an earlier pull in "id" of step {at}, {op}', step["id"])
     if not isinstance(step.get("ext"), dict | None):
         line.refuse(f'an object or null in "ext" of step {at}, {op}', step["ext"])
     if op in _CHECKS:
@@ -262,19 +262,19 @@ def _check_subscriptions(line: _Line, at: int, step: Step) -> None:
         if codes is not None and not (isinstance(codes, list) and all(_is(code, int, 32) for code in codes)):
             line.refuse(f'whole numbers in "codeSetOverride" of a subscription of step {at}, heartbeat', codes)
         try:
-            if (text, kind) != ("", SQL92):  # no client sends that, but the recording harness does
-                SubscriptionData.build(one["topic"], text, kind)
+            if (text, kind) != ("", SQL92):  # no client sends this, but the recording harness does
+                TopicSubscription.build(one["topic"], text, kind)
         except (SubscriptionError, SubscriptionParseError) as error:
             line.refuse(f"a subscription that a client can make in step {at}, heartbeat", str(error))
 
 
 def typed_settings(given: Mapping[str, Any]) -> dict[str, Value]:
-    """The settings of a step that was checked."""
+    """Return the typed settings of a checked step."""
     return values_of(_Line("", 0), "", given)
 
 
 def values_of(line: _Line, where: str, given: Mapping[str, Any]) -> dict[str, Value]:
-    """Settings by the broker's names, typed."""
+    """Return settings by the broker's names with typed values; raise RequestError for an unknown name or a wrong value."""
     catalogue = load_catalogue()
     found: dict[str, Value] = {}
     for name, value in given.items():

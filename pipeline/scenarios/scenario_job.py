@@ -1,9 +1,8 @@
-"""`pullsim answer`: scenarios of a file -> the same lines with results, and the tables of what happened when.
+"""`pullsim answer`: the scenarios of a file -> the same lines with results, and the tables of their events.
 
-A scenario is a line, and has a broker of its own; a task takes some lines and holds one of them at a time. One job answers them all,
-however many steps they have. Only a scenario that looks at places in the commit log needs to know where that stood before: scenarios that
-begin with the same settings share a log, in the order of the file. It is found from what the others wrote, and such scenarios are answered
-anew.
+A scenario is a line of the file, and has its own broker. A task takes some lines and holds one at a time. One job answers all scenarios.
+Scenarios that begin with the same settings share a commit log, in the order of the file. Only a scenario that reads offsets of the log
+depends on the scenarios before it. The job calculates the log before it from the records that the others appended, and answers it again.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from udfs.broker.memory_store import LogExtent
 
 _LINES = "line BIGINT, text STRING, logStart BIGINT, logEnd BIGINT"
 _LINES_ARROW = arrow_of(_LINES)
-# a row of kind "line" is the scenario with its results, one of kind "step" a step, each other one what changed in a step
+# A row of kind "line" is a scenario with its results, a row of kind "step" is a step, any other row is a change of state in a step.
 _EVENTS = (
     "line BIGINT, scenario STRING, brokerName STRING, step INT, at BIGINT, kind STRING, row STRING, base STRING, looksAtLog BOOLEAN, "
     "appended ARRAY<INT>"
@@ -46,8 +45,8 @@ _LOOK_AT_LOG = {"deleteCommitLogHead"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """What was answered: scenarios and steps."""
+class AnsweredScenarios:
+    """The numbers of answered scenarios and steps, and the output file."""
 
     scenarios: int
     steps: int
@@ -56,11 +55,11 @@ class Answered:
 
 def run_answer(
     lake: Lake, cases: str, out: str, *, run_id: str, now: Callable[[], dt.datetime], progress: Callable[[str], None]
-) -> Answered:
+) -> AnsweredScenarios:
     """Answer the scenarios of a file.
 
     Raises:
-        RequestError: a line that is no scenario; nothing was written.
+        RequestError: a line is no valid scenario; nothing was written.
         OutputError: the file for the results cannot be written.
     """
     progress(f"reading {cases}")
@@ -76,11 +75,11 @@ def run_answer(
             _write(told, written)
         finally:
             events.unpersist()
-    return Answered(scenarios=counted.get("line", 0), steps=counted.get("step", 0), out=out)
+    return AnsweredScenarios(scenarios=counted.get("line", 0), steps=counted.get("step", 0), out=out)
 
 
 def _lines(lake: Lake, file: RequestFile) -> DataFrame:
-    """The lines, spread over the cluster."""
+    """Return the lines of the file, spread over the cluster."""
     chunks = [(one.start, one.end, one.first_line) for one in file.chunks]
     frame = lake.spark.createDataFrame(chunks, "start BIGINT, end BIGINT, firstLine BIGINT")
     read = frame.mapInArrow(partial(_read, file.path), _LINES)
@@ -108,7 +107,7 @@ def _answer_lines(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def _events_of(scenario: Scenario, log: LogExtent) -> list[dict[str, Any]]:
-    """All that happened in a scenario, in order, and at last its line with the results."""
+    """Return the events of a scenario in order; the last one is its line with the results."""
     base = json.dumps(scenario.base, sort_keys=True)
     whose = {"line": scenario.line, "scenario": scenario.name, "brokerName": str(scenario.base.get("brokerName", "broker-a"))}
     events: list[dict[str, Any]] = []
@@ -123,9 +122,9 @@ def _events_of(scenario: Scenario, log: LogExtent) -> list[dict[str, Any]]:
     steps = take_steps(scenario, note, log)
     at, number = EPOCH_MS, 1
     for at, step in steps:
-        asked = {name: value for name, value in step.items() if name != "result"}
+        request = {name: value for name, value in step.items() if name != "result"}
         result = json.dumps(step["result"]) if "result" in step else None
-        row = {"op": step["op"], "asked": json.dumps(asked), "result": result}
+        row = {"op": step["op"], "asked": json.dumps(request), "result": result}
         events.append({**whose, "step": number, "at": at, "kind": "step", "row": json.dumps(row)})
         number += 1
     looks = any(step["op"] in _LOOK_AT_LOG for step in scenario.steps)
@@ -137,7 +136,7 @@ def _events_of(scenario: Scenario, log: LogExtent) -> list[dict[str, Any]]:
 
 
 def _anew(events: DataFrame, lines: DataFrame, path: str) -> DataFrame:
-    """The events, those of scenarios that look at the log answered again from where it stood."""
+    """Return the events, with scenarios that read the log answered again after the records of earlier scenarios."""
     looking = events.where("looksAtLog").select("base").distinct()
     if looking.isEmpty():
         return events
@@ -150,7 +149,7 @@ def _anew(events: DataFrame, lines: DataFrame, path: str) -> DataFrame:
 
 
 def _logs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The log before each scenario that looks at it, of scenarios in the order of their brokers."""
+    """Yield the log before each scenario that reads it; the scenarios come in the order of their settings and lines."""
     base, log = None, LogExtent()
     for batch in batches:
         found = []
@@ -164,7 +163,7 @@ def _logs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def log_after(base: Mapping[str, Value], appended: Sequence[int], log: LogExtent) -> LogExtent:
-    """What a scenario leaves of the log of a broker with these settings: see LogExtent.after."""
+    """Return the log of a broker with these settings after the records that a scenario appended, as `LogExtent.after`."""
     return log.after(appended, MemoryBroker(settings=ScenarioSettings.of(base), note=_note_nothing).store.commit_log_file_size)
 
 
@@ -181,7 +180,7 @@ def _write(events: DataFrame, out: OutputFile) -> None:
 
 
 def _to_tables(lake: Lake, events: DataFrame, run_id: str, now: Callable[[], dt.datetime]) -> None:
-    """Append what happened to the tables of scenarios."""
+    """Append the events to the tables of scenarios."""
     writer = LakeWriter(lake, run_id=run_id, what="answer", broker="")
     for table in ANSWERED_SCENARIOS:
         writer.prepare(table, "clustered")

@@ -1,4 +1,4 @@
-"""The steps of a scenario that store messages, and those that look at what is stored."""
+"""The steps of a scenario that store messages, and those that read stored messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def send_messages(run: Run, step: Step) -> None:
 
 
 def _send_one(broker: MemoryBroker, topic: str, queue_id: int, message: Mapping[str, Any]) -> int:
-    """Send a message; its queue offset."""
+    """Send a message and return its queue offset."""
     properties = {
         name: value for name, value in (("TAGS", message.get("tags")), ("KEYS", message.get("keys"))) if value is not None
     } | dict(message.get("props") or {})
@@ -57,13 +57,13 @@ def _send_one(broker: MemoryBroker, topic: str, queue_id: int, message: Mapping[
         flag=message.get("flag") or 0,
         reconsume_times=message.get("reconsumeTimes") or 0,
     )
-    asked = SendMessageRequest(
+    request = SendMessageRequest(
         message=inner,
         default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
         default_topic_queue_nums=4,
         max_reconsume_times=message.get("maxReconsumeTimes"),
     )
-    accepted = broker.sending().accept(asked)
+    accepted = broker.sending().accept(request)
     stored = _put(broker, accepted)
     if lacks_slave(broker.role, accepted.properties):
         raise SendRefused(ResponseCode.SLAVE_NOT_AVAILABLE, None)
@@ -87,14 +87,14 @@ def send_message_back(run: Run, step: Step) -> None:
     if offset is None:
         entry = broker.store.queue(topic, queue_id).entry(step["queueOffset"])
         offset = entry[0] if entry else 0
-    asked = SendBackRequest(
+    request = SendBackRequest(
         group=step["group"],
         delay_level=step["delayLevel"],
         max_reconsume_times=step.get("maxReconsumeTimes"),
         version=_VERSION if step.get("version") is None else step["version"],
     )
     try:
-        inner = send_back(broker.sending(), asked, broker.store.message_at(offset))
+        inner = send_back(broker.sending(), request, broker.store.message_at(offset))
         if inner is not None:
             _put(broker, inner)
         step["result"] = answer(ResponseCode.SUCCESS)

@@ -1,4 +1,4 @@
-"""The steps of a scenario that pull, ask, and let time go on."""
+"""The steps of a scenario that pull, send other requests, and advance the clock."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _timed(call: PullCall) -> dict[str, Any]:
 
 
 def _seconds(ms: int) -> int:
-    """Math.round of seconds."""
+    """Return ms in seconds, rounded as Java's Math.round does."""
     return (ms + 500) // 1000
 
 

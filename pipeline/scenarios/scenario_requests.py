@@ -1,10 +1,10 @@
-"""What a scenario's broker answers to requests other than pulls and messages, in the form of the recorded answers.
+"""The answers of a scenario's broker to requests other than pulls and messages, in the form of the recorded answers.
 
 Broker source (4.9.3): ConsumerManageProcessor, ClientManageProcessor, AdminBrokerProcessor; NettyRemotingAbstract.processRequestCommand for
 a processor that throws; ResponseCode.
-Rule: header fields are read as leniently as those of a pull, and hurt where they are used. What a processor throws is answered with
-SYSTEM_ERROR and no header.
-Surprise: an unknown code is answered, by the processor of the administration.
+Rule: header fields are not checked, as in a pull; a missing field makes the processor throw where it is used. An exception of a processor
+is answered with SYSTEM_ERROR and no header.
+Surprise: an unknown request code is answered too, by AdminBrokerProcessor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Answer = dict[str, Any]
 Ext = Mapping[str, str | None]
 CHECK_CLIENT_CONFIG = 46
 GET_EARLIEST_MSG_STORETIME = 32
-# what the broker answers and this module does not
+# request codes that the broker answers and this module does not
 _UNANSWERED = frozenset(
     {10, 12, 17, 21, 25, 26, 28, 33, 36, 37, 43, 45, *range(50, 55), *range(200, 205), 207, 208, 215, 222, 223, 300, 301, 303}
     | {305, 306, 307, 308, 309, 310, 314, 315, 316, 317, 320, 321, 323, 324, 325}
@@ -41,7 +41,7 @@ MESSAGES_SHOWN_MAX = 40
 def answer(
     code: int, remark: str | None = None, ext: Mapping[str, object] | None = None, body: str | None = None, body_length: int | None = None
 ) -> Answer:
-    """An answer; `ext` is None where the command has no header."""
+    """Return an answer; `ext` is None if the command has no header."""
     told: Answer = {
         "code": int(code),
         "codeName": ResponseCode(code).name,
@@ -59,12 +59,12 @@ def answer(
 
 
 def thrown(java_class: str) -> Answer:
-    """The answer where a processor throws."""
+    """Return the answer of a processor that throws an exception of a Java class."""
     return answer(ResponseCode.SYSTEM_ERROR, java_class)
 
 
 def pull_answer(call: PullCall) -> Answer:
-    """The answer to a pull that was answered."""
+    """Return the answer to an answered pull."""
     response = call.response
     if response is None:
         return thrown(call.thrown or NULL_POINTER)
@@ -79,7 +79,7 @@ def pull_answer(call: PullCall) -> Answer:
     }
     if response.code != ResponseCode.SUCCESS:
         return answer(response.code, response.remark, ext)
-    assert isinstance(result, Found)  # what a scenario's store gives
+    assert isinstance(result, Found)  # the result class of a scenario's store
     messages = [
         {
             "queueOffset": one.queue_offset,
@@ -97,7 +97,7 @@ def pull_answer(call: PullCall) -> Answer:
 
 
 def request(broker: MemoryBroker, client: str, code: int, ext: Ext | None, body: str | None) -> Answer | None:
-    """The answer to any request but a pull, None where the broker has one and we do not know it."""
+    """Return the answer to a request other than a pull; None if the broker answers it and this module does not."""
     if code in _UNANSWERED:
         return None
     handler = _HANDLERS.get(code)
@@ -110,7 +110,7 @@ def request(broker: MemoryBroker, client: str, code: int, ext: Ext | None, body:
 
 
 def heartbeat(broker: MemoryBroker, client: str, client_id: str | None, consumers: tuple[ConsumerData, ...]) -> Answer:
-    """HEART_BEAT of a client."""
+    """Register a client's HEART_BEAT and return the answer."""
     auto_create = broker.settings.value("autoCreateSubscriptionGroup")
     for data in consumers:
         group = broker.groups.find_subscription_group_config(data.groupName, auto_create=auto_create)
@@ -134,7 +134,7 @@ def _heartbeat(broker: MemoryBroker, client: str, _ext: Ext, body: str | None) -
 
 
 def unregister(broker: MemoryBroker, client: str, ext: Ext, _body: str | None = None) -> Answer:
-    """UNREGISTER_CLIENT."""
+    """Process UNREGISTER_CLIENT and return the answer."""
     group = ext.get("consumerGroup")
     if group is not None:
         auto_create = broker.settings.value("autoCreateSubscriptionGroup")
@@ -212,20 +212,20 @@ def _check_client_config(broker: MemoryBroker, _client: str, _ext: Ext, body: st
 
 
 def _lock_batch(broker: MemoryBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
-    asked = _object(body)
-    locked = broker.locks.try_lock_batch(asked.get("consumerGroup"), _queues(asked), asked.get("clientId"), broker.now)
+    fields = _object(body)
+    locked = broker.locks.try_lock_batch(fields.get("consumerGroup"), _queues(fields), fields.get("clientId"), broker.now)
     queues = [{"brokerName": one.brokerName, "queueId": one.queueId, "topic": one.topic} for one in locked]
     return answer(ResponseCode.SUCCESS, body=_json({"lockOKMQSet": queues}))
 
 
 def _unlock_batch(broker: MemoryBroker, _client: str, _ext: Ext, body: str | None) -> Answer:
-    asked = _object(body)
-    broker.locks.unlock_batch(asked.get("consumerGroup"), _queues(asked), asked.get("clientId"))
+    fields = _object(body)
+    broker.locks.unlock_batch(fields.get("consumerGroup"), _queues(fields), fields.get("clientId"))
     return answer(ResponseCode.SUCCESS)
 
 
-def _queues(asked: dict[str, Any]) -> list[MessageQueue]:
-    return [MessageQueue(one.get("topic"), one.get("brokerName"), int(one.get("queueId", 0))) for one in asked.get("mqSet") or []]
+def _queues(fields: dict[str, Any]) -> list[MessageQueue]:
+    return [MessageQueue(one.get("topic"), one.get("brokerName"), int(one.get("queueId", 0))) for one in fields.get("mqSet") or []]
 
 
 def _object(body: str | None) -> dict[str, Any]:

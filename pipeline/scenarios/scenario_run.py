@@ -1,4 +1,4 @@
-"""A scenario that runs: its broker, its clients' connections, and the pulls whose answers are collected later."""
+"""The state of a running scenario: its broker, its clients' connections, and the pulls that later steps wait for."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from udfs.broker.memory_broker import MemoryBroker, PullCall
 
 @dataclass(slots=True)
 class Run:
-    """A scenario that runs.
+    """The state of a running scenario.
 
     Attributes:
-        calls: pulls by their ids.
-        opened: how often each client has closed its connection.
+        calls: pull id -> pull.
+        opened: client -> how often it has closed its connection.
     """
 
     broker: MemoryBroker
@@ -25,16 +25,16 @@ class Run:
     opened: dict[str, int] = field(default_factory=dict)
 
     def client(self, step: Step, default: str = "c1") -> str:
-        """The connection of a step's client: a new one after the last was closed."""
+        """Return the connection of a step's client; a new one after the client closed its connection."""
         name = step.get("client") or default
         return f"{name}#{self.opened.setdefault(name, 0)}"
 
     def wait(self, call: PullCall, longest: int) -> None:
-        """Let time go on until a pull is answered."""
+        """Advance the clock until a pull is answered, by `longest` ms at most."""
         self.broker.advance(self.broker.now + longest, lambda: call.answered_at is not None)
 
     def call(self, client: str, ext: Mapping[str, Any] | None, *, oneway: bool = False) -> PullCall:
-        """Send a pull."""
+        """Send a pull and return it."""
         header = PullMessageRequestHeader.decode(ext_of(ext))
         call = PullCall(header=header, client=client, sent_at=self.broker.now, oneway=oneway)
         self.broker.pull(call)
@@ -42,7 +42,7 @@ class Run:
 
 
 def ext_of(ext: Mapping[str, Any] | None) -> dict[str, str | None] | None:
-    """Ext fields as they go over the wire: texts; what is null is left out."""
+    """Return ext fields as sent: values as texts, without null values."""
     return None if ext is None else {name: _text(value) for name, value in ext.items() if value is not None}
 
 

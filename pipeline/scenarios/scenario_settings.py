@@ -12,7 +12,7 @@ from udfs.broker.pull_message_processor import PullBrokerConfig
 from udfs.broker.send_message import SendBrokerConfig
 from udfs.broker.topic_config import SystemTopics
 
-# how the recording broker differs from a fresh one
+# settings of the recording broker that differ from the defaults
 _BASE: Mapping[str, Value] = {
     "brokerName": "broker-a",
     "brokerClusterName": "DefaultCluster",
@@ -23,35 +23,35 @@ _BASE: Mapping[str, Value] = {
 
 @dataclass(frozen=True, slots=True)
 class ScenarioSettings:
-    """Settings as `udfs.broker.memory_broker` asks for them."""
+    """The settings for `udfs.broker.memory_broker`."""
 
     settings: BrokerSettings
 
     @classmethod
     def of(cls, base: Mapping[str, Value]) -> ScenarioSettings:
-        """The settings that a scenario names, over those of the recording broker."""
+        """Return the settings of the recording broker, with those of a scenario in their place."""
         return cls(BrokerSettings({**_BASE, **base}))
 
     def value(self, name: str) -> Any:
-        """The value of a setting by the broker's own name."""
+        """Return the value of a setting by the broker's own name."""
         return self.settings.value(name)
 
     def changed(self, values: Mapping[str, Value]) -> ScenarioSettings:
-        """The settings with other values for some names."""
+        """Return the settings with changed values."""
         return ScenarioSettings(BrokerSettings({**self.settings.given, **values}))
 
     def scan(self) -> PullSettings:
-        """What the scan of a pull depends on."""
+        """Return the settings of a pull's scan."""
         return self.settings.pull_settings()
 
     def pulls(self) -> PullBrokerConfig:
-        """What the answer to a pull depends on, beside the scan."""
+        """Return the settings of a pull's answer, without those of the scan."""
         return pull_broker_config(self.settings)
 
     def sends(self) -> SendBrokerConfig:
-        """What sending depends on."""
+        """Return the settings of sending."""
         return send_broker_config(self.settings)
 
     def system_topics(self) -> SystemTopics:
-        """The topics that the broker starts with."""
+        """Return the settings of the topics that the broker starts with."""
         return system_topics(self.settings)

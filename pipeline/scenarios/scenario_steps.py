@@ -1,7 +1,7 @@
-"""The steps of a scenario, taken one after the other against its broker; each notes its result in the form of the recorded ones.
+"""Run the steps of a scenario against its broker; each step gets its result, in the form of the recorded results.
 
-A step takes the time that the recording harness waits in it: `sleep`, a sweep that is forced (100 ms), the wait for an answer. What the
-broker does takes none.
+A step takes the time that the recording harness waits in it: `sleep`, a forced sweep (100 ms), the wait for an answer. The broker's own
+work takes no time.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _TOPIC_SHOWN = ("perm", "readQueueNums", "writeQueueNums", "topicSysFlag", "orde
 
 
 def take_steps(scenario: Scenario, note: Note, log: LogExtent = EMPTY_LOG) -> Iterator[tuple[int, Step]]:
-    """The steps of a scenario with their results, each with the time (ms) at which it ended.
+    """Run a scenario; yield (time of its end in ms, step with its result) for each step.
 
     Args:
-        scenario: whose steps are changed in place.
-        note: told of each change of what a pull depends on.
-        log: the commit log that the broker goes on with; scenarios of one broker share it.
+        scenario: the scenario; its steps are changed in place.
+        note: called for each change of state that a pull depends on.
+        log: the commit log that the broker starts with; scenarios with the same settings share it.
     """
     return _taken(Run(MemoryBroker(settings=ScenarioSettings.of(scenario.base), note=note, log=log)), scenario.steps)
 

@@ -1,6 +1,6 @@
-"""Arrow types and schemas, made from DDL texts of Spark SQL: a schema is written once, as DDL.
+"""Arrow types and schemas, made from DDL texts of Spark SQL, so that a schema is written once, as DDL.
 
-Rule: the types are those of DataFrames that tasks exchange with Spark. Spark itself reads DDL in the JVM alone, which tasks do not have.
+Rule: the types are those of the DataFrames that tasks exchange with Spark. Spark parses DDL only in the JVM, which tasks cannot call.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SIMPLE = {
 
 @cache
 def arrow_schema(table: Table) -> pa.Schema:
-    """The table's columns as an Arrow schema."""
+    """Return the table's columns as an Arrow schema."""
     return arrow_of(table.schema)
 
 
 def commented_schema(table: Table) -> pa.Schema:
-    """The same with the comments of the columns."""
+    """Return the table's columns as an Arrow schema with the columns' comments."""
     comments = {column.name: {"comment": column.comment} for column in table.columns}
     return pa.schema([field.with_metadata(comments[field.name]) for field in arrow_schema(table)])
 
@@ -51,10 +51,10 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 @cache
 def arrow_of(ddl: str) -> pa.Schema:
-    """The Arrow schema of columns in DDL: `NAME TYPE, NAME TYPE`; names may stand in backticks.
+    """Return the Arrow schema of columns in DDL: `NAME TYPE, NAME TYPE`; names may be in backticks.
 
     Raises:
-        KeyError: a type is none of Spark's that tables and tasks here use.
+        KeyError: a type is not among the types that tables and tasks use.
     """
     return pa.schema(_fields(ddl, " "))
 
@@ -77,7 +77,7 @@ def _fields(ddl: str, between: str) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def _parts(ddl: str) -> Iterator[str]:
-    """The parts of a text between commas that stand in no brackets."""
+    """Yield the parts of a text between commas outside brackets."""
     start = depth = 0
     for place, letter in enumerate(ddl):
         depth += (letter == "<") - (letter == ">")

@@ -1,10 +1,10 @@
-"""The tables of captured traffic: pulls with the broker's answers, offsets, what groups subscribed to, and what could not be read."""
+"""The tables of captured traffic: pulls with the broker's answers, offsets, subscriptions of groups, and unreadable bytes."""
 
 from __future__ import annotations
 
 from pipeline.schema.table import Column, Table
 
-# of what is bad so many bytes are kept
+# greatest number of unreadable bytes that a row keeps
 RAW_BYTES_MAX = 4096
 _BROKER = Column("brokerName", "STRING", "broker that was asked")
 _TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)", nullable=True)

@@ -1,4 +1,4 @@
-"""The table of what happened to followed stores."""
+"""The table of events of followed stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of lag over time: what consume_lag said, observation by observation."""
+"""The table of lag over time: the rows of consume_lag at each observation."""
 
 from __future__ import annotations
 

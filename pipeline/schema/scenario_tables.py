@@ -1,4 +1,4 @@
-"""The tables of answered scenarios: what was asked and answered when, what the broker was like when, and the events that it stored."""
+"""The tables of answered scenarios: requests and answers, the broker's state over time, and the events that it stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of simulations: which variants ran, and what happened in each."""
+"""The tables of simulations: the runs of each variant, and the events of each run."""
 
 from __future__ import annotations
 

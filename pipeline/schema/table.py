@@ -1,4 +1,4 @@
-"""What a table of a lake is: columns with types and comments, and how its rows lie."""
+"""A table of a lake: columns with types and comments, and the layout of its rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Layout = Literal["partitioned", "clustered"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: name, Spark SQL type, what it means, whether it may be NULL."""
+    """A column: name, Spark SQL type, meaning, and whether it may be NULL."""
 
     name: str
     type: str
@@ -23,10 +23,10 @@ class Table:
     """A Delta table of the lake.
 
     Attributes:
-        columns: in order; one of every table is brokerName.
-        key: columns that no two rows have the same values in, and that are never NULL; empty where rows may repeat.
-        checks: conditions of SQL that hold for each row; like those of SQL's CHECK they also hold where they come to NULL.
-        by_queue: laid out by queue: partitioned by (topic, queueId) or clustered by `cluster_by`.
+        columns: the columns in order; every table has brokerName.
+        key: columns whose values are unique together and never NULL; empty if rows may repeat.
+        checks: SQL conditions that hold for each row; as in SQL's CHECK, NULL counts as true.
+        by_queue: whether the table is laid out by queue: partitioned by (topic, queueId) or clustered by `cluster_by`.
         cluster_by: clustering columns of the clustered layout.
         stats: columns that get file statistics; empty for Delta's choice, the first 32.
     """
@@ -42,22 +42,22 @@ class Table:
 
     @property
     def schema(self) -> str:
-        """The columns as a DDL string for readers and mapInArrow."""
+        """Return the columns as a DDL string for readers and mapInArrow."""
         return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
 
     @property
     def constraints(self) -> list[str]:
-        """All that holds for each row by itself, as conditions of SQL: what is never NULL, and the checks."""
+        """Return the SQL conditions that hold for each row: columns that are never NULL, and the checks."""
         return [*(never_null(column.name) for column in self.columns if not column.nullable), *self.checks]
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns, in order."""
+        """Return the names of the columns, in order."""
         return [column.name for column in self.columns]
 
 
 def never_null(name: str) -> str:
-    """The constraint on a column that is never NULL, as a condition of SQL."""
+    """Return the SQL condition of a column that is never NULL."""
     return f"`{name}` IS NOT NULL"
 
 

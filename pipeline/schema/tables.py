@@ -1,7 +1,7 @@
-"""The tables of a lake: every column with its type and what it means, in one place.
+"""The tables of a lake: every column with its type and its meaning, in one place.
 
-Columns carry the broker's own names. A queue is (brokerName, topic, queueId). Offsets are the broker's: `queueOffset` counts entries of a
-queue, `physicOffset` bytes of the commit log; stamps are ms since 1970, UTC.
+Columns have the broker's own names. A queue is (brokerName, topic, queueId). Offsets are the broker's: `queueOffset` counts entries of a
+queue, `physicOffset` bytes of the commit log. Timestamps are ms since 1970, UTC.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pipeline.schema.table import BROKER_NAME, QUEUE_ID, RUN_ID, TOPIC, Column
 from pipeline.schema.table import Layout as Layout  # noqa: PLC0414 (most callers name it and Table beside the tables)
 from pipeline.schema.table import Table as Table  # noqa: PLC0414
 
-# of this contract: a lake says in lake_version which one its tables follow. A change to what a column means, to its type, or to the columns
-# of a table is a new version, as is a constraint that former rows may break; a new table is not, nor a constraint that always held
+# Version of the tables' definitions, stored in a lake's lake_version. A change of a column's meaning or type raises it, and so does an
+# added or removed column, or a constraint that existing rows may break. A new table, or a constraint that always held, does not raise it.
 TABLES_VERSION = 1
 PARTITION_COLUMNS = ("topic", "queueId")
-# what prunes files; statistics of the other columns cost time at import and prune nothing
+# columns whose statistics prune files; statistics of other columns cost time at import and prune nothing
 _STATS = ("brokerName", "topic", "queueId", "queueOffset", "physicOffset", "storeTimestamp")
 
 _QUEUE_KEY = (BROKER_NAME, TOPIC, QUEUE_ID)
@@ -446,7 +446,7 @@ PULL_RESPONSE = Table(
 
 REPLAYED = (REPLAY_RUN, PULL_RESPONSE)
 
-# tables that an import replaces for its broker
+# the tables whose rows of a broker an import replaces
 IMPORTED = (
     COMMIT_LOG,
     CONSUME_QUEUE,

@@ -1,1 +1,1 @@
-"""The broker's settings, and quantities as people write them."""
+"""The broker's settings, and quantities in the form of command-line options."""

@@ -1,7 +1,7 @@
-"""The project's configuration files, found alike in a checkout, in an installed wheel and inside a zip.
+"""Read the project's configuration files, in a checkout, in an installed wheel or inside a zip.
 
 A wheel carries them as `pipeline/conf` (force-include in pyproject.toml), so that they reach a cluster with the code;
-in a checkout they are the top-level folder `conf`. Surprise: inside a zip they are no files, so nothing here hands out
+in a checkout they are the top-level folder `conf`. Surprise: inside a zip they are no files, so no function returns
 a path.
 """
 
@@ -13,16 +13,11 @@ from pathlib import Path
 
 
 def conf_text(name: str) -> str:
-    """The text of one file, by a name such as `broker-defaults.json`; FileNotFoundError if there is none."""
+    """Return the text of a file with a name such as `broker-defaults.json`; raise FileNotFoundError if there is none."""
     return _conf().joinpath(name).read_text(encoding="utf-8")
 
 
-def conf_names() -> tuple[str, ...]:
-    """The names of all configuration files, sorted."""
-    return tuple(sorted(entry.name for entry in _conf().iterdir() if entry.is_file()))
-
-
 def _conf() -> Traversable:
-    # the packaged folder first: beside an installed package, a folder `conf` may be anybody's
+    # the packaged folder first: next to an installed package, a folder `conf` may belong to another project
     packaged = files("pipeline").joinpath("conf")
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "conf"

@@ -1,4 +1,4 @@
-"""The broker's settings that each of its rules depends on, as the arguments of that rule."""
+"""Convert the broker's settings into the settings objects of the rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from udfs.pull.codes import BrokerRole
 
 
 def pull_broker_config(settings: BrokerSettings) -> PullBrokerConfig:
-    """The settings that the answer to a pull depends on, apart from those of the store's scan."""
+    """Return the settings that the answer to a pull depends on, without those of the store's scan."""
     value = settings.value
     return PullBrokerConfig(
         broker_name=value("brokerName"),
@@ -29,7 +29,7 @@ def pull_broker_config(settings: BrokerSettings) -> PullBrokerConfig:
 
 
 def send_broker_config(settings: BrokerSettings) -> SendBrokerConfig:
-    """The settings that sending a message depends on."""
+    """Return the settings that sending a message depends on."""
     value = settings.value
     return SendBrokerConfig(
         broker_cluster_name=value("brokerClusterName"),
@@ -41,7 +41,7 @@ def send_broker_config(settings: BrokerSettings) -> SendBrokerConfig:
 
 
 def system_topics(settings: BrokerSettings) -> SystemTopics:
-    """The topics that a broker starts with."""
+    """Return the settings of the topics that a broker starts with."""
     value = settings.value
     return SystemTopics(
         broker_name=value("brokerName"),

@@ -1,17 +1,17 @@
-"""The broker's settings: what its configuration classes accept, with the values it has by default.
+"""The broker's settings: the names and values that its configuration classes accept, with their defaults.
 
 Broker source (4.9.3): BrokerConfig (common), MessageStoreConfig (store), NettyServerConfig and NettyClientConfig
 (remoting), filled by BrokerStartup.createBrokerController through MixAll.properties2Object. Their names, types and
 defaults are in conf/broker-defaults.json.
 
-The broker is lenient where this module is strict. It ignores a name without a setter, and a number or role that it
-cannot parse, keeping the default without a word; it trims no value (`32 ` is no number); and every text but `true`, in
-any case, is false to it. Each of these ends here in a SettingsError: what is accepted means here what it means there.
+The broker is lenient; this module is strict. The broker silently ignores a name without a setter, and keeps the default
+for a number or role that it cannot parse; it does not trim values (`32 ` is no number); and every text except `true`, in
+any case, is false. This module raises a SettingsError for each of these, so an accepted value means the same in both.
 
 Surprises, all seen on the real broker:
-- BrokerStartup lowers accessMessageInMemoryMaxRatio by 10 for a SLAVE, but looks at the role before it reads
-  broker.conf, when it is still ASYNC_MASTER. So a slave's ratio is 40 like everyone's, and nothing is lowered here.
-- The brokerId of a master is 0, whatever its broker.conf says.
+- BrokerStartup lowers accessMessageInMemoryMaxRatio by 10 for a SLAVE, but tests the role before it reads
+  broker.conf, when it is still ASYNC_MASTER. So a slave's ratio is 40 like a master's, and this module lowers nothing.
+- The brokerId of a master is 0, whatever its broker.conf has.
 - MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole entries of 20 bytes.
 """
 
@@ -42,7 +42,7 @@ _WHAT = {
     "String": "a text",
 }
 _BOOLEANS = {"true": True, "false": False}
-# as Integer.parseInt reads it: a sign is fine, blanks and underscores are not
+# as Integer.parseInt: an optional sign and digits, no blanks and no underscores
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # the trace header's object `bloom` -> the BrokerConfig field; k and m follow from these two
@@ -51,14 +51,14 @@ _BLOOM_DERIVED = frozenset({"k", "m"})
 
 
 class SettingsError(UnusableInputError, ValueError):
-    """A setting, or a source of settings, that cannot be used; its text is a full sentence.
+    """A setting, or a source of settings, that cannot be used; the message is a full sentence.
 
     Attributes:
         where: file and line, or the option.
-        name: the setting's name, as it was given.
-        expected: what it must be.
-        found: what it is.
-        hint: what to do about it, or an empty string.
+        name: the setting's name, as the source spells it.
+        expected: the expected value.
+        found: the value found.
+        hint: advice, or an empty string.
     """
 
     def __init__(self, where: str, name: str, expected: str, found: str, hint: str = "") -> None:
@@ -76,14 +76,14 @@ class SettingsError(UnusableInputError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One name that the broker (or, in the section `pullsim`, the simulation) knows.
+    """A setting of the broker, or of the section `pullsim`, which only the simulator has.
 
     Attributes:
         name: the broker's own name, from the setter.
         type: int, long, boolean, String or enum.
-        default: the value of a fresh 4.9.3 instance; None where that is null, or depends on the machine.
-        values: the constants of an enum, else empty.
-        rounds_up_to: the getter answers the next multiple of this (1: the value itself).
+        default: the value of a new 4.9.3 instance; None if that is null or depends on the machine.
+        values: the constants of an enum; empty for other types.
+        rounds_up_to: the getter returns the next multiple of this number (1: the value itself).
     """
 
     name: str
@@ -93,7 +93,7 @@ class Setting:
     rounds_up_to: int = 1
 
     def from_text(self, text: str, where: str) -> Value:
-        """The value of `text` as properties2Object reads it; SettingsError where that keeps the default or guesses."""
+        """Return the value of `text` as properties2Object reads it; raise SettingsError if that keeps the default or guesses."""
         value: Value = text
         if self.type in _BOUNDS and _INTEGER.fullmatch(text):
             value = int(text)
@@ -102,7 +102,7 @@ class Setting:
         return self.checked(value, where, "the broker does not trim values" if text != text.strip() else "")
 
     def checked(self, value: object, where: str, hint: str = "") -> Value:
-        """`value` as the broker's getter answers it; SettingsError if it is not of this setting's type."""
+        """Return `value` as the broker's getter returns it; raise SettingsError if it is not of this setting's type."""
         match value:
             case bool() if self.type == "boolean":
                 return value
@@ -118,7 +118,7 @@ class Setting:
 
 @cache
 def load_catalogue() -> Mapping[str, Setting]:
-    """Every name that can be set, from conf/broker-defaults.json; a name in two sections means the same in both."""
+    """Return name -> setting for all settings in conf/broker-defaults.json; a name in two sections means the same in both."""
     sections = json.loads(conf_text("broker-defaults.json"))
     return MappingProxyType(
         {
@@ -137,28 +137,28 @@ def load_catalogue() -> Mapping[str, Setting]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullSettings:
-    """What getMessage and the answer to a pull depend on; each field is the broker's setting in snake_case.
+    """The settings that getMessage and the answer to a pull depend on; each field is the broker's setting in snake_case.
 
     Attributes:
         broker_role: ASYNC_MASTER, SYNC_MASTER or SLAVE.
         offset_check_in_slave: whether a slave corrects the next offset as a master does.
-        access_message_in_memory_max_ratio: percent of the memory; further behind the log's end is on disk.
-        max_transfer_bytes_on_message_in_memory: cap of a batch, bytes.
-        max_transfer_count_on_message_in_memory: cap of a batch, messages.
-        max_transfer_bytes_on_message_in_disk: the same once an entry counts as on disk, bytes.
-        max_transfer_count_on_message_in_disk: the same, messages.
-        disk_fall_recorded: whether the distance to the log's end is recorded.
-        total_physical_memory_size: memory the broker believes in, bytes (StoreUtil.TOTAL_PHYSICAL_MEMORY_SIZE).
-        readable: RunningFlags.isReadable; when false the store answers null.
-        filter_support_retry: whether messages of %RETRY% topics are filtered by what their group asked of the topics they came from.
+        access_message_in_memory_max_ratio: percent of the memory; messages further from the log's end count as on disk.
+        max_transfer_bytes_on_message_in_memory: cap of a batch while an entry counts as in memory, bytes.
+        max_transfer_count_on_message_in_memory: cap of a batch while an entry counts as in memory, messages.
+        max_transfer_bytes_on_message_in_disk: cap of a batch once an entry counts as on disk, bytes.
+        max_transfer_count_on_message_in_disk: cap of a batch once an entry counts as on disk, messages.
+        disk_fall_recorded: whether the broker records the distance to the log's end.
+        total_physical_memory_size: memory of the broker's machine, bytes (StoreUtil.TOTAL_PHYSICAL_MEMORY_SIZE).
+        readable: RunningFlags.isReadable; if false, the store answers null.
+        filter_support_retry: whether messages of %RETRY% topics are filtered by their group's expression for the original topic.
         enable_consume_queue_ext: whether queues have extensions.
-        max_error_rate_of_bloom_filter: of the bit maps in these, percent.
-        expect_consumer_num_use_filter: how many consumers such a bit map is made for.
+        max_error_rate_of_bloom_filter: error rate of the bit maps in extensions, percent.
+        expect_consumer_num_use_filter: number of consumers for which a bit map is made.
         enable_lmq: whether light message queues exist.
-        enable_multi_dispatch: whether a message may go to several of them.
-        max_lmq_consume_queue_num: how many of them there may be, queues.
-        broker_id: 0 for a master.
-        slave_read_enable: whether slow pulls are sent to a slave.
+        enable_multi_dispatch: whether a message may go to several light message queues.
+        max_lmq_consume_queue_num: greatest number of light message queues.
+        broker_id: brokerId, 0 for a master.
+        slave_read_enable: whether the broker suggests a slave for slow pulls.
     """
 
     broker_role: str
@@ -184,7 +184,7 @@ class PullSettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The settings of one broker: those that were given, over the defaults of 4.9.3."""
+    """The settings of one broker: the values of its sources, and the defaults of 4.9.3 for all others."""
 
     given: Mapping[str, Value]
 
@@ -198,52 +198,52 @@ class BrokerSettings:
         properties: str | Path | None = None,
         options: Sequence[str] = (),
     ) -> BrokerSettings:
-        """Settings from all sources, a later one winning over an earlier one, in the order of the arguments.
+        """Return the settings of all sources; in the order of the arguments, a later source replaces an earlier one.
 
         Args:
-            stored: what an import was given, as texts; None where nothing is known.
-            header: the `config` object of a trace's first line, values typed as in JSON; None where there is none.
-            header_where: what an error calls it.
+            stored: the settings of an import, as texts; None if they are unknown.
+            header: the `config` object of a trace's first line, values typed as in JSON; None if there is none.
+            header_where: name of the header in an error.
             properties: path of a broker.conf, in the format of java.util.Properties.
             options: texts `name=value`, the values of `--set`.
 
         Raises:
-            SettingsError: a name that is unknown, a value of another type, a source that cannot be read.
+            SettingsError: a name is unknown, a value has a wrong type, or a source cannot be read.
         """
         given = dict(_option_values([f"{name}={text}" for name, text in (stored or {}).items()]))
         given |= dict(_header_values(header, header_where)) if header is not None else {}
         from_file = dict(_properties_values(Path(properties))) if properties is not None else {}
         from_options = dict(_option_values(options))
         given |= from_file | from_options
-        # a started master has set its id to 0; of a header or an option the id is taken as it is said
+        # a master sets its id to 0 when it starts, whatever broker.conf has; the id of a header or an option is used as given
         if "brokerId" in from_file.keys() - from_options.keys() and given.get("brokerRole") != "SLAVE":
             given["brokerId"] = 0
         return cls(given)
 
     def value(self, name: str) -> Any:
-        """The value in force, typed as the catalogue says; None where it depends on the machine and was not given."""
+        """Return the effective value, typed as in the catalogue; None if no source has it and the default depends on the machine."""
         return self.given.get(name, load_catalogue()[name].default)
 
     def explicit(self, name: str) -> Any:
-        """The value if a source gave one, else None: the sizes of a store's files are then taken from the files."""
+        """Return the value if a source has one, else None; callers then take the sizes of a store's files from the files."""
         return self.given.get(load_catalogue()[name].name)
 
     @property
     def broker_name(self) -> str | None:
-        """The broker's name if a source gave one (by default a broker takes the name of its host)."""
+        """The broker's name if a source has one, else None (by default a broker takes the name of its host)."""
         name: str | None = self.explicit("brokerName")
         return name
 
     def pull_settings(self) -> PullSettings:
-        """What the pull path needs of these settings."""
+        """Return the settings of the pull path."""
         return PullSettings(**{field.name: self.value(camel_case(field.name)) for field in fields(PullSettings)})
 
     def as_dict(self) -> dict[str, Value]:
-        """What was given, sorted by name, fit for JSON; as a `header` it makes the same settings again."""
+        """Return the values of the sources for JSON, sorted by name; passed as `header` they give equal settings."""
         return dict(sorted(self.given.items()))
 
     def as_texts(self) -> dict[str, str]:
-        """The settings that were given, as texts."""
+        """Return the values of the sources as texts."""
         return {name: str(value) for name, value in self.as_dict().items()}
 
 
@@ -299,12 +299,12 @@ def _setting(name: str, where: str) -> Setting:
 
 
 def camel_case(snake_case: str) -> str:
-    """The broker's name of a field of PullSettings."""
+    """Return a name in snake_case as the broker's name in camelCase."""
     first, *others = snake_case.split("_")
     return first + "".join(word.capitalize() for word in others)
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """So many known names, the nearest first, however far they are; none where none is known. Upper and lower case are one."""
+    """Return the `count` known names most similar to `name`, the most similar first; case does not matter."""
     spelled = {one.lower(): one for one in known}
     return [spelled[one] for one in get_close_matches(name.lower(), spelled, n=count, cutoff=0.0)]

@@ -1,6 +1,6 @@
 """Slave lag: the bytes of the master's log that a slave does not have yet, or the age of its copy.
 
-Broker source (4.9.3): HAService; a slave has a prefix of its master's log, and dispatches the messages in it that are whole.
+Broker source (4.9.3): HAService; a slave has a prefix of its master's log, and dispatches the complete messages in it.
 """
 
 from __future__ import annotations

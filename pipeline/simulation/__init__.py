@@ -1,1 +1,1 @@
-"""`pullsim simulate`: a scenario file -> plans, one for each variant and seed -> Spark tasks -> tables, a summary, a picture."""
+"""`pullsim simulate`: from a scenario file to a plan for each variant and seed, run as Spark tasks, to tables, a summary and a picture."""

@@ -1,4 +1,4 @@
-"""Lag over time, a line a variant, as an SVG file: no font, script or colour from elsewhere, in light and dark."""
+"""The chart of lag over time, a line for each variant, as a self-contained SVG file for light and dark pages."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from html import escape
 _WIDTH, _HEIGHT = 960, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 34, 60
 _TITLE_LINE, _LEGEND_LINE = 22, 20
-# letters that fit into a line of the title, and into a name in the legend
+# greatest numbers of letters in a line of the title, and in a name of the legend
 _TITLE_LETTERS, _NAME_LETTERS = 100, 90
 _COLOURS = ("#3b7dd8", "#d9822b", "#2f9e62", "#c94f7c", "#8a63d2", "#a8892c", "#3aa6b9", "#d3493f")
-# lines that have the colour of another one are told apart by these
+# dash patterns for lines that share a colour
 _DASHES = ("none", "7 3", "2 3")
 _TICKS = 6
 _STEPS = (1, 2, 5)
@@ -25,32 +25,32 @@ _STYLE = (
 
 
 def lag_picture(title: str, lines: Mapping[str, Sequence[tuple[int, int]]]) -> str:
-    """The picture.
+    """Return the SVG text of the chart.
 
     Args:
-        title: what was asked.
-        lines: (ms, messages behind) of each variant, by its name.
+        title: title of the chart.
+        lines: name of a variant -> its points (ms, lag in messages).
     """
     ended = max((points[-1][0] for points in lines.values() if points), default=0) or 1
     most = max((lag for points in lines.values() for _, lag in points), default=0) or 1
-    asked = textwrap.wrap(title, _TITLE_LETTERS, max_lines=3, placeholder=" …")
-    above, below = _TITLE_LINE * len(asked), _LEGEND_LINE * len(lines)
+    wrapped = textwrap.wrap(title, _TITLE_LETTERS, max_lines=3, placeholder=" …")
+    above, below = _TITLE_LINE * len(wrapped), _LEGEND_LINE * len(lines)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {above + _HEIGHT + below}" role="img">',
         f"<title>{escape(title)}</title><style>{_STYLE}</style>",
-        *(f'<text class="title" x="16" y="{_TITLE_LINE * (number + 1)}">{escape(line)}</text>' for number, line in enumerate(asked)),
+        *(f'<text class="title" x="16" y="{_TITLE_LINE * (number + 1)}">{escape(line)}</text>' for number, line in enumerate(wrapped)),
         f'<g transform="translate(0 {above})">',
         *_axes(ended, most),
     ]
     for number, (name, points) in enumerate(lines.items()):
         stroke = f'stroke="{_COLOURS[number % len(_COLOURS)]}" stroke-dasharray="{_DASHES[number // len(_COLOURS) % len(_DASHES)]}"'
         where = " ".join(f"{_x(at, ended):.1f},{_y(lag, most):.1f}" for at, lag in points)
-        told = f"at most {max((lag for _, lag in points), default=0):,} behind"
-        parts.append(f'<polyline {stroke} points="{where}"><title>{escape(name)}: {told}</title></polyline>')
+        peak = f"at most {max((lag for _, lag in points), default=0):,} behind"
+        parts.append(f'<polyline {stroke} points="{where}"><title>{escape(name)}: {peak}</title></polyline>')
         y = _HEIGHT + _LEGEND_LINE * number
         shown = name if len(name) <= _NAME_LETTERS else f"{name[:_NAME_LETTERS]}…"
         parts.append(
-            f'<path {stroke} stroke-width="4" d="M{_LEFT - 10} {y - 4}h24"/><text x="{_LEFT + 22}" y="{y}">{escape(shown)}: {told}</text>'
+            f'<path {stroke} stroke-width="4" d="M{_LEFT - 10} {y - 4}h24"/><text x="{_LEFT + 22}" y="{y}">{escape(shown)}: {peak}</text>'
         )
     return "".join([*parts, "</g></svg>\n"])
 
@@ -77,7 +77,7 @@ def _axes(ended: int, most: int) -> Iterator[str]:
 
 
 def _count_step(most: int) -> int:
-    """Distance of the lines: 1, 2 or 5 of a power of ten, so that there are some five."""
+    """Return the distance of the grid lines: 1, 2 or 5 times a power of ten, for about five lines up to `most`."""
     power = 1
     while True:
         for one in _STEPS:

@@ -1,4 +1,4 @@
-"""A scenario as the plan of a simulation; what it needs of a lake is handed in."""
+"""Convert a scenario into the plan of a simulation; the caller passes the recorded messages of a lake."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from udfs.filters.tags import split_tags
 from udfs.simulation.group_plan import PRODUCER_GROUP, BrokerPlan, ClientPlan, GroupPlan, Listener, Rates, Recorded
 
 _DEFAULT_QUEUES = 4
-# bytes of a record beside topic and body: its fields, and the properties that client and broker add
+# bytes of a record without topic and body: its fields, and the properties that client and broker add
 _RECORD_OVERHEAD = 200
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTopic:
-    """What a lake has of a topic.
+    """The recorded messages of a topic in a lake.
 
     Attributes:
-        queues: of the topic, in order.
-        messages: those that were recorded.
-        committed: of the group on each queue, -1 where there is none.
-        begins: ms since 1970 of the simulation's beginning.
+        queues: queues of the topic, in order.
+        messages: the recorded messages.
+        committed: the group's committed offset of each queue, -1 for none.
+        begins: start of the simulation, ms since 1970.
     """
 
     queues: tuple[MessageQueue, ...]
@@ -48,10 +48,10 @@ class RecordedTopic:
 
 
 def plan_of(scenario: GroupScenario, seed: int, where: str, recorded: RecordedTopic | None = None) -> GroupPlan:
-    """The plan of one run.
+    """Return the plan of one run of a scenario.
 
     Raises:
-        ScenarioError: broker settings that do not go together with the scenario.
+        ScenarioError: the broker's settings contradict the scenario.
     """
     queues = recorded.queues if recorded else _queues(scenario)
     messages = recorded.messages if recorded else _rates(scenario, len(queues))
@@ -112,17 +112,17 @@ def _rates(scenario: GroupScenario, queues: int) -> Rates:
 
 
 def _overhead(scenario: GroupScenario) -> int:
-    """Bytes of a record beside its body; a message keeps the properties of the transaction in which it was sent."""
+    """Return the bytes of a record without its body; a message keeps the properties of its transaction."""
     overhead = _RECORD_OVERHEAD + len(scenario.topic.encode())
     if scenario.transactions is None:
         return overhead
     kept = {PROPERTY_REAL_TOPIC: scenario.topic, PROPERTY_REAL_QUEUE_ID: "0"}
     kept |= {PROPERTY_TRANSACTION_PREPARED: "true", PROPERTY_PRODUCER_GROUP: PRODUCER_GROUP}
-    return overhead + len(properties_to_string(kept).encode()) + 1  # and what divides them from the others
+    return overhead + len(properties_to_string(kept).encode()) + 1  # and the separator before the other properties
 
 
 def _committed(scenario: GroupScenario, messages: Rates | Recorded, recorded: RecordedTopic | None) -> tuple[int, ...]:
-    """Where the group stands at the start."""
+    """Return the group's committed offset of each queue at the start."""
     if isinstance(messages, Rates):
         ends, first = messages.backlog, (0,) * len(messages.backlog)
     else:
@@ -136,7 +136,7 @@ def _committed(scenario: GroupScenario, messages: Rates | Recorded, recorded: Re
 
 
 def messages_of(recorded: RecordedTopic) -> list[int]:
-    """How many messages each queue has."""
+    """Return the number of recorded messages of each queue."""
     first = recorded.messages.first
     return [int(end - begin) for begin, end in pairwise(first)]
 
@@ -182,7 +182,7 @@ def _strategy(scenario: GroupScenario) -> AllocateMessageQueueStrategy:
             return AllocateMessageQueueByMachineRoom(frozenset(scenario.rooms))
         case "MACHINE_ROOM_NEARBY":
             return AllocateMachineRoomNearby(AllocateMessageQueueAveragely(), _room_of_broker, _room_of_client)
-    return AllocateMessageQueueAveragely()  # that of the group; with CONFIG each client has its own
+    return AllocateMessageQueueAveragely()  # the group's; with CONFIG each client has its own
 
 
 def _broker(scenario: GroupScenario, where: str) -> BrokerPlan:
@@ -207,10 +207,10 @@ def _broker(scenario: GroupScenario, where: str) -> BrokerPlan:
 
 
 def check_tags(subscription: str, tags: set[str], where: str) -> None:
-    """Whether each tag of a subscription occurs among those of recorded messages.
+    """Check that each tag of a subscription occurs among the tags of recorded messages.
 
     Raises:
-        ScenarioError: one that does not.
+        ScenarioError: a tag does not occur.
     """
     for tag in split_tags(subscription) or ():
         if tag not in tags:

@@ -1,7 +1,7 @@
-"""The recorded messages of a topic, as a simulation lets them come again.
+"""Read the recorded messages of a topic for a simulation that replays them.
 
-Not the broker's own. A simulation that begins at a moment has what was stored before as its backlog. Whatever the broker would find of a
-queue is taken, from its minOffset on; what the group has committed is that of the import.
+Not the broker's own. Messages stored before the simulation's start are its backlog. A queue's messages are those that the broker can find,
+from its minOffset on. The group's committed offsets are those of the import.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from udfs.simulation.arrivals import MATCHES_AT_BROKER, MATCHES_AT_CLIENT
 from udfs.simulation.group_plan import Recorded
 from udfs.simulation.world import MS
 
-# each task holds them all: 25 bytes a message
+# each task holds all messages: 25 bytes a message
 MOST_MESSAGES = 10_000_000
 
 
 def recorded_topic(broker: OpenedBroker, scenario: GroupScenario, where: str) -> RecordedTopic:
-    """What the lake has of the scenario's topic.
+    """Return the recorded messages of the scenario's topic.
 
     Raises:
-        ScenarioError: an unknown topic, one without messages or with too many, a tag that never occurs.
+        ScenarioError: the topic is unknown, has no messages or too many, or a tag of the subscription never occurs.
     """
     queues = _queues(broker, scenario, where)
     rows = _rows(broker, scenario.topic)
@@ -48,7 +48,7 @@ def recorded_topic(broker: OpenedBroker, scenario: GroupScenario, where: str) ->
 
 
 def _queues(broker: OpenedBroker, scenario: GroupScenario, where: str) -> tuple[MessageQueue, ...]:
-    """Those that can be pulled, and those that have a folder; a store may lack the config that tells of the former."""
+    """Return the queues of the topic's configuration and those with a folder; a store may lack the configuration."""
     mine = broker.is_mine
     told = broker.lake.table(t.TOPIC_CONFIG).where(mine).select("topic", F.col("readQueueNums").alias("queues"))
     there = broker.lake.table(t.QUEUE).where(mine).select("topic", (F.col("queueId") + 1).alias("queues"))
@@ -78,13 +78,13 @@ def _least(rows: pa.Table) -> int:
 
 
 def recorded_messages(rows: pa.Table, queues: int, subscription: str, begins: int, where: str) -> Recorded:
-    """The messages of a topic.
+    """Return the recorded messages of a topic from their rows.
 
     Args:
-        rows: queueId, queueOffset, storeTimestamp, size, tagsCode, tags and bodySize of each, sorted by the first two.
-        queues: of the topic.
-        subscription: of the group.
-        begins: ms since 1970.
+        rows: queueId, queueOffset, storeTimestamp, size, tagsCode, tags and bodySize of each message, sorted by the first two.
+        queues: number of queues of the topic.
+        subscription: the group's subscription.
+        begins: start of the simulation, ms since 1970.
         where: the scenario's file, for errors.
 
     Raises:
@@ -101,13 +101,13 @@ def recorded_messages(rows: pa.Table, queues: int, subscription: str, begins: in
         first_offset[queue] = offsets[begin]
         if offsets[end - 1] - offsets[begin] + 1 != end - begin:
             raise ScenarioError(f"{where}, topic", f"every offset of queue {queue} in consume_queue", "some that are missing")
-        times[begin:end] = np.maximum.accumulate(times[begin:end])  # a clock that was set back
+        times[begin:end] = np.maximum.accumulate(times[begin:end])  # the broker's clock may have been set back
     sizes = np.column_stack((rows["size"].to_numpy(), rows["bodySize"].to_numpy())).astype(np.int32)
     return Recorded(first=first, first_offset=first_offset, times=times, flags=_flags(rows, subscription), sizes=sizes)
 
 
 def _flags(rows: pa.Table, subscription: str) -> NDArray[np.uint8]:
-    """What broker and client make of each message: hash codes and texts."""
+    """Return the MATCHES_* flags of each message: the broker compares the tag's hash code, the client its text."""
     codes, tags = parse_subscription(subscription), split_tags(subscription)
     if codes is None or tags is None:
         return np.full(len(rows), MATCHES_AT_BROKER | MATCHES_AT_CLIENT, np.uint8)

@@ -1,6 +1,6 @@
-"""A scenario file: what is asked of a group, as docs/simulate.md says. Every field is known and checked before anything runs.
+"""Read and check a scenario file, which docs/simulate.md describes. Unknown fields and wrong values are errors before anything runs.
 
-Not the broker's own; settings of client and broker carry their own names.
+Not the broker's own; settings of client and broker have their own names.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from udfs.simulation.group_plan import SECOND, Transactions
 from udfs.simulation.service_time import CONSTANT, Takes
 from udfs.simulation.world import MS
 
-# the broker's settings that count for transactions only, with the least values that make sense here
+# the broker's settings that only transactions use, with their least values in a simulation
 CHECK_SETTINGS = {"transactionCheckInterval": 1000, "transactionTimeOut": 0, "transactionCheckMax": 0}
-# each transaction is a row, and so is each message of the backlog beside them
+# a run with transactions has a row for each transaction and for each message of the backlog
 MOST_MESSAGES = 1_000_000
 # 0.7 + 0.2 + 0.1 is a little more than 1
 _ROUNDING = 1e-9
@@ -49,7 +49,7 @@ STRATEGIES = ("AVG", "AVG_BY_CIRCLE", "CONFIG", "MACHINE_ROOM", "CONSISTENT_HASH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesPart:
-    """What comes; docs/simulate.md explains each field."""
+    """The messages that arrive; docs/simulate.md explains each field."""
 
     recorded: bool = False
     begins: int | None = None
@@ -67,7 +67,7 @@ class MessagesPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerPart:
-    """What a listener does with a message."""
+    """How long a listener takes for a message, and how often it fails; docs/simulate.md explains each field."""
 
     takes: Takes = field(default_factory=lambda: Takes(CONSTANT, 0.0))
     fails: float = 0.0
@@ -77,7 +77,7 @@ class ListenerPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientsPart:
-    """Clients that do the same."""
+    """Clients with the same behaviour; docs/simulate.md explains each field."""
 
     name: str = ""
     count: int = 1
@@ -103,7 +103,7 @@ class TransactionsPart:
 
     @property
     def unknown(self) -> float:
-        """The share that the producer does not know of by itself."""
+        """Share of transactions whose result the producer does not know when the local transaction ends."""
         left = 1.0 - self.commits - self.rolls_back
         return left if left > _ROUNDING else 0.0
 
@@ -134,22 +134,22 @@ class GroupScenario:
 
     @property
     def sampled_every(self) -> int:
-        """How often lag is looked at: 500 times, but at most once a second, unless the scenario says."""
+        """Interval between samples of lag: the scenario's `sample`; without it a 500th of the simulated time, at least a second."""
         return self.sample or max(SECOND, -(-self.until // 500))
 
     @property
     def messages_end(self) -> int:
-        """When the last message of a rate may come."""
+        """Time after which no message of a rate comes."""
         return min(self.until, self.messages.lasts or self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One of the scenarios that a file and its variations come to.
+    """One scenario of a file, with one combination of the values of `--vary`.
 
     Attributes:
-        number: from 0 on.
-        given: what `--vary` sets in it, as texts.
+        number: number of the variant, from 0 on.
+        given: field -> value that `--vary` sets in this variant, as texts.
     """
 
     number: int
@@ -162,7 +162,7 @@ def _broker(value: object, where: str) -> BrokerSettings:
     found = BrokerSettings.from_sources(header=settings, header_where=where)
     for name in settings:
         if name not in BROKER_SETTINGS:
-            raise ScenarioError(f"{where}, {name}", f"one of the settings that count here: {', '.join(BROKER_SETTINGS)}", repr(name))
+            raise ScenarioError(f"{where}, {name}", f"a setting that a simulation reads: {', '.join(BROKER_SETTINGS)}", repr(name))
     return found
 
 
@@ -221,18 +221,18 @@ _SCENARIO: dict[str, Reader] = {
     "consumer": own.consumer,
     "broker": _broker,
 }
-# what says how messages come at a rate
+# the fields that only messages of a rate use
 _OF_RATES = ("lasts", "queues", "brokers", "backlog", "skew", "even", "tags", "body", "delay")
-# how often lag is looked at in one run
+# greatest number of samples of lag in one run
 _MOST_LOOKS = 100_000
 _NEEDED = ("group", "topic", "until", "messages", "clients")
 
 
 def scenario_text(path: str) -> str:
-    """The text of a scenario's file.
+    """Return the text of a scenario file.
 
     Raises:
-        ScenarioError: it cannot be read.
+        ScenarioError: the file cannot be read.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -242,23 +242,23 @@ def scenario_text(path: str) -> str:
 
 
 def read_scenario(text: str, path: str, varied: Sequence[str] = ()) -> list[Variant]:
-    """The scenarios of a file, one for each combination of what `varied` gives.
+    """Return the variants of a scenario file, one for each combination of the values of `--vary`.
 
     Args:
-        text: of the file.
-        path: of the file, for errors.
-        varied: texts `name=a,b,c`, the values of `--vary`.
+        text: text of the file.
+        path: path of the file, for errors.
+        varied: the options `--vary`, as texts `name=a,b,c`.
 
     Raises:
-        ScenarioError: a field that is unknown or of another type, a scenario that cannot be.
-        SettingsError: a setting that the broker does not know.
+        ScenarioError: a field is unknown or has a wrong value, or fields contradict each other.
+        SettingsError: the broker has no setting of a name.
     """
     tables = own.parsed(text, path)
     return [_variant(tables, number, given, path, text) for number, given in enumerate(_combinations(varied))]
 
 
 def read_variant(text: str, path: str, varied: Sequence[str], number: int) -> Variant:
-    """One of the scenarios that `read_scenario` gives, by its number; arguments and errors are the same."""
+    """Return the variant with a number, as `read_scenario` does; arguments and errors are the same."""
     given = next(itertools.islice(_combinations(varied), number, None))
     return _variant(own.parsed(text, path), number, given, path, text)
 
@@ -270,7 +270,7 @@ def _variant(tables: Mapping[str, Any], number: int, given: Mapping[str, str], p
 
 @contextmanager
 def located(path: str, text: str) -> Iterator[None]:
-    """Errors of a scenario with the line of its file that they are about."""
+    """Add the line of the file to the errors that are raised inside this context."""
     try:
         yield
     except WorkloadError as error:
@@ -296,7 +296,7 @@ def _combinations(varied: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The values, at the commas that are in no brackets."""
+    """Yield the parts of a text between commas outside brackets."""
     depth = begin = 0
     for at, char in enumerate(text):
         depth += (char in "[{") - (char in "]}")
@@ -307,7 +307,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _with(tables: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """The tables with what a variant sets; a list of tables is named by its number, the first one without."""
+    """Return the tables with the values of a variant; `given` names an element of a list by its number, the first one without."""
     changed = copy.deepcopy(dict(tables))
     for name, text in given.items():
         *path, last = name.split(".")
@@ -327,7 +327,7 @@ def _with(tables: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]
 
 
 def _value(text: str) -> Any:
-    """A value as TOML has it, or else a text."""
+    """Return the TOML value of a text, the text itself if it is no TOML value."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -351,7 +351,7 @@ def _scenario(tables: Mapping[str, Any], path: str) -> GroupScenario:
             raise ScenarioError(f"{where}, name", "a name that no other table of clients has", repr(part.name))
         _check_clients(scenario, part, where)
     if scenario.until > _MOST_LOOKS * scenario.sampled_every:
-        expected = f"{_MOST_LOOKS:,} looks at most, one each {scenario.until / SECOND / _MOST_LOOKS:g} s"
+        expected = f"{_MOST_LOOKS:,} samples at most, one each {scenario.until / SECOND / _MOST_LOOKS:g} s"
         raise ScenarioError(f"{path}, sample", expected, f"{scenario.sampled_every / SECOND:g} s")
     rooms = scenario.strategy.startswith("MACHINE_ROOM")
     if rooms and scenario.messages.recorded:
@@ -362,7 +362,7 @@ def _scenario(tables: Mapping[str, Any], path: str) -> GroupScenario:
 
 
 def _named(number: int, part: ClientsPart) -> ClientsPart:
-    """The part with a name: its own, or one by its number."""
+    """Return the part with a name: its own one, or one made of its number."""
     return part if part.name else replace(part, name=f"client{number or ''}")
 
 
@@ -377,7 +377,7 @@ def _check_messages(scenario: GroupScenario, path: str) -> None:
     if scenario.topic == f"{RETRY_GROUP_TOPIC_PREFIX}{scenario.group}":
         raise ScenarioError(f"{path}, topic", "another topic than the group's own for retries", repr(scenario.topic))
     if scenario.begin == "committed" and not messages.recorded:
-        raise ScenarioError(f"{path}, begin", "first, last or never, as nothing is recorded", "'committed'")
+        raise ScenarioError(f"{path}, begin", "first, last or never, because no messages are recorded", "'committed'")
     try:
         wanted = split_tags(scenario.subscription)
     except SubscriptionParseError as error:
@@ -390,9 +390,9 @@ def _check_messages(scenario: GroupScenario, path: str) -> None:
 
 
 def _check_effects(scenario: GroupScenario, given: Mapping[str, Any], path: str) -> None:
-    """Whether all that is said of messages counts."""
+    """Check that every field of the messages has an effect; raise ScenarioError if one has none."""
     recorded = scenario.messages.recorded
-    expected = "no field but begins, as recorded messages are what the lake has" if recorded else "recorded = true beside it"
+    expected = "only the field begins, because the lake has the recorded messages" if recorded else "recorded = true, which begins needs"
     for name in given:
         if name in _OF_RATES if recorded else name == "begins":
             raise ScenarioError(f"{path}, messages, {name}", expected, repr(given[name]))
@@ -400,12 +400,13 @@ def _check_effects(scenario: GroupScenario, given: Mapping[str, Any], path: str)
 
 def _check_broadcast(scenario: GroupScenario, path: str) -> None:
     if scenario.listener.orderly:
-        expected = "a concurrent listener: an orderly client of a group that broadcasts never pulls, as nothing marks its queues as locked"
+        expected = "a concurrent listener: orderly clients of a broadcasting group never pull, because no queue gets locked"
         raise ScenarioError(f"{path}, listener, orderly", expected, "true")
     if scenario.strategy != "AVG":
-        raise ScenarioError(f"{path}, strategy", "none, as each client of a group that broadcasts has all queues", repr(scenario.strategy))
+        expected = "no strategy, because each client of a broadcasting group consumes all queues"
+        raise ScenarioError(f"{path}, strategy", expected, repr(scenario.strategy))
     if scenario.begin == "committed":
-        expected = "first, last or never, as the offsets of clients of a group that broadcasts are in files of theirs"
+        expected = "first, last or never, because clients of a broadcasting group keep their offsets in files"
         raise ScenarioError(f"{path}, begin", expected, "'committed'")
 
 
@@ -425,78 +426,79 @@ def _check_clients(scenario: GroupScenario, part: ClientsPart, where: str) -> No
 
 
 def _check_transactions(part: TransactionsPart, given: Collection[str], path: str) -> None:
-    """Whether the shares go together, and all that is said counts.
+    """Check that the shares of transactions add up, and that every field has an effect.
 
     Args:
-        part: what was read.
-        given: the fields that the file has.
-        path: of the file.
+        part: the transactions as read.
+        given: names of the fields in the file.
+        path: path of the file.
 
     Raises:
-        ScenarioError: they do not.
+        ScenarioError: the shares are wrong, or a field has no effect.
     """
     where = f"{path}, transactions"
     if part.commits + part.rolls_back > 1 + _ROUNDING:
         both = f"{part.commits:g} and {part.rolls_back:g}"
-        raise ScenarioError(f"{where}, rolls_back", "a share that is 1 at most together with commits", both)
+        raise ScenarioError(f"{where}, rolls_back", "commits and rolls_back of 1 at most together", both)
     if "decides" in given and not part.unknown:
-        expected = "commits and rolls_back of less than 1 together beside it, as the rest is decided later"
+        expected = "commits and rolls_back below 1 together, because only the rest is decided later"
         raise ScenarioError(f"{where}, decides", expected, f"{part.commits:g} and {part.rolls_back:g}")
     if "then_commits" in given and part.decides is None:
-        raise ScenarioError(f"{where}, then_commits", "decides beside it", "none")
+        raise ScenarioError(f"{where}, then_commits", "the field decides, which then_commits needs", "none")
 
 
 def _check_sent(given: Mapping[str, Any], rate: Sequence[tuple[int, float]], ends: int, backlog: int, path: str) -> None:
-    """Whether what is said of messages can be sent in transactions.
+    """Check that the messages can be sent in transactions.
 
     Args:
-        given: the fields of messages that the file has.
-        rate: of the messages, as (from, messages a second).
-        ends: when the last one may come, microseconds.
-        backlog: messages that are there at the start.
-        path: of the file.
+        given: the fields of messages in the file.
+        rate: rate of the messages, as (from, messages a second).
+        ends: time after which no message comes, microseconds.
+        backlog: number of messages at the start.
+        path: path of the file.
 
     Raises:
-        ScenarioError: it cannot.
+        ScenarioError: the messages cannot be sent in transactions.
     """
     where = f"{path}, messages"
     if given.get("recorded"):
-        raise ScenarioError(f"{where}, recorded", "a rate, as recorded messages were committed already", "true")
+        raise ScenarioError(f"{where}, recorded", "a rate, because recorded messages are already committed", "true")
     if given.get("delay"):
-        raise ScenarioError(f"{where}, delay", "none, as producers take the level off what they send in transactions", repr(given["delay"]))
+        expected = "no delay, because producers remove the delay level of messages in transactions"
+        raise ScenarioError(f"{where}, delay", expected, repr(given["delay"]))
     sent = expected_messages(rate, ends)
     if sent + backlog > MOST_MESSAGES:
-        expected = f"{MOST_MESSAGES:,} at most with the backlog, where they are sent in transactions"
+        expected = f"{MOST_MESSAGES:,} messages at most with the backlog, if they are sent in transactions"
         raise ScenarioError(f"{where}, rate", expected, f"{sent + backlog:,.0f}")
 
 
 def expected_messages(rate: Sequence[tuple[int, float]], ends: int) -> float:
-    """How many messages come by a time, on average.
+    """Return how many messages come by a time, on average.
 
     Args:
-        rate: as (from, messages a second).
-        ends: microseconds.
+        rate: rate of the messages, as (from, messages a second).
+        ends: the time, microseconds.
     """
     steps = [*((begin, a_second) for begin, a_second in rate if begin < ends), (ends, 0.0)]
     return sum(a_second * (end - begin) / SECOND for (begin, a_second), (end, _) in pairwise(steps))
 
 
 def _check_settings(given: Mapping[str, Any], settings: BrokerSettings, *, has_transactions: bool, path: str) -> None:
-    """Whether the settings of the broker's check count, and can be.
+    """Check that the settings of the broker's transaction check have an effect, and are not too small.
 
     Raises:
-        ScenarioError: there are no transactions, or one is too small.
+        ScenarioError: there are no transactions, or a setting is too small.
     """
     for name, least in CHECK_SETTINGS.items():
         where = f"{path}, broker, {name}"
         if name in given and not has_transactions:
-            raise ScenarioError(where, "[transactions] beside it", repr(given[name]))
+            raise ScenarioError(where, "a table [transactions], which it needs", repr(given[name]))
         if settings.value(name) < least:
             raise ScenarioError(where, f"{least} or more" if least else "a number that is not below 0", repr(given[name]))
 
 
 def transactions_of(part: TransactionsPart, settings: BrokerSettings) -> Transactions:
-    """The part as a plan has it."""
+    """Return the transactions of a plan."""
     return Transactions(
         commits=part.commits,
         rolls_back=1.0 - part.commits if not part.unknown else part.rolls_back,

@@ -1,6 +1,6 @@
-"""The fields of a scenario that only simulations have: times of listeners, stalls, rates that change; and where in the file a field stands.
+"""Read the fields that only scenarios of simulations have (durations, stalls, changing rates), and find a field's line in the file.
 
-Not the broker's own. The other fields are read as those of workload files are.
+Not the broker's own. The readers of workload files read the other fields.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _KEY = re.compile(r"\s*[\"']?([A-Za-z0-9_\-]+)[\"']?(?:\s*\.\s*[\"']?([A-Za-z0-9
 
 
 class ScenarioError(WorkloadError):
-    """A scenario that cannot be."""
+    """An invalid scenario."""
 
 
 def refuse(where: str, expected: str, found: object) -> NoReturn:
-    """Say what a field must be.
+    """Raise the error for a field: its place, the expected value and the one found.
 
     Raises:
         ScenarioError: always.
@@ -38,24 +38,27 @@ def refuse(where: str, expected: str, found: object) -> NoReturn:
 
 
 def micros(value: object, where: str) -> int:
-    """A duration, in microseconds."""
+    """Return a duration in microseconds."""
     length = round(read.duration(value, where) * SECOND)
     return length if length <= _LONGEST_RUN else refuse(where, "400 days or less", value)
 
 
 def positive_micros(value: object, where: str) -> int:
-    """A duration above 0, in microseconds."""
+    """Return a duration above 0 in microseconds."""
     return micros(value, where) or refuse(where, "a duration above 0", value)
 
 
 def share(value: object, where: str) -> float:
-    """A share, from 0 to 1."""
+    """Return a share, from 0 to 1."""
     found: float = read.number(0.0, 1.0)(value, where)
     return found
 
 
 def _time_at_random(longest: int, limit: str) -> Reader:
-    """A duration, [least, greatest], { mean } (exponential) or { median, sigma } (lognormal), of `longest` microseconds at most."""
+    """Return the reader of a duration of at most `longest` microseconds.
+
+    The field is a duration, [least, greatest], { mean } (exponential) or { median, sigma } (lognormal).
+    """
 
     def taken(value: object, where: str) -> float:
         found = micros(value, where)
@@ -82,7 +85,7 @@ transaction_time = _time_at_random(LONGEST_TRANSACTION, "a day or less")
 
 
 def rates(value: object, where: str) -> tuple[tuple[int, float], ...]:
-    """Messages a second, or [[from, messages a second], ...]."""
+    """Return the steps (from, messages a second) of a field: a number, or [[from, messages a second], ...]."""
     if not isinstance(value, list):
         return ((0, read.number(0.0, 1e7)(value, where)),)
     steps = []
@@ -96,7 +99,7 @@ def rates(value: object, where: str) -> tuple[tuple[int, float], ...]:
 
 
 def stalls(value: object, where: str) -> tuple[tuple[int, int], ...]:
-    """[[from, to], ...]."""
+    """Return the stalls (from, to) of a field [[from, to], ...]."""
     if not isinstance(value, list):
         refuse(where, "[[from, to], ...]", value)
     found = []
@@ -109,7 +112,7 @@ def stalls(value: object, where: str) -> tuple[tuple[int, int], ...]:
 
 
 def one_of(*names: str) -> Reader:
-    """One of some texts."""
+    """Return the reader of a field that must be one of these texts."""
 
     def reader(value: object, where: str) -> str:
         if value not in names:
@@ -127,7 +130,7 @@ def one_of(*names: str) -> Reader:
 _LEAST = {"consume_thread_min": 1, "consume_message_batch_max_size": 1, "pull_batch_size": 1, "pull_interval": 0}
 _MOST = {"consume_thread_min": 1000, "consume_message_batch_max_size": 1024, "pull_batch_size": 1024, "pull_interval": 65_535}
 _LIMITS = {"max_reconsume_times": (-1, 10_000), "pull_threshold_size_for_queue": (1, 1024), "pull_threshold_for_queue": (1, 65_535)}
-# those of what is not simulated
+# settings of features that are not simulated
 _LEFT_OUT = {
     "consume_timeout",
     "post_subscription_when_pull",
@@ -135,11 +138,11 @@ _LEFT_OUT = {
     "pull_threshold_size_for_topic",
 }
 _NAMES = {camel_case(one.name): one.name for one in fields(PushConsumer) if one.name not in _LEFT_OUT}
-_NO_EFFECT = "consumeThreadMax"  # threads wait in a line without end, so that there are never more than consumeThreadMin
+_NO_EFFECT = "consumeThreadMax"  # batches wait in an unbounded queue, so a client never has more threads than consumeThreadMin
 
 
 def consumer(value: object, where: str) -> PushConsumer:
-    """Settings of DefaultMQPushConsumer by their own names."""
+    """Return the settings of a push consumer; the field has the names of DefaultMQPushConsumer."""
     if not isinstance(value, dict):
         refuse(where, "settings of DefaultMQPushConsumer", value)
     given: dict[str, Any] = {}
@@ -165,19 +168,19 @@ def consumer(value: object, where: str) -> PushConsumer:
 
 
 def with_line(error: WorkloadError, path: str, text: str) -> ScenarioError:
-    """The error, with the line of the file that it is about; the where of such an error is `path, table[2], field`."""
+    """Return the error with the line of its field added; `error.where` is `path, table[2], field`."""
     names = [part.strip() for part in error.path.removeprefix(path).split(",") if part.strip()]
-    line = line_of(text, [*names, error.found.strip("'")])  # what was found may be the name of a field
+    line = line_of(text, [*names, error.found.strip("'")])  # the found value may be the name of an unknown field
     where = f"{path}, line {line}" if line else path
     return ScenarioError(", ".join([where, *names]), error.expected, error.found, hint=error.hint)
 
 
 def line_of(text: str, names: Sequence[str]) -> int | None:
-    """The line of a TOML text on which a field stands, or else what is nearest above it; None where nothing of it is there.
+    """Return the line of a field in a TOML text, or of the innermost of its tables that the text has; None if it has none.
 
     Args:
-        text: of the file.
-        names: tables from the outside in, a list's with the number of its element in brackets, then the field.
+        text: text of the file.
+        names: names of the tables from the outermost in, an element of a list with its number in brackets, then the field.
     """
     found, depth = None, 0
     table: list[str] = []
@@ -201,10 +204,10 @@ def line_of(text: str, names: Sequence[str]) -> int | None:
 
 
 def parsed(text: str, path: str) -> dict[str, Any]:
-    """The tables of a TOML text.
+    """Return the tables of a TOML text.
 
     Raises:
-        ScenarioError: no TOML; the decoder's text has line and column.
+        ScenarioError: the text is no TOML; the decoder's message has line and column.
     """
     try:
         return tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""`pullsim simulate`: every variant with every seed is a task; what they yield becomes tables, and a row of figures for each variant."""
+"""`pullsim simulate`: run each variant with each seed in a task; write the tables, and return the figures of each run."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from pipeline.simulation.recorded_messages import recorded_topic
 from pipeline.simulation.scenario import GroupScenario, Variant, located, read_scenario, read_variant
 from pipeline.simulation.simulation_rows import SCHEMA_DDL, TABLE_COLUMN, SimulationRun, rows_of
 
-_MOST_POINTS = 600  # of a line in a picture
-_TOLD = (SIMULATION_RUN, SIMULATED_TRANSACTIONS)  # a row a run
+_MOST_POINTS = 600  # points of a line in the picture
+_TOLD = (SIMULATION_RUN, SIMULATED_TRANSACTIONS)  # tables with a row for each run, which the summary shows
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What was simulated.
+    """The figures of all runs.
 
     Attributes:
-        run_id: of the run.
+        run_id: id of this run of the command.
         runs: rows of simulation_run, by variant and seed.
         lag: (variant, ms, lag) of the first seed of each variant.
-        transactions: rows of simulated_transactions, in no order; none where the scenario has no transactions.
+        transactions: rows of simulated_transactions, in no order; empty if the scenario has no transactions.
     """
 
     run_id: str
@@ -54,22 +54,22 @@ def run_simulate(
     now: Callable[[], dt.datetime],
     progress: Callable[[str], None],
 ) -> Simulated:
-    """Simulate each variant with `seeds` seeds, from its own one on.
+    """Simulate each variant with `seeds` seeds, from the variant's own seed on; write the tables and return the figures.
 
     Args:
-        lake: that has recorded messages, and gets the tables.
-        text: of the scenario's file.
-        where: that file, for errors.
-        varied: the values of --vary.
-        seeds: how many runs of each variant.
-        broker: whose messages are recorded; None where the lake holds one only.
-        run_id: of this run.
+        lake: the lake with the recorded messages, which also gets the tables.
+        text: text of the scenario file.
+        where: path of the scenario file, for errors.
+        varied: the options `--vary`.
+        seeds: number of runs of each variant.
+        broker: broker of the recorded messages; None if the lake has only one broker.
+        run_id: id of this run of the command.
         now: the wall clock.
-        progress: is told of the work.
+        progress: called with each line of progress.
 
     Raises:
-        ScenarioError: a scenario that cannot be, or does not go with the lake.
-        LakeError: recorded messages of a lake without brokers, or another run is writing.
+        ScenarioError: the scenario is invalid, or contradicts the lake.
+        LakeError: the scenario needs recorded messages and the lake has no broker, or another run is writing.
     """
     variants = read_scenario(text, where, varied)
     with located(where, text):
@@ -108,7 +108,7 @@ def _own(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in {"given", "scenario", "runId"}]
 
 
-# what recorded messages depend on: group, topic, subscription, and when the simulation begins
+# fields of a scenario that its recorded messages depend on: group, topic, subscription, start of the simulation
 _Asked = tuple[str, str, str, int | None]
 
 
@@ -121,7 +121,7 @@ def _of(topics: Mapping[_Asked, RecordedTopic], scenario: GroupScenario) -> Reco
 
 
 def _recorded_topics(lake: Lake, variants: Sequence[Variant], broker: str | None, where: str) -> dict[_Asked, RecordedTopic]:
-    """Recorded messages, read once for all variants that ask the same of them."""
+    """Return the recorded messages of each topic, read once for all variants with the same fields."""
     topics: dict[_Asked, RecordedTopic] = {}
     for scenario in (variant.scenario for variant in variants):
         if scenario.messages.recorded and _asked(scenario) not in topics:
@@ -131,13 +131,13 @@ def _recorded_topics(lake: Lake, variants: Sequence[Variant], broker: str | None
 
 @dataclass(frozen=True, slots=True)
 class _Simulations:
-    """What tasks make their runs of: a run's plan is made where it runs, for the plans of all are many.
+    """The input of all runs. A task makes the plan of its own run, because the plans of all runs together may be large.
 
     Attributes:
-        text, where: the scenario's file.
-        varied: the values of --vary.
-        seeds: runs of each variant.
-        topics: recorded messages.
+        text, where: text and path of the scenario file.
+        varied: the options `--vary`.
+        seeds: number of runs of each variant.
+        topics: recorded messages of each topic.
     """
 
     text: str
@@ -147,7 +147,7 @@ class _Simulations:
     topics: Mapping[_Asked, RecordedTopic]
 
     def run(self, number: int) -> SimulationRun:
-        """One of the runs, variant after variant."""
+        """Return the run with a number; runs are numbered by variant, then by seed."""
         variant, seed = divmod(number, self.seeds)
         scenario = read_variant(self.text, self.where, self.varied, variant).scenario
         recorded = _of(self.topics, scenario)
@@ -162,7 +162,7 @@ def _simulated(simulations: _Simulations, batches: Iterator[pa.RecordBatch]) -> 
 
 
 def _lag_lines(rows: DataFrame) -> list[tuple[int, int, int]]:
-    """Lag of the topic over time, thinned to what a picture can show."""
+    """Return (variant, ms, lag) of the topic over time, reduced to _MOST_POINTS points a variant."""
     looks = _rows(rows, SIMULATED_LAG).where(~F.col("topic").startswith("%RETRY%"))
     first = looks.groupBy("variant").agg(F.min("seed").alias("seed"), F.max("atMillis").alias("ended"))
     binned = looks.join(F.broadcast(first), ["variant", "seed"]).groupBy("variant", "atMillis", "ended").agg(F.sum("lag").alias("lag"))

@@ -1,7 +1,6 @@
-"""What a task makes of a simulation: rows of all its tables, each with the name of its table.
+"""The rows of a simulation for all tables; each row has the name of its table.
 
-Rows of consumption are many: they go to a file beside the task as they come, and from there into the answer, so that a task holds one
-batch.
+Rows of consumed messages are many. The task writes them to a temporary file first and reads them from there, so it holds only one batch.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from pipeline.schema.simulation_tables import (
 from pipeline.schema.table import Table
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation import world as at
-from udfs.simulation.group_engine import Told
+from udfs.simulation.group_engine import WrittenRows
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.lag_sample import BROKER_OFFSET, CONSUMER_OFFSET, LAG, REACHED_OFFSET, WAITED, WAITED_FROM_BEFORE
 from udfs.simulation.outcome import Outcome, simulate
@@ -44,7 +43,7 @@ SCHEMA = arrow_of(SCHEMA_DDL)
 
 @dataclass(frozen=True, slots=True)
 class SimulationRun:
-    """One simulation to be run."""
+    """One run to simulate."""
 
     variant: int
     seed: int
@@ -53,7 +52,7 @@ class SimulationRun:
 
 
 def rows_of(run: SimulationRun) -> Iterator[pa.RecordBatch]:
-    """Simulate, and give the rows of all tables; those of the table of runs come last."""
+    """Simulate a run and yield the rows of all tables; the rows of the table of runs come last."""
     plan = run.plan
     retry = RETRY_GROUP_TOPIC_PREFIX + plan.group
     queues = [(queue.brokerName, queue.topic, queue.queueId) for queue in plan.queues]
@@ -72,7 +71,9 @@ def rows_of(run: SimulationRun) -> Iterator[pa.RecordBatch]:
     yield _batch(SIMULATION_RUN, run, {name: [value] for name, value in _figures(run, outcome).items()})
 
 
-def _spool(writer: pa.ipc.RecordBatchStreamWriter, run: SimulationRun, queues: Sequence[Any], clients: Sequence[str], told: Told) -> None:
+def _spool(
+    writer: pa.ipc.RecordBatchStreamWriter, run: SimulationRun, queues: Sequence[Any], clients: Sequence[str], told: WrittenRows
+) -> None:
     if len(told.consumed):
         writer.write_batch(_batch(CONSUMPTION, run, _consumed_columns(told, queues, clients)))
     if len(told.dead):
@@ -90,7 +91,7 @@ def _spool(writer: pa.ipc.RecordBatchStreamWriter, run: SimulationRun, queues: S
         writer.write_batch(_batch(DEAD_LETTER, run, columns))
 
 
-def _consumed_columns(told: Told, queues: Sequence[Any], clients: Sequence[str]) -> dict[str, Any]:
+def _consumed_columns(told: WrittenRows, queues: Sequence[Any], clients: Sequence[str]) -> dict[str, Any]:
     rows = told.consumed
     brokers, topics, numbers = (np.array(column, object)[rows[:, at.C_QUEUE]] for column in zip(*queues, strict=True))
     return {
@@ -189,12 +190,12 @@ def _transaction_figures(run: SimulationRun, found: TransactionFigures) -> dict[
 
 
 def _at_share(ascending: NDArray[np.int64], share: float) -> int | None:
-    """The least one that is not below such a share of all; None where there are none."""
+    """Return the least value that is not below a share of all values; None without values."""
     return int(ascending[math.ceil(share * len(ascending)) - 1]) if len(ascending) else None
 
 
 def _batch(table: Table, run: SimulationRun, columns: dict[str, Any]) -> pa.RecordBatch:
-    """Rows of a table as rows of all of them."""
+    """Return rows of one table in the form of rows of all tables."""
     rows = len(next(iter(columns.values())))
     given = columns | {TABLE_COLUMN: [table.name] * rows, "variant": [run.variant] * rows, "seed": [run.seed] * rows}
     arrays = []

@@ -1,4 +1,4 @@
-"""What is told of simulations: a row a variant, and the picture of lag over time."""
+"""Print the summary of simulations, a row for each variant, and write the picture of lag over time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _WHOLE = "the scenario"
 
 
 def name_of(variant: Variant) -> str:
-    """A variant by what was set in it."""
+    """Return the name of a variant: the values that `--vary` sets in it."""
     return ", ".join(f"{name}={value}" for name, value in variant.given.items()) or _WHOLE
 
 
 def summary_rows(variants: Sequence[Variant], done: Simulated) -> list[dict[str, Any]]:
-    """A row a variant: the median of its seeds, and the time by which each of them had caught up, None where one had not."""
+    """Return a row for each variant: medians over its seeds, and the time by which all seeds had caught up, None if one had not."""
     rows = []
     for variant in variants:
         mine = [run for run in done.runs if run["variant"] == variant.number]
@@ -46,7 +46,7 @@ def summary_rows(variants: Sequence[Variant], done: Simulated) -> list[dict[str,
 
 
 def _of_transactions(runs: Sequence[Row]) -> dict[str, Any]:
-    """What became of transactions: the median of each figure; of a time, of those runs in which something was committed."""
+    """Return the median of each figure of transactions; the median of a time counts only runs with a commit."""
     row: dict[str, Any] = {name: int(median(run[name] for run in runs)) for name in _OF_TRANSACTIONS}
     for name, column in _COMMIT_TIMES.items():
         known = [run[column] for run in runs if run[column] is not None]
@@ -55,7 +55,7 @@ def _of_transactions(runs: Sequence[Row]) -> dict[str, Any]:
 
 
 def show_summary(variants: Sequence[Variant], done: Simulated, form: str) -> None:
-    """Print the rows, and say what was cut."""
+    """Print the rows of the summary, and report the runs that were stopped before their end."""
     rows = summary_rows(variants, done)
     show_values(list(rows[0]), [list(row.values()) for row in rows], form)
     cut = [row for row in rows if not row["consumedAll"]]
@@ -66,14 +66,14 @@ def show_summary(variants: Sequence[Variant], done: Simulated, form: str) -> Non
 
 
 def check_picture(path: str) -> None:
-    """Whether a picture can be written there.
+    """Check that a picture can be written to a path.
 
     Raises:
-        OutputError: it cannot.
+        OutputError: it cannot be written.
     """
     folder = os.path.dirname(os.path.abspath(path))
     if not path.endswith(".svg") or not os.path.isdir(folder) or os.path.isdir(path):
-        raise OutputError(f"{path}: expected the name of a file that ends in .svg, in a folder that is there, found another one")
+        raise OutputError(f"{path}: expected a file name that ends in .svg, in an existing folder")
 
 
 def write_picture(path: str, variants: Sequence[Variant], done: Simulated) -> None:

@@ -1,6 +1,6 @@
-"""`pullsim simulate --write-store`: what one run appended, as the store of its broker at the end of the run.
+"""`pullsim simulate --write-store`: write the messages of one run as the store of its broker at the end of the run.
 
-The run is simulated once more, on the driver, which also writes the store of a workload. The same scenario and seed give the same bytes.
+The run is simulated once more, on the driver. The same scenario and seed give the same bytes.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.filters.tags import split_tags
 from udfs.simulation import world as at
 from udfs.simulation.appended import Appending, Ended, Surroundings
-from udfs.simulation.group_engine import Told
+from udfs.simulation.group_engine import WrittenRows
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.lag_sample import CONSUMER_OFFSET
 from udfs.simulation.outcome import Outcome, simulate
 
-# each is an object until the store is written
+# each message is a Python object until the store is written
 MOST_MESSAGES = 200_000
 _AT_ONCE = 8192  # messages that are written at once
-_RECORD_ROOM = 4096  # bytes of a record beside its body, at most
+_RECORD_ROOM = 4096  # greatest number of bytes of a record without its body
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: the store's folder, its messages, and where its log ends."""
+    """The written store: its folder, its number of messages, and the end of its commit log."""
 
     store: str
     messages: int
@@ -57,15 +57,15 @@ def _broker(scenario: GroupScenario, settings: BrokerSettings) -> BrokerSettings
 
 
 def check_writable(scenario: GroupScenario, store: str, where: str, settings: BrokerSettings) -> None:
-    """Whether what a scenario's run appends can be written as a store, by a broker of such settings.
+    """Check that the messages of a scenario's run can be written as the store of a broker with these settings.
 
     Raises:
-        ScenarioError: a scenario of which that is not known.
-        StoreError: a folder that is not empty, or settings with which no broker can write.
+        ScenarioError: the scenario has features for which this is not supported.
+        StoreError: the folder is not empty, or a broker cannot write with these settings.
     """
     messages = scenario.messages
     if messages.recorded:
-        raise ScenarioError(f"{where}, messages, recorded", "a rate, for --write-store, as the recorded messages are in a store", "true")
+        raise ScenarioError(f"{where}, messages, recorded", "a rate, for --write-store: recorded messages are in a store", "true")
     if len(messages.brokers) > 1:
         raise ScenarioError(f"{where}, messages, brokers", "one broker, for --write-store", repr(list(messages.brokers)))
     if scenario.listener.orderly:
@@ -76,7 +76,7 @@ def check_writable(scenario: GroupScenario, store: str, where: str, settings: Br
         raise ScenarioError(f"{where}, messages, rate", expected, f"{count:,.0f}")
     for name in BROKER_SETTINGS:
         if name in settings.given and settings.given[name] != scenario.broker.value(name):
-            expected = f"{settings.given[name]!r} as --set or --properties has it, as this setting is simulated"
+            expected = f"{settings.given[name]!r} as in --set or --properties: the simulation uses this setting"
             raise ScenarioError(f"{where}, broker, {name}", expected, repr(scenario.broker.value(name)))
     sizes, put = written_settings(_broker(scenario, settings))
     check_sizes(sizes)
@@ -89,16 +89,16 @@ def check_writable(scenario: GroupScenario, store: str, where: str, settings: Br
 
 
 def write_run(store: str, scenario: GroupScenario, where: str, settings: BrokerSettings) -> Written:
-    """Simulate the first run of a scenario, and write what it appended, as a broker of such settings has it.
+    """Simulate the first run of a scenario, and write its messages as the store of a broker with these settings.
 
     Raises:
-        ScenarioError: broker settings that do not go together with the scenario.
-        StoreError: a folder that is not empty, or a disk that is full.
+        ScenarioError: the broker's settings contradict the scenario.
+        StoreError: the folder is not empty, or the disk is full.
     """
     plan = plan_of(scenario, scenario.seed, where)
     sent_back: list[tuple[int, int, int]] = []
 
-    def note(told: Told) -> None:
+    def note(told: WrittenRows) -> None:
         failed = told.consumed[told.consumed[:, at.C_RESULT] == at.RECONSUME_LATER]
         sent_back.extend(zip(*(failed[:, [at.C_ENDED, at.C_QUEUE, at.C_OFFSET]] - [plan.broker.network, 0, 0]).T.tolist(), strict=True))
 
@@ -134,7 +134,7 @@ def write_run(store: str, scenario: GroupScenario, where: str, settings: BrokerS
 
 @dataclass(slots=True)
 class _Log:
-    """A store to which messages are put one at a time, and written many at a time; `placed` knows where they go."""
+    """A store that takes messages one at a time and writes many at a time; `placed` calculates their offsets."""
 
     writer: WrittenStore
     settings: PutSettings
@@ -143,7 +143,7 @@ class _Log:
     waiting: list[Message] = field(default_factory=list)
 
     def put(self, inner: InnerMessage, now: int) -> Message:
-        """Store a message; gives it with its places."""
+        """Store a message and return it with its offsets."""
         stored = self.placed.put(inner, now, self.settings)
         if isinstance(stored, PutMessageStatus):
             raise StoreError(inner.topic, "messages that the broker takes", stored.name)
@@ -154,7 +154,7 @@ class _Log:
         return stored
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the messages that are not written yet."""
         queues = [self.writer.queue_number(one.topic, one.queue_id) for one in self.waiting]
         self.writer.append(columns_of(self.waiting, queues, [NO_BATCH] * len(queues)))
         self.waiting.clear()
@@ -164,7 +164,7 @@ class _Log:
 
 
 def _sender(broker: BrokerSettings, plan: GroupPlan) -> SendMessageProcessor:
-    """The broker with the topic and the group."""
+    """Return the broker's processor of sent messages, with the plan's topic and group."""
     topics, groups = TopicConfigManager(), SubscriptionGroupManager()
     topics.start(system_topics(broker))
     topics.update_topic_config(TopicConfig(topicName=plan.topic, readQueueNums=len(plan.queues), writeQueueNums=len(plan.queues)))
@@ -174,7 +174,7 @@ def _sender(broker: BrokerSettings, plan: GroupPlan) -> SendMessageProcessor:
 
 
 def _config(plan: GroupPlan, outcome: Outcome, run: Appending, sender: SendMessageProcessor, log: _Log) -> dict[str, bytes]:
-    """The files under config/ at the end of the run."""
+    """Return the files under config/ at the end of the run, by name."""
     for topic in (HALF_TOPIC, OP_TOPIC, CHECK_MAX_TIME_TOPIC):
         if (topic, 0) in log.placed.topic_queue_table:
             sender.topics.create_topic_in_send_message_back(topic, 1)
@@ -191,7 +191,7 @@ def _config(plan: GroupPlan, outcome: Outcome, run: Appending, sender: SendMessa
 
 
 def _offsets(plan: GroupPlan, outcome: Outcome, run: Appending) -> dict[str, dict[int, int]]:
-    """What the group has committed, and how far the broker's check of transactions is."""
+    """Return the committed offsets of the group and of the broker's transaction check."""
     committed = [int(offset) for offset in outcome.lag[-1, :, CONSUMER_OFFSET]]
     parts = {plan.topic: committed[: len(plan.queues)], RETRY_GROUP_TOPIC_PREFIX + plan.group: committed[len(plan.queues) :]}
     table = {

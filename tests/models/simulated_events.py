@@ -17,7 +17,7 @@ from tests.makers.group_plans import random_plan
 from udfs.broker.message_queue import MessageQueue
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel
 from udfs.simulation.arrivals import ALL_MATCH
-from udfs.simulation.group_engine import Told
+from udfs.simulation.group_engine import WrittenRows
 from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Rates, Recorded
 from udfs.simulation.lag_sample import BROKER_OFFSET, CONSUMER_OFFSET
 from udfs.simulation.outcome import Outcome, simulate
@@ -166,7 +166,7 @@ def run_of(plan: GroupPlan) -> Events:
     rows: list[Row] = []
     dead: list[Dead] = []
 
-    def tell(told: Told) -> None:
+    def tell(told: WrittenRows) -> None:
         rows.extend(Row(*row) for row in told.consumed.tolist())
         dead.extend(Dead(*row) for row in told.dead.tolist())
 

@@ -162,7 +162,7 @@ class SlowBroker:
         wanted, topic, group = request["filter"], request["topic"], request["group"]
         if wanted is None:
             return None
-        subscription = mf.SubscriptionData.build(topic, wanted["expression"], wanted["type"])
+        subscription = mf.TopicSubscription.build(topic, wanted["expression"], wanted["type"])
         data = None
         if not is_tag_type(wanted["type"]):
             brought = build(topic, group, wanted["expression"], wanted["type"], 1, 0)

@@ -19,7 +19,7 @@ from udfs.consumer.offset_store import NOT_FOUND, LocalFileOffsetStore, RemoteBr
 from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_api_wrapper import filter_again, pull_status, tags_set
-from udfs.consumer.pull_message import BROKER_SUSPEND_MAX_TIME_MILLIS, Pull, PullRequest, asked, fix_offset, pull_message, take_answer
+from udfs.consumer.pull_message import BROKER_SUSPEND_MAX_TIME_MILLIS, Pull, PullRequest, fix_offset, pull_fields, pull_message, take_answer
 from udfs.consumer.push_consumer import PERSIST_OFFSETS, UNSET
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.pull import get_message as gm
@@ -31,7 +31,7 @@ from udfs.simulation.arrivals import MATCHES_AT_BROKER, MATCHES_AT_CLIENT, arriv
 from udfs.simulation.draws import RETRY_QUEUE, draw, message_stream
 from udfs.simulation.event_heap import ANSWER, CONSUME, DELIVER, FIX_OFFSET, LOCK_ONE, PULL, WORK_END
 from udfs.simulation.event_heap import PERSIST_OFFSETS as PERSIST
-from udfs.simulation.group_engine import Ask, Told
+from udfs.simulation.group_engine import Ask, WrittenRows
 from udfs.simulation.group_plan import GroupPlan, Rates
 from udfs.simulation.new_world import new_world, ring_size
 from udfs.simulation.service_time import fails, service_time
@@ -210,7 +210,7 @@ class SlowEngine:
     def end_offset(self, queue: int, now: int) -> int:
         return self.first[queue] + sum(one.time + self.plan.broker.dispatch <= now for one in self.came[queue])
 
-    def run(self, until: int, tell: Callable[[Told], None], ask: Ask) -> None:
+    def run(self, until: int, tell: Callable[[WrittenRows], None], ask: Ask) -> None:
         self.ask = ask
         while self.events and self.events[0][0] < until:
             now, kind, number, what = heapq.heappop(self.events)
@@ -271,7 +271,7 @@ class SlowEngine:
             self.counts["flow"] += verdict is not Pull.NOT_LOCKED
             self._later(slot, PULL, now + delay * MS)
             return
-        ask = asked(self.plan.consumer, slot.client.store.read_from_memory(slot.request.queue), "*")
+        ask = pull_fields(self.plan.consumer, slot.client.store.read_from_memory(slot.request.queue), "*")
         if ask.sys_flag & 1:
             self.offsets[slot.queue] = ask.commit_offset
         slot.asked_at = now + self.plan.broker.network
@@ -311,7 +311,7 @@ class SlowEngine:
         request = np.array([[offset, self.plan.consumer.pull_batch_size, self.first[slot.queue], end, FAR, gm.NO_FILTER]], np.int64)
         count = self.plan.broker.count_in_memory
         caps = np.array([self.plan.broker.bytes_in_memory, count, 0, 0, FAR, 0, file], np.int64)
-        log = gm.LogFiles(np.zeros(1, np.int64), np.full(1, 1 << 30, np.int64), 1 << 30)
+        log = gm.CommitLogFiles(np.zeros(1, np.int64), np.full(1, 1 << 30, np.int64), 1 << 30)
         answers = gm.get_message(request, caps, block, gm.TagCodes(np.zeros(1, np.int64), np.zeros(0, np.int32)), log)
         answer = answers.columns[0]
         status = GetMessageStatus(int(answer[gm.STATUS]))

@@ -31,7 +31,7 @@ from store_format.files.mapped_files import MappedFile
 from tests.runs.replaying import Line
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
-from udfs.pull.get_message import LogFiles
+from udfs.pull.get_message import CommitLogFiles
 from udfs.pull.pull_filter import FilterRules
 
 Row = dict[str, Any]
@@ -101,7 +101,7 @@ def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
         entries=sum(end - first for _, _, (first, end), _, _ in queues),
         max_offset=max((end for _, _, (_, end), _, _ in queues), default=0),
         entries_a_file=sizes.consume_queue // 20,
-        log=LogFiles(starts, wrote, sizes.commit_log),
+        log=CommitLogFiles(starts, wrote, sizes.commit_log),
     )
     return Tables(
         store=broker_store,

@@ -61,6 +61,6 @@ def differences(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 def matched_by_commit_log(text: str, properties: Mapping[str, str]) -> bool:
     """Whether the broker delivers a message, for an expression that compiles and for one that does not."""
-    subscription = message_filter.SubscriptionData.build("T", text, "SQL92")
+    subscription = message_filter.TopicSubscription.build("T", text, "SQL92")
     data = build("T", "G", text, "SQL92", 1, now=5)
     return message_filter.ExpressionMessageFilter(subscription, data, BloomFilter(3, 112)).is_matched_by_commit_log(properties)

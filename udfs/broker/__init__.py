@@ -1,1 +1,1 @@
-"""What the broker does around its store: processors, managers, delayed and transactional messages."""
+"""The broker around its store: processors, managers, delayed and transactional messages."""

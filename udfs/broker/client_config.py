@@ -1,8 +1,9 @@
 """The check of a client's subscription before it starts.
 
 Broker source (4.9.3): ClientManageProcessor.checkClientConfig, CheckClientRequestBody.
-Rule: tags are always fine; an expression must compile, and the broker must filter by properties.
-Surprise: unlike a pull or a heartbeat, this tells the client that its expression, or its type, is unknown.
+Rule: a TAG subscription is always accepted. An expression must compile, and enablePropertyFilter must be set.
+Surprise: a client learns only from this check that its expression does not compile or its type is unknown; a pull or a heartbeat
+does not report it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from udfs.pull.codes import ResponseCode
 def check_subscription(
     expression_type: str | None, sub_string: str | None, *, enable_property_filter: bool
 ) -> tuple[ResponseCode, str | None]:
-    """Code and remark of the answer for one subscription."""
+    """Return code and remark of the answer to the check of one subscription."""
     if is_tag_type(expression_type):
         return ResponseCode.SUCCESS, None
     if not enable_property_filter:

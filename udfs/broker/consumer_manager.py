@@ -1,10 +1,11 @@
-"""Which clients are in a consumer group, and what the group subscribes to: what heartbeats say.
+"""The clients and the subscriptions of each consumer group, as heartbeats register them.
 
 Broker source (4.9.3): ConsumerManager, ConsumerGroupInfo, DefaultConsumerIdsChangeListener.
-Rules: subscriptions are the group's, not the client's, and the last heartbeat decides: a topic that it lacks is gone, one that it has is
-replaced by a greater subVersion only. A group goes with its last connection. Filter data of expressions follows each heartbeat.
-Surprises: a client is a connection, and its id only a note; a second id on one connection replaces the first. A new version of a
-subscription is no change that members are told of, a new or a lost topic is.
+Rules: subscriptions belong to the group, not to the client, and the last heartbeat decides: a topic that the heartbeat lacks is removed; a
+topic that it has is replaced only by a greater subVersion. A group is removed with its last connection. Each heartbeat updates the filter
+data of expressions.
+Surprises: a client is identified by its connection; its id is only stored. A second id on one connection replaces the first. Members are
+notified of a new or a removed topic, but not of a new version of a subscription.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ class ConsumerGroupInfo:
     """A group that has clients.
 
     Attributes:
-        consume_type: of the last heartbeat, like the two that follow; None where it did not say.
+        consume_type: consumeType of the last heartbeat, None if the heartbeat had none; the next two fields likewise.
         channel_info_table: connection -> client id.
-        subscription_table: by topic.
+        subscription_table: topic -> subscription.
     """
 
     consume_type: str | None
@@ -35,14 +36,14 @@ class ConsumerGroupInfo:
     subscription_table: dict[str | None, SubscriptionData] = field(default_factory=dict)
 
     def update_channel(self, channel: Channel, client_id: str | None, data: ConsumerData) -> bool:
-        """Take a heartbeat's consumer; says whether the connection is new."""
+        """Register the connection of a heartbeat's consumer and return whether it is new."""
         self.consume_type, self.message_model, self.consume_from_where = data.consumeType, data.messageModel, data.consumeFromWhere
         is_new = channel not in self.channel_info_table
         self.channel_info_table[channel] = client_id
         return is_new
 
     def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Take a heartbeat's subscriptions; says whether a topic came or went."""
+        """Register a heartbeat's subscriptions and return whether a topic was added or removed."""
         updated = False
         named = set()
         for one in subscriptions:
@@ -63,8 +64,8 @@ class ConsumerManager:
 
     Attributes:
         filters: the filter data that heartbeats register.
-        notify: tells a connection that its group changed (NOTIFY_CONSUMER_IDS_CHANGED).
-        notify_consumer_ids_changed_enable: the broker's setting of that name, asked each time.
+        notify: notifies a connection that its group changed (NOTIFY_CONSUMER_IDS_CHANGED).
+        notify_consumer_ids_changed_enable: returns the broker's setting notifyConsumerIdsChangedEnable; called at each change.
     """
 
     filters: ConsumerFilterManager
@@ -73,19 +74,19 @@ class ConsumerManager:
     consumer_table: dict[str, ConsumerGroupInfo] = field(default_factory=dict)
 
     def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
-        """The group, None where it has no clients."""
+        """Return the group of this name, None if it has no clients."""
         return self.consumer_table.get(group)
 
     def register_consumer(self, group: str, channel: Channel, client_id: str | None, data: ConsumerData, now: int, *, tell: bool) -> None:
-        """A heartbeat.
+        """Register one consumer group of a heartbeat.
 
         Args:
-            group: its name.
-            channel: the connection it came on.
-            client_id: of the client.
-            data: what it says of the group.
+            group: name of the group.
+            channel: the heartbeat's connection.
+            client_id: the client's id.
+            data: the heartbeat's data of the group.
             now: the broker's time, ms.
-            tell: the group's own notifyConsumerIdsChangedEnable.
+            tell: notifyConsumerIdsChangedEnable of the group's configuration.
         """
         info = self.consumer_table.get(group)
         if info is None:
@@ -99,7 +100,7 @@ class ConsumerManager:
         self.filters.register_all(group, [_Registered.of(one) for one in data.subscriptionDataSet], now)
 
     def unregister_consumer(self, group: str, channel: Channel, now: int, *, tell: bool) -> None:
-        """UNREGISTER_CLIENT; the arguments are those of `register_consumer`."""
+        """Remove a connection from a group: UNREGISTER_CLIENT. The arguments are those of `register_consumer`."""
         info = self.consumer_table.get(group)
         if info is None:
             return
@@ -108,7 +109,7 @@ class ConsumerManager:
         self._change(group, info, tell=tell)
 
     def do_channel_close_event(self, channel: Channel, now: int) -> None:
-        """A connection is gone; members are told whatever their group says."""
+        """Remove a closed connection from its groups; their members are notified whatever the group's own setting is."""
         for group, info in list(self.consumer_table.items()):
             if channel in info.channel_info_table:
                 del info.channel_info_table[channel]
@@ -128,7 +129,7 @@ class ConsumerManager:
 
 @dataclass(frozen=True, slots=True)
 class _Registered:
-    """A heartbeat's subscription as the filter manager reads it."""
+    """A heartbeat's subscription with the fields that the filter manager reads."""
 
     topic: str
     sub_string: str | None
@@ -141,5 +142,5 @@ class _Registered:
 
 
 def subscriptions_of(info: ConsumerGroupInfo) -> Mapping[str | None, SubscriptionData]:
-    """A group's subscriptions by topic, sorted."""
+    """Return a group's subscriptions by topic, in the order of topics."""
     return dict(sorted(info.subscription_table.items(), key=lambda item: item[0] or ""))

@@ -1,9 +1,9 @@
 """The offsets that groups have committed.
 
 Broker source (4.9.3): ConsumerOffsetManager.commitOffset and queryOffset; ConsumerManageProcessor.queryConsumerOffset.
-Rule: whatever is committed is stored: lower than before, negative, past the end, of a topic that is not there.
-Surprises: topic and group are joined to one text, so that a missing one is the text "null". A group that never committed is told to begin
-at 0 where its queue begins at 0 and entry 0 is not considered on disk, and else that nothing was found.
+Rule: every committed offset is stored, also one that is lower than before, negative, past the end, or of an unknown topic.
+Surprises: topic and group are joined to one text, so a missing one becomes the text "null". A query of a group that never committed is
+answered with 0 if the queue's minOffset is 0 and entry 0 does not count as on disk; else with QUERY_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class ConsumerOffsetManager:
     offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def commit_offset(self, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> None:
-        """Store an offset.
+        """Store the offset that a group commits for a queue.
 
         Raises:
-            ThrownError: no queue or no offset.
+            ThrownError: the queue id or the offset is missing.
         """
         if queue_id is None or offset is None:
             raise ThrownError(NULL_POINTER)
         self.offset_table.setdefault(key_of(group, topic), {})[queue_id] = offset
 
     def query_offset(self, group: str | None, topic: str | None, queue_id: int | None) -> int:
-        """What was committed, NO_OFFSET where nothing was.
+        """Return the offset that a group committed for a queue, NO_OFFSET if it committed none.
 
         Raises:
-            ThrownError: no queue.
+            ThrownError: the queue id is missing.
         """
         if queue_id is None:
             raise ThrownError(NULL_POINTER)
@@ -46,7 +46,7 @@ class ConsumerOffsetManager:
 
 
 def key_of(group: str | None, topic: str | None) -> str:
-    """The key of a group's offsets on a topic, as Java joins texts."""
+    """Return the key of a group's offsets for a topic: `topic@group`, where a missing text is "null" as in Java."""
     return f"{_text(topic)}{TOPIC_GROUP_SEPARATOR}{_text(group)}"
 
 
@@ -55,12 +55,12 @@ def _text(text: str | None) -> str:
 
 
 def first_offset(committed: int, min_offset: int, is_in_disk: Callable[[], bool]) -> int | None:
-    """QUERY_CONSUMER_OFFSET: where a group begins, None where the broker answers QUERY_NOT_FOUND.
+    """Return the offset that QUERY_CONSUMER_OFFSET answers with, None for QUERY_NOT_FOUND.
 
     Args:
-        committed: of `query_offset`.
-        min_offset: of the queue.
-        is_in_disk: whether entry 0 counts as on disk; not asked where something was committed.
+        committed: result of `query_offset`.
+        min_offset: minOffset of the queue.
+        is_in_disk: returns whether entry 0 counts as on disk; called only if the group committed no offset.
     """
     if committed >= 0:
         return committed

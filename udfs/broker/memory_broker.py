@@ -1,7 +1,8 @@
 """A broker in memory, on a virtual clock: its settings, tables, store, and the pulls that it holds.
 
-What it does is said by the rules; here they are put together and given time. An operation takes none; what waits is woken in the order of
-time: sweeps of held pulls, and delayed messages that are due. Every change of what a pull depends on is noted with its time.
+The rules are in the other modules; this one combines them and keeps the time. An operation takes no time. `advance` runs what is due in
+the order of time: sweeps of held pulls, and deliveries of delayed messages. Every change of state that a pull depends on is reported to
+`note` with its time.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from udfs.pull.codes import BrokerRole
 from udfs.pull.pull_request_hold import Arrival, HeldRequest, Notified, is_swept, notify_message_arriving, sweep_interval
 from udfs.pull.scan_settings import ScanSettings
 
-# when a scenario begins, ms: far from the ends of what people ask for as times
+# Start of every scenario, ms: far from the least and greatest times that a scenario may name.
 EPOCH_MS = 1_600_000_000_000
 BROKER_HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
 CLIENT_HOST = Host(address=bytes([127, 0, 0, 1]), port=40000)
@@ -45,36 +46,37 @@ Value = bool | int | str
 
 
 class MemorySettings(Protocol):
-    """The settings of a broker, and what its rules make of them."""
+    """The settings of a broker, and the settings objects of its rules."""
 
     def value(self, name: str) -> Any:
-        """The value of a setting by the broker's own name."""
+        """Return the value of a setting by the broker's own name."""
 
     def changed(self, values: Mapping[str, Value]) -> MemorySettings:
-        """The settings with other values for some names."""
+        """Return the settings with changed values."""
 
     def scan(self) -> ScanSettings:
-        """What the scan of a pull depends on."""
+        """Return the settings of a pull's scan."""
 
     def pulls(self) -> PullBrokerConfig:
-        """What the answer to a pull depends on, beside the scan."""
+        """Return the settings of a pull's answer, without those of the scan."""
 
     def sends(self) -> SendBrokerConfig:
-        """What sending depends on."""
+        """Return the settings of sending."""
 
     def system_topics(self) -> SystemTopics:
-        """The topics that the broker starts with."""
+        """Return the settings of the topics that the broker starts with."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PullCall:
-    """A pull on its way.
+    """A pull request and its answer.
 
     Attributes:
-        client: the connection it came on.
-        sent_at: when, ms; likewise `answered_at`.
-        oneway: the client waits for no answer.
-        thrown: class of the Java exception that the answer tells of.
+        client: the pull's connection.
+        sent_at: when the client sent the pull, ms.
+        answered_at: when the broker answered, ms.
+        oneway: whether the client waits for no answer.
+        thrown: Java class of the exception that the answer reports.
     """
 
     header: PullMessageRequestHeader
@@ -86,7 +88,7 @@ class PullCall:
     answered_at: int | None = None
 
     def answer(self, response: PullResponse | None, thrown: str | None, now: int) -> None:
-        """Take an answer; a second one finds nobody."""
+        """Set the answer; a second answer is ignored."""
         if self.answered_at is None:
             self.response, self.thrown, self.answered_at = response, thrown, now
 
@@ -97,16 +99,16 @@ HeldPull = HeldRequest[PullCall]
 
 @dataclass(slots=True, kw_only=True)
 class MemoryBroker:
-    """The broker.
+    """A broker in memory.
 
     Attributes:
-        settings: as they are now.
-        note: told of each change: time in ms, kind, fields.
-        log: the commit log it goes on with.
-        now: ms of the virtual clock.
+        settings: the current settings.
+        note: called for each change with time in ms, kind and fields.
+        log: the commit log that the broker starts with.
+        now: the virtual clock, ms.
 
     Raises:
-        ValueError: settings with which no broker starts.
+        ValueError: a broker does not start with these settings.
     """
 
     settings: MemorySettings
@@ -128,7 +130,7 @@ class MemoryBroker:
     def __post_init__(self) -> None:
         value = self.settings.value
         if value("mappedFileSizeCommitLog") <= BLANK_SIZE or value("mappedFileSizeConsumeQueue") < CQ_STORE_UNIT_SIZE:
-            message = "files of the commit log with room for a BLANK, of a queue with room for an entry"
+            message = "mappedFileSizeCommitLog must have room for a BLANK record, mappedFileSizeConsumeQueue for an entry"
             raise ValueError(message)
         self.store = MemoryStore(
             commit_log_file_size=value("mappedFileSizeCommitLog"),
@@ -157,7 +159,7 @@ class MemoryBroker:
         self.note(self.now, "topic_config", {"topic": config.topicName, **asdict(config)})
 
     def set(self, changed: Mapping[str, Value]) -> None:
-        """Change settings of a broker that runs."""
+        """Change settings while the broker runs."""
         self.settings = self.settings.changed(changed)
         for name, value in changed.items():
             self.note(self.now, "setting", {"name": name, "value": str(value)})
@@ -168,7 +170,7 @@ class MemoryBroker:
         return BrokerRole[self.settings.value("brokerRole")]
 
     def sending(self) -> SendMessageProcessor:
-        """The processor of messages, with the settings as they are."""
+        """Return the processor of sent messages, with the current settings."""
         return SendMessageProcessor(config=self.settings.sends(), topics=self.topics, groups=self.groups)
 
     # time ---------------------------------------------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ class MemoryBroker:
         return max(sweep_interval(long_polling_enable=value("longPollingEnable"), short_polling_time_mills=short), 1)
 
     def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
-        """Let time go on to `until`, or to the moment at which `stop` holds, whichever comes first."""
+        """Advance the clock to `until`, or to the first moment at which `stop` returns True."""
         while not stop():
             self._pass_idle_sweeps(until)
             moment = min(self._next_sweep, self._delayed[0][0] if self._delayed else self._next_sweep)
@@ -193,13 +195,13 @@ class MemoryBroker:
                 self.sweep()
 
     def _pass_idle_sweeps(self, until: int) -> None:
-        """Pass over sweeps that find nobody, up to the last one before `until` or before a delayed message is due."""
+        """Skip sweeps while no pull is held, up to the last one before `until` or before a delayed message is due."""
         if not self.held:
             interval, end = self._interval(), min(until, self._delayed[0][0] if self._delayed else until)
             self._next_sweep += max((end - self._next_sweep) // interval, 0) * interval
 
     def sweep(self) -> None:
-        """PullRequestHoldService.checkHoldRequest, and wait for the next one from now on."""
+        """Sweep the held pulls now (PullRequestHoldService.checkHoldRequest); the next sweep is one interval later."""
         self._next_sweep = self.now + self._interval()
         for topic, queue_id in list(self.held):
             if is_swept(topic):
@@ -209,7 +211,7 @@ class MemoryBroker:
     # messages -----------------------------------------------------------------------------------------------------------------------
 
     def put(self, inner: InnerMessage) -> Message | PutMessageStatus:
-        """Store a message and dispatch it; gives it as it is stored, or the status with which it is turned down."""
+        """Store a message and dispatch it; return the stored message, or the status with which the store refuses it."""
         settings = PutSettings(
             max_message_size=self.settings.value("maxMessageSize"),
             max_delay_level=len(self.store.delays),
@@ -221,7 +223,7 @@ class MemoryBroker:
         return stored
 
     def dispatch(self, message: Message) -> None:
-        """ReputMessageService: queue entry, bit map, and whoever waits for the message."""
+        """Dispatch a stored message (ReputMessageService): write its queue entry and bit map, and wake held pulls."""
         topic, properties = message.topic.decode(), message.properties_map()
         self._note_message(message, properties)
         if message.physic_offset == NOT_APPENDED:
@@ -248,7 +250,7 @@ class MemoryBroker:
         self._notify(topic, queue_id, rule)
 
     def delete_log_head(self) -> int:
-        """Lose the first files of the commit log; gives how many."""
+        """Delete the first files of the commit log and return how many."""
         self.note(self.now, "commit_log_head", {"storeSize": HEAD_DELETED})
         return self.store.delete_log_head()
 
@@ -264,7 +266,7 @@ class MemoryBroker:
         self.note(self.now, "message", row)
 
     def _bit_map(self, topic: str, properties: Mapping[str, str]) -> bytes | None:
-        """CommitLogDispatcherCalcBitMap: the bits of the consumers whose expression is true of a message."""
+        """Return the bit map of a message: the bits of the consumers whose expression it matches (CommitLogDispatcherCalcBitMap)."""
         consumers = self.filters.of_topic(topic)
         if not consumers or not self.settings.value("enableCalcFilterBitMap"):
             return None
@@ -280,7 +282,7 @@ class MemoryBroker:
     # pulls --------------------------------------------------------------------------------------------------------------------------
 
     def pull(self, call: PullCall) -> None:
-        """A pull comes in: it is answered, or held."""
+        """Process a pull that arrives: answer it or hold it."""
         try:
             self._process(call, first_pass=True)
         except ThrownError as error:
@@ -318,14 +320,14 @@ class MemoryBroker:
         self.note_offset(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
 
     def note_offset(self, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> None:
-        """Note a commit."""
+        """Report to `note` that a group committed an offset."""
         self.note(self.now, "consumer_offset", {"consumerGroup": group, "topic": topic, "queueId": queue_id, "consumerOffset": offset})
 
     def _hold(self, topic: str, queue_id: int, held: HeldPull) -> None:
         self.held[topic, queue_id] = (*self.held.get((topic, queue_id), ()), held)
 
     def _notify(self, topic: str, queue_id: int, rule: Callable[[tuple[HeldPull, ...]], Notified[PullCall]]) -> None:
-        """Apply the rule to the pulls of one queue, and ask those again that it wakes."""
+        """Apply a rule to the pulls held for one queue, and process the woken pulls again."""
         told = rule(self.held.pop((topic, queue_id), ()))
         if told.held:
             self.held[topic, queue_id] = told.held
@@ -333,7 +335,7 @@ class MemoryBroker:
             try:
                 self._process(one.request, first_pass=False)
             except ThrownError:
-                continue  # nobody catches it there, and nobody is answered
+                continue  # the broker does not catch it there, so the client gets no answer
 
     def _offset_moved(self, event: OffsetMovedEvent) -> None:
         self.note(self.now, "offset_moved_event", asdict(event))

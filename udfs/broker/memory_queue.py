@@ -29,7 +29,7 @@ class _File:
 
 @dataclass(slots=True, kw_only=True)
 class MemoryQueue:
-    """A queue; `min_offset` is its least offset, which an operator can set."""
+    """A consume queue; `min_offset` is its least offset, which an operator can set."""
 
     entries_a_file: int
     min_offset: int = 0
@@ -38,7 +38,7 @@ class MemoryQueue:
 
     @property
     def max_offset(self) -> int:
-        """ConsumeQueue.getMaxOffsetInQueue."""
+        """Return the queue's maxOffset: ConsumeQueue.getMaxOffsetInQueue."""
         return self._files[-1].first + len(self._files[-1].entries) if self._files else 0
 
     def put(self, queue_offset: int, physic_offset: int, size: int, tags_code: int, now: int) -> None:
@@ -65,25 +65,25 @@ class MemoryQueue:
         )
 
     def delete_first_file(self) -> None:
-        """Lose the first file."""
+        """Delete the queue's first file."""
         del self._files[:1]
 
     def block(self, offset: int) -> Block:
-        """The entries of the file that holds an offset; none where there is no such file."""
+        """Return the entries of the file with a queue offset, an empty block if there is no such file."""
         file = next((file for file in self._files if file.first <= offset < file.first + self.entries_a_file), _File(0))
         columns = np.array(file.entries or np.empty((0, 3)), np.int64)
         physic, sizes, codes = (np.ascontiguousarray(columns[:, i]) for i in range(3))
         return Block(file.first, physic, sizes.astype(np.int32), codes)
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
-        """ConsumeQueue.getIndexBuffer: the entry at an offset, None where there is none."""
+        """Return the entry at a queue offset, None if there is none: ConsumeQueue.getIndexBuffer."""
         for file in self._files:
             if self.min_offset <= offset and file.first <= offset < file.first + len(file.entries):
                 return file.entries[offset - file.first]
         return None
 
     def lookup(self) -> QueueLookup:
-        """The queue for look-ups by time."""
+        """Return the queue in the form that look-ups by time need."""
         contents = {offset_to_file_name(file.first * CQ_STORE_UNIT_SIZE): file for file in self._files}
         length = self.entries_a_file * CQ_STORE_UNIT_SIZE
         files = [

@@ -1,7 +1,7 @@
 """A message store in memory: a commit log of messages, its consume queues, and getMessage over them.
 
-Messages are kept as objects, not as bytes: what a pull is told of them is their place, their size and a few fields. Where a message goes,
-which entry it gets and what a pull finds are decided by the same functions as for stores on disk.
+Messages are kept as objects, not as bytes, because a pull needs only their offset, size and a few fields. The same functions as for
+stores on disk decide where a message is placed, which entry it gets and which messages a pull finds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEAD_DELETED = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """GetMessageResult: the messages are (queueOffset, size in bytes, message)."""
+    """The store's answer to a pull (GetMessageResult); its messages are (queueOffset, size in bytes, message)."""
 
     status: GetMessageStatus
     next_begin_offset: int
@@ -47,22 +47,22 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """A commit log: first byte of its first file, and its end."""
+    """The extent of a commit log: physical offsets of its first file's first byte and of its end."""
 
     start: int = 0
     end: int = 0
 
     def starts(self, file_size: int) -> NDArray[np.int64]:
-        """First byte of each file."""
+        """Return the physical offset of each file's first byte."""
         return np.arange(self.start, self.end, file_size, dtype=np.int64)
 
     def without_head(self, file_size: int) -> LogExtent:
-        """CommitLog.deleteExpiredFile of all files but the last one, as many as go at once."""
+        """Return the log after CommitLog.deleteExpiredFile: without its first files, at most DELETE_FILES_BATCH_MAX, never the last one."""
         deleted = min(max(len(self.starts(file_size)) - 1, 0), DELETE_FILES_BATCH_MAX)
         return LogExtent(self.start + deleted * file_size, self.end)
 
     def after(self, written: Sequence[int], file_size: int) -> LogExtent:
-        """The log after records of so many bytes each; HEAD_DELETED among them stands for `without_head`."""
+        """Return the log after records of `written` bytes each were appended; HEAD_DELETED in the list applies `without_head`."""
         bounds, rest = self, list(written)
         while rest:
             count = rest.index(HEAD_DELETED) if HEAD_DELETED in rest else len(rest)
@@ -80,12 +80,12 @@ EMPTY_LOG: Final = LogExtent()
 
 @dataclass(slots=True, kw_only=True)
 class MemoryStore:
-    """The store.
+    """A message store in memory.
 
     Attributes:
-        commit_log_file_size: bytes of a file.
-        consume_queue_file_size: likewise, whole entries.
-        delays: of the delay levels, ms, level 1 first.
+        commit_log_file_size: bytes of a commit log file.
+        consume_queue_file_size: bytes of a consume queue file, a multiple of an entry's size.
+        delays: delay of each delay level, ms, level 1 first.
         log: the commit log; a scenario may begin after the records of other scenarios.
     """
 
@@ -98,10 +98,10 @@ class MemoryStore:
     messages: dict[int, Message] = field(default_factory=dict)
 
     def queue(self, topic: str | None, queue_id: int | None) -> MemoryQueue:
-        """DefaultMessageStore.findConsumeQueue, which makes what it does not find.
+        """Return a queue, created if it does not exist: DefaultMessageStore.findConsumeQueue.
 
         Raises:
-            ThrownError: no topic, or no queue.
+            ThrownError: the topic or the queue id is missing.
         """
         if topic is None or queue_id is None:
             raise ThrownError(NULL_POINTER)
@@ -111,7 +111,7 @@ class MemoryStore:
     # putting ------------------------------------------------------------------------------------------------------------------------
 
     def put(self, inner: InnerMessage, now: int, settings: PutSettings) -> Message | PutMessageStatus:
-        """Append a message; gives it as it is stored, or the status with which it is turned down.
+        """Append a message; return the stored message, or the status with which the store refuses it.
 
         Raises:
             PutMessageError: the broker throws.
@@ -127,7 +127,7 @@ class MemoryStore:
         return stored
 
     def append(self, message: Message, queue_offset: int) -> Message:
-        """Write a record to the log as it comes, as for one of a master's; NOT_APPENDED is the place of one that no file has room for."""
+        """Append a record unchanged, like a slave; return it with its offset, NOT_APPENDED if no file has room for it."""
         size = len(encode(message))
         placed = place(np.array([size]), np.array([NO_BATCH]), self.commit_log_file_size, self.log.end)
         self.log = LogExtent(self.log.start, placed.log_end)
@@ -137,7 +137,7 @@ class MemoryStore:
         return stored
 
     def dispatch(self, message: Message, now: int) -> int:
-        """Give a stored message its entry; returns its tagsCode."""
+        """Write the queue entry of a stored message and return its tagsCode."""
         properties = message.properties_map()
         topic, code = message.topic.decode(), tags_code(properties.get("TAGS"))
         level = delay_level(properties) if topic == SCHEDULE_TOPIC else 0
@@ -148,20 +148,20 @@ class MemoryStore:
         return code
 
     def delete_log_head(self) -> int:
-        """Lose the first files of the log, as LogExtent says; gives how many."""
+        """Delete the first files of the log, as `LogExtent.without_head`, and return how many."""
         before, self.log = self.log, self.log.without_head(self.commit_log_file_size)
         return (self.log.start - before.start) // self.commit_log_file_size
 
     # reading ------------------------------------------------------------------------------------------------------------------------
 
     def message_at(self, offset: int) -> Message | None:
-        """The message at an offset of the log, None where its file is gone; offset 0 falls back to the first file."""
+        """Return the message at a physical offset, None if its file was deleted; offset 0 falls back to the first file."""
         if offset >= self.log.start:
             return self.messages.get(offset)
         return self.messages.get(self.log.start) if offset == 0 else None
 
     def last_messages(self, topic: str, queue_id: int, count: int | None) -> Iterator[Message | None]:
-        """The last messages of a queue, all where no count is given."""
+        """Yield the last `count` messages of a queue, all if `count` is None."""
         queue = self.queue(topic, queue_id)
         first = 0 if count is None else max(0, queue.max_offset - count)
         for offset in range(first, queue.max_offset):
@@ -169,13 +169,13 @@ class MemoryStore:
             yield self.message_at(entry[0] if entry else 0)
 
     def is_in_disk(self, topic: str, queue_id: int, offset: int, settings: ScanSettings) -> bool:
-        """DefaultMessageStore.checkInDiskByConsumeOffset."""
+        """Return whether the entry at a queue offset counts as on disk: DefaultMessageStore.checkInDiskByConsumeOffset."""
         entry = self.queue(topic, queue_id).entry(offset)
         memory = memory_limit(settings.total_physical_memory_size, settings.access_message_in_memory_max_ratio)
         return entry is not None and bool(check_in_disk(entry[0], self.log.end, memory))
 
     def commit_log(self) -> CommitLogLookup:
-        """The log for look-ups, its records written out."""
+        """Return the log in the form that look-ups need, with encoded records."""
         size = self.commit_log_file_size
         contents = {start: bytearray(min(size, self.log.end - start)) for start in self.log.starts(self.commit_log_file_size).tolist()}
         for offset, message in self.messages.items():
@@ -188,14 +188,14 @@ class MemoryStore:
         ]
         return CommitLogLookup(MappedFiles(files, lambda file: np.frombuffer(contents[file.from_offset], np.uint8)))
 
-    def _log_files(self) -> gm.LogFiles:
+    def _log_files(self) -> gm.CommitLogFiles:
         starts = self.log.starts(self.commit_log_file_size)
-        return gm.LogFiles(starts, np.minimum(self.log.end - starts, self.commit_log_file_size), self.commit_log_file_size)
+        return gm.CommitLogFiles(starts, np.minimum(self.log.end - starts, self.commit_log_file_size), self.commit_log_file_size)
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter, settings: ScanSettings
     ) -> Found | None:
-        """DefaultMessageStore.getMessage; None where the store is not readable.
+        """Return the store's answer to a pull (DefaultMessageStore.getMessage), None if the store is not readable.
 
         Raises:
             ThrownError: the store throws.
@@ -230,7 +230,7 @@ class MemoryStore:
         return block.first_offset + i, int(block.sizes[i]), message
 
     def _judged(self, wanted: ExpressionMessageFilter, block: gm.Block, offset: int, max_msg_nums: int) -> gm.Block:
-        """The block with verdicts by the messages' properties, where the filter asks for them, on the entries that a scan may come to."""
+        """Return the block with the filter's verdicts on the entries that a scan may reach, if the filter reads properties."""
         if wanted.commit_log_condition() is None:
             return block
         verdicts = np.full(len(block.sizes), gm.MATCHES, np.uint8)

@@ -1,9 +1,9 @@
 """The event that a broker stores when it sends a pull to another offset.
 
 Broker source (4.9.3): PullMessageProcessor.generateOffsetMovedEvent, OffsetMovedEvent, MessageQueue.
-Rule: a message of topic OFFSET_MOVED_EVENT, queue 0, for each pull that is answered with PULL_OFFSET_MOVED; its tag and its key are the
+Rule: each pull that is answered with PULL_OFFSET_MOVED stores a message of topic OFFSET_MOVED_EVENT, queue 0. Its tag and its key are the
 consumer group.
-Surprises: it carries the delay level 0 as a property. A slave that checks offsets makes the event, but cannot store it.
+Surprises: the message has a property for delay level 0. A slave that checks offsets makes the event, but cannot store it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from udfs.broker.topic_config import RMQ_SYS_OFFSET_MOVED_EVENT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetMovedEvent:
-    """A group's pull of one queue was sent from one offset to another."""
+    """The event that the broker sent a group's pull of one queue from one offset to another."""
 
     consumerGroup: str
     brokerName: str
@@ -28,13 +28,13 @@ class OffsetMovedEvent:
     offsetNew: int
 
     def encode(self) -> bytes:
-        """RemotingSerializable.encode: the fields by name, without blanks."""
+        """Return the event as JSON without blanks: RemotingSerializable.encode."""
         queue = f'{{"brokerName":{quoted(self.brokerName)},"queueId":{self.queueId},"topic":{quoted(self.topic)}}}'
         offsets = f'"offsetNew":{self.offsetNew},"offsetRequest":{self.offsetRequest}'
         return f'{{"consumerGroup":{quoted(self.consumerGroup)},"messageQueue":{queue},{offsets}}}'.encode()
 
     def message(self, broker_addr: Host, now: int) -> InnerMessage:
-        """The message that is stored at `now` (ms) by the broker at this address."""
+        """Return the message that the broker at `broker_addr` stores for the event at `now` (ms)."""
         properties = {"TAGS": self.consumerGroup, PROPERTY_DELAY: "0", "KEYS": self.consumerGroup}
         return InnerMessage(
             topic=RMQ_SYS_OFFSET_MOVED_EVENT,

@@ -1,12 +1,13 @@
-"""What the broker does with a pull before and after its store looks for messages.
+"""The broker's processing of a pull: the checks before the store is read, and the answer after it.
 
 Broker source (4.9.3): PullMessageProcessor.processRequest.
-Rules: the checks come in one order, and the first that fails decides; an answer of theirs has an empty header, is never held and commits
-nothing. Behind the store's answer come the code, the hold or the OFFSET_MOVED event, and at last the offset that the pull commits.
-Surprises: header fields are not checked, so a missing one makes the broker throw where it is first used, and what was done before stays
-done: a pull may be held and answered SYSTEM_ERROR. A missing subVersion beside an expression counts as an expression that does not parse.
-A pull that is asked again (second pass) is neither held nor commits, and gets no answer at all where the broker throws. Messages that go by
-zero copy leave before the commit, and to a client that wants no answer too.
+Rules: the checks have a fixed order, and the first that fails decides. The answer of a failed check has an empty header; the pull is not
+held and commits no offset. After the store's answer come the response code, then the hold or the OFFSET_MOVED event, then the commit of
+the pull's offset.
+Surprises: header fields are not checked, so a missing one makes the broker throw where it is first used. Earlier steps are not undone: a
+pull may be held and answered SYSTEM_ERROR. A missing subVersion beside an expression counts as an expression that does not parse.
+A woken pull (second pass) is not held again and commits no offset, and gets no answer if the broker throws. Messages sent by zero copy
+leave before the commit, even to a client that wants no answer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from udfs.broker.offset_moved_event import OffsetMovedEvent
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import TopicConfigManager, is_readable
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
-from udfs.filters.message_filter import ExpressionMessageFilter, SubscriptionData, SubscriptionError, message_filter
+from udfs.filters.message_filter import ExpressionMessageFilter, SubscriptionError, TopicSubscription, message_filter
 from udfs.filters.tags import SubscriptionParseError
 from udfs.pull import pull_result
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
@@ -35,7 +36,7 @@ SUGGEST = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullBrokerConfig:
-    """The settings that a pull depends on, beside those of the store's scan, by their own names."""
+    """The settings that a pull depends on, without those of the store's scan, under the broker's own names."""
 
     broker_name: str
     broker_ip1: str
@@ -52,23 +53,23 @@ class PullBrokerConfig:
 
 
 class GetMessageResult(Protocol):
-    """What the store answers a pull with."""
+    """The store's answer to a pull."""
 
     @property
     def status(self) -> GetMessageStatus:
-        """Its status."""
+        """Status of the pull."""
 
     @property
     def next_begin_offset(self) -> int:
-        """Offset to pull next."""
+        """Queue offset to pull next."""
 
     @property
     def min_offset(self) -> int:
-        """Of the queue."""
+        """minOffset of the queue."""
 
     @property
     def max_offset(self) -> int:
-        """Of the queue."""
+        """maxOffset of the queue."""
 
     @property
     def suggest_pulling_from_slave(self) -> bool:
@@ -76,12 +77,12 @@ class GetMessageResult(Protocol):
 
 
 class GetMessage(Protocol):
-    """DefaultMessageStore.getMessage; None where the store answers null."""
+    """The function DefaultMessageStore.getMessage; it returns None if the store answers null."""
 
     def __call__(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter
     ) -> GetMessageResult | None:
-        """Raises ThrownError where the store throws."""
+        """Return the store's answer to a pull; raise ThrownError if the store throws."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +90,8 @@ class PullResponse:
     """The answer to a pull.
 
     Attributes:
-        suggest_which_broker_id: None where a check failed before the store was asked.
-        result: of the store, likewise.
+        suggest_which_broker_id: brokerId to pull from next; None if a check failed before the store was read.
+        result: the store's answer; None if a check failed before the store was read.
     """
 
     code: ResponseCode
@@ -100,7 +101,7 @@ class PullResponse:
 
 
 class Refused(Exception):  # noqa: N818 - an answer of the broker, not an error of ours
-    """A check failed: the code and the remark of the answer."""
+    """A check of a pull failed; has the code and the remark of the answer."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(code, remark)
@@ -109,7 +110,7 @@ class Refused(Exception):  # noqa: N818 - an answer of the broker, not an error 
 
 
 def _needed(value: int | None) -> int:
-    """A header field that the broker unboxes here."""
+    """Return a header field that the broker unboxes here; raise its NullPointerException if the field is missing."""
     if value is None:
         raise ThrownError(NULL_POINTER)
     return value
@@ -117,16 +118,16 @@ def _needed(value: int | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullMessageProcessor:
-    """The processor, with what it looks at and what it does.
+    """The processor of pulls, with the tables it reads and the actions it takes.
 
     Attributes:
-        config: the settings as they are now.
+        config: the current settings.
         now: the broker's time, ms.
-        get_message: the store.
+        get_message: the store's getMessage.
         suspend: holds a pull.
-        offset_moved: stores the event.
-        committed: told that the pull's offset was committed.
-        write: takes an answer that goes to the client at once, past all that comes behind the processor.
+        offset_moved: stores an OFFSET_MOVED event.
+        committed: called after the pull's offset was committed.
+        write: sends an answer to the client at once, without the steps that follow the processor.
     """
 
     config: PullBrokerConfig
@@ -145,13 +146,13 @@ class PullMessageProcessor:
     def process_request(
         self, header: PullMessageRequestHeader, client: str, *, broker_allow_suspend: bool, answer: Callable[[PullResponse], None]
     ) -> None:
-        """Process a pull.
+        """Process a pull, and call `answer` with the answer unless the pull is held.
 
         Args:
-            header: of the request.
-            client: address of the client, for texts.
-            broker_allow_suspend: on the first pass.
-            answer: given the answer, if there is one now.
+            header: header of the request.
+            client: address of the client, for remarks.
+            broker_allow_suspend: whether the pull may be held: True on the first pass, False for a woken pull.
+            answer: called with the answer, if the pull has one now.
 
         Raises:
             ThrownError: the broker throws.
@@ -181,11 +182,11 @@ class PullMessageProcessor:
             answer(response)
 
     def check(self, header: PullMessageRequestHeader, client: str) -> tuple[SubscriptionGroupConfig, ExpressionMessageFilter]:
-        """The checks before the store is asked; gives the group and the filter.
+        """Run the checks before the store is read; return the group's configuration and the pull's filter.
 
         Raises:
-            Refused: the answer, where one fails.
-            ThrownError: the broker throws, for a field that is missing.
+            Refused: a check fails.
+            ThrownError: the broker throws, because a header field is missing.
         """
         if not is_readable(self.config.broker_permission):
             raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] pulling message is forbidden")
@@ -218,11 +219,11 @@ class PullMessageProcessor:
             remark = f"queueId[{queue_id}] is illegal, topic:[{header.topic}] {queues} consumer:[{client}]"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
 
-    def _of_request(self, header: PullMessageRequestHeader) -> tuple[SubscriptionData, ConsumerFilterData | None]:
-        """The subscription that the pull brings."""
+    def _of_request(self, header: PullMessageRequestHeader) -> tuple[TopicSubscription, ConsumerFilterData | None]:
+        """Return the subscription in the pull request, and its filter data."""
         failed = Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
         try:
-            subscription = SubscriptionData.build(header.topic or "", header.subscription, header.expressionType)
+            subscription = TopicSubscription.build(header.topic or "", header.subscription, header.expressionType)
         except (SubscriptionParseError, SubscriptionError):
             raise failed from None
         if is_tag_type(subscription.expression_type):
@@ -234,8 +235,8 @@ class PullMessageProcessor:
 
     def _of_registration(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
-    ) -> tuple[SubscriptionData, ConsumerFilterData | None]:
-        """The subscription that heartbeats registered."""
+    ) -> tuple[TopicSubscription, ConsumerFilterData | None]:
+        """Return the subscription that the group's heartbeats registered, and its filter data."""
         name, topic = header.consumerGroup or "", header.topic or ""
         info = self.consumers.get_consumer_group_info(name)
         if info is None:
@@ -248,7 +249,7 @@ class PullMessageProcessor:
         wanted = _needed(header.subVersion)
         if (found.subVersion or 0) < wanted:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        subscription = SubscriptionData(
+        subscription = TopicSubscription(
             topic=topic,
             sub_string=found.subString or "",
             expression_type=found.expressionType,
@@ -267,7 +268,7 @@ class PullMessageProcessor:
         return subscription, data
 
     def _respond(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig, result: GetMessageResult) -> PullResponse:
-        """The answer that goes with what the store gave; stores the event that goes with it."""
+        """Return the answer for the store's result; store the OFFSET_MOVED event if the offset is corrected."""
         config, offset = self.config, _needed(header.queueOffset)
         code = pull_result.response_code(result.status, offset, config.broker_role, config.offset_check_in_slave)
         if code == ResponseCode.PULL_OFFSET_MOVED:

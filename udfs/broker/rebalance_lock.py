@@ -1,8 +1,8 @@
-"""Which client holds a queue for orderly consumption.
+"""The broker's locks: which client of a group may consume a queue in order.
 
 Broker source (4.9.3): RebalanceLockManager.tryLockBatch, unlockBatch.
-Rule: a queue belongs, group by group, to the client that locked it until it unlocks it or has not renewed the lock for a minute.
-Surprise: a client that unlocks another one's queue is told that all went well, and the lock stays.
+Rule: for each group, a queue is locked by one client until that client unlocks it or has not renewed the lock for a minute.
+Surprise: a client that unlocks a queue of another client is answered SUCCESS, but the lock stays.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RebalanceLockManager:
     mq_lock_table: dict[tuple[str | None, MessageQueue], _LockEntry] = field(default_factory=dict)
 
     def try_lock_batch(self, group: str | None, queues: Iterable[MessageQueue], client_id: str | None, now: int) -> list[MessageQueue]:
-        """Lock queues; gives those that the client now holds."""
+        """Lock queues for a client of a group; return the queues that the client now holds."""
         held = []
         for queue in dict.fromkeys(queues):
             entry = self.mq_lock_table.get((group, queue))
@@ -42,7 +42,7 @@ class RebalanceLockManager:
         return held
 
     def unlock_batch(self, group: str | None, queues: Iterable[MessageQueue], client_id: str | None) -> None:
-        """Give up the locks that the client holds."""
+        """Remove the locks that the client holds on queues."""
         for queue in queues:
             entry = self.mq_lock_table.get((group, queue))
             if entry is not None and entry.client_id == client_id:

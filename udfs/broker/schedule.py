@@ -3,8 +3,8 @@
 Broker source (4.9.3): ScheduleMessageService.parseDelayLevel and computeDeliverTimestamp; messageDelayLevel.
 Rule: level 1 is the first delay of the setting; the time of delivery becomes the tagsCode of the message's entry in the
 queue of its level in SCHEDULE_TOPIC_XXXX.
-Surprise: a message of a level that the table does not have is due a second after it was stored. That holds for a level
-above the last one too, but CommitLog cuts it to the last one before it asks, when it stores and when it dispatches.
+Surprise: a message of a level that the table does not have is due a second after it was stored. The function does so for a level
+above the last one too, but CommitLog replaces such a level by the last one before it calls it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ DEFAULT_MESSAGE_DELAY_LEVEL: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 1
 UNKNOWN_LEVEL_DELAY: Final = 1000  # ms
 
 _UNITS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-# Long.parseLong: a sign, then digits of any script, but of those that are one UTF-16 unit
+# Long.parseLong: an optional sign, then digits of any script, if each digit is one UTF-16 unit
 _NUMBER: Final = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 
 
 class DelayLevelError(ValueError):
-    """A messageDelayLevel that the broker does not parse; its load fails.
+    """A messageDelayLevel that the broker does not parse, so that it does not start.
 
     Attributes:
-        setting: messageDelayLevel as it was given.
-        level: number of the level that is wrong, from 1.
-        found: text of that level.
+        setting: value of messageDelayLevel.
+        level: number of the wrong level, from 1.
+        found: text of the wrong level.
     """
 
     def __init__(self, setting: str, level: int, found: str) -> None:
@@ -48,13 +48,13 @@ class DelayLevelError(ValueError):
 
 
 def parse_delay_level(setting: str) -> tuple[int, ...]:
-    """The delays of messageDelayLevel in ms, that of level 1 first.
+    """Return the delays of messageDelayLevel in ms, level 1 first.
 
     Raises:
-        DelayLevelError: a level that is no number with a unit, as between two spaces or before one at the beginning.
+        DelayLevelError: a level is not a number with a unit. Two spaces in a row, or one at the beginning, make an empty level.
     """
     levels = setting.split(" ")
-    while len(levels) > 1 and not levels[-1]:  # String.split drops what is empty at the end
+    while len(levels) > 1 and not levels[-1]:  # String.split drops empty parts at the end
         levels.pop()
     if not levels[-1] and setting:
         return ()
@@ -72,12 +72,12 @@ DEFAULT_DELAYS: Final = parse_delay_level(DEFAULT_MESSAGE_DELAY_LEVEL)
 
 
 def deliver_timestamp(level: int, store_timestamp: int, delays: Sequence[int] = DEFAULT_DELAYS) -> int:
-    """When a message is due, in ms since the epoch.
+    """Return when a delayed message is due, in ms since the epoch.
 
     Args:
-        level: its delay level.
-        store_timestamp: when it was stored, in ms since the epoch.
-        delays: what `parse_delay_level` made of the broker's setting.
+        level: the message's delay level.
+        store_timestamp: when the message was stored, in ms since the epoch.
+        delays: delay of each level in ms, from `parse_delay_level`.
     """
     delay = delays[level - 1] if 1 <= level <= len(delays) else UNKNOWN_LEVEL_DELAY
     return to_long(store_timestamp + delay)

@@ -1,12 +1,12 @@
-"""When the broker delivers delayed messages: it looks at the queue of each level again and again.
+"""When the broker delivers delayed messages: a timer task reads the queue of each level again and again.
 
 Broker source (4.9.3): ScheduleMessageService (start, queueId2DelayLevel) and its DeliverDelayedMessageTimerTask (executeOnTimeup,
 correctDeliverTimestamp, syncDeliver); PutResultProcess.getNextOffset.
-Rules: the queue of each level has looks of its own, the first a second after the start, each later one 100 ms after the one before has
-ended. A look goes from where the last one stopped to the first entry that is not due, at most to the end of the queue's file.
-Surprises: an entry is due when it says, but never later than its level's delay from now on: where the clock was set back it is due at once.
-Whatever is behind an entry that is not due waits for it. The offset that is written to delayOffset.json is not where the look stopped but
-one behind where it began, so that a broker that is started again delivers all but the first message of its last look a second time.
+Rules: each level's queue has its own task. The task first runs a second after the start, and again 100 ms after each run has ended. A run
+reads from the entry where the last run stopped to the first entry that is not due, at most to the end of the queue's file.
+Surprises: an entry is due at the time in its tagsCode. If that is more than the level's delay from now, because the clock was set back, it
+is due at once. All entries after an entry that is not due wait for it. The offset written to delayOffset.json is not where the run stopped,
+but the offset where it began plus 1. A restarted broker therefore delivers all but the first message of the last run a second time.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Final
 
 from store_format.compiled import compiled
 
-FIRST_DELAY_TIME: Final = 1000  # ms from the start to the first look
-DELAY_FOR_A_WHILE: Final = 100  # ms from one look to the next
+FIRST_DELAY_TIME: Final = 1000  # ms from the start to the first run
+DELAY_FOR_A_WHILE: Final = 100  # ms from one run to the next
 
 
 def correct_deliver_timestamp(deliver_timestamp: int, now: int, delay: int) -> int:
-    """When an entry is due, as a look takes it; all in ms, `delay` that of its level."""
+    """Return when an entry is due, in ms: `deliver_timestamp`, or `now` if that is more than the level's `delay` after `now`."""
     return now if deliver_timestamp > now + delay else deliver_timestamp
 
 
 def due_messages(deliver_timestamps: Sequence[int], now: int, delay: int) -> int:
-    """How many messages a look delivers.
+    """Return how many messages a run delivers. The model `tests/models/slow_group.py` uses it.
 
     Args:
-        deliver_timestamps: tagsCodes of the entries from where the last look stopped, to the end of the queue or of the queue's file.
-        now: when the broker looks, ms.
-        delay: of the level, ms.
+        deliver_timestamps: tagsCode of each entry from where the last run stopped, to the end of the queue or of the queue's file.
+        now: time of the run, ms.
+        delay: delay of the level, ms.
     """
     for number, timestamp in enumerate(deliver_timestamps):
         if correct_deliver_timestamp(timestamp, now, delay) > now:
@@ -41,21 +41,11 @@ def due_messages(deliver_timestamps: Sequence[int], now: int, delay: int) -> int
 
 @compiled
 def look_after(started: int, due: int) -> int:
-    """When the first look from a moment on is, where looks take no time; all in ms.
+    """Return the time of the first run at or after `due`, if runs take no time.
 
     Args:
-        started: when the broker started.
-        due: the moment.
+        started: when the broker started, ms.
+        due: when a message is due, ms.
     """
     first = started + FIRST_DELAY_TIME
     return first + max(0, -((first - due) // DELAY_FOR_A_WHILE)) * DELAY_FOR_A_WHILE
-
-
-def noted_offset(offset: int, delivered: int) -> int:
-    """The offset of a level in delayOffset.json after a look.
-
-    Args:
-        offset: where the look began.
-        delivered: messages that it delivered.
-    """
-    return offset + 1 if delivered else offset

@@ -1,12 +1,13 @@
-"""What the broker does with a message before it gives it to its store.
+"""The broker's processing of a sent message before it is stored, and of a message that a consumer sends back.
 
 Broker source (4.9.3): SendMessageProcessor (asyncSendMessage, handleRetryAndDLQ, handlePutMessageResult, asyncConsumerSendMsgBack),
 AbstractSendMessageProcessor.msgCheck, ScheduleMessageService.messageTimeup.
-Rules: an unknown topic is created if it may be; the queue must be one of those that are written or read; the cluster's name becomes a
-property. A message that is sent back goes to the group's retry topic by way of a delay, or to its dead letter topic.
-Surprises: a topic that cannot be written takes messages. Only an ordered topic minds a broker that cannot be written. A synchronous master
-without a slave stores a message and says that it failed. WAIT is not stored, but on messages that are sent back it is, and they keep DELAY,
-REAL_TOPIC and REAL_QID when they are delivered.
+Rules: an unknown topic is created if autoCreateTopicEnable and the model topic allow it. The queue id must be below the larger of the
+topic's numbers of read and write queues. The cluster's name is stored as a property. A message that is sent back goes to the group's
+retry topic after a delay, or to its dead letter topic.
+Surprises: a topic without write permission accepts messages. A broker without write permission refuses only messages to ordered topics. A
+synchronous master without a slave stores a message and answers SLAVE_NOT_AVAILABLE. The property WAIT is stored only of messages that are
+sent back, and they keep DELAY, REAL_TOPIC and REAL_QID when they are delivered.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PROPERTY_CLUSTER: Final = "CLUSTER"
 PROPERTY_WAIT_STORE_MSG_OK: Final = "WAIT"
 PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 DLQ_NUMS_PER_GROUP: Final = 1
-V3_4_9: Final = 121  # MQVersion: from here on a client says how often a message may be tried
+V3_4_9: Final = 121  # MQVersion: from this version on a client sends maxReconsumeTimes
 FIRST_DELAY_LEVEL: Final = 3
 _TODO: Final = "See http://rocketmq.apache.org/docs/faq/ for further details."
 _ILLEGAL = (
@@ -49,7 +50,7 @@ _REFUSED: Final = {
 
 
 class SendRefused(Exception):  # noqa: N818 - an answer of the broker, not an error of ours
-    """A message that the broker does not store, or says so: the code and the remark of the answer."""
+    """An answer other than SUCCESS to a sent message, with its code and remark; the broker may have stored the message."""
 
     def __init__(self, code: ResponseCode, remark: str | None) -> None:
         super().__init__(code, remark)
@@ -59,7 +60,7 @@ class SendRefused(Exception):  # noqa: N818 - an answer of the broker, not an er
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBrokerConfig:
-    """The settings that sending depends on, by their own names."""
+    """The settings that sending depends on, under the broker's own names."""
 
     broker_cluster_name: str
     broker_ip1: str
@@ -70,12 +71,12 @@ class SendBrokerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessageRequest:
-    """SEND_MESSAGE: the message as the producer gives it (its properties as they were sent), and what goes with it.
+    """A request SEND_MESSAGE: the message with its properties as sent, and the other header fields.
 
     Attributes:
-        default_topic: model of a topic that is not there.
-        default_topic_queue_nums: queues that such a topic gets at most.
-        max_reconsume_times: of a message to a retry topic; None where the producer does not say.
+        default_topic: name of the model for a topic that does not exist.
+        default_topic_queue_nums: largest number of queues of a topic that is created.
+        max_reconsume_times: maxReconsumeTimes of a message to a retry topic; None if the producer sent none.
     """
 
     message: InnerMessage
@@ -86,17 +87,17 @@ class SendMessageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessageProcessor:
-    """The processor, with what it looks at."""
+    """The processor of sent messages, with the tables and settings it reads."""
 
     config: SendBrokerConfig
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
 
     def accept(self, request: SendMessageRequest) -> InnerMessage:
-        """The message that goes to the store.
+        """Return the message that the broker stores for a request.
 
         Raises:
-            SendRefused: the broker does not take it.
+            SendRefused: the broker refuses the message.
         """
         message = request.message
         self._check(request)
@@ -104,11 +105,11 @@ class SendMessageProcessor:
             message = self._to_dead_letters(request)
         properties = dict(message.properties) | {PROPERTY_CLUSTER: self.config.broker_cluster_name}
         stored = {name: value for name, value in properties.items() if name != PROPERTY_WAIT_STORE_MSG_OK}
-        # a queue at random, of which the first is one
+        # For a negative queue id the broker draws a queue at random; this takes queue 0.
         return replace(message, queue_id=max(message.queue_id, 0), properties=properties, properties_string=properties_to_string(stored))
 
     def _check(self, request: SendMessageRequest) -> None:
-        """AbstractSendMessageProcessor.msgCheck."""
+        """Raise SendRefused if a check of AbstractSendMessageProcessor.msgCheck fails."""
         name, queue_id = request.message.topic, request.message.queue_id
         known = self.topics.topic_config_table.get(name)
         if not is_writeable(self.config.broker_permission) and known is not None and known.order:
@@ -131,7 +132,7 @@ class SendMessageProcessor:
             raise SendRefused(ResponseCode.SYSTEM_ERROR, f"request queueId[{queue_id}] is illegal, {name}")
 
     def _to_dead_letters(self, request: SendMessageRequest) -> InnerMessage:
-        """handleRetryAndDLQ: a message of a retry topic that was tried too often."""
+        """Return the message with its dead letter topic, if it is of a retry topic and was tried too often: handleRetryAndDLQ."""
         message = request.message
         group_name = message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         auto_create = self.config.auto_create_subscription_group
@@ -147,7 +148,7 @@ class SendMessageProcessor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBackRequest:
-    """CONSUMER_SEND_MSG_BACK; `max_reconsume_times` is None where the client does not say, `version` is the client's."""
+    """A request CONSUMER_SEND_MSG_BACK; `max_reconsume_times` is None if the client sent none, `version` is the client's version."""
 
     group: str
     delay_level: int
@@ -155,18 +156,18 @@ class SendBackRequest:
     version: int
 
     def most_tries(self, group: SubscriptionGroupConfig) -> int:
-        """How often a message may be tried: as the client says, if it is new enough to say so, else as its group has it."""
+        """Return how often a message may be tried: the client's number from version V3_4_9 on, else retryMaxTimes of its group."""
         says = self.max_reconsume_times if self.version >= V3_4_9 else None
         return group.retryMaxTimes if says is None else says
 
 
 def retry_level(delay_level: int, reconsume_times: int, most_tries: int) -> int | None:
-    """The delay level of a message that is sent back, None where it is a dead letter.
+    """Return the delay level of a message that is sent back, None if it becomes a dead letter.
 
     Args:
-        delay_level: as the client asks; 0 leaves it to the broker, less than 0 gives the message up.
-        reconsume_times: how often the message was tried before this time.
-        most_tries: of `SendBackRequest.most_tries`.
+        delay_level: the client's delay level; at 0 the broker chooses, below 0 the message becomes a dead letter.
+        reconsume_times: how often the message was sent back before.
+        most_tries: how often the message may be tried, from `SendBackRequest.most_tries`.
     """
     if reconsume_times >= most_tries or delay_level < 0:
         return None
@@ -174,16 +175,18 @@ def retry_level(delay_level: int, reconsume_times: int, most_tries: int) -> int 
 
 
 def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: Message | None, draw: int = 0) -> InnerMessage | None:
-    """asyncConsumerSendMsgBack: the message that goes to the store, None where the group has no retry queues and it is lost.
+    """Return the message that the broker stores for a message sent back (asyncConsumerSendMsgBack).
+
+    None if the group has no retry queues: the message is then lost.
 
     Args:
-        processor: what sending looks at.
-        request: what the consumer asks.
-        found: the message at the offset that it names, None where there is none.
-        draw: the broker's random number, from 0 up, by which one of the group's retry queues is taken.
+        processor: the tables and settings of sending.
+        request: the consumer's request.
+        found: the message at the request's physical offset, None if there is none.
+        draw: the broker's random number, 0 or more, which selects one of the group's retry queues.
 
     Raises:
-        SendRefused: the broker does not take it.
+        SendRefused: the broker refuses the request.
     """
     config, name = processor.config, request.group
     group = processor.groups.find_subscription_group_config(name, auto_create=config.auto_create_subscription_group)
@@ -210,7 +213,7 @@ def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: 
 
 
 def message_timeup(delayed: Message) -> InnerMessage:
-    """ScheduleMessageService.messageTimeup: what a delayed message becomes when it is due."""
+    """Return the message that the broker stores when a delayed message is due: ScheduleMessageService.messageTimeup."""
     properties = delayed.properties_map()
     queue_id = int(properties.get(PROPERTY_REAL_QUEUE_ID, "0"))
     text = properties_to_string(properties)
@@ -235,17 +238,17 @@ def _again(message: Message, topic: str, queue_id: int, properties: Mapping[str,
 
 
 def put_refused(status: PutMessageStatus) -> SendRefused:
-    """handlePutMessageResult: the answer where the store turned a message down."""
+    """Return the answer to a message that the store refused with a status: handlePutMessageResult."""
     code, remark = _REFUSED[status]
     return SendRefused(code, remark)
 
 
 def lacks_slave(broker_role: BrokerRole, properties: Mapping[str, str]) -> bool:
-    """CommitLog.submitReplicaRequest, where no slave is connected: whether a message that is stored is answered SLAVE_NOT_AVAILABLE."""
+    """Return whether a stored message is answered SLAVE_NOT_AVAILABLE, if no slave is connected: CommitLog.submitReplicaRequest."""
     waits = (properties.get(PROPERTY_WAIT_STORE_MSG_OK) or "true").lower() == "true"
     return broker_role == BrokerRole.SYNC_MASTER and waits
 
 
 def as_sent(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties that reach the broker: a producer sends them as one text, in which those without a value vanish."""
+    """Return the properties that reach the broker: a producer sends them as one text, which loses properties without a value."""
     return decode_properties(encode_properties(dict(properties)))

@@ -1,9 +1,9 @@
-"""The consumer groups that a broker knows, and when it makes one up.
+"""The configurations of consumer groups, and when the broker creates one.
 
 Broker source (4.9.3): SubscriptionGroupManager (init, findSubscriptionGroupConfig, updateSubscriptionGroupConfig), MixAll.
-Rule: a group that is asked for and not there is created with the defaults where autoCreateSubscriptionGroup is set.
-Surprises: asking is enough, also for a pull that fails a later check. A group whose name begins with CID_RMQ_SYS_ is created whatever the
-setting says. Eight groups are there from the start.
+Rule: a look-up of an unknown group creates it with the defaults if autoCreateSubscriptionGroup is set.
+Surprises: a pull that fails a later check has created the group too. A group whose name begins with CID_RMQ_SYS_ is created whatever the
+setting is. Eight groups exist from the start.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SYSTEM_GROUPS: Final = (
 
 
 def is_sys_consumer_group(group: str) -> bool:
-    """MixAll.isSysConsumerGroup."""
+    """Return whether a group is one of the broker's own: MixAll.isSysConsumerGroup."""
     return group.startswith(CID_RMQ_SYS_PREFIX)
 
 
@@ -42,30 +42,30 @@ def _system_groups() -> dict[str, SubscriptionGroupConfig]:
 
 @dataclass(slots=True, kw_only=True)
 class SubscriptionGroupManager:
-    """The groups.
+    """The table of group configurations.
 
     Attributes:
-        subscription_group_table: by name.
-        updated: told of each group that is created or replaced.
+        subscription_group_table: group name -> configuration.
+        updated: called with each configuration that is created or replaced.
     """
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = field(default_factory=_system_groups)
     updated: Callable[[SubscriptionGroupConfig], None] = _tell_nobody
 
     def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
-        """Create or replace a group."""
+        """Create or replace the configuration of a group."""
         self.subscription_group_table[config.groupName] = config
         self.updated(config)
 
     def find_subscription_group_config(self, group: str | None, *, auto_create: bool) -> SubscriptionGroupConfig | None:
-        """The group, created where it may be.
+        """Return the configuration of a group, created if that is allowed; else None.
 
         Args:
-            group: its name.
+            group: name of the group.
             auto_create: the setting autoCreateSubscriptionGroup.
 
         Raises:
-            ThrownError: no name; the broker's map takes no null.
+            ThrownError: the name is missing; the broker's map throws on null.
         """
         if group is None:
             raise ThrownError(NULL_POINTER)

@@ -1,10 +1,10 @@
-"""The topics that a broker knows, those it starts with, and when it makes one up.
+"""The configurations of topics: those that a broker starts with, and when it creates one.
 
 Broker source (4.9.3): TopicConfigManager (constructor, selectTopicConfig, createTopicInSendMessageMethod,
 createTopicInSendMessageBackMethod), PermName, TopicValidator.
-Rule: a pull never creates a topic; a message to an unknown one does, after the model of the topic that it names, if that can be inherited
-from; a heartbeat, and a message that is sent back, create the group's retry topic.
-Surprise: TBW102 is there only where autoCreateTopicEnable was set at the start; switched off later, it stays but is no model any more.
+Rule: a pull never creates a topic. A message to an unknown topic creates it, as a copy of the model topic that the message names, if that
+has the permission INHERIT. A heartbeat and a message that is sent back create the group's retry topic.
+Surprise: TBW102 exists only if autoCreateTopicEnable was set at the start. If it is switched off later, TBW102 stays but is no model.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _VALID: Final = frozenset("%-_|0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklm
 
 
 def is_readable(perm: int) -> bool:
-    """PermName.isReadable."""
+    """Return whether a permission allows reading: PermName.isReadable."""
     return perm & PERM_READ == PERM_READ
 
 
 def is_writeable(perm: int) -> bool:
-    """PermName.isWriteable."""
+    """Return whether a permission allows writing: PermName.isWriteable."""
     return perm & PERM_WRITE == PERM_WRITE
 
 
 def topic_fault(topic: str) -> str | None:
-    """TopicValidator.validateTopic: what is wrong with a topic's name, None where nothing is."""
+    """Return the fault of a topic's name as the broker words it, None for a valid name: TopicValidator.validateTopic."""
     if not topic.strip():
         return "The specified topic is blank."
     if not _VALID.issuperset(topic):
@@ -57,7 +57,7 @@ def topic_fault(topic: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemTopics:
-    """Settings at the start of the broker that its own topics depend on, by their own names."""
+    """The settings at the broker's start that its own topics depend on, under the broker's own names."""
 
     broker_name: str
     broker_cluster_name: str
@@ -69,7 +69,7 @@ class SystemTopics:
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
 
     def configs(self) -> list[TopicConfig]:
-        """The topics, in the order in which the broker makes them; of two with one name the later one counts."""
+        """Return the broker's own topics in the order of creation; of two with one name the later one counts."""
         read_write = PERM_READ | PERM_WRITE
         found = [_with_queues(RMQ_SYS_SELF_TEST_TOPIC, 1)]
         if self.auto_create_topic_enable:
@@ -97,31 +97,31 @@ def _tell_nobody(_config: TopicConfig) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class TopicConfigManager:
-    """The topics.
+    """The table of topic configurations.
 
     Attributes:
-        topic_config_table: by name.
-        updated: told of each topic that is created or replaced.
+        topic_config_table: topic name -> configuration.
+        updated: called with each configuration that is created or replaced.
     """
 
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
     updated: Callable[[TopicConfig], None] = _tell_nobody
 
     def start(self, topics: SystemTopics) -> None:
-        """Have the broker's own topics."""
+        """Create the broker's own topics."""
         for config in topics.configs():
             self.update_topic_config(config)
 
     def update_topic_config(self, config: TopicConfig) -> None:
-        """Create or replace a topic."""
+        """Create or replace the configuration of a topic."""
         self.topic_config_table[config.topicName] = config
         self.updated(config)
 
     def select_topic_config(self, topic: str | None) -> TopicConfig | None:
-        """The topic.
+        """Return the configuration of a topic, None if the broker has none.
 
         Raises:
-            ThrownError: no name; the broker's map takes no null.
+            ThrownError: the name is missing; the broker's map throws on null.
         """
         if topic is None:
             raise ThrownError(NULL_POINTER)
@@ -130,7 +130,7 @@ class TopicConfigManager:
     def create_topic_in_send_message(
         self, topic: str, default_topic: str, client_default_topic_queue_nums: int, *, auto_create_topic_enable: bool
     ) -> TopicConfig | None:
-        """The topic of a message, created after the model of `default_topic` where that is there and can be inherited from."""
+        """Return the topic of a sent message, created as a copy of `default_topic` if that exists and has the permission INHERIT."""
         known = self.topic_config_table.get(topic)
         model = self.topic_config_table.get(default_topic)
         if known is not None or model is None:
@@ -146,7 +146,7 @@ class TopicConfigManager:
         return created
 
     def create_topic_in_send_message_back(self, topic: str, queues: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
-        """The retry or dead letter topic of a group, created where it is not there."""
+        """Return the retry or dead letter topic of a group, created if it does not exist."""
         known = self.topic_config_table.get(topic)
         if known is None:
             known = _with_queues(topic, queues, perm)

@@ -1,14 +1,15 @@
-"""The broker's check of half messages: which are done with, which their producers are asked about, and which are given up.
+"""The broker's check of half messages: which have ended, about which the producer is asked, and which are discarded.
 
 Broker source (4.9.3): broker.transaction.queue.TransactionalMessageServiceImpl (check, needDiscard, needSkip, fillOpRemoveMap,
 checkPrepareQueueOffset, calculateOpOffset), TransactionalMessageCheckService.
-Rules: every minute the broker goes through the half messages from where it stopped. One with an op message is done with. One that is
-younger than six seconds ends the check. Of any other the producer is asked, and the message is put back, one check older; after fifteen it
-is given up.
-Surprises: a message that is immune for a time of its own does not end the check but is put back too, and that counts as a check. One that
-is put back keeps the age that it has from its birth. No producer is asked before all op messages are read, unless one of them was born six
-seconds after the check began; but where the op queue does not have the offset noted any more, all are asked, ended or not. Two op messages
-of one half message leave the first one standing until the half messages are past it. A message from the future is asked about at once.
+Rules: every minute the broker reads the half messages from where the last check stopped. A half message with an op message has ended. A
+half message younger than six seconds ends the check. About any other the broker asks the producer, and puts the message back with its
+number of checks increased. After fifteen checks the message is discarded.
+Surprises: a message with an immunity time of its own does not end the check; it is put back too, and that counts as a check. A message
+that is put back keeps its bornTimestamp, and so its age. The broker asks no producer before it has read all op messages, unless one of
+them was born six seconds after the check began. But if the committed offset is no longer in the op queue, the broker asks about all half
+messages, ended or not. If a half message has two op messages, the first is not counted as done until the half offset is past the message.
+About a message with a bornTimestamp in the future the broker asks at once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from udfs.broker.transactional_message import PROPERTY_PREPARED_QUEUE_OFFSET, RE
 from udfs.java.texts import NumberFormatError, integer_value_of, long_value_of
 
 CHECK_INTERVAL: Final = 60_000  # ms, transactionCheckInterval
-MAX_PROCESS_TIME_LIMIT: Final = 60_000  # ms that one queue is checked for
+MAX_PROCESS_TIME_LIMIT: Final = 60_000  # ms; the longest time that a check spends on one queue
 OPS_AT_ONCE: Final = 32
 PROPERTY_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 PROPERTY_CHECK_IMMUNITY_TIME: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
@@ -33,7 +34,7 @@ _TIMES_NOTHING_IS_FOUND: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """The settings, by their own names: transactionTimeOut in ms, fileReservedTime in hours."""
+    """The settings of a check, under the broker's own names: transactionTimeOut in ms, fileReservedTime in hours."""
 
     transaction_time_out: int = 6000
     transaction_check_max: int = 15
@@ -42,7 +43,7 @@ class CheckSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfMessage:
-    """What a check looks at of a half message; times in ms."""
+    """The fields of a half message that a check reads; times in ms."""
 
     queue_offset: int
     born_timestamp: int
@@ -61,12 +62,12 @@ class OpMessage:
 
 
 class OpRead(NamedTuple):
-    """Op messages that were read.
+    """The result of reading op messages.
 
     Attributes:
-        messages: at most OPS_AT_ONCE, None where there are none.
-        next_begin_offset: where to read on.
-        is_illegal: there are none because the queue does not have the offset; it begins elsewhere.
+        messages: at most OPS_AT_ONCE op messages, None if there are none.
+        next_begin_offset: offset of the next read.
+        is_illegal: whether there are no messages because the offset is outside the queue's bounds.
     """
 
     messages: Sequence[OpMessage] | None
@@ -75,13 +76,13 @@ class OpRead(NamedTuple):
 
 
 class Look(Enum):
-    """What a check does about a half message that is not done with."""
+    """The action of a check on a half message that has not ended."""
 
-    DISCARD = "give it up"
+    DISCARD = "store it in CHECK_MAX_TIME_TOPIC"
     LATER = "end the check"
-    IMMUNE = "put it back, unless an op message of where it stood first is there"
+    IMMUNE = "put it back, unless an op message names its first offset"
     ASK = "put it back and ask its producer"
-    MORE_OPS = "read more op messages, and look again"
+    MORE_OPS = "read more op messages, and decide again"
 
 
 def _number(text: str) -> int:
@@ -92,7 +93,7 @@ def _number(text: str) -> int:
 
 
 def check_times(properties: Mapping[str, str]) -> int:
-    """How often a half message was checked before; 0 without the property, -1 where it is no number."""
+    """Return how often a half message was checked before; 0 without the property, -1 if its value is no number."""
     text = properties.get(PROPERTY_CHECK_TIMES)
     if text is None:
         return 0
@@ -103,12 +104,12 @@ def check_times(properties: Mapping[str, str]) -> int:
 
 
 def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a half message that is put back: one check older."""
+    """Return the properties of a half message that is put back: with its number of checks increased."""
     return {**properties, PROPERTY_CHECK_TIMES: str(check_times(properties) + 1)}
 
 
 def immunity_time(properties: Mapping[str, str], transaction_time_out: int) -> int | None:
-    """For how many ms from its birth a half message asks not to be checked, None where it does not say."""
+    """Return a half message's own immunity time, in ms after its bornTimestamp; None if it has no such property."""
     text = properties.get(PROPERTY_CHECK_IMMUNITY_TIME)
     if text is None:
         return None
@@ -117,14 +118,14 @@ def immunity_time(properties: Mapping[str, str], transaction_time_out: int) -> i
 
 
 def look_at(half: HalfMessage, ops: Sequence[OpMessage] | None, *, started: int, now: int, settings: CheckSettings) -> Look:
-    """What a check does about a half message that no op message that was read names.
+    """Return the action of a check on a half message for which no op message was read yet.
 
     Args:
-        half: the message.
-        ops: the op messages of the last reading, None where there were none left.
+        half: the half message.
+        ops: the op messages of the last read, None if there were none.
         started: when the check of the queue began, ms.
-        now: ms.
-        settings: of the broker.
+        now: the broker's time, ms.
+        settings: the broker's settings.
     """
     age, asked_for = now - half.born_timestamp, immunity_time(half.properties, settings.transaction_time_out)
     too_often = PROPERTY_CHECK_TIMES in half.properties and check_times(half.properties) >= settings.transaction_check_max
@@ -148,33 +149,33 @@ def _needs_check(age: int, asked_for: int | None, ops: Sequence[OpMessage] | Non
 
 
 def _prepared_offset(half: HalfMessage) -> int | None:
-    """Where a half message stood first, None where it was never put back for its immunity."""
+    """Return a half message's first queue offset, None if it was never put back for its immunity time."""
     text = half.properties.get(PROPERTY_PREPARED_QUEUE_OFFSET)
     return None if text is None else _number(text)
 
 
 class TransactionQueues(Protocol):
-    """A half queue and its op queue, as a check sees them; what is put back comes to the end of the half queue."""
+    """A half queue and its op queue; a half message that is put back goes to the end of the half queue."""
 
     def half(self, offset: int) -> HalfMessage | int | None:
-        """The message at an offset; the next offset where the broker says that this one is illegal, None where it is past the end."""
+        """Return the half message at an offset; the next offset if the broker answers OFFSET_ILLEGAL; None past the end of the queue."""
 
     def ops(self, offset: int) -> OpRead:
-        """The op messages from an offset on."""
+        """Return the op messages from an offset on."""
 
     def put_back(self, half: HalfMessage, properties: Mapping[str, str], *, immune: bool) -> None:
-        """Store a half message again, with these properties, as `renewed_half_message` or `renewed_immune_half_message` makes it."""
+        """Store a half message again with these properties: `renewed_immune_half_message` if `immune`, else `renewed_half_message`."""
 
 
 @dataclass(slots=True)
-class Checked:
-    """What a check comes to.
+class CheckResult:
+    """The result of a check of one half queue.
 
     Attributes:
-        half_offset: where the next check goes on; to be committed if it is another than before, like the one that follows.
-        op_offset: likewise, for the op queue.
+        half_offset: offset in the half queue where the next check starts; committed if it has changed.
+        op_offset: offset in the op queue where the next check starts; committed if it has changed.
         asked: half messages whose producers are asked; they have been put back.
-        discarded: half messages that are given up; they go to CHECK_MAX_TIME_TOPIC.
+        discarded: half messages that go to CHECK_MAX_TIME_TOPIC.
     """
 
     half_offset: int
@@ -185,7 +186,17 @@ class Checked:
 
 @dataclass(slots=True)
 class _Check:
-    """A check of one queue under way: `removed` has the op messages that were read, by half message; `moved_to` is where they begin."""
+    """The state of a check of one half queue.
+
+    Attributes:
+        least: half offset at which the check began.
+        next_op: offset of the next read of the op queue.
+        removed: half offset -> op offset, for the op messages read whose half messages were not reached yet.
+        done: offsets of op messages that no later check needs.
+        last_ops: the op messages of the last read.
+        moved_to: offset that the op queue gave in place of an illegal one.
+        is_at_end: whether all op messages are read.
+    """
 
     queues: TransactionQueues
     settings: CheckSettings
@@ -212,7 +223,7 @@ class _Check:
                 self.removed[half_offset] = op.queue_offset
 
     def op_offset(self, before: int) -> int:
-        """Where the next check reads op messages on: behind those that are done with, without a gap."""
+        """Return the op offset where the next check starts: after the offsets in `done` that follow `before` without a gap."""
         offset = before
         while offset in self.done:
             offset += 1
@@ -230,10 +241,10 @@ class _Check:
             self.queues.put_back(half, checked_properties(half.properties), immune=True)
 
     def next_look(self, half: HalfMessage, started: int, now: int) -> tuple[Look, int]:
-        """What is done about a half message once enough op messages are read, and when."""
+        """Return the action on a half message after reading as many op messages as needed, and its time in ms."""
         look = look_at(half, self.last_ops, started=started, now=now, settings=self.settings)
         while look is Look.MORE_OPS:
-            if self.is_at_end:  # the broker reads on until the message is old enough
+            if self.is_at_end:  # the broker reads again and again until the message is old enough
                 waits = immunity_time(half.properties, self.settings.transaction_time_out)
                 now = half.born_timestamp + (self.settings.transaction_time_out if waits is None else waits) + 1
                 return (Look.LATER if now - started > MAX_PROCESS_TIME_LIMIT else Look.ASK), now
@@ -244,19 +255,19 @@ class _Check:
         return look, now
 
 
-def check_queue(queues: TransactionQueues, half_offset: int, op_offset: int, now: int, settings: CheckSettings) -> Checked:
-    """One check of a half queue, which takes no time but that which it waits.
+def check_queue(queues: TransactionQueues, half_offset: int, op_offset: int, now: int, settings: CheckSettings) -> CheckResult:
+    """Check one half queue and return the result. Only waiting takes time.
 
     Args:
         queues: the half queue and its op queue.
-        half_offset: where the last check stopped, the least offset of the queue at first.
-        op_offset: likewise, of the op queue.
-        now: when it begins, ms.
-        settings: of the broker.
+        half_offset: offset in the half queue where the last check stopped; at first the queue's minOffset.
+        op_offset: offset in the op queue where the last check stopped; at first the queue's minOffset.
+        now: when the check begins, ms.
+        settings: the broker's settings.
     """
     check = _Check(queues, settings, least=half_offset, next_op=op_offset)
     check.read_ops()
-    started, at, result, missing = now, half_offset, Checked(half_offset, op_offset), 0
+    started, at, result, missing = now, half_offset, CheckResult(half_offset, op_offset), 0
     while True:
         if check.is_removed(at):
             at += 1

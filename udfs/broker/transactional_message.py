@@ -1,12 +1,12 @@
-"""Transactional messages: what the broker stores when one is prepared, committed and rolled back.
+"""Transactional messages: the messages that the broker stores when one is prepared, committed and rolled back.
 
 Broker source (4.9.3): broker.transaction.queue.TransactionalMessageBridge (parseHalfMessageInner, renewHalfMessageInner,
 renewImmunityHalfMessageInner, addRemoveTagInTransactionOp, makeOpMessageInner), DefaultTransactionalMessageCheckListener;
 EndTransactionProcessor (checkPrepareMessage, endMessageTransaction); SendMessageProcessor.asyncSendMessage.
-Rules: a prepared message is kept in the one queue of the half topic, with its own topic and queue as properties. To end it, an op message
-with its queue offset goes to the op topic, and if it is committed, before that, the message to its own topic.
-Surprises: a committed message keeps REAL_TOPIC, REAL_QID and TRAN_MSG, and so does WAIT, which is not stored of other messages. A half
-message that is put back to be checked again loses its flag and its reconsumeTimes, and with them the message that is committed.
+Rules: a prepared message is stored in the only queue of the half topic, with its own topic and queue as properties. A commit stores the
+message in its own topic. Commit and rollback then store an op message, with the half message's queue offset, in the op topic.
+Surprises: a committed message keeps the properties REAL_TOPIC, REAL_QID, TRAN_MSG and WAIT; WAIT is not stored of other messages. A half
+message that is put back to be checked again loses its flag and its reconsumeTimes, so the committed message lacks them too.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _CHECK_MAX_TIME_QUEUE: Final = 0  # the topic has one queue
 
 
 def is_prepared(properties: Mapping[str, str]) -> bool:
-    """Whether a message that is sent is a half message; the broker refuses it with NO_PERMISSION under rejectTransactionMessage."""
+    """Return whether a sent message is a half message, by its properties; rejectTransactionMessage refuses it with NO_PERMISSION."""
     return boolean_value_of(properties.get(PROPERTY_TRANSACTION_PREPARED, ""))
 
 
 def transaction_value(sys_flag: int) -> int:
-    """MessageSysFlag.getTransactionValue."""
+    """Return the transaction bits of a sysFlag: MessageSysFlag.getTransactionValue. Tests compare it with recorded flags."""
     return sys_flag & TRANSACTION_ROLLBACK_TYPE
 
 
 def reset_transaction_value(sys_flag: int, kind: int) -> int:
-    """MessageSysFlag.resetTransactionValue."""
+    """Return a sysFlag with the transaction bits `kind`: MessageSysFlag.resetTransactionValue."""
     return sys_flag & ~TRANSACTION_ROLLBACK_TYPE | kind
 
 
 def half_message(message: InnerMessage) -> InnerMessage:
-    """What is stored of a message that is sent in a transaction.
+    """Return the half message that is stored for a message sent in a transaction.
 
     Args:
-        message: as `SendMessageProcessor.accept` gives it.
+        message: the message that `SendMessageProcessor.accept` returns.
     """
     properties = {**message.properties, PROPERTY_REAL_TOPIC: message.topic, PROPERTY_REAL_QUEUE_ID: str(message.queue_id)}
     return replace(
@@ -67,7 +67,7 @@ def half_message(message: InnerMessage) -> InnerMessage:
 
 
 def _inner(message: Message, properties: Mapping[str, str]) -> InnerMessage:
-    """A stored message, to be stored again: without its flag and its tries."""
+    """Return a stored message to be stored again: without its flag and its reconsumeTimes."""
     return InnerMessage(
         topic=message.topic.decode(),
         queue_id=message.queue_id,
@@ -82,29 +82,29 @@ def _inner(message: Message, properties: Mapping[str, str]) -> InnerMessage:
 
 
 def renewed_half_message(half: Message, properties: Mapping[str, str]) -> InnerMessage:
-    """A half message that is put back while its producer is asked.
+    """Return the half message that is put back when its producer is asked.
 
     Args:
-        half: as it is stored.
-        properties: its properties with those that the check changed.
+        half: the stored half message.
+        properties: its properties with the changes of the check.
     """
     return _inner(half, properties)
 
 
 def renewed_immune_half_message(half: Message, properties: Mapping[str, str]) -> InnerMessage:
-    """A half message that is put back because it is not to be checked yet; it remembers where it stood first."""
+    """Return the half message that is put back for its immunity time; a property keeps its first queue offset."""
     first = properties.get(PROPERTY_PREPARED_QUEUE_OFFSET, str(half.queue_offset))
     return _inner(half, {**properties, PROPERTY_WAIT_STORE_MSG_OK: "false", PROPERTY_PREPARED_QUEUE_OFFSET: first})
 
 
 def discarded_half_message(half: Message, properties: Mapping[str, str]) -> InnerMessage:
-    """A half message that was checked too often, or is too old."""
+    """Return the message in CHECK_MAX_TIME_TOPIC for a half message that was checked too often or is too old."""
     inner = replace(_inner(half, properties), flag=half.flag, reconsume_times=half.reconsume_times)
     return replace(inner, topic=CHECK_MAX_TIME_TOPIC, queue_id=_CHECK_MAX_TIME_QUEUE)
 
 
 def op_message(half: Message, store_host: Host, now: int) -> InnerMessage:
-    """What says that a half message is done with; `now` in ms."""
+    """Return the op message that marks a half message as ended; `now` in ms."""
     properties = {PROPERTY_TAGS: REMOVE_TAG, PROPERTY_WAIT_STORE_MSG_OK: "true"}
     return InnerMessage(
         topic=OP_TOPIC,
@@ -119,7 +119,7 @@ def op_message(half: Message, store_host: Host, now: int) -> InnerMessage:
 
 
 def committed_message(half: Message) -> InnerMessage:
-    """The message that consumers get, of a half message that its producer commits."""
+    """Return the message in its own topic for a half message that its producer commits."""
     properties = half.properties_map()
     inner = replace(_inner(half, properties), flag=half.flag, reconsume_times=half.reconsume_times)
     return replace(
@@ -133,7 +133,7 @@ def committed_message(half: Message) -> InnerMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionRequest:
-    """END_TRANSACTION: which half message, and by whom."""
+    """A request END_TRANSACTION: the offsets of the half message, and the producer group."""
 
     producer_group: str
     tran_state_table_offset: int
@@ -141,11 +141,13 @@ class EndTransactionRequest:
 
 
 def check_prepare_message(half: Message | None, request: EndTransactionRequest) -> tuple[ResponseCode, str | None]:
-    """Code and remark for the end of a transaction; only after SUCCESS is anything stored.
+    """Return code and remark of the broker's check of END_TRANSACTION; only after SUCCESS does the broker store messages.
+
+    Tests compare it with the recorded answers of a broker.
 
     Args:
-        half: the message at the physical offset of the request, None where there is none.
-        request: what the producer asks.
+        half: the message at the physical offset of the request, None if there is none.
+        request: the producer's request.
     """
     if half is None:
         return ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed"

@@ -1,1 +1,1 @@
-"""Deletion of old commit log files, and what groups lose by it."""
+"""Deletion of old commit log files, and the messages that groups lose by it."""

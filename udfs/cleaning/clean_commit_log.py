@@ -2,15 +2,15 @@
 
 Broker source (4.9.3): DefaultMessageStore.CleanCommitLogService (deleteExpiredFiles, isTimeToDelete, isSpaceToDelete), MappedFileQueue.
 deleteExpiredFileByTime, UtilAll.isItTimeToDo and getDiskPartitionSpaceUsedPercent, MessageStoreConfig.getDiskMaxUsedSpaceRatio.
-Rules: every cleanResourceInterval there is a pass. In an hour of deleteWhen, where the disk is used above diskMaxUsedSpaceRatio, or where
-an operator asks for it, it deletes from the oldest file on what nobody has written to for fileReservedTime, ten files at most; it stops at
-the first that is younger, and never takes the last one. Above 85 % (diskSpaceCleanForciblyRatio) age does not count, unless
+Rules: a pass runs every cleanResourceInterval. It deletes files in an hour of deleteWhen, if the disk is used above diskMaxUsedSpaceRatio,
+or if an operator requests it. From the oldest file on it deletes files without a write for fileReservedTime, ten files at most. It stops
+at the first younger file, and never deletes the last file. Above 85 % (diskSpaceCleanForciblyRatio) a file's age does not count, unless
 cleanFileForciblyEnable is off.
-Surprises: a file ages from its last write on, so that its first message lives as much longer as the file took to fill. A disk that is
-fuller than diskMaxUsedSpaceRatio but not than 85 % makes the broker delete at any hour, but nothing younger than fileReservedTime. With
-diskMaxUsedSpaceRatio above 85 the forced deletion waits for the hour of deleteWhen. A deleteWhen with a part that is no number deletes in
-the hours named before that part, and at no other time, full disk or not. A file that somebody still reads goes up to
-destroyMapedFileIntervalForcibly later, but the log's minimum is past it at once. Queues and index follow in the same pass.
+Surprises: a file's age is counted from its last write, so its first message is kept longer, by the time that the file took to fill. If the
+disk is used above diskMaxUsedSpaceRatio but not above 85 %, the broker deletes at any hour, but no file younger than fileReservedTime. With
+diskMaxUsedSpaceRatio above 85 the forced deletion waits for the hour of deleteWhen. If a part of deleteWhen is no number, the broker
+deletes only in the hours before that part, even if the disk is full. A file that is still being read is deleted up to
+destroyMapedFileIntervalForcibly later, but the log's minOffset is past it at once. Queues and index follow in the same pass.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from udfs.java.texts import NumberFormatError, integer_value_of
 
 DELETE_FILES_BATCH_MAX: Final = 10
 CLEAN_FORCIBLY_PERCENT: Final = 85  # diskSpaceCleanForciblyRatio, a property of the JVM
-WARNING_LEVEL_PERCENT: Final = 90  # diskSpaceWarningLevelRatio: above it the broker takes no messages
+WARNING_LEVEL_PERCENT: Final = 90  # diskSpaceWarningLevelRatio: above it the broker refuses messages
 HOUR: Final = 3_600_000  # ms
 _LEAST_RATIO, _MOST_RATIO = 10, 95
 _END_OF_CALENDARS: Final = 253_402_214_400_000  # ms, a day before the year 10000
-_HOURS_TRIED: Final = 50  # a clock that is put forward may leave one hour out
+_HOURS_TRIED: Final = 50  # two days: a clock that is put forward may skip the hour on one day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanSettings:
-    """The settings, by their own names: hours, hours of the day, percent, whether, ms."""
+    """The settings of a pass, under the broker's own names: fileReservedTime in hours, intervals in ms, ratios in percent."""
 
     file_reserved_time: int = 72
     delete_when: str = "04"
@@ -43,11 +43,11 @@ class CleanSettings:
 
 
 class DeleteWhen(NamedTuple):
-    """What a deleteWhen says.
+    """A parsed deleteWhen.
 
     Attributes:
-        hours: of the day.
-        is_broken: a part is no number; in other hours than these a pass ends with an exception before it has deleted anything.
+        hours: hours of the day.
+        is_broken: whether a part is no number; outside `hours` a pass then throws before it deletes a file.
     """
 
     hours: frozenset[int]
@@ -55,7 +55,7 @@ class DeleteWhen(NamedTuple):
 
 
 def parse_delete_when(text: str) -> DeleteWhen:
-    """The hours of a deleteWhen, `;` between them; empty parts at its end do not count (String.split)."""
+    """Return the hours of a deleteWhen, separated by `;`; empty parts at its end are ignored (String.split)."""
     parts = text.split(";")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -75,18 +75,18 @@ def _local(millis: int, zone: dt.tzinfo) -> dt.datetime:
 
 
 def _into_hour(millis: int, zone: dt.tzinfo) -> int:
-    """How many ms of its hour on the broker's clock are over."""
+    """Return the ms since the begin of the hour, on the clock of the broker's machine."""
     local = _local(millis, zone)
     return (local.minute * 60 + local.second) * 1000 + millis % 1000
 
 
 def is_time_to_delete(when: DeleteWhen, millis: int, zone: dt.tzinfo) -> bool:
-    """Whether a moment (ms) is in an hour of deleteWhen, on the clock of the broker's machine."""
+    """Return whether a time (ms) is in an hour of deleteWhen, on the clock of the broker's machine."""
     return _local(millis, zone).hour in when.hours
 
 
 def next_time_to_delete(when: DeleteWhen, since: int, zone: dt.tzinfo) -> int | None:
-    """The first moment from `since` on in an hour of deleteWhen; None where there is none."""
+    """Return the first time at or after `since` (ms) in an hour of deleteWhen; None if there is none."""
     time = max(since, 0)
     for _ in range(_HOURS_TRIED):
         if time > _END_OF_CALENDARS:
@@ -98,7 +98,7 @@ def next_time_to_delete(when: DeleteWhen, since: int, zone: dt.tzinfo) -> int | 
 
 
 def last_time_to_delete(when: DeleteWhen, before: int, zone: dt.tzinfo) -> int | None:
-    """The last moment before `before` in an hour of deleteWhen; None where there is none."""
+    """Return the last time before `before` (ms) in an hour of deleteWhen; None if there is none."""
     time = min(before, _END_OF_CALENDARS) - 1
     for _ in range(_HOURS_TRIED):
         if time < 0:
@@ -110,16 +110,19 @@ def last_time_to_delete(when: DeleteWhen, before: int, zone: dt.tzinfo) -> int |
 
 
 def used_percent(used: int, usable: int) -> int:
-    """Percent of a disk that count as used, rounded up; both in bytes, what is kept for the system being no part of either."""
+    """Return the used percent of a disk, rounded up, from used and usable bytes without those reserved for the system.
+
+    Tests of the forecast use it, to run every pass for comparison.
+    """
     return -(-used * 100 // (used + usable))
 
 
 class Space(NamedTuple):
-    """What a pass makes of the disk.
+    """How a pass rates the use of the disk.
 
     Attributes:
-        is_full: files are deleted at any hour.
-        clean_immediately: whatever their age, where cleanFileForciblyEnable is on.
+        is_full: whether files are deleted at any hour.
+        clean_immediately: whether files are deleted whatever their age, if cleanFileForciblyEnable is on.
     """
 
     is_full: bool
@@ -127,23 +130,23 @@ class Space(NamedTuple):
 
 
 def max_used_percent(ratio: int) -> int:
-    """The diskMaxUsedSpaceRatio that counts."""
+    """Return the effective diskMaxUsedSpaceRatio: the setting, limited to the broker's least and greatest values."""
     return min(max(ratio, _LEAST_RATIO), _MOST_RATIO)
 
 
 def space_to_delete(percent: int, settings: CleanSettings) -> Space:
-    """isSpaceToDelete, for a commit log and queues on one disk."""
+    """Return the rating of a disk used to `percent`, for a commit log and queues on one disk: isSpaceToDelete."""
     return Space(percent > max_used_percent(settings.disk_max_used_space_ratio), percent > CLEAN_FORCIBLY_PERCENT)
 
 
 def deleted_by_time(modified: Sequence[int], now: int, settings: CleanSettings, *, clean_at_once: bool) -> int:
-    """How many files, from the oldest on, one pass deletes that may delete.
+    """Return how many files, from the oldest on, a pass deletes at a time at which it may delete.
 
     Args:
-        modified: when each file was last written to, ms, the oldest file first.
-        now: ms.
-        settings: the broker's.
-        clean_at_once: whatever their age.
+        modified: time of each file's last write, ms, the oldest file first.
+        now: time of the pass, ms.
+        settings: the broker's settings.
+        clean_at_once: whether files are deleted whatever their age.
     """
     reserved = settings.file_reserved_time * HOUR
     for number, time in enumerate(modified[:-1]):
@@ -155,15 +158,17 @@ def deleted_by_time(modified: Sequence[int], now: int, settings: CleanSettings, 
 def deleted_in_pass(
     modified: Sequence[int], now: int, settings: CleanSettings, *, percent: int, zone: dt.tzinfo, manually: bool = False
 ) -> int:
-    """How many files, from the oldest on, a pass deletes (deleteExpiredFiles).
+    """Return how many files, from the oldest on, a pass deletes (deleteExpiredFiles).
+
+    Tests compare it with a broker, and run every pass with it to check the forecast.
 
     Args:
-        modified: as for `deleted_by_time`.
-        now: ms.
-        settings: the broker's.
-        percent: of the disk that are used.
-        zone: of the broker's clock.
-        manually: an operator has asked for it.
+        modified: time of each file's last write, ms, the oldest file first.
+        now: time of the pass, ms.
+        settings: the broker's settings.
+        percent: used percent of the disk.
+        zone: time zone of the broker's clock.
+        manually: whether an operator has requested the deletion.
     """
     when = parse_delete_when(settings.delete_when)
     is_time = is_time_to_delete(when, now, zone)

@@ -1,8 +1,8 @@
-"""When files of a commit log will be deleted, and what a group loses by that: passes of `clean_commit_log` to come, in virtual time.
+"""Forecast when files of a commit log will be deleted, and which messages a group loses: future passes of `clean_commit_log`.
 
-Not the broker's own. A pass is taken to come at the first moment at which it would delete something, and the next one cleanResourceInterval
-later; a broker's passes come up to that interval later.
-Rule: a message is lost whose file is deleted before the group has consumed it. Where one is, the group goes on behind the deleted file.
+Not the broker's own. The forecast assumes a pass at the first time at which it would delete a file, and the next pass one
+cleanResourceInterval later. A broker's passes come up to that interval later.
+Rule: a group loses a message whose file is deleted before the group has consumed it. The group then continues after the deleted file.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from udfs.cleaning.clean_commit_log import (
 
 EXPIRED: Final = "FILE_RESERVED_TIME"  # old enough, in an hour of deleteWhen
 EXPIRED_AND_FULL: Final = "DISK_MAX_USED_SPACE_RATIO"  # old enough, at another hour
-FORCED: Final = "CLEAN_FILE_FORCIBLY"  # younger than that
-REMOVED: Final = "REMOVED"  # gone already
-_NEVER: Final = 1e18  # ms; no calendar has it
+FORCED: Final = "CLEAN_FILE_FORCIBLY"  # younger than fileReservedTime
+REMOVED: Final = "REMOVED"  # already deleted
+_NEVER: Final = 1e18  # ms; later than any time
 
 
 class LogFile(NamedTuple):
-    """A file of the commit log: offset of its first byte, when it was last written to (ms), and its bytes."""
+    """A file of the commit log: offset of its first byte, time of its last write (ms), and its length in bytes."""
 
     from_offset: int
     modified: int
@@ -42,14 +42,14 @@ class LogFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The disk of the store: its bytes, how many of them are used at the start."""
+    """The disk of the store: its size, and the used bytes at the start of the forecast."""
 
     size: int
     used: int
 
 
 class Deletion(NamedTuple):
-    """When a file will be deleted (ms), and why."""
+    """The deletion of a file: its time (ms) and its reason."""
 
     time: int
     cause: str
@@ -57,15 +57,15 @@ class Deletion(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What is known of the time to come.
+    """The input of a forecast.
 
     Attributes:
-        since: when it begins, ms.
-        zone: of the broker's clock.
-        settings: the broker's.
-        growth: bytes a second that come to the log, 0 where none do.
-        fills_at: ms at which the log's last file is full and another one follows; None for never.
-        disk: None where only age counts.
+        since: start of the forecast, ms.
+        zone: time zone of the broker's clock.
+        settings: the broker's settings.
+        growth: growth of the log, bytes a second.
+        fills_at: when the log's last file is full and another one follows, ms; None for never.
+        disk: the disk; None if only the age of files counts.
     """
 
     since: int
@@ -77,16 +77,16 @@ class Outlook:
 
 
 def aged_from(files: Sequence[LogFile], outlook: Outlook) -> dict[int, int | None]:
-    """When each file begins to age, not before those before it do: ms by first offset; None for a last file that never fills."""
+    """Return first offset -> when the file begins to age, ms, not before an older file does; None for a last file that never fills."""
     begins = [file.modified for file in files[:-1]]
     last = None if outlook.fills_at is None else max([outlook.fills_at, outlook.since, *begins])
     return dict(zip((file.from_offset for file in files), [*accumulate(begins, max), *[last] * bool(files)], strict=True))
 
 
 def file_deletions(files: Sequence[LogFile], outlook: Outlook) -> list[Deletion]:
-    """When each of the files will be deleted, the oldest first; those that are not are left out at the end.
+    """Return the deletions of the files, the oldest first; the last files, which are not deleted, have none.
 
-    Growth goes on as it is until the disk is used above the warning level, at which the broker takes no more messages.
+    The log grows at a constant rate until the disk is used above the warning level, from which on the broker refuses messages.
     """
     passes = _Passes(files, outlook)
     found: list[Deletion] = []
@@ -96,7 +96,7 @@ def file_deletions(files: Sequence[LogFile], outlook: Outlook) -> list[Deletion]
 
 
 class _Passes:
-    """The passes to come."""
+    """The future passes."""
 
     def __init__(self, files: Sequence[LogFile], outlook: Outlook) -> None:
         self.outlook, self.settings = outlook, outlook.settings
@@ -109,7 +109,7 @@ class _Passes:
         self.used = float(outlook.disk.used) if outlook.disk else 0.0
 
     def next_time(self, number: int) -> int | None:
-        """When the file of this number, the oldest there is, will be deleted at the earliest."""
+        """Return the earliest time at which the file with this number, the oldest one left, will be deleted."""
         ready = self.earliest
         if number == len(self.files) - 1:
             if self.outlook.fills_at is None:
@@ -128,7 +128,7 @@ class _Passes:
         return min((time for time in times if time is not None), default=None)
 
     def deleted(self, number: int, time: int) -> list[Deletion]:
-        """What the pass of this time deletes, from the file of this number on."""
+        """Return the deletions of the pass at a time, from the file with this number on."""
         forced = self._used_above(CLEAN_FORCIBLY_PERCENT)
         at_once = self.settings.clean_file_forcibly_enable and forced is not None and time >= forced
         is_followed = self.outlook.fills_at is not None and time >= self.modified[-1]
@@ -148,17 +148,17 @@ class _Passes:
         return next_time_to_delete(self.when, since, self.outlook.zone)
 
     def _line(self, percent: int) -> float:
-        """Bytes above which the disk is used above so many percent."""
+        """Return the bytes above which the disk is used above `percent`."""
         return percent * self.outlook.disk.size / 100 if self.outlook.disk else 0.0
 
     def _count(self, time: int) -> None:
-        """Let the disk fill up to a time."""
+        """Add the growth up to a time to the used bytes."""
         grown = self.used + self.outlook.growth * (time - self.counted) / 1000
         self.used = max(self.used, min(grown, self._line(WARNING_LEVEL_PERCENT) + 1))
         self.counted = time
 
     def _used_above(self, percent: int) -> int | None:
-        """When the disk will be used above so many percent; None for never."""
+        """Return when the disk will be used above `percent`; None for never."""
         if self.outlook.disk is None:
             return None
         missing = self._line(percent) - self.used
@@ -173,7 +173,7 @@ class _Passes:
 
 
 class Share(NamedTuple):
-    """What a queue has in a file of the log: the file's first offset, the queue's offsets from `first` to before `end`, and their bytes."""
+    """The messages of a queue in one log file: the file's first offset, queue offsets from `first` to before `end`, and their bytes."""
 
     from_offset: int
     first: int
@@ -183,16 +183,16 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What becomes of the messages of a queue that a group has not consumed; times in ms.
+    """The messages of a queue that a group will lose; times in ms.
 
     Attributes:
-        next_file: first offset of the file that holds the group's next message.
-        deletion: of that file, None where it is not deleted.
-        loss_at: when the group loses the first message; None where it loses none, or its rate is not known.
-        messages: how many it loses then, and in the hour that follows.
-        size: their bytes, by the mean of the queue's in a file.
-        min_offset: minOffset of the queue then. Surprise: it stays what it was where the queue has nothing left.
-        needed_reserved_hours: the least fileReservedTime with which none were deleted too early, by age alone; None where there is none.
+        next_file: first offset of the file with the group's next message.
+        deletion: deletion of that file, None if it is not deleted.
+        loss_at: when the group loses the first message; None if it loses none, or its rate is unknown.
+        messages: number of messages lost at that time and in the following hour.
+        size: bytes of these messages, by the mean size of the queue's messages in a file.
+        min_offset: minOffset of the queue at that time. Surprise: it is unchanged if the queue has no message left.
+        needed_reserved_hours: the least fileReservedTime with which age alone deletes no message too early; None if there is none.
     """
 
     next_file: int
@@ -213,16 +213,16 @@ def loss_of(
     aging: Mapping[int, int | None],
     min_offset: int,
 ) -> Loss:
-    """What a group loses of a queue.
+    """Return the messages of a queue that a group will lose.
 
     Args:
-        shares: of the queue, from the one with the group's next message on; ascending, not empty.
-        offset: the group's next one.
-        rate: messages that it consumes a second; None where that is not known.
-        outlook: what is known of the time to come.
-        deletions: of files, by their first offset.
-        aging: what `aged_from` says of every file that there is; a file before all of these is gone.
-        min_offset: of the queue now.
+        shares: messages of the queue in each file, from the file with the group's next message on; ascending, not empty.
+        offset: queue offset of the group's next message.
+        rate: messages a second that the group consumes; None if it is unknown.
+        outlook: input of the forecast.
+        deletions: first offset of a file -> its deletion.
+        aging: result of `aged_from` for all files; a file before the first of them is already deleted.
+        min_offset: the queue's present minOffset.
     """
     fates = [(share, _fate(share, outlook, deletions, aging)) for share in shares]
     loss = Loss(next_file=shares[0].from_offset, deletion=fates[0][1])
@@ -259,7 +259,7 @@ class _Lost(NamedTuple):
 
 
 def _lost(fates: Sequence[tuple[Share, Deletion | None]], offset: int, rate: float, since: int) -> list[_Lost]:
-    """What is lost with each file, from where the group stands after the one before."""
+    """Return the messages lost with each file; after a loss the group continues after the deleted file."""
     found, reached, time = [], float(offset), float(since)
     for share, fate in fates:
         behind = share.end - max(reached, share.first)
@@ -276,7 +276,10 @@ def _lost(fates: Sequence[tuple[Share, Deletion | None]], offset: int, rate: flo
 
 
 def _needed_hours(shares: Sequence[Share], offset: int, rate: float, outlook: Outlook, aging: Mapping[int, int | None]) -> int | None:
-    """For each file: it must not be old enough at the last hour of deleteWhen before the group is through with it."""
+    """Return the least fileReservedTime, in hours, with which no file expires before the group has consumed its messages.
+
+    For each file the last hour of deleteWhen before that moment decides.
+    """
     if rate <= 0:
         return None
     when, needed = parse_delete_when(outlook.settings.delete_when), 0

@@ -3,11 +3,11 @@
 Broker source (4.9.3): client.consumer.rebalance (AllocateMessageQueueAveragely, AllocateMessageQueueAveragelyByCircle,
 AllocateMessageQueueByConfig, AllocateMessageQueueByMachineRoom, AllocateMessageQueueConsistentHash, AllocateMachineRoomNearby);
 AllocateMessageQueueStrategy.
-Rule: each client works out its own share from the same two lists, so that nobody has to agree; a client that is not in its list gets
-nothing.
-Surprises: no strategy sorts the lists: RebalanceImpl does. A client is where its id stands first, so that a second one with its id leaves
-queues to nobody. A broker's machine room is what stands before `@` in its name, and only in names of two parts. The strategy by
-configuration looks at nothing, not even for whether there are queues.
+Rule: each client calculates its own share from the same two lists, so clients need no coordination. A client that is not in its list gets
+no queue.
+Surprises: no strategy sorts the lists; RebalanceImpl does. The position of a client is that of the first equal id. If two clients have one
+id, some queues are consumed by no client. A broker's machine room is the part of its name before `@`, and only in names of two parts. The
+strategy by configuration ignores both lists, even if they are empty.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from udfs.consumer.consistent_hash import ConsistentHashRouter
 VIRTUAL_NODES: Final = 10
 _ROOM_SEPARATOR: Final = "@"
 _ROOM_PARTS: Final = 2
-_NO_BLANKS_IN_JAVA: Final = "\x85\xa0\u2007\u202f"  # which Python takes for blanks
+_NO_BLANKS_IN_JAVA: Final = "\x85\xa0\u2007\u202f"  # blanks in Python, but not in Java
 
 Queues = Sequence[MessageQueue]
 
 
 class AllocateMessageQueueStrategy(Protocol):
-    """What a strategy can do."""
+    """A strategy that allocates queues to clients."""
 
     @property
     def name(self) -> str:
-        """Its name in logs and in recorded answers."""
+        """Name of the strategy in logs and in recorded answers."""
 
     def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue] | None:
-        """The queues of the client `current_cid`.
+        """Return the queues of the client `current_cid`.
 
         Args:
-            current_cid: the client that asks.
-            mq_all: the queues of the topic, in the order in which all clients list them.
-            cid_all: the clients of the group, likewise.
+            current_cid: id of the client.
+            mq_all: the queues of the topic, in the order that all clients use.
+            cid_all: the client ids of the group, in the order that all clients use.
 
         Raises:
-            ThrownError: no client, no queues or no clients; rebalancing then leaves the client's queues as they are.
+            ThrownError: an argument is None or empty; the rebalance then changes nothing.
         """
 
 
 def _position(current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> tuple[Queues, Sequence[str], int]:
-    """The lists, once they are checked, and where the client stands in its list: -1 where it does not."""
+    """Check the lists; return them with the client's position in its list, -1 if it is not in it."""
     if not current_cid or not mq_all or not cid_all:
         raise ThrownError(ILLEGAL_ARGUMENT)
     return mq_all, cid_all, cid_all.index(current_cid) if current_cid in cid_all else -1
@@ -57,12 +57,12 @@ def _position(current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueAveragely:
-    """Even shares, each of neighbours in the list; the first clients have one queue more where it does not come out."""
+    """Even shares of neighbouring queues; if the numbers do not divide, the first clients get one queue more."""
 
     name: ClassVar[str] = "AVG"
 
     def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
-        """As the protocol says."""
+        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`."""
         queues, clients, index = _position(current_cid, mq_all, cid_all)
         if index < 0:
             return []
@@ -73,19 +73,19 @@ class AllocateMessageQueueAveragely:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueAveragelyByCircle:
-    """Even shares, dealt round like cards."""
+    """Even shares, dealt to the clients in turn like cards."""
 
     name: ClassVar[str] = "AVG_BY_CIRCLE"
 
     def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
-        """As the protocol says."""
+        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`."""
         queues, clients, index = _position(current_cid, mq_all, cid_all)
         return list(queues[index :: len(clients)]) if index >= 0 else []
 
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueByConfig:
-    """The queues that are configured, whatever there is; None where none are."""
+    """The configured queues, whatever queues and clients exist; None if no queues are configured."""
 
     name: ClassVar[str] = "CONFIG"
     message_queue_list: tuple[MessageQueue, ...] | None = None
@@ -96,17 +96,17 @@ class AllocateMessageQueueByConfig:
         mq_all: Queues | None,
         cid_all: Sequence[str] | None,
     ) -> list[MessageQueue] | None:
-        """As the protocol says."""
+        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`."""
         return None if self.message_queue_list is None else list(self.message_queue_list)
 
 
 def _is_blank(text: str | None) -> bool:
-    """StringUtils.isBlank."""
+    """Return whether a text is None, empty or of blanks only: StringUtils.isBlank."""
     return not text or all(char.isspace() and char not in _NO_BLANKS_IN_JAVA for char in text)
 
 
 def _room_of_name(broker_name: str | None) -> str | None:
-    """The machine room in a broker's name, None where the name has not two parts (String.split drops empty ones at the end)."""
+    """Return the machine room in a broker's name, None unless the name has two parts (String.split drops empty parts at the end)."""
     if broker_name is None:
         raise ThrownError(NULL_POINTER)
     parts = broker_name.rstrip(_ROOM_SEPARATOR).split(_ROOM_SEPARATOR)
@@ -115,16 +115,16 @@ def _room_of_name(broker_name: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueByMachineRoom:
-    """Even shares of the queues in the machine rooms that the group consumes, dealt in blocks and the rest one each."""
+    """Even shares of the queues in the machine rooms that the group consumes: blocks of neighbours, and the rest one queue each."""
 
     name: ClassVar[str] = "MACHINE_ROOM"
     consumeridcs: frozenset[str] | None = None
 
     def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
-        """As the protocol says.
+        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`.
 
         Raises:
-            ThrownError: also where no machine rooms are set and a broker's name has one.
+            ThrownError: also if no machine rooms are set and a broker's name has one.
         """
         if _is_blank(current_cid):
             raise ThrownError(ILLEGAL_ARGUMENT)
@@ -146,10 +146,10 @@ class AllocateMessageQueueByMachineRoom:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueConsistentHash:
-    """Queues by a ring of clients, so that a client that comes or goes moves few of them.
+    """Queues by a hash ring of clients, so that a client that joins or leaves moves few queues.
 
     Raises:
-        ThrownError: fewer than no virtual nodes.
+        ThrownError: the number of virtual nodes is negative.
     """
 
     name: ClassVar[str] = "CONSISTENT_HASH"
@@ -160,7 +160,7 @@ class AllocateMessageQueueConsistentHash:
             raise ThrownError(ILLEGAL_ARGUMENT)
 
     def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
-        """As the protocol says."""
+        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`."""
         queues, clients, index = _position(current_cid, mq_all, cid_all)
         if index < 0:
             return []
@@ -170,12 +170,12 @@ class AllocateMessageQueueConsistentHash:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMachineRoomNearby:
-    """Queues to the clients of their own machine room, by another strategy; those of a room without clients to all of them.
+    """The queues of a machine room to the clients of that room, by another strategy; the queues of a room without clients to all clients.
 
     Attributes:
         inner: the strategy within a room.
-        broker_deploy_in: the machine room of a queue's broker, None or "" where it is unknown, which is an error.
-        consumer_deploy_in: that of a client, likewise.
+        broker_deploy_in: returns the machine room of a queue's broker; None or "" is an error.
+        consumer_deploy_in: returns the machine room of a client id; None or "" is an error.
     """
 
     inner: AllocateMessageQueueStrategy
@@ -184,14 +184,14 @@ class AllocateMachineRoomNearby:
 
     @property
     def name(self) -> str:
-        """With the name of the strategy within a room."""
+        """Name of this strategy with the name of the strategy within a room."""
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
     def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
-        """As the protocol says.
+        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`.
 
         Raises:
-            ThrownError: also where a machine room is unknown.
+            ThrownError: also if a machine room is unknown.
         """
         queues, clients, index = _position(current_cid, mq_all, cid_all)
         if index < 0:

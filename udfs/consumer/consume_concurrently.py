@@ -1,13 +1,13 @@
-"""How a concurrent consumer hands the messages of a pull to its listener, acknowledges them and sends them back.
+"""How a concurrent consumer passes messages to its listener, acknowledges them and sends them back.
 
 Broker source (4.9.3): client.impl.consumer.ConsumeMessageConcurrentlyService (submitConsumeRequest, ConsumeRequest.run,
 processConsumeResult, sendMessageBack), ConsumeConcurrentlyContext.
-Rules: a pull is cut into batches. A batch that succeeded is acknowledged up to its ackIndex; what comes behind it, or all of a batch that
-failed, goes back to the broker, one message after the other, and is acknowledged too. What could not be sent back stays, and is tried
-again five seconds later.
-Surprises: a broadcast message that fails is lost. A listener that returns null or throws has failed; one that takes too long has not. A
-queue that was dropped meanwhile is not looked at: nothing is sent back, nothing committed, and another client gets the batch again.
-A simulation has these rules in a compiled form, `udfs.simulation.consuming`; a test runs both over the same plans.
+Rules: the messages of a pull are split into batches. If the listener succeeds, the batch is acknowledged up to its ackIndex. The messages
+after it, or the whole batch if the listener fails, are sent back to the broker one by one, and then acknowledged too. A message that could
+not be sent back stays, and goes to the listener again five seconds later.
+Surprises: a broadcast message that fails is lost. A listener that returns null or throws has failed; one that takes too long has not. If
+the queue was dropped meanwhile, no message is sent back and no offset committed; another client gets the batch again.
+The simulation has a compiled form of these rules, `udfs.simulation.consuming`; a test runs both with the same plans.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ INDEX_OUT_OF_BOUNDS: Final = "java.lang.IndexOutOfBoundsException"
 
 
 class ConsumeConcurrentlyStatus(Enum):
-    """What a listener says of a batch."""
+    """The status that a listener returns for a batch."""
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
 
 
 def batches(messages: Sequence[MessageExt], consume_message_batch_max_size: int) -> Iterator[Sequence[MessageExt]]:
-    """The batches of a pull, in which the listener gets it."""
+    """Yield the batches of a pull's messages, as the listener gets them."""
     for first in range(0, len(messages), consume_message_batch_max_size):
         yield messages[first : first + consume_message_batch_max_size]
 
 
 def begin(messages: Sequence[MessageExt], now: int) -> None:
-    """Note when the listener is given a batch."""
+    """Set the time at which the listener gets the messages of a batch."""
     for message in messages:
         message.consume_start_timestamp = now
 
@@ -49,16 +49,16 @@ def begin(messages: Sequence[MessageExt], now: int) -> None:
 def to_send_back(
     messages: Sequence[MessageExt], status: ConsumeConcurrentlyStatus | None, ack_index: int, message_model: MessageModel
 ) -> Sequence[MessageExt]:
-    """The messages of a batch that go back to the broker; those that a broadcast consumer drops are not among them.
+    """Return the messages of a batch that are sent back to the broker; none for a broadcast consumer, which drops them.
 
     Args:
         messages: the batch.
-        status: what the listener said, None where it returned null or threw.
-        ack_index: of the context, the last message that is acknowledged; counts only where the batch succeeded.
-        message_model: of the consumer.
+        status: the listener's status, None if it returned null or threw.
+        ack_index: ackIndex of the context: position of the last acknowledged message; counts only if the listener succeeded.
+        message_model: the consumer's message model.
 
     Raises:
-        ThrownError: an ackIndex below -1; the batch then stays as it is.
+        ThrownError: ackIndex is below -1; the batch then stays unchanged.
     """
     first = ack_index + 1 if status is ConsumeConcurrentlyStatus.CONSUME_SUCCESS else 0
     if messages and first < 0:
@@ -69,15 +69,16 @@ def to_send_back(
 def process_consume_result(
     process_queue: ProcessQueue, messages: Sequence[MessageExt], not_sent: Collection[MessageExt], now: int
 ) -> int | None:
-    """Let go of a batch once those that `to_send_back` gave have been sent; the offset to commit (increaseOnly), None for none.
+    """Remove a batch after its messages were sent back; return the offset to commit (increaseOnly), None for none.
 
-    The messages that were not sent are one try older, and are to be given to the listener again, as one batch, after RETRY_MS.
+    The reconsumeTimes of the messages that were not sent increase by 1; the caller passes them to the listener again, as one batch, after
+    RETRY_MS.
 
     Args:
-        process_queue: where the batch came from; not asked whether it is dropped until the end, see the surprises.
+        process_queue: the batch's process queue; if it is dropped, no offset is committed.
         messages: the batch.
-        not_sent: those that the broker did not take, nor the retry topic.
-        now: ms.
+        not_sent: messages of `to_send_back` that neither the broker nor the retry topic accepted.
+        now: the client's time, ms.
     """
     if not messages:
         return None

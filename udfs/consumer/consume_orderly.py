@@ -1,12 +1,12 @@
-"""When an orderly consumer takes messages, and what it does with what its listener says of them.
+"""When an orderly consumer takes messages, and how it handles its listener's status.
 
 Broker source (4.9.3): client.impl.consumer.ConsumeMessageOrderlyService (ConsumeRequest.run, processConsumeResult, checkReconsumeTimes,
 submitConsumeRequestLater, tryLockLaterAndReconsume).
-Rules: messages are taken one batch after the other, as long as the lock on the queue holds, a minute at most. Suspending puts the batch
-back, to be tried again after a while; a message that was tried too often goes to the dead letters instead, by way of the retry topic.
-Surprises: one message of the batch that is not given up brings all of the batch back, also those that were sent to the dead letters a
-moment ago. Consumers that commit on their own (autoCommit) take COMMIT and ROLLBACK for SUCCESS. The others commit nothing on SUCCESS, and
-keep what they gave up until they commit. Offsets are committed without increaseOnly, so that they can go back.
+Rules: batches are taken one after the other while the lock on the queue holds, for at most a minute. Suspending puts the batch back, to be
+consumed again after a while. A message that was tried too often is sent to the retry topic instead, and from there to the dead letters.
+Surprises: if one message of a batch may still be tried, the whole batch is put back, even the messages that were just sent to the retry
+topic. With autoCommit, COMMIT and ROLLBACK count as SUCCESS. Without autoCommit, SUCCESS commits nothing, and messages sent to the retry
+topic are kept until COMMIT. Offsets are committed without increaseOnly, so they can decrease.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from udfs.consumer.push_consumer import UNSET, MessageModel
 
 MAX_TIME_CONSUME_CONTINUOUSLY: Final = 60_000  # ms
 CONTINUE_AFTER: Final = 10  # ms
-LOCK_AFTER_START: Final = 100  # ms, where a consumer finds its queue not locked as it begins
-LOCK_AFTER_LOSS: Final = 10  # ms, where it finds that between two batches
+LOCK_AFTER_START: Final = 100  # ms, if the queue is not locked when the consumer starts
+LOCK_AFTER_LOSS: Final = 10  # ms, if the queue is not locked between two batches
 CONSUME_AFTER_LOCKED: Final = 10  # ms
 CONSUME_AFTER_NOT_LOCKED: Final = 3000  # ms
 SUSPEND_LEAST: Final = 10  # ms
@@ -31,7 +31,7 @@ SUSPEND_MOST: Final = 30_000  # ms
 
 
 class ConsumeOrderlyStatus(Enum):
-    """What a listener says of a batch."""
+    """The status that a listener returns for a batch."""
 
     SUCCESS = "SUCCESS"
     ROLLBACK = "ROLLBACK"
@@ -40,24 +40,24 @@ class ConsumeOrderlyStatus(Enum):
 
 
 class Turn(Enum):
-    """What an orderly consumer does next."""
+    """The next action of an orderly consumer."""
 
     TAKE = "take a batch"
     STOP = "the queue is dropped"
-    LOCK = "lock the queue after a while, then go on"
-    PAUSE = "go on after a while"
+    LOCK = "lock the queue after a while, then start again"
+    PAUSE = "start again after a while"
 
 
 def next_turn(process_queue: ProcessQueue, message_model: MessageModel, *, began: int | None, now: int) -> tuple[Turn, int]:
-    """What comes before the next batch, and after how many ms.
+    """Return the consumer's next action, and after how many ms.
 
-    After a LOCK the consumer starts anew, CONSUME_AFTER_LOCKED ms later where the broker gave the lock, else CONSUME_AFTER_NOT_LOCKED.
+    After a LOCK the consumer starts again: CONSUME_AFTER_LOCKED ms later if the broker gave the lock, else CONSUME_AFTER_NOT_LOCKED.
 
     Args:
-        process_queue: of the queue.
-        message_model: broadcast consumers need no lock.
-        began: when the consumer took its first batch, ms; None where it has taken none.
-        now: ms.
+        process_queue: the queue's process queue.
+        message_model: the consumer's message model; broadcast consumers need no lock.
+        began: when the consumer took its first batch, ms; None if it has taken none.
+        now: the client's time, ms.
     """
     if process_queue.dropped:
         return Turn.STOP, 0
@@ -70,12 +70,12 @@ def next_turn(process_queue: ProcessQueue, message_model: MessageModel, *, began
 
 
 def to_send_back(messages: Sequence[MessageExt], status: ConsumeOrderlyStatus | None, max_reconsume_times: int) -> list[MessageExt]:
-    """The messages of a batch that go to the dead letters, by way of the retry topic.
+    """Return the messages of a batch that were tried too often and are sent to the retry topic.
 
     Args:
         messages: the batch.
-        status: what the listener said, None where it returned null or threw.
-        max_reconsume_times: `orderly_max_reconsume_times` of the consumer.
+        status: the listener's status, None if it returned null or threw.
+        max_reconsume_times: `orderly_max_reconsume_times` of the consumer's settings.
     """
     if not _suspends(status):
         return []
@@ -88,11 +88,11 @@ def _suspends(status: ConsumeOrderlyStatus | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OrderlyResult:
-    """What becomes of a consumer after a batch.
+    """The result of a batch for the consumer.
 
     Attributes:
         commit_offset: the offset to commit, None for none.
-        continues: whether it takes the next batch; else it is started again after a while.
+        continues: whether the consumer takes the next batch at once; if not, it starts again after `suspend_millis`.
     """
 
     commit_offset: int | None
@@ -107,17 +107,17 @@ def process_consume_result(
     *,
     auto_commit: bool,
 ) -> OrderlyResult:
-    """Commit a batch, put it back, or leave it taken apart.
+    """Commit a batch, put it back, or keep it as taken, by the listener's status; return the result.
 
     Args:
-        process_queue: where the batch was taken from.
+        process_queue: the process queue that the batch was taken from.
         messages: the batch.
-        status: what the listener said, None where it returned null or threw.
-        sent: those of `to_send_back` that were sent.
-        auto_commit: of the context, true unless the listener sets it.
+        status: the listener's status, None if it returned null or threw.
+        sent: messages of `to_send_back` that were sent.
+        auto_commit: autoCommit of the context, true unless the listener sets it.
 
     Raises:
-        ThrownError: there is nothing to commit.
+        ThrownError: the process queue has no taken message to commit.
     """
     commits = status is ConsumeOrderlyStatus.COMMIT
     if _suspends(status):
@@ -138,11 +138,11 @@ def process_consume_result(
 
 
 def suspend_millis(asked: int, suspend_current_queue_time_millis: int) -> int:
-    """After how many ms a consumer that does not continue is started again.
+    """Return after how many ms a consumer that does not continue starts again.
 
     Args:
         asked: suspendCurrentQueueTimeMillis of the context, -1 unless the listener sets it.
-        suspend_current_queue_time_millis: of the consumer.
+        suspend_current_queue_time_millis: suspendCurrentQueueTimeMillis of the consumer.
     """
     wanted = suspend_current_queue_time_millis if asked == UNSET else asked
     return min(max(wanted, SUSPEND_LEAST), SUSPEND_MOST)

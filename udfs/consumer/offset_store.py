@@ -1,12 +1,12 @@
-"""The offsets that a client has reached and not told yet: the broker, where the group shares the messages, a file where each gets them all.
+"""A client's table of consumed offsets, and its store: the broker (clustering) or a file (broadcasting).
 
 Broker source (4.9.3): client.consumer.store (RemoteBrokerOffsetStore, LocalFileOffsetStore, ReadOffsetType);
 MixAll.compareAndIncreaseOnly; MQClientAPIImpl.queryConsumerOffset.
-Rules: the table is told every five seconds, and queue by queue as the client gives queues up. An offset that is read from the broker or the
-file goes into the table.
-Surprises: whatever the broker answers but an offset, an error too, counts as nothing committed; only no answer does not. A client without
-queues tells nothing, not even what is left in its table. Telling the broker also forgets the queues that are not the client's any more.
-The table of a broadcast client never forgets, but the file does: it is written as a whole, with the client's queues of that moment only.
+Rules: the table is written to the store every five seconds, and the offset of a queue when the client gives the queue up. An offset that
+is read from the store goes into the table.
+Surprises: any answer of the broker without an offset, even an error, counts as no committed offset; a missing answer does not. A client
+without queues writes no offset, even if its table has some. Writing to the broker removes offsets from the table whose queues the client
+no longer has. The table of a broadcast client keeps all offsets, but each write replaces the file by the client's current queues only.
 """
 
 from __future__ import annotations
@@ -17,84 +17,80 @@ from typing import Final
 
 from udfs.broker.message_queue import MessageQueue
 
-NOT_FOUND: Final = -1  # nothing was committed
+NOT_FOUND: Final = -1  # no offset was committed
 FAILED: Final = -2  # the broker did not answer
 
 
 @dataclass(slots=True)
 class _OffsetTable:
-    """What both stores do."""
+    """The table that both stores have."""
 
     offset_table: dict[MessageQueue, int] = field(default_factory=dict)
 
     def update_offset(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
-        """Note an offset; with increase_only none that is lower than what is noted."""
+        """Set the offset of a queue in the table; with `increase_only` only if it is greater than the present one."""
         if not increase_only or offset > self.offset_table.get(queue, offset - 1):
             self.offset_table[queue] = offset
 
     def read_from_memory(self, queue: MessageQueue) -> int:
-        """The offset in the table, NOT_FOUND where there is none."""
+        """Return the offset of a queue in the table, NOT_FOUND if there is none."""
         return self.offset_table.get(queue, NOT_FOUND)
-
-    def clone_offset_table(self, topic: str | None) -> dict[MessageQueue, int]:
-        """The offsets of a topic, of all topics where none is named."""
-        return {queue: offset for queue, offset in self.offset_table.items() if topic is None or queue.topic == topic}
 
 
 @dataclass(slots=True)
 class RemoteBrokerOffsetStore(_OffsetTable):
-    """The table of a client in a group that shares the messages."""
+    """The offset store of a client in a clustering group: the brokers keep the offsets."""
 
     def read_from_store(self, queue: MessageQueue, answer: int) -> int:
-        """Take in the broker's answer to QUERY_CONSUMER_OFFSET, and give it.
+        """Put the broker's answer to QUERY_CONSUMER_OFFSET into the table, and return it.
 
         Args:
-            queue: of the question.
-            answer: the offset, NOT_FOUND where the code is not SUCCESS, FAILED where there is no answer.
+            queue: the queue of the query.
+            answer: the offset; NOT_FOUND if the code is not SUCCESS; FAILED if there is no answer.
         """
         if answer not in (NOT_FOUND, FAILED):
             self.update_offset(queue, answer, increase_only=False)
         return answer
 
     def persist_all(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
-        """What to commit to the brokers, one UPDATE_CONSUMER_OFFSET each, now that the client has these queues."""
+        """Return the offsets to commit, each with its own UPDATE_CONSUMER_OFFSET; remove queues from the table that are not in `queues`."""
         if not queues:
             return {}
         self.offset_table = {queue: offset for queue, offset in self.offset_table.items() if queue in queues}
         return dict(self.offset_table)
 
     def persist(self, queue: MessageQueue) -> int | None:
-        """What to commit for one queue, None for nothing."""
+        """Return the offset to commit for one queue, None if the table has none."""
         return self.offset_table.get(queue)
 
     def remove_offset(self, queue: MessageQueue) -> None:
-        """Forget a queue."""
+        """Remove the offset of a queue from the table."""
         self.offset_table.pop(queue, None)
 
 
 @dataclass(slots=True)
 class LocalFileOffsetStore(_OffsetTable):
-    """The table of a broadcast client, and the file of its group.
+    """The offset store of a broadcast client: a file keeps the offsets of its group.
 
     Attributes:
-        file: what offsets.json holds.
+        file: the offsets in offsets.json.
     """
 
     file: dict[MessageQueue, int] = field(default_factory=dict)
 
     def load(self) -> None:
-        """Take in the file, at the start."""
+        """Put the file's offsets into the table, when the client starts."""
         self.offset_table.update(self.file)
 
     def read_from_store(self, queue: MessageQueue) -> int:
-        """The offset in the file, which goes into the table; NOT_FOUND where there is none."""
+        """Return the offset of a queue in the file, and put it into the table; NOT_FOUND if there is none."""
         offset = self.file.get(queue, NOT_FOUND)
         if queue in self.file:
             self.update_offset(queue, offset, increase_only=False)
         return offset
 
     def persist_all(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Write the file anew, with these queues only; gives what it then holds."""
+        """Rewrite the file with the offsets of these queues only, and return them."""
         if kept := set(queues):
             self.file = {queue: offset for queue, offset in self.offset_table.items() if queue in kept}
         return self.file

@@ -1,8 +1,8 @@
 """Messages by queue offset, in order: the TreeMap of a process queue.
 
 Broker source (4.9.3): ProcessQueue.msgTreeMap and consumingMsgOrderlyTreeMap, java.util.TreeMap.
-Rule: messages come at the end and go from anywhere, mostly from the beginning, so that a list of ascending offsets serves; one that is gone
-keeps its place in the list until the list begins or ends with it.
+Rule: messages are added at the end and removed anywhere, mostly at the beginning, so a list of ascending offsets is enough. A removed
+offset stays in the list until it is at the list's beginning or end.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-_KEPT: Final = 1024  # places before the first message that are not worth clearing away
+_KEPT: Final = 1024  # unused list elements before the first message that are not worth deleting
 
 
 @dataclass(slots=True, eq=False)
 class MessageExt:
-    """A message that a client has pulled; like the client's, it equals itself only.
+    """A message that a client has pulled. As in the client, two messages are equal only if they are one object.
 
     Attributes:
-        queue_offset: its place in its queue.
-        body_size: bytes of its body.
-        tag: its tag, None without one.
-        reconsume_times: how often it was tried before.
-        consume_start_timestamp: when it was last given to the listener, ms; None where it was not.
+        queue_offset: queue offset of the message.
+        body_size: size of the body in bytes.
+        tag: tag of the message, None without one.
+        reconsume_times: how often the message was sent back before.
+        consume_start_timestamp: when the listener last got the message, ms; None if it never did.
     """
 
     queue_offset: int
@@ -35,28 +35,28 @@ class MessageExt:
 
 
 class OffsetTree:
-    """Messages by queue offset; false where there are none."""
+    """Messages by queue offset; false if it is empty."""
 
     __slots__ = ("_first", "_messages", "_offsets")
 
     def __init__(self) -> None:
         self._messages: dict[int, MessageExt] = {}
-        self._offsets: list[int] = []  # ascending from _first on; holds those of all messages, and of some that are gone
+        self._offsets: list[int] = []  # ascending from _first on; has the offsets of all messages, and of some removed ones
         self._first = 0
 
     def __len__(self) -> int:
         return len(self._messages)
 
     def __iter__(self) -> Iterator[int]:
-        """The offsets, ascending."""
+        """Yield the offsets, ascending."""
         return (offset for offset in self._offsets[self._first :] if offset in self._messages)
 
     def values(self) -> Iterable[MessageExt]:
-        """The messages, in no order."""
+        """Return the messages, in no order."""
         return self._messages.values()
 
     def put(self, message: MessageExt) -> bool:
-        """Take in a message, in the place of that of its offset; says whether there was none."""
+        """Add a message, or replace the one with its offset; return whether it was added."""
         offset = message.queue_offset
         is_new = offset not in self._messages
         self._messages[offset] = message
@@ -79,11 +79,11 @@ class OffsetTree:
             offsets.insert(at, offset)
 
     def remove(self, offset: int) -> MessageExt | None:
-        """Let a message go; None where there is none of that offset."""
+        """Remove and return the message with an offset, None if there is none."""
         return self._messages.pop(offset, None)
 
     def first_key(self) -> int | None:
-        """The least offset, None without messages."""
+        """Return the least offset, None without messages."""
         offsets, messages = self._offsets, self._messages
         if not messages:
             self.clear()
@@ -96,7 +96,7 @@ class OffsetTree:
         return offsets[self._first]
 
     def last_key(self) -> int | None:
-        """The greatest offset, None without messages."""
+        """Return the greatest offset, None without messages."""
         offsets, messages = self._offsets, self._messages
         if not messages:
             self.clear()
@@ -106,17 +106,17 @@ class OffsetTree:
         return offsets[-1]
 
     def first(self) -> MessageExt | None:
-        """The message of the least offset, None where there is none."""
+        """Return the message with the least offset, None without messages."""
         offset = self.first_key()
         return None if offset is None else self._messages[offset]
 
     def poll_first(self) -> MessageExt | None:
-        """Let the first message go, None where there is none."""
+        """Remove and return the message with the least offset, None without messages."""
         offset = self.first_key()
         return None if offset is None else self._messages.pop(offset)
 
     def clear(self) -> None:
-        """Let all messages go."""
+        """Remove all messages."""
         self._messages.clear()
         self._offsets.clear()
         self._first = 0

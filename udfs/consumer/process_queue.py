@@ -1,11 +1,11 @@
-"""What a client holds of a queue: the messages that it pulled and has not acknowledged, and whether it may pull and consume them.
+"""A client's state of a queue: the messages that it pulled and has not acknowledged, and whether it may pull and consume.
 
 Broker source (4.9.3): client.impl.consumer.ProcessQueue.
-Rules: messages go in as they are pulled. Concurrent consumers remove those that are done, and the offset to commit is that of the first one
-left. Orderly ones take the first messages apart, then commit them, or put them back.
-Surprises: where none is left the offset to commit is one behind the message that came in last, also if greater ones came before it. A
-queue that was empty before commits nothing. Messages that are taken apart still count, and taking nothing is what makes the next pull
-start a consumer; clearing does not. Sizes are subtracted by the message that is given, not by the one that is held.
+Rules: pulled messages are added. Concurrent consumers remove consumed messages; the offset to commit is that of the first message left.
+Orderly consumers take the first messages, then commit them or put them back.
+Surprises: if no message is left, the offset to commit is one past the message that was added last, even if a greater one was added before.
+If the queue was empty before, no offset is committed. Taken messages still count towards the limits. Only a take that finds no message
+makes the next pull start a consumer; `clear` does not. The size to subtract is that of the message passed in, not of the stored one.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from udfs.consumer.offset_tree import MessageExt, OffsetTree
 
 REBALANCE_LOCK_MAX_LIVE_TIME: Final = 30_000  # ms; the broker's own is longer
 PULL_MAX_IDLE_TIME: Final = 120_000  # ms
-CLEANED_AT_ONCE: Final = 16
 NO_SUCH_ELEMENT: Final = "java.util.NoSuchElementException"
 NO_OFFSET: Final = -1
 
 
 @dataclass(slots=True, kw_only=True)
 class ProcessQueue:
-    """A client's hold on a queue; times are ms of the client's clock, and start when it is made.
+    """A client's state of a queue; times are ms of the client's clock and begin at its creation.
 
     Attributes:
-        msg_tree_map: messages that nobody has taken apart.
-        consuming: those that an orderly consumer has taken apart.
-        msg_count: messages of both.
-        msg_size: bytes of their bodies.
-        dropped: the queue belongs to this client no more.
-        locked: the broker has locked the queue for this client.
-        is_consumed: whether an orderly consumer is at work (`consuming` in the source).
-        msg_acc_cnt: messages behind the last pull that the broker had at the time.
-        try_unlock_times: how often the queue could not be given up because it was being consumed.
+        msg_tree_map: messages that no orderly consumer has taken.
+        consuming: messages that an orderly consumer has taken.
+        msg_count: number of messages in both.
+        msg_size: bytes of the bodies in both.
+        queue_offset_max: queue offset of the message that was added last.
+        dropped: whether the client no longer has the queue.
+        locked: whether the broker has locked the queue for this client.
+        is_consumed: whether an orderly consumer is running (`consuming` in the source).
+        msg_acc_cnt: messages in the broker's queue after the last pulled one, at the time of that pull.
+        try_unlock_times: how often the client could not give the queue up because a batch was being consumed.
     """
 
     last_pull_timestamp: int
@@ -56,23 +56,23 @@ class ProcessQueue:
 
     @classmethod
     def new(cls, now: int) -> ProcessQueue:
-        """An empty one."""
+        """Return an empty process queue created at `now`, ms."""
         return cls(last_pull_timestamp=now, last_consume_timestamp=now, last_lock_timestamp=now)
 
     def is_lock_expired(self, now: int) -> bool:
-        """Whether the lock was not renewed for too long."""
+        """Return whether the last renewal of the lock is more than REBALANCE_LOCK_MAX_LIVE_TIME before `now`."""
         return now - self.last_lock_timestamp > REBALANCE_LOCK_MAX_LIVE_TIME
 
     def is_pull_expired(self, now: int) -> bool:
-        """Whether nobody has tried to pull for too long."""
+        """Return whether the last attempt to pull is more than PULL_MAX_IDLE_TIME before `now`."""
         return now - self.last_pull_timestamp > PULL_MAX_IDLE_TIME
 
     def put_message(self, messages: Sequence[MessageExt], max_offset: int | None) -> bool:
-        """Take in what was pulled; says whether an orderly consumer is to be started.
+        """Add pulled messages; return whether an orderly consumer must be started.
 
         Args:
-            messages: in the order of the answer.
-            max_offset: end of the queue as the answer tells it, None where it does not.
+            messages: the messages of the answer, in its order.
+            max_offset: maxOffset of the answer, None if it has none.
         """
         for message in messages:
             if self.msg_tree_map.put(message):
@@ -86,11 +86,11 @@ class ProcessQueue:
         return starts
 
     def max_span(self) -> int:
-        """From the first to the last offset held apart from those being consumed in order."""
+        """Return the difference of the greatest and the least offset of the messages that no orderly consumer has taken."""
         return (self.msg_tree_map.last_key() or 0) - (self.msg_tree_map.first_key() or 0)
 
     def remove_message(self, messages: Iterable[MessageExt], now: int) -> int:
-        """Let go of what is done; the offset to commit, NO_OFFSET where the queue was empty before."""
+        """Remove consumed messages; return the offset to commit, NO_OFFSET if the queue was empty before."""
         self.last_consume_timestamp = now
         if not self.msg_tree_map:
             return NO_OFFSET
@@ -102,10 +102,10 @@ class ProcessQueue:
         return self.queue_offset_max + 1 if first is None else first
 
     def take_messages(self, batch_size: int, now: int) -> list[MessageExt]:
-        """Take the first messages apart, for an orderly consumer.
+        """Take and return the first messages, for an orderly consumer. The model `tests/models/slow_group.py` uses it.
 
         Raises:
-            ThrownError: fewer than none are asked for.
+            ThrownError: `batch_size` is negative.
         """
         if batch_size < 0:
             raise ThrownError(ILLEGAL_ARGUMENT)
@@ -119,10 +119,10 @@ class ProcessQueue:
         return taken
 
     def commit(self) -> int:
-        """Let go of all that was taken apart; the offset to commit.
+        """Remove all taken messages; return the offset to commit.
 
         Raises:
-            ThrownError: nothing was.
+            ThrownError: no message is taken.
         """
         last = self.consuming.last_key()
         if last is None:
@@ -133,38 +133,23 @@ class ProcessQueue:
         return last + 1
 
     def rollback(self) -> None:
-        """Put back all that was taken apart."""
+        """Put back all taken messages."""
         for message in self.consuming.values():
             self.msg_tree_map.put(message)
         self.consuming.clear()
 
     def make_message_to_consume_again(self, messages: Iterable[MessageExt]) -> None:
-        """Put these messages back, taken apart or not."""
+        """Put messages back, whether they were taken or not."""
         for message in messages:
             self.consuming.remove(message.queue_offset)
             self.msg_tree_map.put(message)
 
     def has_temp_message(self) -> bool:
-        """Whether there are messages that nobody has taken apart."""
+        """Return whether there are messages that no orderly consumer has taken."""
         return bool(self.msg_tree_map)
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Remove all messages."""
         self.msg_tree_map.clear()
         self.consuming.clear()
         self.msg_count = self.msg_size = self.queue_offset_max = 0
-
-    def expired_message(self, now: int, consume_timeout: int) -> MessageExt | None:
-        """cleanExpiredMsg, one round: the first message, where a concurrent consumer has had it for too long.
-
-        It is sent back with delay level 3 and, if that went well and it still is the first one, removed; then the next round looks at
-        the next one, up to CLEANED_AT_ONCE of them.
-
-        Args:
-            now: ms.
-            consume_timeout: consumeTimeout, in minutes.
-        """
-        first = self.msg_tree_map.first()
-        if first is None or first.consume_start_timestamp is None:
-            return None
-        return first if now - first.consume_start_timestamp > consume_timeout * 60_000 else None

@@ -1,10 +1,11 @@
-"""What a client does with an answer before its consumer sees it: tags are compared once more, as texts.
+"""How a client processes a pull's answer before its consumer gets the messages: it compares the tags once more, as texts.
 
 Broker source (4.9.3): client.impl.consumer.PullAPIWrapper (processPullResult, updatePullFromWhichNode, recalculatePullFromWhichNode);
 MQClientAPIImpl.processPullResponse, FilterAPI.buildSubscriptionData.
-Rules: the broker compares hash codes, the client the tags themselves. The next pull of a queue goes to the broker that the answer named.
-Surprises: a subscription whose tags are all blank asks the broker for no message and the client for every one. A message without a tag is
-lost to a subscription that names tags. Every code but four is an error to the client, which then asks again a second later.
+Rules: the broker compares hash codes, the client the tags themselves. The next pull of a queue goes to the suggestWhichBrokerId of the
+answer.
+Surprises: if all tags of a subscription are blank, the broker matches no message and the client every message. A message without a tag is
+dropped if the subscription has tags. Every code but four is an error for the client, which pulls again a second later.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PROPERTY_MAX_OFFSET: Final = "MAX_OFFSET"
 
 
 class PullStatus(Enum):
-    """What an answer comes to, for the client."""
+    """The client's status of an answer."""
 
     FOUND = "FOUND"
     NO_NEW_MSG = "NO_NEW_MSG"
@@ -42,43 +43,46 @@ _STATUS_OF: Final = {
 
 
 def pull_status(code: ResponseCode) -> PullStatus | None:
-    """What the code of an answer comes to, None for an error."""
+    """Return the client's status for an answer's code, None for an error."""
     return _STATUS_OF.get(code)
 
 
 def tags_set(sub_string: str | None) -> frozenset[str]:
-    """The tags that a client compares, none where it takes every message.
+    """Return the tags that a client compares; an empty set if it accepts every message. `tests/models/slow_group.py` uses it.
 
     Raises:
-        SubscriptionParseError: as `split_tags` does.
+        SubscriptionParseError: the subscription has separators only.
     """
     return frozenset(split_tags(sub_string) or ())
 
 
 def filter_again(messages: Iterable[MessageExt], tags: frozenset[str]) -> list[MessageExt]:
-    """The messages of an answer that the consumer gets; for an expression there are no `tags`."""
+    """Return the messages whose tag is in `tags`, all if `tags` is empty. The model `tests/models/slow_group.py` uses it."""
     return [message for message in messages if message.tag in tags] if tags else list(messages)
 
 
 def seen_properties(properties: Mapping[str, str], min_offset: int, max_offset: int) -> dict[str, str]:
-    """The properties of a message as the consumer sees them: with the bounds of the queue that the answer told."""
+    """Return a message's properties with the answer's minOffset and maxOffset, as the consumer gets them.
+
+    Tests compare it with the recorded messages of a client.
+    """
     return {**properties, PROPERTY_MIN_OFFSET: str(min_offset), PROPERTY_MAX_OFFSET: str(max_offset)}
 
 
 @dataclass(slots=True)
 class PullFromWhichNode:
-    """Which broker of a master and its slaves the next pull of a queue goes to.
+    """The broker, master or slave, that the next pull of each queue goes to. Tests compare it with a client's recorded pulls.
 
     Attributes:
-        suggested: brokerId by queue, as the last answer named it.
+        suggested: queue -> suggestWhichBrokerId of its last answer.
     """
 
     suggested: dict[MessageQueue, int] = field(default_factory=dict)
 
     def update(self, queue: MessageQueue, suggest_which_broker_id: int) -> None:
-        """Take in an answer, whatever its code."""
+        """Store the suggestWhichBrokerId of an answer, whatever its code."""
         self.suggested[queue] = suggest_which_broker_id
 
     def recalculate(self, queue: MessageQueue) -> int:
-        """The brokerId for the next pull."""
+        """Return the brokerId for the next pull of a queue."""
         return self.suggested.get(queue, MASTER_ID)

@@ -1,10 +1,10 @@
-"""Where a client begins to pull a queue that has become its own.
+"""The offset at which a client begins to pull a queue that it takes.
 
 Broker source (4.9.3): client.impl.consumer.RebalancePushImpl.computePullFromWhereWithException.
-Rule: where the group has committed, there; else by the consumer's ConsumeFromWhere.
-Surprises: a retry topic is begun at 0 by those that begin with the last offset, and at its end by those that begin at a time. The broker
-may say itself that a group that never committed begins at 0, which counts as committed: a group at the last offset then begins at the
-first. A broker that does not answer is asked again at the next rebalance.
+Rule: the group's committed offset; if there is none, ConsumeFromWhere decides.
+Surprises: in a retry topic a consumer with CONSUME_FROM_LAST_OFFSET begins at 0, and one with CONSUME_FROM_TIMESTAMP at the end. The broker
+may answer 0 for a group that never committed. The client takes that as committed, so a consumer with CONSUME_FROM_LAST_OFFSET then begins
+at the first message. If the broker does not answer, the client queries it again at the next rebalance.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 
 
 class OffsetQuestion(Enum):
-    """What the broker is still to be asked; its answer is where the client begins."""
+    """A query whose answer from the broker is the offset at which the client begins."""
 
     MAX_OFFSET = "GET_MAX_OFFSET"
     SEARCH_BY_TIMESTAMP = "SEARCH_OFFSET_BY_TIMESTAMP"
 
 
 def compute_pull_from_where(where: ConsumeFromWhere, topic: str, last_offset: int) -> int | OffsetQuestion | None:
-    """The offset, or what tells it; None where the client does not take the queue yet.
+    """Return the offset at which the client begins, or the query for it; None if the client cannot take the queue yet.
 
     Args:
-        where: of the consumer.
-        topic: of the queue.
-        last_offset: what `read_from_store` of the offset store gave.
+        where: consumeFromWhere of the consumer.
+        topic: topic of the queue.
+        last_offset: result of the offset store's `read_from_store`.
     """
     if last_offset >= 0:
         return last_offset

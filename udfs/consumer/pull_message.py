@@ -1,13 +1,14 @@
-"""The pull loop of a push consumer: when it may pull a queue, what it asks, and what an answer makes of it.
+"""The pull loop of a push consumer: when it may pull a queue, the fields of its requests, and what follows an answer.
 
 Broker source (4.9.3): client.impl.consumer.DefaultMQPushConsumerImpl (pullMessage, its PullCallback, correctTagsOffset), PullRequest;
 PullSysFlag.buildSysFlag and clearCommitOffsetFlag.
-Rules: a queue has one pull under way at a time, and each answer is followed by the next pull. A client that holds too much of a queue looks
-again 50 ms later, without asking the broker.
-Surprises: the limits are passed by one: 1001 messages, 101 MiB, a span of 2001 stop a pull, and whatever the last pull brought comes on
-top. Orderly consumers mind no span. One that has just locked its queue begins where the group has committed, and at -1 where the broker
-does not tell. Where nothing is held, an answer without messages moves the committed offset. An answer that the offset has moved gives the
-queue up: ten seconds later the offset is committed, and the next rebalance takes the queue anew.
+Rules: a queue has at most one pull in progress, and the next pull follows each answer. A client that holds too many messages of a queue
+sends no pull and tests again 50 ms later.
+Surprises: a pull is stopped only above a limit: by 1001 messages, 101 MiB or a span of 2001. The last pull may have gone above it by all
+its messages. Orderly consumers have no limit of the span. One that has just locked its queue begins at the group's committed offset, and
+at -1 if the broker does not answer the query for it. If the client holds no message of the queue, an answer without messages moves the
+consumed offset. After PULL_OFFSET_MOVED the client gives the queue up: it commits the offset ten seconds later, and the next rebalance
+takes the queue again.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(slots=True)
 class PullRequest:
-    """A queue's next pull.
+    """The next pull of a queue.
 
     Attributes:
-        queue: it pulls.
-        process_queue: what the client holds of it.
-        next_offset: where it goes on.
-        previously_locked: an orderly consumer has asked where the group has committed since it has the lock.
+        queue: the queue.
+        process_queue: the client's state of the queue.
+        next_offset: queue offset of the next pull.
+        previously_locked: whether an orderly consumer has queried the group's committed offset since it got the lock.
     """
 
     queue: MessageQueue
@@ -49,31 +50,31 @@ class PullRequest:
 
 
 class Pull(Enum):
-    """Whether to pull, and why not."""
+    """Whether to pull now, or the reason not to."""
 
     NOW = "pull"
-    FIX_OFFSET = "ask where the group has committed, fix_offset, then pull"
-    DROPPED = "never again"
+    FIX_OFFSET = "query the group's committed offset, call fix_offset, then pull"
+    DROPPED = "the queue is dropped: no further pull"
     PAUSED = "the consumer is paused"
     MESSAGES = "too many messages held"
     SIZE = "too many bytes held"
-    SPAN = "from the first to the last message held it is too far"
+    SPAN = "the offsets of the held messages span too much"
     NOT_LOCKED = "the queue is not locked for this client"
-    NOT_SUBSCRIBED = "the topic is not subscribed to"
+    NOT_SUBSCRIBED = "the consumer does not subscribe to the topic"
 
 
 def pull_message(
     request: PullRequest, consumer: PushConsumer, now: int, *, orderly: bool, paused: bool = False, subscribed: bool = True
 ) -> tuple[Pull, int]:
-    """Whether to pull now, and else after how many ms to look again.
+    """Return whether to pull now, and if not, after how many ms to test again.
 
     Args:
-        request: the pull; its queue is marked as looked after, unless it is dropped.
-        consumer: its settings.
-        now: ms.
+        request: the pull; sets the time of its process queue's last pull to `now`, unless that is dropped.
+        consumer: the consumer's settings.
+        now: the client's time, ms.
         orderly: whether the consumer is an orderly one.
-        paused: whether it is paused.
-        subscribed: whether it subscribes to the topic.
+        paused: whether the consumer is paused.
+        subscribed: whether the consumer subscribes to the topic.
     """
     held = request.process_queue
     if held.dropped:
@@ -104,33 +105,34 @@ def _full(held: ProcessQueue, consumer: PushConsumer, *, orderly: bool) -> Pull 
 
 
 def fix_offset(request: PullRequest, offset: int | None) -> None:
-    """Begin where the group has committed, after FIX_OFFSET.
+    """Set the pull's offset to the group's committed offset, after FIX_OFFSET.
 
     Args:
         request: the pull.
-        offset: of `compute_pull_from_where`, once its question is answered. Where that answer does not come, nothing is to be fixed, and
-            the pull is tried again after pull_time_delay_mills_when_exception.
+        offset: result of `compute_pull_from_where`; for a query, the broker's answer to it. None, when the committed offset could not be
+            read, begins at -1. If the broker does not answer the query, do not call this function; try the pull again after
+            pull_time_delay_mills_when_exception.
     """
     request.previously_locked = True
     request.next_offset = -1 if offset is None else offset
 
 
-class Asked(NamedTuple):
-    """What a pull says of its consumer; the times that it may wait are constants of this module."""
+class PullFields(NamedTuple):
+    """The fields of a pull request that depend on the consumer; its timeouts are constants of this module."""
 
     sys_flag: int
     commit_offset: int
     subscription: str | None
 
 
-def asked(consumer: PushConsumer, in_memory: int, sub_string: str, *, of_slave: bool = False) -> Asked:
-    """The fields of a pull that are not those of its queue.
+def pull_fields(consumer: PushConsumer, in_memory: int, sub_string: str, *, of_slave: bool = False) -> PullFields:
+    """Return the fields of a pull request that depend on the consumer, not on the queue.
 
     Args:
-        consumer: its settings.
-        in_memory: `read_from_memory` of the offset store.
-        sub_string: of the subscription.
-        of_slave: whether a slave is asked, which commits nothing.
+        consumer: the consumer's settings.
+        in_memory: result of the offset store's `read_from_memory`.
+        sub_string: expression of the subscription.
+        of_slave: whether the pull goes to a slave, which commits no offset.
     """
     commit_offset = in_memory if consumer.message_model is MessageModel.CLUSTERING else 0
     subscription = sub_string if consumer.post_subscription_when_pull else None
@@ -139,17 +141,17 @@ def asked(consumer: PushConsumer, in_memory: int, sub_string: str, *, of_slave: 
         flag |= PullSysFlag.COMMIT_OFFSET
     if subscription is not None:
         flag |= PullSysFlag.SUBSCRIPTION
-    return Asked(int(flag), commit_offset, subscription)
+    return PullFields(int(flag), commit_offset, subscription)
 
 
-class Answered(NamedTuple):
-    """What an answer makes of a pull.
+class PullOutcome(NamedTuple):
+    """What follows an answer to a pull.
 
     Attributes:
-        pull_after: ms to the next pull; None where the queue is given up, and `request.next_offset` is to be committed (without
-            increaseOnly) after FIX_OFFSET_AFTER, before the queue leaves the table.
-        starts_consumer: whether an orderly consumer is to be started.
-        reached: the offset to note (increaseOnly), None for none.
+        pull_after: ms to the next pull. None if the client gives the queue up: after FIX_OFFSET_AFTER it commits `request.next_offset`
+            (without increaseOnly) and removes the queue from its table.
+        starts_consumer: whether an orderly consumer must be started.
+        reached: the offset to put into the offset table (increaseOnly), None for none.
     """
 
     pull_after: int | None
@@ -164,26 +166,26 @@ def take_answer(
     next_begin_offset: int,
     max_offset: int,
     messages: Sequence[MessageExt] = (),
-) -> Answered:
-    """Take in an answer.
+) -> PullOutcome:
+    """Update a pull and its process queue by an answer; return what follows.
 
     Args:
         request: the pull.
-        consumer: its settings.
-        status: of the answer, None for an error or none at all; the offsets then do not count.
-        next_begin_offset: of the answer.
-        max_offset: of the answer.
-        messages: that are left once they were filtered again, for FOUND.
+        consumer: the consumer's settings.
+        status: status of the answer, None for an error or a missing answer; the offsets are then ignored.
+        next_begin_offset: nextBeginOffset of the answer.
+        max_offset: maxOffset of the answer.
+        messages: for FOUND, the messages left after `filter_again`.
     """
     if status is None:
-        return Answered(consumer.pull_time_delay_mills_when_exception)
+        return PullOutcome(consumer.pull_time_delay_mills_when_exception)
     request.next_offset = next_begin_offset
     if status is PullStatus.OFFSET_ILLEGAL:
         request.process_queue.dropped = True
-        return Answered(None)
+        return PullOutcome(None)
     if status is not PullStatus.FOUND:
-        return Answered(0, reached=None if request.process_queue.msg_count else next_begin_offset)
+        return PullOutcome(0, reached=None if request.process_queue.msg_count else next_begin_offset)
     if not messages:
-        return Answered(0)
+        return PullOutcome(0)
     starts = request.process_queue.put_message(messages, max_offset)
-    return Answered(consumer.pull_interval, starts)
+    return PullOutcome(consumer.pull_interval, starts)

@@ -1,16 +1,13 @@
-"""The settings of a push consumer, and how often it does what it does on its own.
+"""The settings of a push consumer, and the intervals of its scheduled tasks.
 
 Broker source (4.9.3): client.consumer.DefaultMQPushConsumer, client.ClientConfig; DefaultMQPushConsumerImpl.checkConfig and
-getMaxReconsumeTimes; MQClientInstance.startScheduledTask, RebalanceService, ConsumeMessageOrderlyService.start;
-RebalancePushImpl.messageQueueChanged.
-Rules: thresholds for a topic are shared out over the queues that the client has, one at least, each time those change.
-Surprises: -1 tries are 16 for concurrent consumers and without end for orderly ones. A threshold for a topic is shared by the queues of
-all topics, those of the retry topic too.
+getMaxReconsumeTimes; MQClientInstance.startScheduledTask, RebalanceService, ConsumeMessageOrderlyService.start.
+Surprise: maxReconsumeTimes -1 means 16 for concurrent consumers, and no limit for orderly ones.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -20,7 +17,7 @@ UNSET: Final = -1
 DEFAULT_MAX_RECONSUME_TIMES: Final = 16
 CONSUME_TIMESTAMP_BEFORE_START: Final = 30 * 60_000  # ms
 
-# what a client does on its own: ms after its start, and every how many ms from then on
+# Scheduled tasks of a client: (ms from its start to the first run, ms between runs)
 HEARTBEAT: Final = (1000, 30_000)
 PERSIST_OFFSETS: Final = (10_000, 5000)
 REBALANCE: Final = (0, 20_000)  # 20 s after the last one has ended
@@ -28,14 +25,14 @@ LOCK_QUEUES: Final = (1000, 20_000)
 
 
 class MessageModel(Enum):
-    """Whether the clients of a group share the messages, or each gets all of them."""
+    """Whether the clients of a group share the messages (CLUSTERING), or each client gets all messages (BROADCASTING)."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
 
 
 class ConsumeFromWhere(Enum):
-    """Where a group that never committed begins; the last three are old names of the first."""
+    """Where a group without a committed offset begins; the last three are old names of the first."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
@@ -47,12 +44,12 @@ class ConsumeFromWhere(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConsumer:
-    """The settings, by their own names in snake_case; times in ms unless they say otherwise, sizes in MiB, UNSET is -1.
+    """The settings of a push consumer, under the client's own names in snake_case. Times are in ms if not noted; sizes are in MiB.
 
     Attributes:
-        consume_timeout: minutes.
-        pull_time_delay_mills_when_exception: how long a pull that could not be made, or failed, waits; the 1000 of ClientConfig overrides
-            the 3000 of DefaultMQPushConsumerImpl.
+        consume_timeout: consumeTimeout, in minutes.
+        pull_time_delay_mills_when_exception: delay of the next pull after one that could not be sent or failed. The 1000 of ClientConfig
+            overrides the 3000 of DefaultMQPushConsumerImpl.
     """
 
     message_model: MessageModel = MessageModel.CLUSTERING
@@ -73,30 +70,19 @@ class PushConsumer:
     pull_time_delay_mills_when_exception: int = 1000
 
     def concurrent_max_reconsume_times(self) -> int:
-        """How often a message may be tried, as a concurrent consumer tells the broker."""
+        """Return the maxReconsumeTimes that a concurrent consumer sends to the broker."""
         return DEFAULT_MAX_RECONSUME_TIMES if self.max_reconsume_times == UNSET else self.max_reconsume_times
 
     def orderly_max_reconsume_times(self) -> int:
-        """How often an orderly consumer tries a message before it gives it away."""
+        """Return how often an orderly consumer tries a message before it sends it to the retry topic."""
         return INTEGER_MAX if self.max_reconsume_times == UNSET else self.max_reconsume_times
-
-    def with_queues(self, queues: int) -> PushConsumer:
-        """The settings once the client has that many queues, of all topics."""
-        if queues == 0:
-            return self
-        count, size = self.pull_threshold_for_topic, self.pull_threshold_size_for_topic
-        return replace(
-            self,
-            pull_threshold_for_queue=self.pull_threshold_for_queue if count == UNSET else max(1, count // queues),
-            pull_threshold_size_for_queue=self.pull_threshold_size_for_queue if size == UNSET else max(1, size // queues),
-        )
 
 
 def default_consume_timestamp(made: int) -> int:
-    """Where CONSUME_FROM_TIMESTAMP begins unless it is told: half an hour before the consumer was made, without its milliseconds.
+    """Return the default time of CONSUME_FROM_TIMESTAMP, ms: half an hour before the consumer's creation, rounded down to a second.
 
     Args:
-        made: ms since the epoch.
+        made: when the consumer was created, ms since the epoch.
     """
     begins = made - CONSUME_TIMESTAMP_BEFORE_START
     return begins - begins % 1000

@@ -1,13 +1,13 @@
-"""Which queues a client takes and gives up when it rebalances, and what it makes of the broker's locks.
+"""Which queues a client takes and gives up at a rebalance, and how it processes the broker's locks.
 
-Broker source (4.9.3): client.impl.consumer.RebalanceImpl (rebalanceByTopic, updateProcessQueueTableInRebalance, lock, lockAll, unlockAll,
+Broker source (4.9.3): client.impl.consumer.RebalanceImpl (rebalanceByTopic, updateProcessQueueTableInRebalance, lock, lockAll,
 truncateMessageQueueNotMyTopic), RebalancePushImpl (removeUnnecessaryMessageQueue, unlockDelay).
-Rules: topic by topic a client sorts queues and clients, works out its share, gives up what is not in it and takes what is new. Orderly
-consumers take a queue only with the broker's lock on it.
-Surprises: a queue that nobody tried to pull for two minutes is given up, and taken anew in the same breath. An orderly consumer that is in
-the midst of a batch keeps its queue, dropped, until a later rebalance; one that still holds messages keeps the lock for 20 seconds more.
-A lock that is refused when all queues are locked is lost; one that is refused to a single queue is not. A strategy that throws leaves all
-as it is. Where a client stops to subscribe to a topic it forgets the queues without committing or unlocking them.
+Rules: for each topic a client sorts queues and clients, calculates its share, gives up queues outside the share and takes new ones. Orderly
+consumers take a queue only after the broker has locked it for them.
+Surprises: a queue with no attempt to pull for two minutes is given up, and taken again in the same rebalance. An orderly consumer inside a
+batch keeps its dropped queue until a later rebalance. If it still holds messages, it keeps the lock for 20 seconds more. If the broker
+refuses a queue in a request to lock all queues, the client loses the lock; if it refuses a request for a single queue, it does not. If a
+strategy throws, nothing changes. When a client no longer subscribes to a topic, it removes the queues without committing or unlocking them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from udfs.consumer.allocate import AllocateMessageQueueStrategy
 from udfs.consumer.process_queue import ProcessQueue
 
 UNLOCK_DELAY_TIME_MILLS: Final = 20_000
-CONSUME_LOCK_WAIT: Final = 1000  # ms that giving up waits for a batch to end
+CONSUME_LOCK_WAIT: Final = 1000  # ms; how long giving a queue up waits for the end of a batch
 
 ProcessQueueTable = MutableMapping[MessageQueue, ProcessQueue]
 
@@ -30,7 +30,7 @@ ProcessQueueTable = MutableMapping[MessageQueue, ProcessQueue]
 def share_of(
     strategy: AllocateMessageQueueStrategy, client_id: str, queues: Iterable[MessageQueue], clients: Iterable[str]
 ) -> frozenset[MessageQueue] | None:
-    """The queues of a topic that are a client's, None where the strategy throws; broadcast clients have all of them."""
+    """Return a client's share of a topic's queues, None if the strategy throws. (Broadcast clients consume all queues.)"""
     try:
         share = strategy.allocate(client_id, sorted(queues, key=queue_order), sorted(clients, key=text_order))
     except ThrownError:
@@ -39,7 +39,7 @@ def share_of(
 
 
 def drop(table: ProcessQueueTable, topic: str, share: Collection[MessageQueue], now: int) -> list[MessageQueue]:
-    """Mark the queues of a topic as dropped that are not the client's any more, or that nobody pulls; gives them, for `give_up`."""
+    """Mark a topic's queues that are not in the share, or have an expired pull, as dropped; return them, for `give_up`."""
     dropped = []
     for queue, held in table.items():
         if queue.topic == topic and (queue not in share or held.is_pull_expired(now)):
@@ -50,11 +50,11 @@ def drop(table: ProcessQueueTable, topic: str, share: Collection[MessageQueue], 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """What becomes of a queue whose offset has been committed and forgotten.
+    """The result of giving a queue up.
 
     Attributes:
-        leaves: whether it leaves the table; else it is given up again at the next rebalance.
-        unlock_after: ms to the broker being told, None where it is not.
+        leaves: whether the queue leaves the table; if not, the next rebalance gives it up again.
+        unlock_after: ms until the client unlocks the queue at the broker, None if it does not.
     """
 
     leaves: bool
@@ -62,12 +62,12 @@ class GivenUp:
 
 
 def give_up(held: ProcessQueue, *, needs_lock: bool, in_a_batch: bool) -> GivenUp:
-    """Give a dropped queue up, once its offset has been committed (`persist`) and forgotten (`remove_offset`).
+    """Give a dropped queue up and return the result; call it after `persist` and `remove_offset` of the offset store.
 
     Args:
-        held: what the client holds of it.
-        needs_lock: whether an orderly consumer of a group that shares the messages has it.
-        in_a_batch: whether its listener is at work, and will be for longer than CONSUME_LOCK_WAIT.
+        held: the client's state of the queue.
+        needs_lock: whether the consumer is an orderly one of a clustering group.
+        in_a_batch: whether the listener is running, and will run for longer than CONSUME_LOCK_WAIT.
     """
     if not needs_lock:
         return GivenUp(leaves=True)
@@ -78,38 +78,31 @@ def give_up(held: ProcessQueue, *, needs_lock: bool, in_a_batch: bool) -> GivenU
 
 
 def to_take(table: Mapping[MessageQueue, ProcessQueue], share: Iterable[MessageQueue]) -> list[MessageQueue]:
-    """The queues that a client is to take, in order.
+    """Return the queues of a client's share that it does not have yet, in order.
 
-    Each is locked first by orderly consumers, and left until the next rebalance where the lock is refused. Then its offset is forgotten,
-    where to begin is asked for, and only if that is told does it enter the table, with a pull of its own.
+    For each queue an orderly consumer first requests the lock; if it is refused, the queue waits for the next rebalance. Then the client
+    removes the queue's offset from the offset store and queries the offset at which to begin. Only if it gets one does the queue enter the
+    table, with its first pull.
     """
     return sorted((queue for queue in share if queue not in table), key=queue_order)
 
 
 def truncate(table: ProcessQueueTable, topics: Collection[str | None]) -> list[MessageQueue]:
-    """Forget the queues of topics that are not subscribed to; gives them."""
+    """Drop and remove the queues of topics outside `topics`, the subscribed ones; return the queues."""
     gone = [queue for queue in table if queue.topic not in topics]
     for queue in gone:
         table.pop(queue).dropped = True
     return gone
 
 
-def by_broker(table: Iterable[MessageQueue]) -> dict[str | None, list[MessageQueue]]:
-    """The queues that each broker is asked to lock or unlock, in one request."""
-    queues: dict[str | None, list[MessageQueue]] = {}
-    for queue in table:
-        queues.setdefault(queue.brokerName, []).append(queue)
-    return queues
-
-
 def locked_all(table: ProcessQueueTable, asked: Iterable[MessageQueue], held: Collection[MessageQueue], now: int) -> None:
-    """Take in a broker's answer to the locking of all its queues; without an answer all stays as it is.
+    """Update the queues by a broker's answer to a request that locks all its queues; do not call it without an answer.
 
     Args:
         table: the client's queues.
-        asked: those of the request.
-        held: those that the broker says the client holds.
-        now: ms.
+        asked: the queues of the request.
+        held: the queues of the answer: those that the client holds the lock of.
+        now: the client's time, ms.
     """
     locked_one(table, held, now)
     for queue in asked:
@@ -118,15 +111,8 @@ def locked_all(table: ProcessQueueTable, asked: Iterable[MessageQueue], held: Co
 
 
 def locked_one(table: ProcessQueueTable, held: Iterable[MessageQueue], now: int) -> None:
-    """Take in a broker's answer to the locking of one queue; `held` is as for `locked_all`."""
+    """Update a queue by a broker's answer to a request that locks one queue; `held` is as for `locked_all`."""
     for queue in held:
         if queue in table:
             table[queue].locked = True
             table[queue].last_lock_timestamp = now
-
-
-def unlocked_all(table: ProcessQueueTable, asked: Iterable[MessageQueue]) -> None:
-    """Take in a broker's answer to the unlocking of its queues."""
-    for queue in asked:
-        if queue in table:
-            table[queue].locked = False

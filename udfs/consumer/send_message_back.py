@@ -1,13 +1,13 @@
-"""A message that a client sends to the retry topic itself: where the broker did not take it back, or an orderly consumer gives it up.
+"""A message that a client itself sends to the retry topic, because the broker did not take it back or it was tried too often in order.
 
 Broker source (4.9.3): DefaultMQPushConsumerImpl.sendMessageBack and resetRetryAndNamespace, ConsumeMessageOrderlyService.sendMessageBack;
-DefaultMQProducerImpl.sendKernelImpl, what it does for retry topics.
-Rules: it is the message as it was consumed, with the topic that it was sent to first as a property, and a delay level of 3 and a level more
-for each try. How often it was and may be tried goes into the header of the request.
-Surprises: what the client noted on the message is stored with it: the bounds of its queue and when it was consumed. ORIGIN_MESSAGE_ID is
-noted on a map that is then replaced, so that it is there only if the broker wrote it before. One that is given up is a dead letter by its
-number of tries, and comes to the dead letters by way of its delay.
-No command calls this module: in a simulation the broker takes every message back. Recorded results check the rule.
+DefaultMQProducerImpl.sendKernelImpl, its part for retry topics.
+Rules: the client sends the consumed message with its original topic as a property. The delay level is 3 plus the number of tries. The
+header of the request has reconsumeTimes and maxReconsumeTimes.
+Surprises: properties that the client added to the message are stored with it: minOffset and maxOffset of its queue, and the time of
+consumption. ORIGIN_MESSAGE_ID is set on a map that is then replaced, so the message has it only if the broker wrote it before. An orderly
+message that was tried too often goes to the dead letters by its reconsumeTimes, after its delay.
+No command calls this module: in a simulation the broker takes every message back. Tests compare it with recorded results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TAKEN_OUT: Final = {PROPERTY_RECONSUME_TIME, PROPERTY_MAX_RECONSUME_TIMES, PROP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resent:
-    """A message for SEND_MESSAGE: its body and flag are those of the message that was consumed, all else of its making is new."""
+    """A message for SEND_MESSAGE with the fields that differ from the consumed message; body and flag are the consumed message's."""
 
     topic: str
     properties: Mapping[str, str]
@@ -37,7 +37,7 @@ class Resent:
 
 
 def consumed_topic(topic: str, properties: Mapping[str, str], group: str) -> str:
-    """The topic of a message as the listener sees it: that of a message to be tried again is the one it was sent to first."""
+    """Return the topic of a message as the listener gets it: for a message of the group's retry topic, its original topic."""
     first = properties.get(PROPERTY_RETRY_TOPIC)
     return first if first is not None and topic == RETRY_GROUP_TOPIC_PREFIX + group else topic
 
@@ -45,15 +45,15 @@ def consumed_topic(topic: str, properties: Mapping[str, str], group: str) -> str
 def resend(
     group: str, topic: str, properties: Mapping[str, str], reconsume_times: int, max_reconsume_times: int, *, orderly: bool
 ) -> Resent:
-    """What a client sends to its retry topic.
+    """Return the message that a client sends to its retry topic.
 
     Args:
-        group: of the client.
-        topic: of the message, as `consumed_topic` gives it.
-        properties: of the message as it was consumed, with those that the client noted.
-        reconsume_times: how often it was tried before.
-        max_reconsume_times: how often it may be tried, as the settings of the consumer give it.
-        orderly: whether an orderly consumer gives it up; for a concurrent one this was another try.
+        group: the client's group.
+        topic: the message's topic, from `consumed_topic`.
+        properties: the consumed message's properties, with those that the client added.
+        reconsume_times: how often the message was sent back before.
+        max_reconsume_times: how often the message may be tried, from the consumer's settings.
+        orderly: whether the consumer is an orderly one; a concurrent one counts this as another try.
     """
     kept = {name: value for name, value in properties.items() if name not in _TAKEN_OUT}
     kept |= {PROPERTY_RETRY_TOPIC: topic, PROPERTY_DELAY: str(FIRST_DELAY_LEVEL + reconsume_times)}

@@ -1,10 +1,10 @@
-"""The bloom filter by which consumers share the bit map of a message, and the bits themselves.
+"""The bloom filter that gives each consumer its bits in a message's bit map, and the bit map.
 
 Broker source (4.9.3): BloomFilter, BitsArray, BloomFilterData; ConsumerFilterManager.register for the text that is hashed. Guava's
 Hashing.murmur3_128().hashString(text, UTF_8).asLong(): seed 0, the first of the two halves.
-Rule: position i, from 1 to k, is the low half of the hash plus i times its high half, in an int that wraps; then its bits flipped if it is
-negative; then modulo m.
-Surprises: several positions of one consumer may be the same bit. k is rounded up, so that error rates of 50 percent and more have one bit.
+Rule: position i, from 1 to k, is the low half of the hash plus i times its high half, as an int that wraps; if that is negative, its bits
+are flipped; the result is taken modulo m.
+Surprises: several positions of one consumer may be the same bit. k is rounded up, so error rates of 50 percent and more have one bit.
 Bit 0 is the lowest one of the first byte.
 """
 
@@ -35,7 +35,7 @@ def _mixed(value: int) -> int:
 
 
 def murmur3_128(data: bytes) -> int:
-    """The first half of murmur3's 128 bits (x64 form, seed 0), from 0 to 2**64 - 1."""
+    """Return the first half of murmur3's 128-bit hash of data (x64 form, seed 0), from 0 to 2**64 - 1."""
     h1 = h2 = 0
     whole = len(data) // 16 * 16
     for at in range(0, whole + 1, 16):
@@ -54,26 +54,26 @@ def murmur3_128(data: bytes) -> int:
 
 
 class BloomFilterError(ValueError):
-    """What the broker answers with an IllegalArgumentException."""
+    """Arguments for which the broker throws IllegalArgumentException."""
 
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """A bloom filter: `k` bits a consumer, out of `m`."""
+    """A bloom filter with `k` positions a consumer, out of `m` bits."""
 
     k: int
     m: int
 
     @classmethod
     def create_by_fn(cls, f: int, n: int) -> BloomFilter:
-        """BloomFilter.createByFn.
+        """Return the filter for an error rate and a number of consumers: BloomFilter.createByFn.
 
         Args:
-            f: error rate in percent, maxErrorRateOfBloomFilter.
-            n: how many consumers are expected, expectConsumerNumUseFilter.
+            f: maxErrorRateOfBloomFilter, the error rate in percent.
+            n: expectConsumerNumUseFilter, the expected number of consumers.
 
         Raises:
-            BloomFilterError: no such rate, or no consumers.
+            BloomFilterError: the rate is not from 1 to 99, or the number is below 1.
         """
         if not 1 <= f < 100:
             message = f"maxErrorRateOfBloomFilter: expected 1 to 99, found {f}"
@@ -86,36 +86,36 @@ class BloomFilter:
         return cls(math.ceil(math.log(rate) / math.log(0.5)), _BITS_A_BYTE * math.ceil(m / _BITS_A_BYTE))
 
     def calc_bit_positions(self, text: str) -> tuple[int, ...]:
-        """The bits of a text, `k` of them, in the broker's order."""
-        # half a surrogate pair becomes a question mark, as in String.getBytes
+        """Return the `k` bit positions of a text, in the broker's order."""
+        # a lone surrogate becomes a question mark, as in String.getBytes
         hash64 = murmur3_128(text.encode("utf-8", "replace"))
         low, high = hash64 & 0xFFFFFFFF, hash64 >> 32
         combined = (int(to_int(low + i * high)) for i in range(1, self.k + 1))
         return tuple((~one if one < 0 else one) % self.m for one in combined)
 
     def generate(self, consumer_group: str, topic: str) -> BloomFilterData:
-        """The bits of a consumer group's subscription to a topic."""
+        """Return the bloom filter data of a consumer group's subscription to a topic."""
         return BloomFilterData(bitPos=self.calc_bit_positions(f"{consumer_group}#{topic}"), bitNum=self.m)
 
     def is_valid(self, data: BloomFilterData | None) -> bool:
-        """Whether bits were made by a filter of this size."""
+        """Return whether a filter of this size made the data."""
         return data is not None and data.bitNum == self.m and data.bitPos is not None and len(data.bitPos) == self.k
 
     def hash_to(self, positions: Iterable[int], bits: BitsArray) -> None:
-        """Set bits.
+        """Set the bits at these positions.
 
         Raises:
-            BloomFilterError: the array has another size.
+            BloomFilterError: the array has another size than `m`.
         """
         self._check(bits)
         for position in positions:
             bits.set_bit(position)
 
     def is_hit(self, positions: Sequence[int], bits: BitsArray) -> bool:
-        """Whether all of these bits are set.
+        """Return whether the bits at all positions are set.
 
         Raises:
-            BloomFilterError: the array has another size, or no such bit where it is looked for.
+            BloomFilterError: the array has another size than `m`, or a position is past its end.
         """
         self._check(bits)
         return all(bits.get_bit(position) for position in positions)
@@ -127,7 +127,7 @@ class BloomFilter:
 
 
 class BitsArray:
-    """Bits in bytes, the lowest bit of a byte first."""
+    """An array of bits in bytes; the lowest bit of a byte comes first."""
 
     def __init__(self, bit_length: int, raw: bytes | None = None) -> None:
         self.bit_length = bit_length
@@ -135,10 +135,10 @@ class BitsArray:
 
     @classmethod
     def of(cls, raw: bytes) -> BitsArray:
-        """The bits of a bit map.
+        """Return the bits of a bit map.
 
         Raises:
-            BloomFilterError: it is empty.
+            BloomFilterError: the bit map is empty.
         """
         if not raw:
             message = "bit map: expected bytes, found none"
@@ -149,25 +149,25 @@ class BitsArray:
         return bytes(self._bytes)
 
     def set_bit(self, position: int) -> None:
-        """Set a bit.
+        """Set the bit at a position.
 
         Raises:
-            BloomFilterError: there is no such bit.
+            BloomFilterError: the position is past the end.
         """
         self._check(position)
         self._bytes[position // _BITS_A_BYTE] |= 1 << position % _BITS_A_BYTE
 
     def get_bit(self, position: int) -> bool:
-        """Whether a bit is set.
+        """Return whether the bit at a position is set.
 
         Raises:
-            BloomFilterError: there is no such bit.
+            BloomFilterError: the position is past the end.
         """
         self._check(position)
         return bool(self._bytes[position // _BITS_A_BYTE] >> position % _BITS_A_BYTE & 1)
 
     def _check(self, position: int) -> None:
-        # the broker lets bit_length itself pass, and throws when it does not find the byte
+        # The broker's check lets position == bit_length pass; it then throws only if that position has no byte.
         if not 0 <= position < len(self._bytes) * _BITS_A_BYTE or position > self.bit_length:
             message = f"bit position: expected 0 to {self.bit_length - 1}, found {position}"
             raise BloomFilterError(message)

@@ -1,12 +1,13 @@
-"""What the broker keeps of subscriptions by expression: registered by heartbeats, loaded from consumerFilter.json.
+"""The broker's filter data of subscriptions with an expression: registered by heartbeats, loaded from consumerFilter.json.
 
 Broker source (4.9.3): ConsumerFilterManager (build, register, unRegister, decode, clean), its FilterDataMapByTopic, ConsumerFilterData.
-Rules: a newer version replaces what is there, an older one is ignored; bornTime is when the expression was first seen.
+Rules: a newer version of a subscription replaces the registered one, an older version is ignored. bornTime is when the expression was
+first registered.
 Surprises: a new expression that does not compile removes the old one. The same version revives a subscription that died. After a load all
-consumers count as dead, since half a minute. One consumer whose bits are of another bloom filter, and nothing is loaded. An expression
-that does not compile when it is loaded stays, and filters nothing.
+consumers count as dead, since half a minute. If the bits of one consumer are of another bloom filter, nothing is loaded. An expression
+that does not compile when it is loaded stays registered, and every message matches it.
 
-The compiled form is no part of the data: `compiled` finds it.
+The filter data does not hold the compiled expression: `compiled` returns it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _DEAD_BEFORE_LOAD_MS: Final = 30_000
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """ExpressionType.isTagType: "TAG", "" and none; other cases of the word are no TAG."""
+    """Return whether a type is TAG: "TAG", "" or None, in capitals only (ExpressionType.isTagType)."""
     return expression_type in (None, "", TAG)
 
 
 def compiled(data: ConsumerFilterData) -> Compiled | None:
-    """The compiled expression of filter data, None where it does not compile or is of no known type."""
+    """Return the compiled expression of filter data; None if it does not compile or its type is unknown."""
     if data.expression is None or data.expressionType != SQL92:
         return None
     found = compile_expression(data.expression)
@@ -42,20 +43,20 @@ def _same(bits: BloomFilterData | None, others: BloomFilterData) -> bool:
 
 
 def is_dead(data: ConsumerFilterData) -> bool:
-    """ConsumerFilterData.isDead."""
+    """Return whether the subscription of filter data is dead: ConsumerFilterData.isDead."""
     return data.deadTime >= data.bornTime
 
 
 def build(
     topic: str, consumer_group: str, expression: str | None, expression_type: str | None, client_version: int, now: int
 ) -> ConsumerFilterData | None:
-    """ConsumerFilterManager.build: filter data without bits; None for TAG, for unknown types and for what does not compile.
+    """Return filter data without bits: ConsumerFilterManager.build. None for TAG, unknown types and expressions that do not compile.
 
     Args:
-        topic: that is subscribed to.
-        consumer_group: that subscribes.
-        expression: as the client sent it.
-        expression_type: "SQL92", or what the client calls it.
+        topic: the subscription's topic.
+        consumer_group: the subscription's group.
+        expression: the expression as the client sent it.
+        expression_type: "SQL92", or another text that the client sent.
         client_version: subVersion of the subscription.
         now: the broker's time, ms.
     """
@@ -71,11 +72,11 @@ def build(
 
 
 class Subscription(Protocol):
-    """What the manager reads of a heartbeat's subscription."""
+    """The fields of a heartbeat's subscription that the manager reads."""
 
     @property
     def topic(self) -> str:
-        """The topic that is subscribed to."""
+        """The subscription's topic."""
 
     @property
     def sub_string(self) -> str | None:
@@ -83,11 +84,11 @@ class Subscription(Protocol):
 
     @property
     def expression_type(self) -> str | None:
-        """Its type."""
+        """The type of the expression."""
 
     @property
     def sub_version(self) -> int:
-        """Its version, a time of the client's."""
+        """subVersion: a time of the client's clock, ms."""
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ class ConsumerFilterManager:
     """Filter data by topic and group.
 
     Attributes:
-        bloom_filter: of the broker's settings.
+        bloom_filter: the bloom filter of the broker's settings.
         filter_data_by_topic: topic -> group -> filter data; a topic stays when its last group goes.
     """
 
@@ -103,15 +104,15 @@ class ConsumerFilterManager:
     filter_data_by_topic: dict[str, dict[str, ConsumerFilterData]] = field(default_factory=dict)
 
     def get(self, topic: str, consumer_group: str) -> ConsumerFilterData | None:
-        """The filter data of a group's subscription, dead or not."""
+        """Return the filter data of a group's subscription to a topic, dead or not; None if there is none."""
         return self.filter_data_by_topic.get(topic, {}).get(consumer_group)
 
     def of_topic(self, topic: str) -> Mapping[str, ConsumerFilterData]:
-        """The filter data of all groups that subscribed to a topic."""
+        """Return the filter data of a topic's subscriptions, by group."""
         return self.filter_data_by_topic.get(topic, {})
 
     def register_all(self, consumer_group: str, subscriptions: Iterable[Subscription], now: int) -> None:
-        """What a heartbeat of a group does: register each subscription; those to other topics die."""
+        """Register the subscriptions of a group's heartbeat; the group's subscriptions to other topics die."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)
@@ -124,7 +125,7 @@ class ConsumerFilterManager:
     def register(
         self, topic: str, consumer_group: str, expression: str | None, expression_type: str | None, client_version: int, now: int
     ) -> bool:
-        """Register one subscription; the arguments are those of `build`. Says whether the broker took it."""
+        """Register one subscription and return whether the broker accepted it; the arguments are those of `build`."""
         if is_tag_type(expression_type) or not expression:
             return False
         groups = self.filter_data_by_topic.setdefault(topic, {})
@@ -146,7 +147,7 @@ class ConsumerFilterManager:
         return True
 
     def unregister(self, consumer_group: str, now: int) -> None:
-        """A group's last client is gone: all of its subscriptions die."""
+        """Mark all subscriptions of a group as dead, when its last client has gone."""
         for topic, groups in self.filter_data_by_topic.items():
             if consumer_group in groups:
                 self._die(topic, consumer_group, now)
@@ -157,7 +158,7 @@ class ConsumerFilterManager:
             self.filter_data_by_topic[topic][consumer_group] = replace(data, deadTime=now)
 
     def load(self, filters: ConsumerFilters, now: int) -> None:
-        """Take what consumerFilter.json holds in place of what is here; nothing, where the bits of one consumer are of another filter."""
+        """Replace the filter data by that of consumerFilter.json; keep it if the bits of one consumer are of another bloom filter."""
         loaded: dict[str, dict[str, ConsumerFilterData]] = {}
         for by_topic in filters.filterDataByTopic:
             groups = loaded.setdefault(by_topic.topic, {})
@@ -169,7 +170,7 @@ class ConsumerFilterManager:
         self.filter_data_by_topic = loaded
 
     def clean(self, now: int, time_span: int) -> None:
-        """Forget what has been dead for `time_span` ms (filterDataCleanTimeSpan), as the broker does before it writes the file."""
+        """Remove filter data dead for `time_span` ms (filterDataCleanTimeSpan), as the broker does before it writes the file."""
         for topic, groups in list(self.filter_data_by_topic.items()):
             kept = {group: data for group, data in groups.items() if not is_dead(data) or now - data.deadTime < time_span}
             self.filter_data_by_topic[topic] = kept

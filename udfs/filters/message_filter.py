@@ -1,13 +1,13 @@
-"""Which entries a subscription is given: the filter that a pull hands to the store.
+"""The filter that a pull hands to the store: which entries match a subscription.
 
 Broker source (4.9.3): ExpressionMessageFilter, ExpressionForRetryMessageFilter (filterSupportRetry), MessageFilter; SubscriptionData;
 FilterAPI.build.
-Rules: an entry is asked twice, first by its consume queue unit (the tag's hash code, or the bit map of its ext unit), then by the message's
-properties. Without filter data for an expression everything matches.
-Surprises: only messages stored after the subscription was born are judged by their bits; a bit map of another length, or filter data
-without valid bits, judges nothing. The type "" is TAG when entries are matched, and none when a subscription is built, so that it asks
-for no tag. With filterSupportRetry the messages of a retry topic are judged by the expression that the group has for the message's first
-topic, dead or not; a message that does not tell its first topic makes the broker throw.
+Rules: an entry is tested twice, first by its consume queue unit (the tag's hash code, or the bit map of its ext unit), then by the
+message's properties. If an expression has no filter data, every message matches.
+Surprises: the bit map is tested only for messages stored after the subscription's bornTime. If its length differs, or the filter data has
+no valid bits, every entry passes that test. The type "" is TAG when entries are matched, but not when a subscription is built, which then
+matches no tag. With filterSupportRetry a message of a retry topic is tested by the group's expression for the message's original topic,
+dead or not. A message without the property for its original topic makes the broker throw.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BITS_A_BYTE: Final = 8
 
 
 class EntryUnit(Protocol):
-    """What is read of an entry's unit in the consume queue extension."""
+    """The fields of an entry's unit in the consume queue extension that filters read."""
 
     @property
     def msg_store_time(self) -> int:
@@ -42,28 +42,28 @@ class EntryUnit(Protocol):
 
     @property
     def bit_map(self) -> bytes | None:
-        """The bits of the consumers whose expressions it matches."""
+        """The bits of the consumers whose expressions the message matches."""
 
 
 class SubscriptionError(ValueError):
-    """A subscription that the broker refuses with SUBSCRIPTION_PARSE_FAILED, for want of an expression."""
+    """A subscription without an expression, which the broker refuses with SUBSCRIPTION_PARSE_FAILED."""
 
 
 class RetryTopicMissingError(Exception):
-    """A message of a retry topic that does not say which topic it came from: the broker throws, and answers SYSTEM_ERROR."""
+    """A message of a retry topic without the property for its original topic: the broker throws, and answers SYSTEM_ERROR."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionData:
-    """A subscription, of a heartbeat or built for one pull.
+class TopicSubscription:
+    """A subscription to a topic (SubscriptionData), of a heartbeat or built for one pull.
 
     Attributes:
-        topic: that is subscribed to.
-        sub_string: the expression; "*" for everything.
-        expression_type: "TAG", "SQL92", or what the client calls it.
-        code_set: hash codes of the tags; a heartbeat brings its own.
-        sub_version: a time of the client's.
-        class_filter_mode: the client filters by a class of its own.
+        topic: the topic subscribed to.
+        sub_string: the expression; "*" for all messages.
+        expression_type: "TAG", "SQL92", or another text that the client sent.
+        code_set: hash codes of the tags; those of a heartbeat may differ from the tags' own.
+        sub_version: subVersion, a time of the client's clock in ms.
+        class_filter_mode: whether the client filters by a Java class.
     """
 
     topic: str
@@ -75,16 +75,16 @@ class SubscriptionData:
 
     @property
     def wanted_codes(self) -> frozenset[int] | None:
-        """The hash codes of the tags that a TAG subscription wants; None for "*", whatever codes a heartbeat brings with it."""
+        """The hash codes of the tags that a TAG subscription matches; None for "*", even if a heartbeat sent codes."""
         return None if self.sub_string == tags.SUB_ALL else self.code_set
 
     @classmethod
-    def build(cls, topic: str, sub_string: str | None, expression_type: str | None) -> SubscriptionData:
-        """FilterAPI.build: the subscription that a pull brings.
+    def build(cls, topic: str, sub_string: str | None, expression_type: str | None) -> TopicSubscription:
+        """Return the subscription of a pull request: FilterAPI.build.
 
         Raises:
-            SubscriptionParseError: a TAG subscription of separators only.
-            SubscriptionError: no expression, where the type is not TAG.
+            SubscriptionParseError: a TAG subscription has separators only.
+            SubscriptionError: a subscription of another type has no expression.
         """
         if expression_type in (None, TAG):
             codes = tags.parse_subscription(sub_string)
@@ -99,10 +99,10 @@ class SubscriptionData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """What is asked of a message's properties, the same for all pulls of a topic that ask it.
+    """A condition on a message's properties; pulls of a topic with the same condition share its verdicts.
 
     Attributes:
-        expression: that must be true; None for that of the group of the retry topic for the topic that the message came from.
+        expression: the expression that must be true; None on a retry topic: the group's expression for the message's original topic.
     """
 
     expression: str | None
@@ -113,12 +113,12 @@ class ExpressionMessageFilter:
     """The filter of one pull.
 
     Attributes:
-        subscription: None where the pull is not filtered.
-        filter_data: of the subscription's expression; None for TAG, and for what does not compile.
-        bloom_filter: of the broker.
+        subscription: the pull's subscription; None if the pull is not filtered.
+        filter_data: filter data of the subscription's expression; None for TAG, and if the expression does not compile.
+        bloom_filter: the broker's bloom filter.
     """
 
-    subscription: SubscriptionData | None
+    subscription: TopicSubscription | None
     filter_data: ConsumerFilterData | None
     bloom_filter: BloomFilter
 
@@ -127,11 +127,11 @@ class ExpressionMessageFilter:
         return self.subscription is None or self.subscription.class_filter_mode
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: EntryUnit | None) -> bool:
-        """Whether an entry may match, by what stands in the consume queue and its extension.
+        """Return whether an entry may match, by its fields in the consume queue and its extension.
 
         Args:
-            tags_code: of the entry or its ext unit, None where that cannot be read.
-            ext_unit: of the entry, None where it has none or it cannot be read.
+            tags_code: tagsCode of the entry or its ext unit; None if the ext unit cannot be read.
+            ext_unit: the entry's ext unit; None if it has none or it cannot be read.
         """
         if self.subscription is None or self.subscription.class_filter_mode:
             return True
@@ -145,7 +145,7 @@ class ExpressionMessageFilter:
         return self.bloom_filter.is_hit(positions, BitsArray.of(ext_unit.bit_map))
 
     def _judging_bits(self) -> tuple[int, ...]:
-        """The consumer's bits, none where bit maps judge nothing."""
+        """Return the consumer's bit positions; an empty tuple if bit maps are not tested."""
         data = self.filter_data
         if data is None or data.bloomFilterData is None or compiled(data) is None or not self.bloom_filter.is_valid(data.bloomFilterData):
             return ()
@@ -160,12 +160,12 @@ class ExpressionMessageFilter:
         return self.filter_data is not None and msg_store_time > self.filter_data.bornTime
 
     def are_matched_by_bit_maps(self, has_unit: NDArray[np.bool_], store_times: NDArray[np.int64], maps: BitMaps) -> NDArray[np.bool_]:
-        """`is_matched_by_consume_queue` of many entries, for a subscription that is not TAG.
+        """Return `is_matched_by_consume_queue` for each entry, of a subscription that is not TAG.
 
         Args:
             has_unit: whether each entry has an ext unit that can be read.
-            store_times: msgStoreTime of each unit, ms.
-            maps: the bit map of each unit.
+            store_times: msgStoreTime of each entry's unit, ms.
+            maps: the bit map of each entry's unit.
         """
         out = np.ones(len(has_unit), np.bool_)
         positions = () if self._passes_all else self._judging_bits()
@@ -176,7 +176,7 @@ class ExpressionMessageFilter:
         return out
 
     def commit_log_condition(self) -> Condition | None:
-        """What `is_matched_by_commit_log` looks at the properties for, None where it does not."""
+        """Return the condition that `is_matched_by_commit_log` tests on the properties; None if it does not read them."""
         if self._passes_all or self.subscription is None or is_tag_type(self.subscription.expression_type):
             return None
         if self.filter_data is None or compiled(self.filter_data) is None:
@@ -184,7 +184,7 @@ class ExpressionMessageFilter:
         return Condition(expression=self.filter_data.expression)
 
     def is_matched_by_commit_log(self, properties: Mapping[str, str] | None) -> bool:
-        """Whether a message matches, by its properties (None where it has none)."""
+        """Return whether a message matches by its properties (None if it has none)."""
         if self.subscription is None or self._passes_all or is_tag_type(self.subscription.expression_type):
             return True
         return is_true(self.filter_data, properties)
@@ -192,7 +192,7 @@ class ExpressionMessageFilter:
 
 @dataclass(frozen=True, slots=True)
 class BitMaps:
-    """The bit maps of many ext units: ranges of a buffer, empty where there is none."""
+    """The bit maps of many ext units: ranges of a buffer. The range of a unit without a bit map is empty."""
 
     buffer: Bytes
     slices: Slices
@@ -210,7 +210,7 @@ def _judge(has_unit, store_times, buffer, starts, lengths, born_time, positions,
 
 
 def is_true(data: ConsumerFilterData | None, properties: Mapping[str, str] | None) -> bool:
-    """Whether a message matches filter data; without an expression that compiles all do."""
+    """Return whether a message's properties match filter data; every message matches if no expression compiles."""
     if data is None or compiled(data) is None:
         return True
     return matches(data.expression, properties) is True
@@ -218,25 +218,25 @@ def is_true(data: ConsumerFilterData | None, properties: Mapping[str, str] | Non
 
 @dataclass(frozen=True, slots=True)
 class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
-    """The filter of one pull where filterSupportRetry is set.
+    """The filter of one pull if filterSupportRetry is set.
 
     Attributes:
-        manager: where the filter data of a message's first topic is.
+        manager: has the filter data for a message's original topic.
     """
 
     manager: ConsumerFilterManager
 
     def commit_log_condition(self) -> Condition | None:
-        """What `is_matched_by_commit_log` looks at the properties for, None where it does not."""
+        """Return the condition that `is_matched_by_commit_log` tests on the properties; None if it does not read them."""
         if self.subscription is None or not self.subscription.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             return ExpressionMessageFilter.commit_log_condition(self)
         return None if self.subscription.class_filter_mode else Condition(expression=None)
 
     def is_matched_by_commit_log(self, properties: Mapping[str, str] | None) -> bool:
-        """Whether a message matches; those of a retry topic by the group's expression for the topic they came from.
+        """Return whether a message matches; on a retry topic by the group's expression for the message's original topic.
 
         Raises:
-            RetryTopicMissingError: the message does not say which.
+            RetryTopicMissingError: the message has no property for its original topic.
         """
         subscription = self.subscription
         if subscription is None or not subscription.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
@@ -251,9 +251,9 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
 
 
 def message_filter(
-    subscription: SubscriptionData, data: ConsumerFilterData | None, manager: ConsumerFilterManager, *, support_retry: bool
+    subscription: TopicSubscription, data: ConsumerFilterData | None, manager: ConsumerFilterManager, *, support_retry: bool
 ) -> ExpressionMessageFilter:
-    """The filter that PullMessageProcessor hands to the store; `support_retry` is filterSupportRetry."""
+    """Return the filter that PullMessageProcessor hands to the store; `support_retry` is filterSupportRetry."""
     if support_retry:
         return ExpressionForRetryMessageFilter(subscription, data, manager.bloom_filter, manager)
     return ExpressionMessageFilter(subscription, data, manager.bloom_filter)

@@ -1,8 +1,8 @@
-"""SQL92 filters: what the broker compiles, and what it makes of a message.
+"""SQL92 filters: compile an expression, and evaluate it for one message or many.
 
 Broker source (4.9.3): SqlFilter.compile, MessageEvaluationContext, ExpressionMessageFilter.isMatchedByCommitLog.
-Rule: a message is given where the expression is true; null and a throw are as good as false.
-Surprises: an expression that does not compile gives no filter at all, so that a pull that brings it gets every message. A message without
+Rule: a message matches if the expression is true; it does not if the result is false or null or the evaluation throws.
+Surprises: an expression that does not compile gives no filter at all, so a pull with it gets every message. A message without
 properties is evaluated like any other, so `a IS NULL` is true of it.
 
 Beside this module: sql92_parser has the grammar, sql92_expression the checks at compile time, sql92_program the compiled program,
@@ -25,10 +25,10 @@ __all__ = ["Compiled", "EvaluationError", "Sql92Error", "compile_expression", "m
 
 
 class EvaluationError(Exception):
-    """An expression on whose evaluation the broker throws, which is no match.
+    """An expression whose evaluation throws in the broker, which is no match.
 
     Attributes:
-        expression: its text.
+        expression: text of the expression.
     """
 
     def __init__(self, expression: str) -> None:
@@ -47,9 +47,9 @@ class Compiled:
     """A compiled expression.
 
     Attributes:
-        expression: its text.
-        program: what it does, for a stack of codes.
-        properties: names of the properties that it looks at, in order.
+        expression: text of the expression.
+        program: the instructions, which work on a stack of codes.
+        properties: names of the properties that it reads, sorted.
     """
 
     expression: str
@@ -57,10 +57,10 @@ class Compiled:
     properties: tuple[str, ...]
 
     def evaluate(self, properties: Mapping[str, str | None] | None) -> bool | None:
-        """What the expression is of one message; None is its null.
+        """Return the expression's value for one message; None is null.
 
         Args:
-            properties: of the message; None, or None as a value, is a message without them.
+            properties: the message's properties; None for a message without any. A value of None counts as missing.
 
         Raises:
             EvaluationError: the broker throws.
@@ -71,18 +71,18 @@ class Compiled:
         return None if code == NULL else code == TRUE
 
     def matches_many(self, columns: Columns, count: int) -> Codes:
-        """What the expression is of many messages: 1 true, 0 false, -1 null, -2 where the broker throws.
+        """Return the expression's value for each message: 1 true, 0 false, -1 null, -2 if the broker throws.
 
         Args:
-            columns: `count` texts of each of `properties`; one that no message has may be left out.
-            count: how many messages.
+            columns: for each of `properties`, `count` texts; a property that no message has may be left out.
+            count: number of messages.
         """
         return codes_of(self.program, columns, count)
 
 
 @lru_cache(maxsize=4096)
 def compile_expression(text: str) -> Compiled | Sql92Error:
-    """Compile an expression, as SqlFilter.compile does; the error says why the broker does not compile it."""
+    """Return the compiled expression, as SqlFilter.compile does, or the error for which the broker does not compile it."""
     try:
         program = tuple(sql92_parser.parse(text).code)
     except Sql92Error as error:
@@ -91,7 +91,7 @@ def compile_expression(text: str) -> Compiled | Sql92Error:
 
 
 def matches(expression: str | None, properties: Mapping[str, str | None] | None) -> bool | None:
-    """Whether a message matches; None where the evaluation is null or throws, or the expression does not compile."""
+    """Return whether a message matches an expression; None if the value is null, the evaluation throws, or it does not compile."""
     compiled = None if expression is None else compile_expression(expression)
     if not isinstance(compiled, Compiled):
         return None

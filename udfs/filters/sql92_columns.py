@@ -1,9 +1,9 @@
-"""SQL92 filters over many messages at once: columns of property texts in, a column of codes out.
+"""SQL92 filters for many messages at once: from columns of property texts to a column of codes.
 
 Broker source (4.9.3): ExpressionMessageFilter.isMatchedByCommitLog, which evaluates one message at a time.
-Rule: the same program as for one message, on a stack of columns. AND and OR do not skip their right sides; a throw is a code, and their
-tables know where the broker does not come to it.
-Surprise: bytes that are no UTF-8 are, for a comparison, the replacement characters that Java decodes them to.
+Rule: the program is the one for a single message, on a stack of columns. AND and OR evaluate both sides for every message. A throw is a
+code; the tables of AND and OR drop it if the broker would not have evaluated that side.
+Surprise: bytes that are not UTF-8 are compared as the replacement characters that Java decodes them to.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ _ONE_CODE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """One property of many messages: ranges of a buffer, all of them valid UTF-8; a negative length where it is missing."""
+    """One property of many messages: ranges of a buffer in valid UTF-8; the length is negative if a message lacks the property."""
 
     buffer: Bytes
     slices: Slices
@@ -73,7 +73,7 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Iterable[str | None]) -> Texts:
-        """A column of these texts, None where the property is missing."""
+        """Return the column of texts; None is a missing property."""
         encoded = [None if text is None else _bytes_of(text) for text in texts]
         lengths = np.fromiter((-1 if one is None else len(one) for one in encoded), np.int64, len(encoded))
         starts = np.zeros(len(encoded), np.int64)
@@ -82,7 +82,7 @@ class Texts:
 
     @classmethod
     def of_records(cls, buffer: Bytes, slices: Slices) -> Texts:
-        """A column of ranges of stored bytes, which may be anything."""
+        """Return the column of ranges of stored bytes, decoded as Java does if they are not UTF-8."""
         plain = are_utf8(buffer, slices)
         if plain.all():
             return cls(buffer, slices)
@@ -95,26 +95,13 @@ class Texts:
             end += len(decoded)
         return cls(np.concatenate(tail), Slices(starts, lengths))
 
-    @classmethod
-    def of_arrow(cls, array: Any) -> Texts:
-        """A column of an Arrow array of type string, without a copy of its texts; nulls are missing."""
-        _, offsets_buffer, data = array.buffers()
-        count = len(array)
-        if count == 0 or offsets_buffer is None:
-            return cls.of([None] * count)
-        offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + count + 1].astype(np.int64)
-        lengths = np.diff(offsets)
-        if array.null_count:
-            lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
-        return cls(np.frombuffer(data or b"", np.uint8), Slices(offsets[:-1], lengths))
-
 
 Columns: TypeAlias = Mapping[str, Texts]
 Side: TypeAlias = Codes | Texts | Constant
 
 
 def columns_of_records(buffer: Bytes, properties: Slices, names: Iterable[str]) -> dict[str, Texts]:
-    """The columns of these names, out of the properties of records as they are stored."""
+    """Return a column for each property name, from the properties of stored records."""
     wanted = sorted(set(names))
     encoded = list(map(_bytes_of, wanted))
     ends = np.zeros(len(wanted) + 1, np.int64)
@@ -145,7 +132,7 @@ def _found(texts: Texts, values: frozenset[str], found: int, other: int, absent:
 
 
 def _flipped(symbol: str, flipped: bool) -> NDArray[np.int8]:
-    """Codes for less, equal and more; those of `constant symbol text` are the other way round."""
+    """Return a comparison's codes for less, equal and more; `flipped` exchanges less and more, for `constant symbol text`."""
     outcomes = OUTCOMES[symbol]
     return np.array(outcomes[::-1] if flipped else outcomes, np.int8)
 
@@ -188,7 +175,7 @@ _LIKE_TEXTS: Final = (Thrown.THROWN, None, "", "true")  # the codes that are_tru
 
 
 def _looked_up(symbol: str, left: Side, right: Side, count: int) -> Codes:
-    """A comparison that does not see more of a text than whether it is "true"."""
+    """Return the codes of a comparison in which only it matters whether a text is "true"."""
     sides: list[Codes] = []
     values: list[tuple[Value, ...]] = []
     for side in (left, right):
@@ -233,15 +220,15 @@ def _leaf(instruction: Push | Cast | In, columns: Columns, count: int) -> Codes:
 
 
 def codes_of(program: Sequence[Instruction], columns: Columns, count: int) -> Codes:
-    """Evaluate a program for `count` messages at once.
+    """Return the code of each of `count` messages, as a program evaluates them.
 
     Args:
-        program: of a compiled expression.
-        columns: `count` texts of each property that the messages have; a property that no message has may be left out.
-        count: how many messages.
+        program: the program of a compiled expression.
+        columns: for each property, `count` texts; a property that no message has may be left out.
+        count: number of messages.
 
     Returns:
-        Codes of udfs.filters.sql92_values.
+        Codes as in udfs.filters.sql92_values.
     """
     stack: list[Codes] = []
 

@@ -1,15 +1,15 @@
-"""A SQL92 filter as a program: instructions for a stack of codes, one after the other, as the broker's parser would build its tree.
+"""Compile a SQL92 filter into a program of stack instructions, with the checks of the broker's parser.
 
 Broker source (4.9.3): the create methods of ComparisonExpression, LogicExpression, UnaryExpression and ConstantExpression, which check
 their operands when an expression is compiled; SelectorParser.asBooleanExpression.
-Rules: an order takes numbers and properties; an equality takes all but NULL; IN takes a plain property; AND, OR and NOT take what is
-Boolean, and a bare property, which is cast.
-Surprises: a bare property is false (or null), whatever its text. A minus sign makes an expression of its own, so `a > -'x'` and
-`a BETWEEN 5 AND -5` compile. Constants are checked as they were written: 0.0 is too small to be a decimal.
+Rules: an order comparison takes numbers and properties; an equality takes every operand except NULL; IN takes a plain property; AND, OR
+and NOT take Boolean operands, and a bare property, which is cast.
+Surprises: a bare property is false (or null), whatever its text. A minus sign makes a computed expression, so `a > -'x'` and
+`a BETWEEN 5 AND -5` compile. Constants are checked as they are written: 0.0 is refused as too small for a decimal.
 
-A program has no nesting, so that no expression can overflow Python's stack. The broker's own stack overflows while it compiles deep nesting
-(so that does not compile), and while it evaluates long chains (so that throws); where exactly depends on its threads and its compiler, so
-the limits here are of that size only.
+A program has no nesting, so no expression can overflow Python's stack. The broker's stack overflows when it compiles deep nesting (the
+expression then does not compile) and when it evaluates long chains (the evaluation then throws). The exact limits depend on the broker's
+threads and JIT compiler; the limits here have the same magnitude.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from udfs.filters.sql92_program import Cast, Compare, Constant, In, Instruction,
 from udfs.filters.sql92_values import ERROR, FALSE, NULL, TRUE, ComparisonError, Long, Value, compare, compare_values
 from udfs.java import texts as java_texts
 
-# a thread of 1 MiB (Java's default) compiled 850 brackets and 6000 signs or NOTs, and evaluated chains of 9000 operators, not 12000
+# Measured: a thread with a stack of 1 MiB (Java's default) compiled 850 brackets and 6000 signs or NOTs. It evaluated chains of 9000
+# operators, but not of 12000.
 BRACKET_COST: Final = 7
 SIGN_COST: Final = 1
 MAX_NESTING: Final = 6300
@@ -31,19 +32,19 @@ MAX_DEPTH: Final = 10_000
 
 
 class Sql92Error(Exception):
-    """An expression that the broker does not compile."""
+    """Why the broker does not compile an expression."""
 
 
 @dataclass(slots=True)
 class Operand:
-    """What the parser has read of an expression.
+    """A part of an expression that the parser has read.
 
     Attributes:
-        static: the property or constant that it is, None where it is computed.
-        code: the instructions that compute it; the one that takes the operand may go on with the list.
-        boolean: whether it is a BooleanExpression of the broker.
-        nesting: how much of the broker's stack compiling takes.
-        depth: how deep the broker's evaluation goes.
+        static: the property or constant; None if the operand is computed.
+        code: the instructions that compute the operand; an enclosing expression may append to this list.
+        boolean: whether the operand is a BooleanExpression of the broker.
+        nesting: depth of the broker's stack when it compiles the operand, in calls.
+        depth: depth of the broker's stack when it evaluates the operand, in calls.
     """
 
     static: Static | None
@@ -54,25 +55,25 @@ class Operand:
 
     @property
     def literal(self) -> Constant | None:
-        """The constant that it is as written, for the checks that look at constants."""
+        """Return the operand's constant if it was written without a sign, for the checks of constants; else None."""
         return self.static if isinstance(self.static, Constant) and self.static.literal else None
 
 
 def variable(name: str) -> Operand:
-    """A property."""
+    """Return the operand of a property."""
     return Operand(Property(name), [])
 
 
 def constant(value: Value, *, literal: bool = True) -> Operand:
-    """A constant; true, false and NULL are Boolean."""
+    """Return the operand of a constant; true, false and NULL are Boolean."""
     return Operand(Constant(value, literal), [], boolean=literal and (value is None or isinstance(value, bool)))
 
 
 def decimal(text: str) -> Operand:
-    """A whole number as written: an Integer if it is small enough, else a Long.
+    """Return the operand of a whole number: an Integer if the number is small enough, else a Long.
 
     Raises:
-        Sql92Error: it is too large for a Long.
+        Sql92Error: the number is too large for a Long.
     """
     digits = text.rstrip("lL")
     try:
@@ -83,10 +84,10 @@ def decimal(text: str) -> Operand:
 
 
 def floating_point(text: str) -> Operand:
-    """A decimal as written.
+    """Return the operand of a decimal.
 
     Raises:
-        Sql92Error: it is too large for a Double, or zero.
+        Sql92Error: the decimal is too large for a Double, or zero.
     """
     value = float(text)
     if not 0.0 < value <= sys.float_info.max:
@@ -96,7 +97,7 @@ def floating_point(text: str) -> Operand:
 
 
 def nested(operand: Operand, cost: int) -> Operand:
-    """The same operand, after a bracket or sign.
+    """Return the operand inside a bracket or after a sign, with its nesting increased by `cost`.
 
     Raises:
         Sql92Error: the nesting is deeper than the broker's stack.
@@ -109,7 +110,7 @@ def nested(operand: Operand, cost: int) -> Operand:
 
 
 def _computed(operands: Sequence[Operand], *instructions: Instruction, boolean: bool = True) -> Operand:
-    """The operands' code, then the instructions; a throw where the broker's stack would overflow."""
+    """Return the operand of the operands' code followed by the instructions; it throws if the broker's stack would overflow."""
     code = operands[0].code
     for operand in operands[1:]:
         code.extend(operand.code)
@@ -121,10 +122,10 @@ def _computed(operands: Sequence[Operand], *instructions: Instruction, boolean: 
 
 
 def as_boolean(operand: Operand) -> Operand:
-    """The operand as AND, OR and NOT take it: a property is cast.
+    """Return the operand as AND, OR and NOT take it: a property is cast.
 
     Raises:
-        Sql92Error: it is neither Boolean nor a property.
+        Sql92Error: the operand is neither Boolean nor a property.
     """
     if isinstance(operand.static, Property):
         return _computed([operand], Cast(operand.static.name))
@@ -141,22 +142,22 @@ Join: TypeAlias = Callable[[Operand, Operand], Operand]
 
 
 def create_and(left: Operand, right: Operand) -> Operand:
-    """left AND right."""
+    """Return the operand of `left AND right`."""
     return _computed([as_boolean(left), as_boolean(right)], Logic("AND"))
 
 
 def create_or(left: Operand, right: Operand) -> Operand:
-    """left OR right."""
+    """Return the operand of `left OR right`."""
     return _computed([as_boolean(left), as_boolean(right)], Logic("OR"))
 
 
 def create_not(operand: Operand) -> Operand:
-    """NOT operand."""
+    """Return the operand of `NOT operand`."""
     return _computed([as_boolean(operand)], Logic("NOT"))
 
 
 def create_negate(operand: Operand) -> Operand:
-    """-operand: a number's opposite, null for all else."""
+    """Return the operand of `-operand`: the negated number, null for any other value."""
     if operand.static is None:
         return _computed([operand], Logic("MINUS"), boolean=False)
     value = operand.static.value if isinstance(operand.static, Constant) else None
@@ -174,10 +175,10 @@ def _compared(symbol: str, left: Operand, right: Operand) -> Operand:
 
 
 def create_equal(left: Operand, right: Operand) -> Operand:
-    """left = right.
+    """Return the operand of `left = right`.
 
     Raises:
-        Sql92Error: NULL, or a Boolean constant before another one.
+        Sql92Error: a side is NULL, or the left is a Boolean constant and the right another constant.
     """
     constants = left.literal, right.literal
     if any(one is not None and one.value is None for one in constants):
@@ -190,15 +191,15 @@ def create_equal(left: Operand, right: Operand) -> Operand:
 
 
 def create_not_equal(left: Operand, right: Operand) -> Operand:
-    """left <> right."""
+    """Return the operand of `left <> right`."""
     return create_not(create_equal(left, right))
 
 
 def create_order(symbol: str, left: Operand, right: Operand) -> Operand:
-    """left symbol right, the symbol being one of > >= < <=.
+    """Return the operand of `left symbol right`, for a symbol among > >= < <=.
 
     Raises:
-        Sql92Error: a constant that is no number, or a condition.
+        Sql92Error: a side is a constant that is no number, or a condition.
     """
     for operand in (left, right):
         literal = operand.literal
@@ -212,17 +213,17 @@ def create_order(symbol: str, left: Operand, right: Operand) -> Operand:
 def _between(join: Join, symbols: tuple[str, str], value: Operand, low: Operand, high: Operand) -> Operand:
     if value.static is not None:
         return join(create_order(symbols[0], value, low), create_order(symbols[1], Operand(value.static, []), high))
-    # a computed value that is no condition is null or thrown, and so are both comparisons
+    # A computed value that is not a condition is null or throws; then both comparisons are null or throw too.
     for operand in (low, high):
         create_order(symbols[0], Operand(None, [], value.boolean), operand)
     return _computed([value])
 
 
 def create_between(value: Operand, low: Operand, high: Operand) -> Operand:
-    """value BETWEEN low AND high.
+    """Return the operand of `value BETWEEN low AND high`.
 
     Raises:
-        Sql92Error: two constants of which the second is less than the first, or what an order does not take.
+        Sql92Error: `high` is a smaller constant than `low`, or an operand is one that `create_order` refuses.
     """
     if low.literal and high.literal:
         try:
@@ -236,29 +237,29 @@ def create_between(value: Operand, low: Operand, high: Operand) -> Operand:
 
 
 def create_not_between(value: Operand, low: Operand, high: Operand) -> Operand:
-    """value NOT BETWEEN low AND high; the constants are not checked against each other.
+    """Return the operand of `value NOT BETWEEN low AND high`; `low` may be greater than `high`.
 
     Raises:
-        Sql92Error: what an order does not take.
+        Sql92Error: an operand is one that `create_order` refuses.
     """
     return _between(create_or, ("<", ">"), value, low, high)
 
 
 def create_is_null(operand: Operand) -> Operand:
-    """operand IS NULL: an equality with null, for any operand."""
+    """Return the operand of `operand IS NULL`: an equality with null, for any operand."""
     return _compared("=", operand, constant(None, literal=False))
 
 
 def create_is_not_null(operand: Operand) -> Operand:
-    """operand IS NOT NULL."""
+    """Return the operand of `operand IS NOT NULL`."""
     return create_not(create_is_null(operand))
 
 
 def create_in(operand: Operand, values: Sequence[str], *, negated: bool) -> Operand:
-    """operand IN (values), or operand NOT IN (values).
+    """Return the operand of `operand IN (values)`; if `negated`, of `operand NOT IN (values)`.
 
     Raises:
-        Sql92Error: the operand is no plain property.
+        Sql92Error: the operand is not a plain property.
     """
     if not isinstance(operand.static, Property):
         message = "expected a property before IN, found another expression"

@@ -1,9 +1,9 @@
-"""The leaves of a SQL92 filter over many messages at once: a property's texts against a constant, a list, or another property's texts.
+"""Compiled comparisons of a SQL92 filter for many messages: a property's texts with a constant, a list, or another property's texts.
 
 Broker source (4.9.3): ComparisonExpression.__compare, UnaryExpression.createInExpression, with Integer, Long, Double and Boolean.valueOf.
 Rule: texts are ranges of a buffer, in UTF-8; a negative length stands for a message without the property.
-Surprise: what is rare and long to say (digits of other scripts, "NaN", hexadecimal, more digits than a double holds exactly) gets `SLOW`
-instead of a code, and is left to the plain functions of sql92_values, which stay the only place with all of the rules.
+Surprise: rare texts (digits of other scripts, "NaN", hexadecimal, more digits than a double holds exactly) get `SLOW` instead of a code.
+The caller evaluates them with the plain functions of sql92_values, the only place with all rules.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from store_format.compiled import compiled
 SLOW = 2
 _ERROR = -2
 
-# a double holds every whole number up to here, and 10**22, exactly: one multiplication or division of such rounds once
+# A double holds whole numbers up to 2**53, and powers of ten up to 10**22, exactly. One multiplication or division of two of them rounds
+# only once.
 _EXACT = 1 << 53
 _LARGEST_POWER = 22
 _POWERS = np.array([float(10**power) for power in range(_LARGEST_POWER + 1)])
-_MAX_DIGITS = 18  # as many as fit into 64 bits for sure
-# the states of a decimal
+_MAX_DIGITS = 18  # any number of 18 digits fits into 64 bits
+# the states of a parsed number
 _GOOD, _BAD, _UNSURE = 0, 1, 2
 
 
 @compiled
 def _whole(buffer, at, end, largest):  # type: ignore[no-untyped-def]
-    """A whole number as (state, value); `largest` is the greatest that its class holds."""
+    """Return (state, value) of a whole number; `largest` is the greatest value of its Java class."""
     negative = at < end and buffer[at] == 45
     if negative or (at < end and buffer[at] == 43):
         at += 1
     if at == end:
         return _BAD, np.int64(0)
-    # downwards, as the least number has no opposite
+    # The number is built as a negative one, because the smallest int has no positive counterpart.
     limit = -largest - 1 if negative else -largest
     value = np.int64(0)
     while at < end:
         digit = np.int64(buffer[at]) - 48
         if digit < 0 or digit > 9:
             return (_UNSURE if buffer[at] >= 0x80 else _BAD), np.int64(0)
-        # once it is too large, nothing that follows makes a number of it
+        # too large for the class: no further digit can make it valid
         if value < -(largest // 10) or value * 10 < limit + digit:
             return _BAD, np.int64(0)
         value = value * 10 - digit
@@ -49,7 +50,7 @@ def _whole(buffer, at, end, largest):  # type: ignore[no-untyped-def]
 
 @compiled
 def compare_whole(buffer, starts, lengths, largest, constant, outcomes, absent, out):  # type: ignore[no-untyped-def]
-    """Codes of texts against an Integer or Long, of whose class `largest` is the greatest."""
+    """Write the codes of texts compared with an Integer or Long; `largest` is the greatest value of its class."""
     for i in range(len(starts)):
         if lengths[i] < 0:
             out[i] = absent
@@ -63,7 +64,7 @@ def compare_whole(buffer, starts, lengths, largest, constant, outcomes, absent, 
 
 @compiled
 def _digits(buffer, at, end, value, count):  # type: ignore[no-untyped-def]
-    """Read decimal digits: where they end, the number with them, and how many of them count."""
+    """Read decimal digits; return (position after them, value with them appended, number of significant digits)."""
     while at < end and 48 <= buffer[at] <= 57:
         if count < _MAX_DIGITS:
             value = value * 10 + (np.int64(buffer[at]) - 48)
@@ -75,7 +76,7 @@ def _digits(buffer, at, end, value, count):  # type: ignore[no-untyped-def]
 
 @compiled
 def _exponent(buffer, at, end):  # type: ignore[no-untyped-def]
-    """Read an exponent where there is one: (state, where it ends, the exponent)."""
+    """Read an exponent, if there is one; return (state, position after it, exponent)."""
     if at == end or (buffer[at] | 32) != 101:
         return _GOOD, at, np.int64(0)
     at += 1
@@ -90,7 +91,7 @@ def _exponent(buffer, at, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _decimal(buffer, at, end):  # type: ignore[no-untyped-def]
-    """A decimal as (state, value)."""
+    """Return (state, value) of a decimal."""
     while at < end and buffer[at] <= 32:
         at += 1
     while end > at and buffer[end - 1] <= 32:
@@ -123,7 +124,7 @@ def _decimal(buffer, at, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def compare_decimal(buffer, starts, lengths, constant, outcomes, absent, out):  # type: ignore[no-untyped-def]
-    """Codes of texts against a Double that is neither zero nor NaN."""
+    """Write the codes of texts compared with a Double that is neither zero nor NaN."""
     for i in range(len(starts)):
         if lengths[i] < 0:
             out[i] = absent
@@ -137,7 +138,7 @@ def compare_decimal(buffer, starts, lengths, constant, outcomes, absent, out):  
 
 @compiled
 def compare_decimals(buffer, starts, lengths, others, other_starts, other_lengths, outcomes, absent, out):  # type: ignore[no-untyped-def]
-    """Codes of two properties in order, both as Doubles."""
+    """Write the codes of an order comparison of two properties, both read as Doubles."""
     for i in range(len(starts)):
         if lengths[i] < 0 or other_lengths[i] < 0:
             out[i] = absent
@@ -146,7 +147,7 @@ def compare_decimals(buffer, starts, lengths, others, other_starts, other_length
         other_state, other = _decimal(others, other_starts[i], other_starts[i] + other_lengths[i])
         if state == _BAD or other_state == _BAD:
             out[i] = _ERROR
-        elif state == _UNSURE or other_state == _UNSURE or (value == 0.0 and other == 0.0):  # there are two zeros
+        elif state == _UNSURE or other_state == _UNSURE or (value == 0.0 and other == 0.0):  # -0.0 and 0.0 differ
             out[i] = SLOW
         else:
             out[i] = outcomes[0] if value < other else outcomes[2] if value > other else outcomes[1]
@@ -163,7 +164,7 @@ def _order_of_bytes(buffer, start, length, others, other_start, other_length):  
 
 @compiled
 def find_texts(buffer, starts, lengths, values, value_ends, found, other, absent, out):  # type: ignore[no-untyped-def]
-    """Codes of texts against a list: `values` has its bytes, ascending, the k-th ending at value_ends[k + 1]."""
+    """Write whether each text is in a list: `values` has the listed texts, ascending; the k-th ends at value_ends[k + 1]."""
     for i in range(len(starts)):
         if lengths[i] < 0:
             out[i] = absent
@@ -185,7 +186,7 @@ def find_texts(buffer, starts, lengths, values, value_ends, found, other, absent
 
 @compiled
 def same_texts(buffer, starts, lengths, others, other_starts, other_lengths, codes, out):  # type: ignore[no-untyped-def]
-    """Codes of two properties that may be equal: (equal, not equal, left one missing, right one missing, both missing)."""
+    """Write the codes of an equality of two properties; `codes`: equal, not equal, left missing, right missing, both missing."""
     for i in range(len(starts)):
         if lengths[i] < 0:
             out[i] = codes[4] if other_lengths[i] < 0 else codes[2]
@@ -200,7 +201,7 @@ def same_texts(buffer, starts, lengths, others, other_starts, other_lengths, cod
 
 @compiled
 def are_true(buffer, starts, lengths, out):  # type: ignore[no-untyped-def]
-    """1 where a text is "true" in any case, 0 where it is another, -1 where there is none."""
+    """Write 1 for a text that is "true" in any case, 0 for another text, -1 for a missing one."""
     for i in range(len(starts)):
         at = starts[i]
         if lengths[i] < 0:
@@ -215,14 +216,14 @@ def are_true(buffer, starts, lengths, out):  # type: ignore[no-untyped-def]
 
 @compiled
 def look_up(left, right, table, out):  # type: ignore[no-untyped-def]
-    """table[left, right] of two columns of codes."""
+    """Write table[left, right] for two columns of codes."""
     for i in range(len(left)):
         out[i] = table[left[i] + 2, right[i] + 2]
 
 
 @compiled
 def _name_at(buffer, at, last, names, name_ends):  # type: ignore[no-untyped-def]
-    """Which of the names, and a separator after it, begins here; -1 if none does."""
+    """Return the index of the name that begins at `at` and is followed by a separator; -1 if none does."""
     for name in range(len(name_ends) - 1):
         start = name_ends[name]
         length = name_ends[name + 1] - start
@@ -240,7 +241,7 @@ def _name_at(buffer, at, last, names, name_ends):  # type: ignore[no-untyped-def
 
 @compiled
 def pick_properties(buffer, starts, lengths, names, name_ends, value_starts, value_lengths):  # type: ignore[no-untyped-def]
-    """The values of some properties out of the stored form, each name's in a row; what MessageDecoder.string2messageProperties keeps."""
+    """Write where the values of `names` are in stored properties, a row for each name, as MessageDecoder.string2messageProperties does."""
     for i in range(len(starts)):
         value_lengths[:, i] = -1
         at, last = starts[i], starts[i] + lengths[i]
@@ -250,7 +251,7 @@ def pick_properties(buffer, starts, lengths, names, name_ends, value_starts, val
             stop = value
             while stop < last and buffer[stop] != 2:
                 stop += 1
-            # a property without a value is none; of equal names the last one counts
+            # a property without a value does not exist; of equal names the last one counts
             if name >= 0 and stop > value:
                 value_starts[name, i] = value
                 value_lengths[name, i] = stop - value

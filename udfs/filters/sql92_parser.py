@@ -2,9 +2,9 @@
 
 Broker source (4.9.3): SelectorParser.jj, and the SelectorParser and SelectorParserTokenManager that JavaCC made of it.
 Rules: the longest token wins; keywords are keywords in any case, names are not. NOT and the signs bind tighter than comparisons.
-Surprises: nobody checks for the end, so that parsing stops at the first token that cannot go on, and what comes after it is not even cut
-into tokens, except the one that stopped it: `a = 1 garbage` and `a LIKE 'x'` compile, `a = 1;` does not. `--` is a comment only where its
-line ends; else it is two signs. There is no octal and no hexadecimal: `01` and `0x1` are 0 and something else.
+Surprises: the parser does not check for the end of the text. It stops at the first token that cannot continue the expression, and the text
+after that token is never tokenized: `a = 1 garbage` and `a LIKE 'x'` compile, `a = 1;` does not. `--` is a comment only if its line has a
+line break; else it is two signs. There is no octal and no hexadecimal: `01` is 0 followed by 1, `0x1` is 0 followed by x1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lark.lexer import Lexer
 from udfs.filters import sql92_expression as e
 from udfs.filters.sql92_expression import Operand, Sql92Error
 
-# the broker takes what fits into a frame, 16 MiB; parsing takes a second for each 200 KiB of operators
+# The broker accepts any expression that fits into a frame of 16 MiB. Parsing takes a second for each 200 KiB of operators.
 MAX_LENGTH: Final = 1 << 20
 
 _SELECTOR: Final = """
@@ -76,18 +76,18 @@ _TOKEN: Final = re.compile(rf"(?P<SKIP> [ \t\n\r\f]+ | --[^\n\r]*(?:\r\n|\n|\r) 
 
 
 class SelectorTokens(Lexer):
-    """Cuts an expression into tokens, each when the parser asks for it."""
+    """The tokenizer of expressions; it makes each token only when the parser needs it."""
 
     def __init__(self, lexer_conf: Any) -> None:
-        """Take lark's configuration, which says nothing of declared tokens."""
+        """Accept lark's configuration, which has nothing about declared tokens."""
 
     def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]
-        """The tokens of a text.
+        """Yield the tokens of a text.
 
         Raises:
-            Sql92Error: no token begins here.
+            Sql92Error: no token begins at the next character.
         """
-        # a comment needs its line's end; to look for it anew at each `--` would take quadratic time
+        # A comment needs a line break after it. Searching for one at each `--` would take quadratic time.
         last_line = max(text.rfind("\n"), text.rfind("\r")) + 1
         at = 0
         while at < len(text):
@@ -110,7 +110,7 @@ def _text_of(literal: str) -> str:
 
 @v_args(inline=True)
 class _Broker(Transformer[Token, Any]):
-    """Calls what the broker's parser calls at the end of each rule."""
+    """The actions that the broker's parser runs at the end of each grammar rule."""
 
     create_and = staticmethod(e.create_and)
     create_or = staticmethod(e.create_or)
@@ -176,10 +176,10 @@ def _selector_parser() -> Lark:
 
 
 def parse(text: str) -> Operand:
-    """Compile an expression as SelectorParser.parse does; the result is computed (`static` is None).
+    """Return the operand of a whole expression, as SelectorParser.parse compiles it; its `static` is None.
 
     Raises:
-        Sql92Error: the broker does not compile it, or it is longer than `MAX_LENGTH`.
+        Sql92Error: the broker does not compile the expression, or it is longer than `MAX_LENGTH`.
     """
     if len(text) > MAX_LENGTH:
         message = f"expected at most {MAX_LENGTH} characters, found {len(text)}"

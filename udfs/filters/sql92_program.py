@@ -1,10 +1,10 @@
-"""A compiled SQL92 filter: instructions for a stack of codes, and what they do for one message.
+"""The instructions of a compiled SQL92 filter, and their evaluation for one message.
 
 Broker source (4.9.3): the evaluate methods of PropertyExpression, ComparisonExpression, LogicExpression, UnaryExpression and
-UnaryInExpression, which call each other; here they stand in the order in which their results are there.
-Rule: an instruction takes its computed operands from the stack, and leaves its code there.
-Surprise: both sides of AND and OR are computed. The broker stops at the left one where that decides; a throw on the right is a code, and so
-it is dropped as if nobody had come to it.
+UnaryInExpression, which call each other; a program lists them in the order in which they return.
+Rule: an instruction takes its computed operands from the stack, and puts its code on the stack.
+Surprise: both sides of AND and OR are computed. The broker skips the right side if the left one decides. A throw on the right is a code
+here, and AND and OR drop it if the left side decides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value that stands in the expression; `literal` unless it has a sign."""
+    """A constant of the expression; `literal` unless it has a sign."""
 
     value: Value
     literal: bool = True
@@ -36,21 +36,21 @@ Static: TypeAlias = Property | Constant
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Put a code on the stack."""
+    """Instruction: put a code on the stack."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Put a bare property on the stack: false, or null where it is missing."""
+    """Instruction: put the code of a bare property on the stack: false, or null if the property is missing."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Put on the stack whether a property is one of the values, or is none of them."""
+    """Instruction: put on the stack whether a property is one of the values (IN) or none of them (NOT IN)."""
 
     name: str
     values: frozenset[str]
@@ -59,7 +59,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Put a comparison on the stack; an operand that is None is taken from there, the right one first."""
+    """Instruction: put the code of a comparison on the stack; an operand of None is taken from the stack, the right one first."""
 
     symbol: str
     left: Static | None
@@ -68,7 +68,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """Replace the two codes on top (AND, OR), or the one (NOT, MINUS)."""
+    """Instruction: replace the two codes on top of the stack (AND, OR), or the top one (NOT, MINUS), by the result."""
 
     operator: Literal["AND", "OR", "NOT", "MINUS"]
 
@@ -77,7 +77,7 @@ Instruction: TypeAlias = Push | Cast | In | Compare | Logic
 
 
 def code_of(program: Sequence[Instruction], properties: Mapping[str, str | None]) -> int:
-    """The code of one message's properties."""
+    """Return the code of a program for one message's properties."""
     stack: list[int] = []
 
     def operand(static: Static | None) -> Value:
@@ -110,7 +110,7 @@ def _of_property(instruction: Cast | In, text: str | None) -> int:
 
 
 def property_names(program: Sequence[Instruction]) -> Iterator[str]:
-    """The properties that a program looks at, some of them more than once."""
+    """Yield the names of the properties that a program reads; a name may repeat."""
     for instruction in program:
         if isinstance(instruction, Cast | In):
             yield instruction.name

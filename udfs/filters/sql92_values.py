@@ -1,14 +1,14 @@
-"""The values of a SQL92 filter, and how the broker compares them.
+"""The values of a SQL92 filter, and the broker's rules for comparing them.
 
 Broker source (4.9.3): ComparisonExpression (__compare, compare, doCreateEqual, evaluate), LogicExpression, UnaryExpression.
-Rules: a property is a String, or null where the message has none; it becomes a number or a Boolean of the class that stands on the other
+Rules: a property is a String, or null if the message lacks it. A comparison converts it to the class of the number or Boolean on the other
 side. Logic is three-valued.
 Surprises: null = null is true, x = null is false, and null = x is null. A Boolean left of a String is a ClassCastException; left of a
-number it is less than the number. Order between two Strings makes Doubles of both, equality does not. The right side of an order is not
-looked at when the left one is null, but that of an equality is.
+number it is less than the number. An order comparison of two Strings converts both to Doubles, an equality does not. If the left side is
+null, an order comparison does not evaluate the right side, but an equality does.
 
-The outcome of an evaluation is a code, so that many fit into an array: 1 true, 0 false, -1 null, -2 thrown. Nothing has side effects, so a
-throw can be a value too, which AND and OR pass on only where the broker would have come to it.
+The result of an evaluation is a code, so that many fit into an array: 1 true, 0 false, -1 null, -2 thrown. An evaluation has no side
+effects, so a throw can be a value too; AND and OR pass it on only if the broker would have evaluated that side.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NULL: Final = -1
 ERROR: Final = -2
 CODES: Final = (ERROR, NULL, FALSE, TRUE)  # ascending: a code's place is code - ERROR
 
-# whether a comparison holds for less, equal, more
+# whether a comparison is true (1) or false (0) if left is less than, equal to, more than right
 OUTCOMES: Final = {"=": (0, 1, 0), ">": (0, 0, 1), ">=": (0, 1, 1), "<": (1, 0, 0), "<=": (1, 1, 0)}
 
 
@@ -34,7 +34,7 @@ class Long(int):
 
 
 class Thrown(Enum):
-    """What stands where the evaluation of an operand threw."""
+    """The value of an operand whose evaluation threw."""
 
     THROWN = ERROR
 
@@ -43,16 +43,16 @@ Value: TypeAlias = str | bool | int | Long | float | Thrown | None
 
 
 class ComparisonError(Exception):
-    """Two values that the broker throws on when it compares them."""
+    """Two values for which the broker's comparison throws."""
 
 
 def value_of(code: int) -> Value:
-    """The value that a code stands for."""
+    """Return the value that a code stands for."""
     return Thrown.THROWN if code == ERROR else None if code == NULL else code == TRUE
 
 
 def _parsed(text: str, other: Value) -> Value:
-    """A String as the class of the other value."""
+    """Return a String converted to the class of the other value."""
     try:
         if isinstance(other, bool):
             return java_texts.boolean_value_of(text)
@@ -66,7 +66,7 @@ def _parsed(text: str, other: Value) -> Value:
 
 
 def _compare_to(left: Value, right: Value) -> int:
-    """compareTo of two values of one class, except that different Strings have no order: nothing asks for it."""
+    """Return compareTo of two values of one class; for two Strings only whether it is 0 has a meaning."""
     if isinstance(left, float) and isinstance(right, float):
         if left < right or left > right:
             return -1 if left < right else 1
@@ -79,7 +79,7 @@ def _compare_to(left: Value, right: Value) -> int:
 
 
 def compare_values(left: Value, right: Value) -> int:
-    """-1, 0 or 1 for two values that are there, converted as __compare does.
+    """Return -1, 0 or 1 for two values that are not null, converted as __compare does.
 
     Raises:
         ComparisonError: the broker throws.
@@ -120,7 +120,7 @@ def _ordered(symbol: str, left: Value, right: Value) -> int:
 
 
 def compare(symbol: str, left: Value, right: Value) -> int:
-    """The code of `left symbol right`, the symbol being one of OUTCOMES."""
+    """Return the code of `left symbol right`, for a symbol of OUTCOMES."""
     try:
         return _equal(left, right) if symbol == "=" else _ordered(symbol, left, right)
     except ComparisonError:
@@ -128,7 +128,7 @@ def compare(symbol: str, left: Value, right: Value) -> int:
 
 
 def conjunction(left: int, right: int) -> int:
-    """The code of AND: the right side counts only where the left one is true or null."""
+    """Return the code of AND: the right side counts only if the left one is true or null."""
     if left in (FALSE, ERROR):
         return left
     if right in (FALSE, ERROR):
@@ -137,7 +137,7 @@ def conjunction(left: int, right: int) -> int:
 
 
 def disjunction(left: int, right: int) -> int:
-    """The code of OR: the right side counts only where the left one is false or null."""
+    """Return the code of OR: the right side counts only if the left one is false or null."""
     if left in (TRUE, ERROR):
         return left
     if right in (TRUE, ERROR):
@@ -146,10 +146,10 @@ def disjunction(left: int, right: int) -> int:
 
 
 def negation(code: int) -> int:
-    """The code of NOT."""
+    """Return the code of NOT."""
     return {TRUE: FALSE, FALSE: TRUE}.get(code, code)
 
 
 def no_number(code: int) -> int:
-    """The code of a minus sign before what is no number: null, unless evaluating it throws."""
+    """Return the code of a minus sign before a value that is not a number: null, or thrown if the value is."""
     return ERROR if code == ERROR else NULL

@@ -23,14 +23,14 @@ from udfs.sql_definition import SqlFunction
 
 SUB_ALL: Final = "*"
 _SEPARATOR: Final = "||"
-_TRIMMED: Final = "".join(map(chr, range(0x21)))  # what String.trim takes off
+_TRIMMED: Final = "".join(map(chr, range(0x21)))  # the characters that String.trim removes
 
 
 class SubscriptionParseError(ValueError):
     """A TAG subscription that the broker refuses with SUBSCRIPTION_PARSE_FAILED.
 
     Attributes:
-        subscription: the expression as it was given.
+        subscription: the expression as the client sent it.
     """
 
     def __init__(self, subscription: str) -> None:
@@ -45,22 +45,22 @@ class SubscriptionParseError(ValueError):
 
 
 def tags_code(tag: str | None) -> int:
-    """The tagsCode of a message with this tag: its String.hashCode, from -2**31 to 2**31 - 1; 0 without a tag."""
+    """Return the tagsCode of a message with a tag: the tag's String.hashCode, from -2**31 to 2**31 - 1; 0 without a tag."""
     return string_hash(tag or "")
 
 
 def parse_subscription(subscription: str | None) -> frozenset[int] | None:
-    """The hash codes that a TAG subscription asks for, None where it asks for everything (None, "" and "*").
+    """Return the hash codes of a TAG subscription's tags; None if it matches every message (None, "" and "*").
 
     Raises:
-        SubscriptionParseError: nothing but separators, which String.split makes no parts of.
+        SubscriptionParseError: the subscription has separators only, which String.split turns into no part.
     """
     tags = split_tags(subscription)
     return None if tags is None else frozenset(map(tags_code, tags))
 
 
 def split_tags(subscription: str | None) -> list[str] | None:
-    """The tags that a TAG subscription names, None where it asks for everything.
+    """Return the tags of a TAG subscription; None if it matches every message.
 
     Raises:
         SubscriptionParseError: as `parse_subscription` does.
@@ -75,23 +75,23 @@ def split_tags(subscription: str | None) -> list[str] | None:
 
 
 def tag_matches(codes: frozenset[int] | None, code: int | None) -> bool:
-    """Whether an entry is given to a subscription.
+    """Return whether an entry matches a subscription's tags.
 
     Args:
-        codes: what `parse_subscription` made of it.
-        code: tagsCode of the entry (64 bits, of which the low 32 count), None where its ext unit cannot be read.
+        codes: the subscription's hash codes, from `parse_subscription`.
+        code: tagsCode of the entry (64 bits, of which the low 32 count); None if its ext unit cannot be read.
     """
     return codes is None or code is None or to_int(code) in codes
 
 
 def code_array(codes: Collection[int]) -> NDArray[np.int32]:
-    """Hash codes in the form that `contains_code` takes: ascending int32."""
+    """Return hash codes in the form that `contains_code` takes: ascending int32."""
     return np.sort(np.fromiter(codes, np.int32, len(codes)))
 
 
 @compiled
 def contains_code(codes: NDArray[np.int32], code: int) -> bool:
-    """Whether an entry's tagsCode is among the codes of a subscription, which ascend as `code_array` gives them."""
+    """Return whether an entry's tagsCode is among a subscription's codes, an array from `code_array`."""
     wanted = to_int(code)
     low, high = 0, len(codes)
     while low < high:
@@ -104,7 +104,7 @@ def contains_code(codes: NDArray[np.int32], code: int) -> bool:
 
 
 def _hash_sql(text: str) -> str:
-    """The hash code of a SQL string as a number from 0 to 2**32 - 1: four hex digits are one UTF-16 unit."""
+    """Return SQL for the hash code of `text`, a SQL string: from 0 to 2**32 - 1. Four hex digits are one UTF-16 unit."""
     return (
         f"aggregate(regexp_extract_all(hex(encode({text}, 'UTF-16BE')), '....', 0), 0L, "
         "(hash, unit) -> (hash * 31 + CAST(conv(unit, 16, 10) AS BIGINT)) & 4294967295)"

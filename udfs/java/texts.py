@@ -1,9 +1,9 @@
-"""What Java's wrapper classes make of a text: Boolean, Integer, Long and Double.valueOf.
+"""Convert texts as Java's Boolean, Integer, Long and Double.valueOf do.
 
 Source: java.lang.Integer.parseInt and Long.parseLong (Character.digit), jdk.internal.math.FloatingDecimal.readJavaFormatString. The
 broker's ComparisonExpression calls them on property values.
-Rule: whole numbers take one sign and decimal digits of any script, and no blanks; decimals are trimmed, and take ASCII digits only.
-Surprises: "+5" is an Integer and " 5" is none, while " 5d ", "NaN", "Infinity" and "0x1p3" are Doubles. "1e400" is Infinity, not an error.
+Rule: a whole number has an optional sign and decimal digits of any script, and no blanks. A decimal is trimmed, and has ASCII digits only.
+Surprises: "+5" is an Integer, " 5" is not; " 5d ", "NaN", "Infinity" and "0x1p3" are Doubles. "1e400" is Infinity, not an error.
 A digit outside the Basic Multilingual Plane is two chars, neither of which is a digit.
 """
 
@@ -16,24 +16,24 @@ from typing import Final
 
 INTEGER_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
-TRIMMED: Final = "".join(map(chr, range(0x21)))  # what String.trim takes off
+TRIMMED: Final = "".join(map(chr, range(0x21)))  # the characters that String.trim removes
 
 _LAST_BMP: Final = "\uffff"
-# Python refuses to make a number of more digits than 4300; a long has 19
+# Python refuses to parse a number of more than 4300 digits; a long has 19
 _LONG_DIGITS: Final = 19
 _DECIMAL: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 _HEXADECIMAL: Final = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+))[pP]([+-]?[0-9]+)[fFdD]?")
 _NAMED: Final = re.compile(r"([+-]?)(NaN|Infinity)")
-# beyond these a hexadecimal number is 0 or Infinity, unless its digits fill kilobytes
+# With an exponent of more digits, a hexadecimal number is 0 or Infinity, unless it has thousands of digits.
 _EXPONENT_DIGITS: Final = 9
 
 
 class NumberFormatError(ValueError):
-    """A text that is no number of the class asked for: Java's NumberFormatException."""
+    """A text that is no number of the wanted class: Java's NumberFormatException."""
 
 
 def boolean_value_of(text: str) -> bool:
-    """Boolean.valueOf: "true" in any case, and nothing else."""
+    """Return whether a text is "true" in any case: Boolean.valueOf."""
     return text.isascii() and text.lower() == "true"
 
 
@@ -60,7 +60,7 @@ def _whole_number(text: str, largest: int) -> int:
 
 
 def integer_value_of(text: str) -> int:
-    """Integer.valueOf.
+    """Return the int of a text: Integer.valueOf.
 
     Raises:
         NumberFormatError: the text is no int.
@@ -69,7 +69,7 @@ def integer_value_of(text: str) -> int:
 
 
 def long_value_of(text: str) -> int:
-    """Long.valueOf.
+    """Return the long of a text: Long.valueOf.
 
     Raises:
         NumberFormatError: the text is no long.
@@ -78,7 +78,7 @@ def long_value_of(text: str) -> int:
 
 
 def double_value_of(text: str) -> float:
-    """Double.valueOf.
+    """Return the double of a text: Double.valueOf.
 
     Raises:
         NumberFormatError: the text is no double.

@@ -2,8 +2,8 @@
 
 Broker source (4.9.3): DefaultMessageStore.isTheBatchFull, checkInDiskByCommitOffset and the loop of getMessage;
 GetMessageResult.addMessage.
-Rule: the test comes before the filter and before an entry's message is looked at; the caps are those of memory or of
-disk, by where that entry lies, so one pull can start under the one and end under the other.
+Rule: the test comes before the filter and before an entry's message is read. The caps are those of memory or of
+disk, by where that entry lies, so one pull can start with the caps of one and end with those of the other.
 Surprises: the first message always passes, whatever its size, also with maxMsgNums 0. The sum of bytes is a 32-bit int
 that wraps, and so is maxMsgNums * 20, the window in bytes.
 """
@@ -41,10 +41,10 @@ def is_the_batch_full(
 
     Args:
         size_py: size in bytes that the entry claims.
-        max_msg_nums: of the request.
+        max_msg_nums: maxMsgNums of the request.
         buffer_total: bytes taken so far.
         message_total: messages taken so far.
-        is_in_disk: what `check_in_disk` says of the entry.
+        is_in_disk: result of `check_in_disk` for the entry.
         max_bytes_in_memory: maxTransferBytesOnMessageInMemory.
         max_count_in_memory: maxTransferCountOnMessageInMemory.
         max_bytes_in_disk: maxTransferBytesOnMessageInDisk.
@@ -62,10 +62,10 @@ def is_the_batch_full(
 
 
 def memory_limit(total_physical_memory_size: int, access_message_in_memory_max_ratio: int) -> int:
-    """How many bytes from the end of the commit log the broker takes to be in memory.
+    """Return how many bytes at the end of the commit log the broker counts as in memory.
 
     Args:
-        total_physical_memory_size: of the broker's machine, in bytes.
+        total_physical_memory_size: memory of the broker's machine, in bytes.
         access_message_in_memory_max_ratio: accessMessageInMemoryMaxRatio, in percent.
     """
     memory = total_physical_memory_size * (access_message_in_memory_max_ratio / 100.0)
@@ -74,28 +74,28 @@ def memory_limit(total_physical_memory_size: int, access_message_in_memory_max_r
 
 @compiled
 def check_in_disk(offset_py: int, max_offset_py: int, memory: int) -> bool:
-    """Whether a message lies further from the end of the commit log than `memory_limit`.
+    """Return whether a message lies further from the end of the commit log than `memory` bytes.
 
-    The same comparison, for the last entry that a scan read, is suggestPullingFromSlave.
+    For the last entry that a scan read, the same comparison is suggestPullingFromSlave.
 
     Args:
         offset_py: physical offset of the entry.
         max_offset_py: end of the commit log when the pull began.
-        memory: `memory_limit`, in bytes.
+        memory: result of `memory_limit`, in bytes.
     """
     return subtract_longs(max_offset_py, offset_py) > memory
 
 
 @compiled
 def scan_window_entries(max_msg_nums: int) -> int:
-    """How many entries one scan visits at most; the end of the consume queue's file may stop it before."""
+    """Return how many entries one scan visits at most; the end of the consume queue's file may stop it before."""
     window = max(_WINDOW_MIN_BYTES, to_int(int(max_msg_nums) * CQ_STORE_UNIT_SIZE))
     return (window + CQ_STORE_UNIT_SIZE - 1) // CQ_STORE_UNIT_SIZE
 
 
 @compiled
 def commercial_count(size: int) -> int:
-    """What a message of `size` bytes adds to msgCount4Commercial: its begun 64 KiB blocks."""
+    """Return what a message of `size` bytes adds to msgCount4Commercial: its 64 KiB blocks, the last one rounded up."""
     return -(-size // _SIZE_PER_COUNT)
 
 
@@ -109,12 +109,12 @@ def batch_cut(
     max_bytes_in_disk: int,
     max_count_in_disk: int,
 ) -> int:
-    """How many of the next messages of a queue, all of which match, one pull takes.
+    """Return how many of the next messages of a queue one pull takes, if all of them match its filter.
 
     Args:
-        sizes: of the messages in bytes, in queue order, from the offset asked for on, within one consume queue file.
-        in_disk: what `check_in_disk` says of each.
-        max_msg_nums: of the request; the caps that follow are those of `is_the_batch_full`.
+        sizes: size of each message in bytes, in queue order, from the pull's offset on, within one consume queue file.
+        in_disk: result of `check_in_disk` for each message.
+        max_msg_nums: maxMsgNums of the request; the caps that follow are those of `is_the_batch_full`.
 
     Raises:
         ValueError: maxMsgNums is negative (the broker throws IllegalArgumentException), or the arrays differ in length.
@@ -123,7 +123,7 @@ def batch_cut(
         message = "maxMsgNums: expected 0 or more, found a negative number"
         raise ValueError(message)
     if len(sizes) != len(in_disk):
-        message = "sizes and inDisk: expected one of each for a message, found different lengths"
+        message = "sizes and inDisk: expected arrays of equal length, found different lengths"
         raise ValueError(message)
     caps = (max_bytes_in_memory, max_count_in_memory, max_bytes_in_disk, max_count_in_disk)
     taken = buffer_total = 0

@@ -2,8 +2,8 @@
 
 Broker source (4.9.3): org.apache.rocketmq.store.GetMessageStatus, org.apache.rocketmq.common.protocol.ResponseCode,
 org.apache.rocketmq.remoting.protocol.RemotingSysResponseCode, org.apache.rocketmq.store.config.BrokerRole.
-Surprise: NO_MATCHED_LOGIC_QUEUE is never seen, because the store creates a queue that it is asked for and does not
-have; an unknown topic or queue is NO_MESSAGE_IN_QUEUE.
+Surprise: NO_MATCHED_LOGIC_QUEUE never occurs, because the store creates a queue when a pull names one that does not exist.
+An unknown topic or queue is NO_MESSAGE_IN_QUEUE.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class GetMessageStatus(IntEnum):
-    """The status of a pull that the store gives; the number is the place in the Java enum."""
+    """The store's status of a pull; the number is the place in the Java enum."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1
@@ -26,7 +26,7 @@ class GetMessageStatus(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """The codes that a pull, a message, or a question about offsets is answered with."""
+    """The response codes to pulls, to sent messages and to queries of offsets."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

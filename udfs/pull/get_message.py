@@ -1,12 +1,13 @@
-"""The scan of a pull: which entries of a queue one request gets, and what the broker answers beside them.
+"""The scan of a pull: which entries of a queue one request takes, and the other numbers of the store's answer.
 
 Broker source (4.9.3): DefaultMessageStore.getMessage, CommitLog.getMessage and rollNextFile, MappedFile.selectMappedBuffer.
-Rules: the bounds decide first; then entries are looked at one by one until the batch is full, the window ends, or the queue file does.
+Rules: an offset outside the queue's bounds is answered without a scan. Else entries are read one by one until the batch is full, the
+window ends or the queue file ends.
 Surprises: the fullness test comes before the filter, so a full batch ends at the very next entry, matching or not; the entry that ended it
 counts for the disk figures but not for the next offset; entries of a removed log file are passed over without a fullness test.
 
-One text serves as reference (`py_func`) and as compiled form. The arrays of one call are one block: a run of entries of one queue file
-that reaches as far as any request in it may scan.
+The same source runs compiled and, through `py_func`, as plain Python for comparison. The arrays of one call are one block: consecutive
+entries of one queue file, up to the last entry that any request of the call may scan.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NO_MATCHED_MESSAGE = int(GetMessageStatus.NO_MATCHED_MESSAGE)
 _MESSAGE_WAS_REMOVING = int(GetMessageStatus.MESSAGE_WAS_REMOVING)
 _OFFSET_FOUND_NULL = int(GetMessageStatus.OFFSET_FOUND_NULL)
 
-# statuses of our own, for a store that throws
+# The broker has no status for a store that throws; these are this project's own.
 ILLEGAL_ARGUMENT: Final = -2
 OUT_OF_MEMORY: Final = -3
 NULL_POINTER: Final = -4
@@ -43,21 +44,21 @@ EXCEPTIONS: Final = {
     BUFFER_UNDERFLOW: "java.nio.BufferUnderflowException",
 }
 
-# verdicts on an entry, beside that of the tag's code; each has its effect only where the scan comes to it
+# Verdicts of filters other than TAG on an entry. A verdict takes effect only if the scan reaches the entry.
 MATCHES: Final = 0
 NOT_BY_CONSUME_QUEUE: Final = 1  # isMatchedByConsumeQueue is false, by the bits of the entry's ext unit
 NOT_BY_COMMIT_LOG: Final = 2  # isMatchedByCommitLog is false
 UNIT_UNDERFLOWS: Final = 3  # getExt throws, whatever the filter
-# a larger one is -status of what isMatchedByCommitLog throws
+# a larger verdict v: isMatchedByCommitLog throws, and the status is -v
 
 NO_FILTER: Final = -1
 NO_REMOVED_FILE: Final = -(2**63)
 _INT_MAX = 2**31 - 1
 
-# GetMessageResult's lists cannot be longer than the virtual machine allows any array to be
+# GetMessageResult keeps its messages in lists, which cannot be longer than the longest array of the Java virtual machine.
 _LONGEST_ARRAY = _INT_MAX - 2
 _NO_ROOM = -1
-# entries that one call has room for before it looks how many there are
+# How many taken entries one call allocates room for without calculating how many there can be.
 _FIRST_ROOM = 1 << 22
 
 # columns of `requests`
@@ -71,8 +72,14 @@ BYTES_MEMORY, COUNT_MEMORY, BYTES_DISK, COUNT_DISK, MEMORY, SLAVE_KEEPS, ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
-class LogFiles:
-    """The commit log's files as the scan sees them: first offsets, bytes in use, and the one length they have."""
+class CommitLogFiles:
+    """The commit log's files as the scan sees them.
+
+    Attributes:
+        starts: physical offset of each file's first byte, ascending.
+        wrote: bytes written in each file.
+        file_size: length of every file, in bytes.
+    """
 
     starts: NDArray[np.int64]
     wrote: NDArray[np.int64]
@@ -81,7 +88,7 @@ class LogFiles:
 
 @dataclass(frozen=True, slots=True)
 class TagCodes:
-    """The hash codes of each TAG filter, filter f having codes[starts[f]:starts[f + 1]], sorted."""
+    """The hash codes of all TAG filters: filter f has codes[starts[f]:starts[f + 1]], ascending."""
 
     starts: NDArray[np.int64]
     codes: NDArray[np.int32]
@@ -89,11 +96,14 @@ class TagCodes:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A run of entries of one queue file; empty where the file is missing.
+    """Consecutive entries of one queue file; no entries if the file is missing.
 
     Attributes:
-        tags_codes: those of the ext units, where entries have such; an address of a unit that is not there stays.
-        verdicts: on each entry, by the filter of all requests; empty where all are MATCHES.
+        first_offset: queue offset of the first entry.
+        physic_offsets: physical offset of each entry's message.
+        sizes: size of each entry's message, in bytes.
+        tags_codes: tagsCode of each entry: the ext unit's for an entry with one. If the ext unit is missing, its address.
+        verdicts: verdict of the requests' filter on each entry; empty if every verdict is MATCHES.
     """
 
     first_offset: int
@@ -105,11 +115,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What `get_message` found.
+    """The answers of `get_message`.
 
     Attributes:
-        columns: (requests, ANSWER_COLUMNS) numbers.
-        taken: positions in the block of the entries given, request after request (COUNT of each says how many).
+        columns: array of shape (requests, ANSWER_COLUMNS).
+        taken: positions in the block of the entries taken, of one request after the other; COUNT of a request is its number of entries.
     """
 
     columns: NDArray[np.int64]
@@ -118,13 +128,13 @@ class Answers:
 
 @compiled
 def _tag_matches(tags_code, codes):  # type: ignore[no-untyped-def]
-    # an address that no ext file resolves: the broker passes null, and null matches
+    # An address whose ext unit is missing: the broker hands null to the filter, and null matches.
     return tags_code <= EXT_MAX_ADDRESS or contains_code(codes, tags_code)
 
 
 @compiled
 def _find_file(offset, starts, file_size):  # type: ignore[no-untyped-def]
-    """MappedFileQueue.findMappedFileByOffset(offset, offset == 0): index of the file, or -1."""
+    """Return the index of the log file with an offset, or -1: MappedFileQueue.findMappedFileByOffset(offset, offset == 0)."""
     low, high = 0, len(starts)
     while low < high:
         middle = (low + high) >> 1
@@ -139,9 +149,10 @@ def _find_file(offset, starts, file_size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _locate(offset, log_end, starts, wrote, file_size):  # type: ignore[no-untyped-def]
-    """File of an offset, the offset that positions in it count from, bounds within which both stay what they are, and its readable bytes.
+    """Return (file index, base offset, low, high, readable bytes) for a physical offset.
 
-    A scan asks again only for what lies out of the bounds: most of its entries lie in the same file.
+    Positions in the file count from the base offset. The five values hold for every offset in [low, high), so a scan calls this again only
+    for an entry outside these bounds; most entries of a scan lie in one file.
     """
     file = _find_file(offset, starts, file_size)
     base = offset - offset % file_size
@@ -156,7 +167,7 @@ def _locate(offset, log_end, starts, wrote, file_size):  # type: ignore[no-untyp
 
 @compiled
 def _select(position, size, readable, file_size):  # type: ignore[no-untyped-def]
-    """MappedFile.selectMappedBuffer: 1 bytes, 0 null, -1 thrown. `position + size` is a 32-bit sum there, and wraps."""
+    """Return what MappedFile.selectMappedBuffer does: 1 bytes, 0 null, -1 throws. Its `position + size` is a 32-bit sum that wraps."""
     if np.int64(np.int32(position + size)) > readable:
         return 0
     return -1 if size < 0 or size > file_size - position else 1
@@ -164,14 +175,14 @@ def _select(position, size, readable, file_size):  # type: ignore[no-untyped-def
 
 @compiled
 def roll_next_file(offset, file_size):  # type: ignore[no-untyped-def]
-    """CommitLog.rollNextFile; Java's remainder takes the sign of the offset."""
+    """Return the offset where the next log file begins: CommitLog.rollNextFile. Java's remainder has the sign of the offset."""
     remainder = offset % file_size if offset >= 0 else -((-offset) % file_size)
     return offset + file_size - remainder
 
 
 @compiled
 def _by_commit_log(verdict, selected):  # type: ignore[no-untyped-def]
-    """What becomes of an entry whose bytes were asked for: the status it leaves, a negative one where the broker throws."""
+    """Return the status that an entry gives after its bytes were selected; negative if the broker throws."""
     if selected < 0:
         return ILLEGAL_ARGUMENT
     if selected == 0:
@@ -190,7 +201,7 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
     status, count, total, commercial, on_disk = _NO_MATCHED_MESSAGE, 0, np.int64(0), np.int64(0), 0
     removed_until = np.int64(NO_REMOVED_FILE)
     last_physic = np.int64(0)
-    # what is known of the log file of the entry before, for offsets in [low, high)
+    # the result of the last `_locate`, valid for offsets in [low, high)
     file, base, low, high, readable = -1, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     judged = len(verdicts) > 0
     wanted_codes = codes[tag_starts[wanted] : tag_starts[wanted + 1]] if wanted != NO_FILTER else codes[:0]
@@ -257,7 +268,10 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
 def _answer(  # type: ignore[no-untyped-def]
     first, at, requests, caps, first_offset, physic, sizes, tags, verdicts, tag_starts, codes, starts, wrote, file_size, answers, taken
 ):
-    """Answer the requests from `first` on, `at` of `taken` being in use: (requests answered, used); fewer where there is no more room."""
+    """Answer the requests from `first` on; return (requests answered, length of `taken` in use).
+
+    `at` is the length of `taken` in use before. It stops early when `taken` has no more room.
+    """
     for r in range(first, len(requests)):
         request, answer = requests[r], answers[r]
         offset, minimum, maximum = request[OFFSET], request[MIN_OFFSET], request[MAX_OFFSET]
@@ -298,21 +312,21 @@ def _answer(  # type: ignore[no-untyped-def]
 
 
 def entries_at_most(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block) -> NDArray[np.int64]:
-    """How many entries each request is given at most, as a rule."""
+    """Return how many entries each request takes at most; `get_message` handles the two rare requests that take more."""
     most = max(int(caps[COUNT_MEMORY]), int(caps[COUNT_DISK]), 1)
     return np.minimum(np.clip(requests[:, MAX_MSG_NUMS], 1, most), len(block.sizes))
 
 
-def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block, filters: TagCodes, log: LogFiles) -> Answers:
-    """Answer requests whose offsets lie in one block (or out of their queue's bounds, or where no queue file is).
+def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block, filters: TagCodes, log: CommitLogFiles) -> Answers:
+    """Answer requests whose offsets lie in one block, outside their queue's bounds, or in a queue file that is missing.
 
     Args:
-        requests: (n, REQUEST_COLUMNS): offset, maxMsgNums, the queue's bounds as the request sees them, the commit log's end as it sees
-            it, and the number of its TAG filter or NO_FILTER.
+        requests: array of shape (n, REQUEST_COLUMNS): offset, maxMsgNums, the queue's minOffset and maxOffset and the commit log's end
+            when the request came, and the number of its TAG filter or NO_FILTER.
         caps: limits in the order of BYTES_MEMORY ... ENTRIES_A_FILE.
-        block: the entries.
-        filters: the TAG filters that requests name.
-        log: files of the commit log.
+        block: the entries that the requests scan.
+        filters: the TAG filters by number.
+        log: the commit log's files.
     """
     answers = np.zeros((len(requests), ANSWER_COLUMNS), np.int64)
     taken = np.empty(min(int(entries_at_most(requests, caps, block).sum()), _FIRST_ROOM), np.int32)
@@ -323,5 +337,5 @@ def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Blo
         done, used = _answer(done, used, requests, caps, block.first_offset, *arrays, log.file_size, answers, taken)
         if done == len(requests):
             return Answers(answers, taken[:used])
-        # entries of 0 bytes never fill a batch, nor does a cap on messages of -2**31, less 1: such a pull takes all that it scans
+        # Entries of 0 bytes never fill a batch. Neither does a message cap of -2**31, because cap - 1 wraps. Such a pull takes every entry.
         taken = np.concatenate((taken[:used], np.empty(len(taken) + len(block.sizes), np.int32)))

@@ -1,10 +1,10 @@
-"""The status and the next offset of a pull whose offset lies outside of its queue.
+"""The status and the next offset of a pull whose offset lies outside its queue's bounds.
 
 Broker source (4.9.3): DefaultMessageStore.getMessage (the tests before the scan) and nextOffsetCorrection.
-Rule: the first test that holds decides: empty queue, below min, at max, above max; else the scan.
-Surprises: a pull above max goes back to 0 where min is 0, else to max. "Empty" means never written: a queue whose
-messages have all expired has min == max > 0. A slave that does not check offsets (offsetCheckInSlave=false) keeps every
-offset that it is asked for; the status stays what it is.
+Rule: the first test that holds decides: empty queue, below min, at max, above max. If none holds, the scan decides.
+Surprises: a pull above max goes back to 0 if min is 0, else to max. "Empty" means never written: a queue whose
+messages have all expired has min == max > 0. A slave that does not check offsets (offsetCheckInSlave=false) returns the
+request's offset as the next offset; the status is the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from store_format.compiled import compiled
 from udfs.pull.codes import BrokerRole, GetMessageStatus
 from udfs.sql_definition import SqlFunction
 
-SCAN: Final = -1  # no status yet: the offset is in the queue, and the scan of its entries decides
+SCAN: Final = -1  # no status yet: the offset is in the queue, and the scan of entries decides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +24,11 @@ class OffsetCheck:
     """A test of getMessage before its scan.
 
     Attributes:
-        status: what the store answers where the test holds.
+        status: status of the store's answer if the test holds.
         condition: the test in SQL, over offset, minOffset and maxOffset.
-        meaning: what the test asks, in words.
-        corrected_sql: nextBeginOffset where the test holds and offsets are corrected, in SQL over the same names.
-        corrected: the same in words.
+        meaning: the test in words.
+        corrected_sql: nextBeginOffset if the test holds and the broker corrects offsets, in SQL over the same names.
+        corrected: nextBeginOffset in words.
     """
 
     status: GetMessageStatus
@@ -38,7 +38,7 @@ class OffsetCheck:
     corrected: str
 
 
-# in the order in which the store makes them; `pull_status` and `correct_offset` are their compiled form
+# In the order of the store's tests. `pull_status` and `correct_offset` are the compiled form.
 OFFSET_CHECKS: Final = (
     OffsetCheck(
         status=GetMessageStatus.NO_MESSAGE_IN_QUEUE,
@@ -74,12 +74,12 @@ _NO_MESSAGE_IN_QUEUE, _OFFSET_TOO_SMALL, _OFFSET_OVERFLOW_ONE, _OFFSET_OVERFLOW_
 
 @compiled
 def pull_status(offset: int, min_offset: int, max_offset: int) -> int:
-    """The GetMessageStatus of a pull that needs no scan, else SCAN: the first of OFFSET_CHECKS that holds.
+    """Return the status of the first of OFFSET_CHECKS that holds, SCAN if none holds.
 
     Args:
-        offset: the queue offset asked for.
-        min_offset: of the queue, as the store reports it.
-        max_offset: of the queue; one past its last entry.
+        offset: the request's queue offset.
+        min_offset: the queue's minOffset, as the store reports it.
+        max_offset: the queue's maxOffset: one past its last entry.
     """
     if max_offset == 0:
         return _NO_MESSAGE_IN_QUEUE
@@ -94,19 +94,19 @@ def pull_status(offset: int, min_offset: int, max_offset: int) -> int:
 
 @compiled
 def next_offset_correction(old_offset: int, new_offset: int, slave_keeps_offset: bool) -> int:
-    """The offset that a correction from old to new comes to (also that of OFFSET_FOUND_NULL, to the next file)."""
+    """Return the offset after a correction: `old_offset` if `slave_keeps_offset`, else `new_offset`. OFFSET_FOUND_NULL uses it too."""
     return old_offset if slave_keeps_offset else new_offset
 
 
 @compiled
 def correct_offset(offset: int, min_offset: int, max_offset: int, slave_keeps_offset: bool) -> int:
-    """nextBeginOffset of a pull that needs no scan; the offset itself, where a scan starts, for one that does.
+    """Return nextBeginOffset of a pull that needs no scan; `offset` itself if the pull needs one.
 
     Args:
-        offset: the queue offset asked for.
-        min_offset: of the queue, as the store reports it.
-        max_offset: of the queue; one past its last entry.
-        slave_keeps_offset: as the function of that name gives it.
+        offset: the request's queue offset.
+        min_offset: the queue's minOffset, as the store reports it.
+        max_offset: the queue's maxOffset: one past its last entry.
+        slave_keeps_offset: result of the function `slave_keeps_offset`.
     """
     status = pull_status(offset, min_offset, max_offset)
     new_offset = offset
@@ -120,12 +120,12 @@ def correct_offset(offset: int, min_offset: int, max_offset: int, slave_keeps_of
 
 
 def slave_keeps_offset(broker_role: BrokerRole, offset_check_in_slave: bool) -> bool:
-    """Whether this broker leaves offsets as they were asked for instead of correcting them."""
+    """Return whether a broker leaves the offsets of pulls as they are: a slave with offsetCheckInSlave=false."""
     return broker_role == BrokerRole.SLAVE and not offset_check_in_slave
 
 
-# Conditions over the parameters brokerRole and offsetCheckInSlave. A role that no broker has (they are in capitals)
-# makes a function NULL, as a NULL argument does.
+# Conditions over the parameters brokerRole and offsetCheckInSlave. Role names are in capitals. A SQL function returns NULL
+# for an unknown role, as for a NULL argument.
 ROLE_KNOWN_SQL: Final = "brokerRole IN ({}) AND offsetCheckInSlave IS NOT NULL".format(", ".join(f"'{role.name}'" for role in BrokerRole))
 SLAVE_KEEPS_OFFSET_SQL: Final = "brokerRole = 'SLAVE' AND NOT offsetCheckInSlave"
 _STATUS_SQL: Final = "\n  ".join(f"WHEN {check.condition} THEN '{check.status.name}'" for check in OFFSET_CHECKS)

@@ -1,10 +1,11 @@
-"""From the filter that a pull asks for to the filter that the store gets, and to a verdict on each entry.
+"""The filter that the store gets for a pull, and its verdict on each entry.
 
 Broker source (4.9.3): PullMessageProcessor.processRequest, as far as it makes the MessageFilter; FilterAPI.build;
 ConsumerFilterManager.build and get; DefaultMessageStore.getMessage for the order of the verdicts.
-Rules: a subscription that the pull brings is compiled for it and has no bits; one that the group registered has those of the group.
-Surprise: with filterSupportRetry the messages of a retry topic are judged whatever the pull asks for, by what the group registered for
-the topic that each message came from.
+Rules: a subscription in the pull request is compiled for that pull and has no bloom filter bits. A registered subscription has the bits
+of its group.
+Surprise: with filterSupportRetry the messages of a retry topic are filtered whatever the pull's own filter is: by the expression that the
+group registered for the topic that the message came from.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from udfs.filters.message_filter import (
     BitMaps,
     Condition,
     ExpressionMessageFilter,
-    SubscriptionData,
     SubscriptionError,
+    TopicSubscription,
     message_filter,
 )
 from udfs.filters.sql92 import Compiled, compile_expression
@@ -45,7 +46,7 @@ _THROWN: Final = {ep.INDEX_OUT_OF_BOUNDS: -gm.INDEX_OUT_OF_BOUNDS, ep.BUFFER_UND
 
 
 class PullFilterError(ValueError):
-    """A filter for which the broker answers a code of its own instead of asking the store; `code` is that code's name."""
+    """A filter that the broker refuses before it reads the store; `code` is the name of the response code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -54,12 +55,12 @@ class PullFilterError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullFilter:
-    """The filter of a pull, as it is asked for.
+    """The filter of a pull request.
 
     Attributes:
-        expression_type: "TAG", "SQL92", or what the client calls it.
-        expression: as the client sent it.
-        registered_by: the group whose registered filter data is used; None where the pull brings the subscription.
+        expression_type: "TAG", "SQL92", or another text that the client sent.
+        expression: the expression as the client sent it.
+        registered_by: the group whose registered filter data is used; None if the subscription is in the pull request.
     """
 
     expression_type: str
@@ -69,43 +70,44 @@ class PullFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterRules:
-    """What the filters of all pulls share.
+    """The state that the filters of all pulls share.
 
     Attributes:
-        manager: what groups registered.
+        manager: the filter data that groups registered.
         support_retry: setting filterSupportRetry.
     """
 
     manager: ConsumerFilterManager
     support_retry: bool
 
-    def message_filter(self, topic: str, asked: PullFilter) -> ExpressionMessageFilter:
-        """The filter that the store gets.
+    def message_filter(self, topic: str, wanted: PullFilter) -> ExpressionMessageFilter:
+        """Return the filter that the store gets for a pull of a topic.
 
         Raises:
-            PullFilterError: the store is not asked.
+            PullFilterError: the broker refuses the filter.
         """
-        kind = asked.expression_type
+        kind = wanted.expression_type
         try:
-            subscription = SubscriptionData.build(topic, asked.expression, kind)
+            subscription = TopicSubscription.build(topic, wanted.expression, kind)
         except (SubscriptionError, tags.SubscriptionParseError) as error:
             raise PullFilterError(SUBSCRIPTION_PARSE_FAILED) from error
         data = None
         if not is_tag_type(kind):
-            if asked.registered_by is None:
-                data = build(topic, "", asked.expression, kind, 0, 0)
-            elif (data := self.manager.get(topic, asked.registered_by)) is None:
+            if wanted.registered_by is None:
+                data = build(topic, "", wanted.expression, kind, 0, 0)
+            elif (data := self.manager.get(topic, wanted.registered_by)) is None:
                 raise PullFilterError(FILTER_DATA_NOT_EXIST)
         return message_filter(subscription, data, self.manager, support_retry=self.support_retry)
 
     def verdicts(self, topic: str, condition: Condition, lengths: NDArray[np.int32], properties: Bytes) -> Verdicts:
-        """What a condition makes of the messages of some entries: MATCHES, NOT_BY_COMMIT_LOG, or what the broker throws.
+        """Return the verdict of a condition on each entry: MATCHES, NOT_BY_COMMIT_LOG, or the negated status if the broker throws.
 
         Args:
-            topic: that is pulled.
-            condition: of the pull's filter.
-            lengths: of each entry's properties; those of store_format.queue.entry_properties where there are none.
-            properties: of all entries, one after the other.
+            topic: the topic of the pull.
+            condition: the condition of the pull's filter.
+            lengths: length of each entry's properties in bytes; an entry without properties has a code of
+                store_format.queue.entry_properties.
+            properties: the properties of all entries, one after the other.
         """
         sizes = np.maximum(lengths, 0).astype(np.int64)
         slices = Slices(np.cumsum(sizes) - sizes, sizes)
@@ -146,7 +148,7 @@ def _verdicts(expression: str, properties: Bytes, slices: Slices) -> Verdicts:
 
 
 def tag_codes(wanted: ExpressionMessageFilter) -> NDArray[np.int32] | None:
-    """The tags' hash codes that a filter lets pass, sorted; None where tags do not matter."""
+    """Return the hash codes of the tags that a filter matches, ascending; None if the filter does not look at tags."""
     subscription = wanted.subscription
     if subscription is None or subscription.class_filter_mode or not is_tag_type(subscription.expression_type):
         return None
@@ -155,19 +157,19 @@ def tag_codes(wanted: ExpressionMessageFilter) -> NDArray[np.int32] | None:
 
 
 def with_units(tags_codes: NDArray[np.int64], units: UnitColumns) -> NDArray[np.int64]:
-    """The tagsCodes of entries, those of their ext units where they have such."""
-    # an int, as TAG compares no more: the unit may hold what would look like an address
+    """Return the tagsCode of each entry, from its ext unit if it has one."""
+    # TAG compares the low 32 bits only. The 64 bits of a unit's tagsCode could look like an address, so they are cut.
     own = units.tags_codes.astype(np.int32).astype(np.int64)
     return np.where(units.states == UNIT, own, tags_codes)
 
 
 def entry_verdicts(wanted: ExpressionMessageFilter | None, units: UnitColumns | None, by_commit_log: Verdicts | None) -> Verdicts:
-    """The verdicts on entries for the scan, empty where all of them match.
+    """Return the verdict on each entry for the scan; an empty array if all entries match.
 
     Args:
-        wanted: the filter; None where the pull has none, or none but tags.
-        units: of the entries; None where none has one.
-        by_commit_log: `FilterRules.verdicts` of the filter's condition; None where it has none.
+        wanted: the pull's filter; None if the pull has no filter, or only tags.
+        units: ext units of the entries; None if no entry has one.
+        by_commit_log: verdicts of `FilterRules.verdicts` for the filter's condition; None if the filter has no condition.
     """
     if units is None:
         return np.empty(0, np.uint8) if by_commit_log is None else by_commit_log

@@ -1,15 +1,16 @@
-"""Long polling: which held pulls are asked again, and when.
+"""Long polling: which held pulls the broker processes again, and when.
 
 Broker source (4.9.3): PullRequestHoldService (run, checkHoldRequest, notifyMessageArriving), ManyPullRequest, PullRequest;
 NotifyMessageArrivingListener; PullMessageProcessor.processRequest, case PULL_NOT_FOUND.
-Rules: a pull that may wait is held under its topic and queue. The message that arrives wakes those whose offset it passed and whose filter
-matches it; a sweep every five seconds wakes those whose offset was passed, whatever their filter. Both let go of those that waited long
-enough. Who is woken is asked again from the first check on, and answered whatever comes out.
-Surprises: the time a pull is ready to wait is looked at only then, so a wait of 0 ms lasts until the next sweep. Without long polling
-arrivals wake nobody, the sweep comes every shortPollingTimeMills, and that is how long every pull waits. The filter is the one at the
-time of holding. Where it throws, all pulls held for the queue are lost. A queue of a topic with `@` in its name is never swept.
+Rules: a pull that may wait is held under its topic and queue. A message that arrives wakes each pull of its queue whose offset is below
+the new maxOffset and whose filter matches the message. A sweep every five seconds wakes each pull whose offset is below maxOffset,
+whatever its filter. Both also wake the pulls that have waited for their timeout. A woken pull is processed again from the first check on,
+and answered whatever the result.
+Surprises: the timeout is tested only at an arrival or a sweep, so a wait of 0 ms lasts until the next sweep. Without long polling arrivals
+wake no pull; the sweep comes every shortPollingTimeMills, which is also every pull's timeout. The filter is the one at the time of
+holding. If it throws, all pulls held for the queue are lost. A queue of a topic with `@` in its name is never swept.
 
-`notify_message_arriving` is the rule, for one moment of one queue; `woken_at` says from all arrivals at once when a pull is woken.
+`notify_message_arriving` is the rule for one moment of one queue. `woken_at` calculates from all arrivals when one pull is woken.
 """
 
 from __future__ import annotations
@@ -27,32 +28,32 @@ SWEEP_MS: Final = 5000
 TOPIC_QUEUEID_SEPARATOR: Final = "@"
 NEVER: Final = 2**63 - 1
 
-Asked = TypeVar("Asked")
+RequestT = TypeVar("RequestT")
 
 
 class HeldFilter(Protocol):
-    """What is asked of the filter of a held pull."""
+    """The filter of a held pull, as a wake-up uses it."""
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: EntryUnit | None) -> bool:
-        """By tag, or by bit map."""
+        """Return whether an entry matches by its tag or by the bit map of its ext unit."""
 
     def is_matched_by_commit_log(self, properties: Mapping[str, str] | None) -> bool:
-        """By properties."""
+        """Return whether a message matches by its properties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldRequest(Generic[Asked]):
+class HeldRequest(Generic[RequestT]):
     """A held pull.
 
     Attributes:
-        request: what is to be asked again.
-        timeout_millis: how long it is ready to wait, as `polling_time` gives it.
-        suspend_timestamp: when it was held, ms.
-        pull_from_this_offset: the queue offset it asks for.
-        message_filter: as it was then.
+        request: the pull request to process again.
+        timeout_millis: how long the pull may wait, ms, from `polling_time`.
+        suspend_timestamp: when the pull was held, ms.
+        pull_from_this_offset: the pull's queue offset.
+        message_filter: the pull's filter when it was held.
     """
 
-    request: Asked
+    request: RequestT
     timeout_millis: int
     suspend_timestamp: int
     pull_from_this_offset: int
@@ -61,7 +62,7 @@ class HeldRequest(Generic[Asked]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A message that was dispatched: the unit it gets in the consume queue extension, and its properties (None where it has none)."""
+    """A dispatched message: its unit in the consume queue extension, and its properties (None if it has none)."""
 
     tags_code: int
     msg_store_time: int
@@ -70,47 +71,47 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Notified(Generic[Asked]):
-    """What becomes of held pulls: those to be asked again now, and those that stay, in their order. The others are lost."""
+class Notified(Generic[RequestT]):
+    """Held pulls after an arrival or a sweep: the woken ones and those still held, in their order. The others are lost."""
 
-    woken: tuple[HeldRequest[Asked], ...]
-    held: tuple[HeldRequest[Asked], ...]
+    woken: tuple[HeldRequest[RequestT], ...]
+    held: tuple[HeldRequest[RequestT], ...]
 
 
 def polling_time(suspend_timeout_millis: int, *, long_polling_enable: bool, short_polling_time_mills: int) -> int:
-    """How long a pull is ready to wait, ms."""
+    """Return how long a held pull may wait, ms."""
     return suspend_timeout_millis if long_polling_enable else short_polling_time_mills
 
 
 def sweep_interval(*, long_polling_enable: bool, short_polling_time_mills: int) -> int:
-    """How long the broker waits between two sweeps, ms; the settings are those at the end of the last one."""
+    """Return the time between the end of one sweep and the next, ms; the settings are read when the sweep ends."""
     return SWEEP_MS if long_polling_enable else short_polling_time_mills
 
 
 def is_swept(topic: str) -> bool:
-    """Whether the sweep looks at the queues of a topic: it splits the key `topic@queueId` at every `@`."""
+    """Return whether sweeps reach the queues of a topic; a topic with `@` breaks the sweep's split of `topic@queueId`."""
     return bool(topic) and TOPIC_QUEUEID_SEPARATOR not in topic
 
 
 def notify_message_arriving(
-    held: Iterable[HeldRequest[Asked]],
+    held: Iterable[HeldRequest[RequestT]],
     max_offset: int,
     now: int,
     *,
     arrival: Arrival | None = None,
     newest_offset: Callable[[], int] | None = None,
-) -> Notified[Asked]:
-    """Tell the pulls held for one queue of a message that arrived, or of a sweep.
+) -> Notified[RequestT]:
+    """Return which pulls held for one queue wake, and which stay, at the arrival of a message or at a sweep.
 
     Args:
-        held: in the order in which they came.
+        held: the pulls held for the queue, in the order in which they came.
         max_offset: one past the queue offset of the message; for a sweep the queue's maxOffset.
         now: the broker's time, ms.
         arrival: the message; None for a sweep.
-        newest_offset: the queue's maxOffset, asked for where `max_offset` passes a pull by; None where that is the same.
+        newest_offset: returns the queue's maxOffset, for a pull whose offset is not below `max_offset`; None if it is `max_offset`.
     """
-    woken: list[HeldRequest[Asked]] = []
-    kept: list[HeldRequest[Asked]] = []
+    woken: list[HeldRequest[RequestT]] = []
+    kept: list[HeldRequest[RequestT]] = []
     for one in held:
         newest = max_offset
         if newest <= one.pull_from_this_offset and newest_offset is not None:
@@ -126,7 +127,7 @@ def notify_message_arriving(
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """CqExtUnit of an arrival."""
+    """The CqExtUnit of an arrived message."""
 
     msg_store_time: int
     bit_map: bytes | None
@@ -143,10 +144,10 @@ def _matches(message_filter: HeldFilter, arrival: Arrival | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """The messages that arrive at one queue, in order: one element each.
+    """The messages that arrive at one queue, in order; each array has one element a message.
 
     Attributes:
-        times: when each is dispatched, ms, ascending.
+        times: when each message is dispatched, ms, ascending.
         offsets: one past the queue offset of each message, ascending.
     """
 
@@ -155,7 +156,7 @@ class Arrivals:
 
 
 def woken_at(
-    pull: HeldRequest[Asked],
+    pull: HeldRequest[RequestT],
     arrivals: Arrivals,
     matches: Sequence[bool] | NDArray[np.bool_],
     *,
@@ -163,15 +164,15 @@ def woken_at(
     interval: int,
     wakes: bool,
 ) -> int:
-    """When a held pull is asked again, from all arrivals at once: ms, NEVER where it is not.
+    """Return when a held pull is woken, ms, from all arrivals at its queue; NEVER if it is not.
 
     Args:
-        pull: held at `suspend_timestamp`; arrivals up to then have come before.
-        arrivals: of its queue.
-        matches: whether its filter matches each.
-        first_sweep: time of any sweep, ms.
-        interval: between sweeps, ms, as `sweep_interval` gives it; 0 where the queue is never swept (`is_swept`).
-        wakes: whether arrivals are told at all: long polling is on, and the broker is no slave.
+        pull: a pull held at its `suspend_timestamp`; arrivals up to that time came before it.
+        arrivals: all arrivals at the pull's queue.
+        matches: whether the pull's filter matches each arrival.
+        first_sweep: the time of any one sweep, ms.
+        interval: time between sweeps, ms, from `sweep_interval`; 0 if the queue is never swept (`is_swept`).
+        wakes: whether arrivals wake pulls: long polling is on, and the broker is no slave.
     """
     began = int(np.searchsorted(arrivals.times, pull.suspend_timestamp, side="right"))
     times, passed = arrivals.times[began:], arrivals.offsets[began:] > pull.pull_from_this_offset
@@ -189,5 +190,5 @@ def woken_at(
 
 
 def _next_sweep(time: int, first_sweep: int, interval: int) -> int:
-    """The first sweep that is not before a time."""
+    """Return the time of the first sweep at or after a time."""
     return time + (first_sweep - time) % interval

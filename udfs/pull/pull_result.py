@@ -1,4 +1,4 @@
-"""The response code of a pull and the broker to pull from next, from the status that the store gave.
+"""The response code of a pull and the broker to pull from next, from the store's status.
 
 Broker source (4.9.3): PullMessageProcessor.processRequest, the switch over GetMessageStatus and, in the switch over the
 code that follows it, case PULL_OFFSET_MOVED.
@@ -6,10 +6,10 @@ Rule: the status alone decides, with two exceptions. A pull of an empty queue at
 wait), at any other offset, -1 too, PULL_OFFSET_MOVED. A slave that does not check offsets turns PULL_OFFSET_MOVED into
 PULL_RETRY_IMMEDIATELY.
 Surprise: a slave with slaveReadEnable=false sets PULL_RETRY_IMMEDIATELY first, and the switch then overwrites it.
-A store that answers null (not readable, shut down) has no status, and no code of these: the processor answers SYSTEM_ERROR.
-Rule for suggestWhichBrokerId: the master (0) unless slaveReadEnable is set; then one of the two that the group names, by whether the pull
-reads from disk.
-Surprise: a slave that leaves an offset uncorrected names the group's brokerId whatever slaveReadEnable says.
+A store that answers null (not readable, shut down) has no status: the processor answers SYSTEM_ERROR.
+Rule for suggestWhichBrokerId: the master (0) unless slaveReadEnable is set. Then the group's whichBrokerWhenConsumeSlowly if the store
+suggests pulling from a slave, else the group's brokerId.
+Surprise: a slave that leaves an offset uncorrected suggests the group's brokerId, whatever slaveReadEnable is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CODES: Final = {
 
 
 def response_code(status: GetMessageStatus, offset: int, broker_role: BrokerRole, offset_check_in_slave: bool) -> ResponseCode:
-    """The code of the answer to a pull of `offset` that the store gave `status` for, before any long polling."""
+    """Return the response code for a pull of `offset` with the store's `status`, before any long polling."""
     if status in _EMPTY_QUEUE and offset == 0:
         return ResponseCode.PULL_NOT_FOUND
     code = _CODES[status]
@@ -47,17 +47,17 @@ def response_code(status: GetMessageStatus, offset: int, broker_role: BrokerRole
 
 
 def is_offset_moved(status: GetMessageStatus, offset: int) -> bool:
-    """Whether the broker sends this pull to another offset, or would if it were no slave that leaves offsets alone."""
+    """Return whether a pull of `offset` with this status is PULL_OFFSET_MOVED on a broker that checks offsets."""
     return _CODES[status] == ResponseCode.PULL_OFFSET_MOVED and not (status in _EMPTY_QUEUE and offset == 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """What suggestWhichBrokerId depends on beside the store's answer, by the broker's own names.
+    """The settings that suggestWhichBrokerId depends on, under the broker's own names.
 
     Attributes:
         broker_id: brokerId of the consumer group.
-        which_broker_when_consume_slowly: likewise.
+        which_broker_when_consume_slowly: whichBrokerWhenConsumeSlowly of the consumer group.
     """
 
     broker_role: BrokerRole
@@ -68,7 +68,7 @@ class Suggestion:
 
 
 def suggest_which_broker_id(status: GetMessageStatus, offset: int, suggest_pulling_from_slave: bool, where: Suggestion) -> int:
-    """The broker to pull from next, after a pull of `offset` that the store gave `status` for."""
+    """Return the brokerId to pull from next, after a pull of `offset` with the store's `status`."""
     if is_offset_moved(status, offset) and slave_keeps_offset(where.broker_role, where.offset_check_in_slave):
         return where.broker_id
     if not where.slave_read_enable:

@@ -1,10 +1,10 @@
-"""The way of one pull through the store, entry by entry: what each rule said of each entry, and why the scan ended.
+"""The trace of one pull: for each entry that the scan reached, which rule decided, and why the scan ended.
 
 Broker source (4.9.3): DefaultMessageStore.getMessage.
-Rule: the kernel of get_message says what becomes of each entry, as the answer to a pull that sees no other; the rules between entries
-are its own too. The answer at the end is the kernel's, and a trace that comes to another one is refused. Which rule of several spoke is
-found by asking again without the others.
-Surprise: an entry of a log file that is known to be removed is passed over unseen: neither filter nor fullness is looked at.
+Rule: the kernel of get_message decides on each entry, by answering a pull that sees only this entry. The loop over entries calls the
+kernel's rules too. The trace's answer must be the kernel's; else `trace_pull` raises. To find which of several rules decided, the trace
+evaluates each rule with the others switched off.
+Surprise: an entry of a log file that is known to be removed is skipped: neither the filter nor the fullness test sees it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REMOVING: Final = int(GetMessageStatus.MESSAGE_WAS_REMOVING)
 
 
 class Fate(Enum):
-    """What became of an entry that the scan came to."""
+    """What happened to an entry that the scan reached."""
 
     TAKEN = "taken"
     NOT_BY_TAGS_CODE = "not matched by consume queue: the tag's hash code"
@@ -48,7 +48,7 @@ BATCH_FULL: Final = frozenset({Fate.MAX_MSG_NUMS, Fate.BYTES_IN_MEMORY, Fate.COU
 
 
 class End(Enum):
-    """Why a pull went no further."""
+    """Why the scan of a pull ended."""
 
     NO_SCAN = "the bounds of the queue decide; no entry is looked at"
     NO_FILE = "the queue has no file with this offset; the next pull starts where the next file would"
@@ -62,12 +62,12 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One entry that the scan came to.
+    """One entry that the scan reached.
 
     Attributes:
-        position: in the block.
-        in_disk: whether it lies further from the log's end than memory reaches; None where that was not asked.
-        fate: what became of it.
+        position: the entry's position in the block.
+        in_disk: whether the entry counts as on disk; None if the scan skipped it before this test.
+        fate: what happened to the entry.
     """
 
     position: int
@@ -77,13 +77,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PullTrace:
-    """The way of one pull.
+    """The trace of one pull.
 
     Attributes:
-        steps: the entries that the scan came to, in order.
-        window_end: one past the queue offset of the last entry that the scan may reach; the offset of the pull where there is no scan.
-        end: why it went no further.
-        answer: the kernel's (columns of gm.Answers).
+        steps: the entries that the scan reached, in order.
+        window_end: one past the queue offset of the last entry that the scan may reach; the pull's offset if there is no scan.
+        end: why the scan ended.
+        answer: the kernel's answer, a row of `gm.Answers.columns`.
     """
 
     steps: tuple[Step, ...]
@@ -93,21 +93,23 @@ class PullTrace:
 
 
 class TraceError(RuntimeError):
-    """A trace that comes to another answer than the kernel: a fault of this project."""
+    """A trace whose answer differs from the kernel's: a fault of this project."""
 
 
-def trace_pull(request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.LogFiles) -> PullTrace:
-    """Answer one request as `gm.get_message` does, and tell how it came to that.
+def trace_pull(
+    request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.CommitLogFiles
+) -> PullTrace:
+    """Return the answer of `gm.get_message` to one request, with the steps that led to it.
 
     Args:
-        request: one row of REQUEST_COLUMNS; the others as for gm.get_message.
-        caps: limits.
-        block: the entries.
-        filters: the TAG filters that the request names.
-        log: files of the commit log.
+        request: one row of REQUEST_COLUMNS; the other arguments are those of `gm.get_message`.
+        caps: limits in the order of BYTES_MEMORY ... ENTRIES_A_FILE.
+        block: the entries that the request scans.
+        filters: the TAG filters by number.
+        log: the commit log's files.
 
     Raises:
-        TraceError: the two differ.
+        TraceError: the steps lead to another answer than the kernel's.
     """
     found = gm.get_message(request[None, :], caps, block, filters, log)
     answer = found.columns[0]
@@ -145,10 +147,10 @@ def _end(steps: list[Step], scan: _Scan, request: NDArray[np.int64], caps: NDArr
 
 
 class _Scan:
-    """The loop of getMessage, one entry after the other, with what was taken so far."""
+    """The loop of getMessage over entries, with the counts and bytes taken so far."""
 
     def __init__(
-        self, request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.LogFiles
+        self, request: NDArray[np.int64], caps: NDArray[np.int64], block: gm.Block, filters: gm.TagCodes, log: gm.CommitLogFiles
     ) -> None:
         self.request, self.max_msg_nums, self.log_end = request, int(request[gm.MAX_MSG_NUMS]), int(request[gm.LOG_END])
         self.caps, self.block, self.filters, self.log = caps, block, filters, log
@@ -162,7 +164,7 @@ class _Scan:
         self.removed_until: int | None = None
 
     def steps(self) -> list[Step]:
-        """Go through the entries."""
+        """Return a step for each entry that the scan reaches."""
         found: list[Step] = []
         for position in range(self.begin, self.end):
             found.append(self._step(position))
@@ -196,21 +198,21 @@ class _Scan:
         return Step(position, in_disk, self._not_matched(position))
 
     def _alone(self, block: gm.Block) -> NDArray[np.int64]:
-        """What becomes of each entry of the scan for which the batch has room: the status of a pull that sees it alone."""
+        """Return the status of a pull that sees one entry alone, for each entry of the scan."""
         requests = np.repeat(self.request[None, :], self.end - self.begin, axis=0)
         requests[:, gm.OFFSET] += np.arange(self.end - self.begin)
         requests[:, gm.MAX_OFFSET] = requests[:, gm.OFFSET] + 1
         return gm.get_message(requests, self.caps, block, self.filters, self.log).columns[:, gm.STATUS]
 
     def _not_matched(self, position: int) -> Fate:
-        """Which filter passed an entry over: the one without which it would not have been."""
+        """Return which filter rejected an entry: the one without which the entry would match."""
         if self.block.verdicts[position : position + 1].tolist() == [gm.NOT_BY_CONSUME_QUEUE]:
             return Fate.NOT_BY_BIT_MAP
         not_by_tag = self.by_tags_alone[position - self.begin] == GetMessageStatus.NO_MATCHED_MESSAGE
         return Fate.NOT_BY_TAGS_CODE if not_by_tag else Fate.NOT_BY_COMMIT_LOG
 
     def _fullness(self, size: int, in_disk: bool) -> Fate | None:
-        """Which limit says that the batch is full before this entry: in the rule's order, the first that says so alone."""
+        """Return the first limit, in the broker's order, that alone makes the batch full before an entry; None if the batch has room."""
         bytes_cap, count_cap = (gm.BYTES_DISK, gm.COUNT_DISK) if in_disk else (gm.BYTES_MEMORY, gm.COUNT_MEMORY)
         by_bytes, by_count = (Fate.BYTES_IN_DISK, Fate.COUNT_IN_DISK) if in_disk else (Fate.BYTES_IN_MEMORY, Fate.COUNT_IN_MEMORY)
         for fate, max_msg_nums, max_bytes, max_count in (

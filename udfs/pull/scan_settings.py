@@ -1,4 +1,4 @@
-"""The settings that the scan of getMessage depends on, in the form that the kernel takes.
+"""The settings that the scan of getMessage depends on, as the array that the kernel takes.
 
 Broker source (4.9.3): MessageStoreConfig; DefaultMessageStore.getMessage, isTheBatchFull and nextOffsetCorrection.
 """
@@ -29,15 +29,15 @@ class ScanSettings(Protocol):
 
     @property
     def access_message_in_memory_max_ratio(self) -> int:
-        """Percent of the memory that the newest messages take."""
+        """Percent of the memory that counts as filled with the newest messages."""
 
     @property
     def max_transfer_bytes_on_message_in_memory(self) -> int:
-        """Cap of a batch."""
+        """Cap of a batch while an entry counts as in memory."""
 
     @property
     def max_transfer_count_on_message_in_memory(self) -> int:
-        """Cap of a batch, messages."""
+        """Cap of a batch while an entry counts as in memory, messages."""
 
     @property
     def max_transfer_bytes_on_message_in_disk(self) -> int:
@@ -49,15 +49,15 @@ class ScanSettings(Protocol):
 
     @property
     def total_physical_memory_size(self) -> int:
-        """Memory that the broker believes in."""
+        """Memory of the broker's machine, as the broker reads it."""
 
     @property
     def readable(self) -> bool:
-        """Whether the store can be read; else it answers null."""
+        """Whether the store is readable; if not, it answers null to every pull."""
 
 
 def scan_caps(settings: ScanSettings, entries_a_file: int) -> NDArray[np.int64]:
-    """The caps of `get_message`, in the order of its constants, for queue files of so many entries."""
+    """Return the array `caps` of `get_message` from settings, for queue files of `entries_a_file` entries."""
     caps = np.zeros(gm.ENTRIES_A_FILE + 1, np.int64)
     caps[gm.BYTES_MEMORY] = settings.max_transfer_bytes_on_message_in_memory
     caps[gm.COUNT_MEMORY] = settings.max_transfer_count_on_message_in_memory

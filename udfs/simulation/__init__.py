@@ -1,6 +1,6 @@
-"""The closed loop in virtual time: producers, a broker's queues and the clients of one group that consume them.
+"""The simulation in virtual time: producers, the queues of brokers, and the clients of one group that consumes them.
 
-Time is a number of microseconds since the simulation began; where a rule of the broker or the client asks for ms, it is cut. What happens
-often (pulls, listeners, messages that come again) is one compiled loop over arrays, `event_loop`; what happens rarely (clients that come
-and go, rebalancing) is Python between two stretches of it, `group_run`, on the rules of `udfs.consumer`.
+Time is the number of microseconds since the simulation began; rules of the broker or the client that need ms get it rounded down. Frequent
+events (pulls, listeners, redelivered messages) run in a compiled loop over arrays, `event_loop`. Rare events (clients that start and stop,
+rebalances) run in Python, `group_run`, between two calls of that loop; they use the rules of `udfs.consumer`.
 """

@@ -1,11 +1,11 @@
-"""What a simulated run has its broker append to the commit log, message by message, in the order of time.
+"""Append the messages of a simulated run to a store, in the order of time.
 
 Broker source (4.9.3): SendMessageProcessor, EndTransactionProcessor, TransactionalMessageBridge, ScheduleMessageService; the rules are
 those of `udfs.broker.send_message`, `udfs.broker.transactional_message` and `udfs.broker.schedule_delivery`.
-Rules: what producers send comes as the plan's rates have it, delayed or in transactions; what listeners failed at is sent back, waits in
-the queue of its level, and is delivered to the retry topic by the broker's look, or goes to the dead letters. Half messages, those that
-a check puts back, op messages and what is given up stand where the broker puts them.
-Surprise: each try of a message, and each check, is a record of its own in the log.
+Rules: producers send at the plan's rates, plain, delayed or in transactions. A message that a listener failed on is sent back, waits in
+the queue of its delay level, and is delivered to the retry topic, or goes to the dead letters. Half messages, half messages that a check
+puts back, op messages and discarded half messages are stored in the broker's own topics.
+Surprise: each try of a message, and each check that puts a half message back, is a record of its own in the log.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _KEYS: Final = "KEYS"
 
 
 class _Kind(IntEnum):
-    """What happens, in the order in which it does at one moment."""
+    """The kinds of events, in their order at one moment."""
 
     DELIVER = 0
     SEND = 1
@@ -69,12 +69,12 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A run that ended.
+    """A run that has ended.
 
     Attributes:
-        plan: of the run, whose messages come at rates to the queues of one broker.
-        at: when it ended, microseconds.
-        sent_back: (when the broker had it, queue, offset) of each message that was sent back, in order.
+        plan: plan of the run; its messages come at rates, to the queues of one broker.
+        at: when the run ended, microseconds.
+        sent_back: (when the broker received it, queue, offset) of each message that was sent back, in order.
     """
 
     plan: GroupPlan
@@ -84,14 +84,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a simulation leaves open.
+    """Facts that a stored message needs and a simulation does not have.
 
     Attributes:
-        sender: the broker's topics and groups, and what it does with what it is sent.
-        begins: ms since 1970 at which virtual time begins.
+        sender: the broker's processor of sent messages, with its topics and groups.
+        begins: start of virtual time, ms since 1970.
         producer: address of the producers and of the clients.
-        store_host: of the broker.
-        wanted, unwanted: tags of messages that the group's filter takes and does not take, with their weights.
+        store_host: address of the broker.
+        wanted, unwanted: tags of messages that match and do not match the group's filter, with their weights.
     """
 
     sender: SendMessageProcessor
@@ -102,19 +102,19 @@ class Surroundings:
     unwanted: Sequence[tuple[str, float]] = ()
 
 
-# stores a message at a time (ms since 1970) and gives it with its places
+# stores a message at a time (ms since 1970) and returns it with its offsets
 Put = Callable[[InnerMessage, int], Message]
-# when, what, its number among those, and what it does
+# time, kind, number among the events of this kind, action
 _Event = tuple[int, _Kind, int, Callable[[int], None]]
 
 
 @dataclass(slots=True)
 class Appending:
-    """A run that is put into a store.
+    """A run whose messages are appended to a store.
 
     Attributes:
-        delivered: messages of each delay level, counted from 1, that were delivered.
-        transactions: of the broker, None where there are none.
+        delivered: number of delivered messages by delay level, from 1.
+        transactions: transactions of the broker, None if the plan has none.
     """
 
     ended: Ended
@@ -128,7 +128,7 @@ class Appending:
     _waiting: int = 0
 
     def append_all(self) -> None:
-        """Put all that comes by the end of the run."""
+        """Append all messages of the run up to its end."""
         plan = self.ended.plan
         assert isinstance(plan.messages, Rates)
         at_once = replace(plan, messages=replace(plan.messages, delay_level=0), transactions=None)
@@ -141,7 +141,7 @@ class Appending:
             happen(time)
 
     def _known(self, rows: NDArray[np.int64]) -> Iterator[_Event]:
-        """What is known to happen before anything does."""
+        """Yield the events that are known at the start."""
         times = np.where(rows[:, STORED] == BEFORE, 0, rows[:, STORED])
         for number, at in enumerate(np.lexsort((rows[:, OFFSET], rows[:, QUEUE], rows[:, STORED])).tolist()):
             yield int(times[at]), _Kind.SEND, number, partial(self._send, rows[at])
@@ -153,7 +153,7 @@ class Appending:
             yield from self._checks(self.transactions)
 
     def _checks(self, run: TransactionRun) -> Iterator[_Event]:
-        """What checks put back and give up, by where it stood."""
+        """Yield an event for each half message that a check puts back or discards."""
         stood: dict[int, int] = {}
         for offset, (transaction, time, changed) in enumerate(run.half_queue):
             if transaction in stood:
@@ -166,7 +166,7 @@ class Appending:
         return self.around.begins + time // MS
 
     def _store(self, inner: InnerMessage, time: int) -> Message:
-        """Put a message; a delayed one is to be delivered, others may be consumed."""
+        """Store a message; add the delivery of a delayed one to the events."""
         stored = self.put(inner, self._clock(time))
         topic = stored.topic.decode()
         if topic == SCHEDULE_TOPIC:
@@ -192,7 +192,7 @@ class Appending:
             self._store(inner, time)
 
     def _sent(self, row: NDArray[np.int64], time: int) -> InnerMessage:
-        """What a producer sends."""
+        """Return the message that a producer sends."""
         plan = self.ended.plan
         assert isinstance(plan.messages, Rates)
         number, offset, size = int(row[QUEUE]), int(row[OFFSET]), int(row[BODY])
@@ -216,7 +216,7 @@ class Appending:
         )
 
     def _tag(self, row: NDArray[np.int64]) -> str:
-        """The tag of a message, empty for none."""
+        """Return the tag of a message, "" for none."""
         shares = self.around.wanted if row[FLAGS] == ALL_MATCH else self.around.unwanted
         if not shares:
             return ""
@@ -226,7 +226,7 @@ class Appending:
         return shares[int(np.searchsorted(reached, wanted, side="right"))][0]
 
     def _end(self, half_offset: int, time: int) -> None:
-        """END_TRANSACTION of a half message."""
+        """Store the messages of an END_TRANSACTION for a half message."""
         assert self.transactions
         half, (transaction, _, _) = self._halves[half_offset], self.transactions.half_queue[half_offset]
         if self.transactions.rows[transaction, IS_COMMITTED]:

@@ -1,11 +1,11 @@
-"""The messages of each queue: when they come, how large they are, whether the group's filter takes them.
+"""The messages of each queue: when they arrive, how large they are, whether they match the group's filter.
 
-Broker source (4.9.3): what PullMessageProcessor and the client see of a queue; no code.
-Rules: messages of a rate are numbers, not rows: how many come in each bucket of time is drawn once (Poisson, by `arrival_counts`), and
-where in it a message stands follows from its offset alone. Recorded messages are rows of arrays. Those of the retry topic are made by the
-simulation itself.
-Messages with a delay level come when the broker's look at their level finds them due; all have the same, so that they keep their order.
-Surprise: within a bucket messages come at even distances, each shifted at random within its own.
+Not the broker's own code.
+Rules: messages of a rate are not stored. The number of messages in each time bucket is drawn once (Poisson, by `arrival_counts`), and a
+message's time within the bucket follows from its offset alone. Recorded messages are rows of arrays. Messages of the retry topic are
+created by the simulation.
+Messages with a delay level arrive when the broker delivers their level. All have one level, so they keep their order.
+Surprise: a bucket is divided into equal intervals, one for each message; each message comes at a random time within its interval.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _RECORD, _BODY = 0, 1  # columns of `sizes`
 
 @bare
 def _row(w, queue, offset):  # type: ignore[no-untyped-def]
-    """Where a recorded message stands in the arrays."""
+    """Return the row of a recorded message."""
     return w.queues[queue, FIRST_TIME] + offset - w.queues[queue, BACKLOG_END]
 
 
 @bare
 def arrival_time(w, queue, offset):  # type: ignore[no-untyped-def]
-    """When a message is stored, in microseconds; BEFORE where it was there at the start, NEVER where none of that offset comes."""
+    """Return when a message is stored, microseconds; BEFORE if it is of the backlog, NEVER if the queue gets no such offset."""
     if queue >= w.cfg[QUEUES]:
         if offset >= w.queues[queue, END]:
             return np.int64(NEVER)
@@ -84,7 +84,7 @@ def arrival_time(w, queue, offset):  # type: ignore[no-untyped-def]
 
 @bare
 def matches(w, queue, offset):  # type: ignore[no-untyped-def]
-    """MATCHES_AT_BROKER and MATCHES_AT_CLIENT of a message, as the sum of those that hold."""
+    """Return the flags MATCHES_AT_BROKER and MATCHES_AT_CLIENT of a message, added."""
     if queue >= w.cfg[QUEUES]:
         return np.int64(ALL_MATCH)
     if w.flags.shape[0] > 0:
@@ -97,7 +97,7 @@ def matches(w, queue, offset):  # type: ignore[no-untyped-def]
 
 @bare
 def origin(w, queue, offset):  # type: ignore[no-untyped-def]
-    """Queue and offset at which a message was sent first, and how often it was tried since."""
+    """Return (queue, offset, tries) of a message: where it was first sent, and how often it was sent back since."""
     if queue < w.cfg[QUEUES]:
         return np.int64(queue), np.int64(offset), np.int64(0)
     row = w.retries[queue - w.cfg[QUEUES], offset - w.queues[queue, TRIMMED]]
@@ -106,7 +106,7 @@ def origin(w, queue, offset):  # type: ignore[no-untyped-def]
 
 @bare
 def body_size(w, queue, offset):  # type: ignore[no-untyped-def]
-    """Bytes of a message's body, by where it was sent first."""
+    """Return the bytes of a message's body; `queue` and `offset` are where it was first sent."""
     if w.sizes.shape[0] > 0:
         return np.int64(w.sizes[_row(w, queue, offset), _BODY])
     least, most = w.cfg[BODY_LEAST], w.cfg[BODY_MOST]
@@ -117,7 +117,7 @@ def body_size(w, queue, offset):  # type: ignore[no-untyped-def]
 
 @bare
 def record_size(w, queue, offset, body):  # type: ignore[no-untyped-def]
-    """Bytes of a message's record in the commit log, by where it was sent first; `body` of them are its body."""
+    """Return the bytes of a message's record in the commit log; `queue` and `offset` are where it was first sent."""
     if w.sizes.shape[0] > 0:
         return np.int64(w.sizes[_row(w, queue, offset), _RECORD])
     return body + w.cfg[OVERHEAD]
@@ -125,13 +125,13 @@ def record_size(w, queue, offset, body):  # type: ignore[no-untyped-def]
 
 @bare
 def end_offset(w, queue, time):  # type: ignore[no-untyped-def]
-    """The offset behind the last message that was stored by a time."""
+    """Return the offset one past the last message that is stored by `time`."""
     if queue >= w.cfg[QUEUES]:
         low, high = w.queues[queue, TRIMMED], w.queues[queue, END]
     else:
         low = w.queues[queue, BACKLOG_END]
         high = low + w.queues[queue, COMING]
-        if w.times.shape[0] == 0:  # the bucket is known: it begins with a look at the delay level, as delays are whole seconds too
+        if w.times.shape[0] == 0:  # delays are whole seconds, so a delivery run coincides with the begin of a bucket
             stored = time if w.cfg[DELAY] == NONE else time - w.cfg[DELAY] * MS
             bucket = min(max(stored, 0) // w.cfg[BUCKET], w.cum.shape[1] - 2)
             high = low + w.cum[queue, bucket + 1]

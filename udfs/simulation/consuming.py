@@ -1,13 +1,12 @@
-"""The threads of a client: batches that are given to the listener, acknowledged, or sent back to the broker.
+"""The threads of a client: they pass batches to the listener, acknowledge messages and send them back to the broker.
 
 Broker source (4.9.3): ConsumeMessageConcurrentlyService (ConsumeRequest.run, processConsumeResult, sendMessageBack),
 ProcessQueue.removeMessage, SendMessageProcessor.asyncConsumerSendMsgBack; the rules are those of `udfs.consumer.consume_concurrently`,
-`udfs.consumer.process_queue` and `udfs.broker.send_message`, held here in the form that the loop needs; tests run both.
-Rules: batches of all the client's queues wait in one line, and its threads are as many as consumeThreadMin, as the line has no end. A
-batch of a dropped queue is passed over when a thread comes to it; if the queue is dropped while the listener is at work, the result does
-not count.
-Surprises: a listener that fails holds its thread until the broker has taken the batch back, message by message. A broadcast client sends
-nothing back: what fails is dropped, and counts as consumed.
+`udfs.consumer.process_queue` and `udfs.broker.send_message`, in a compiled form; tests run both.
+Rules: batches of all queues of a client wait in one unbounded line, so a client never has more threads than consumeThreadMin. A batch of
+a dropped queue is skipped when a thread takes it. If the queue is dropped while the listener runs, the result does not count.
+Surprises: after a failure the thread stays occupied until the broker has taken back the whole batch, message by message. A broadcast client
+sends no message back: a message that fails is dropped, and counts as consumed.
 """
 
 from __future__ import annotations
@@ -87,17 +86,18 @@ from udfs.simulation.world import (
 
 @bare
 def _place(w, slot, place, ahead):  # type: ignore[no-untyped-def]
-    """The place in a slot's ring that is so many messages ahead."""
+    """Return the place in a slot's ring that is `ahead` messages after `place`."""
     first = slot * w.cfg[RING]
     return first + ((place - first + ahead) & (w.cfg[RING] - 1))
 
 
 @bare
 def note_started(w, row, offset):  # type: ignore[no-untyped-def]
-    """Note that a listener is given a message, and count it where it was given before; where the group broadcasts, to the same client.
+    """Record that a listener gets a message; count a duplicate if a listener of the group (when broadcasting: of the client) had it before.
 
-    Whoever has a queue begins where the group has committed, and gives its messages in their order: all up to the furthest one were given.
-    Only of a group that never committed two clients may begin apart, and what the one behind is given counts too much.
+    A client begins at the group's committed offset and passes messages in order, so every message up to the greatest one was passed. Only
+    if the group never committed, two clients may begin at different offsets. The messages of the one with the lower offset then count as
+    duplicates, although no client had them before.
     """
     w.counters[DELIVERED] += 1
     if w.cfg[BROADCAST]:
@@ -112,7 +112,7 @@ def note_started(w, row, offset):  # type: ignore[no-untyped-def]
 
 @bare
 def _try(w, row, offset):  # type: ignore[no-untyped-def]
-    """How long the listener takes with a message, and whether it fails; each client of a group that broadcasts has chances of its own."""
+    """Return how long the listener takes for a message, and whether it fails; in a broadcasting group each client has its own draws."""
     first_queue, first_offset, tries = origin(w, row[QUEUE], offset)
     tries = row[CLIENT] if w.cfg[BROADCAST] else tries
     stream = message_stream(w.cfg[SEED], first_queue, first_offset)
@@ -121,7 +121,7 @@ def _try(w, row, offset):  # type: ignore[no-untyped-def]
 
 @bare
 def start_work(w, client, now):  # type: ignore[no-untyped-def]
-    """Give waiting batches to the client's free threads."""
+    """Pass waiting batches to the client's free threads."""
     row = w.clients[client]
     while row[BUSY] < row[THREADS] and row[FIFO_HEAD] != NONE:
         place = row[FIFO_HEAD]
@@ -140,7 +140,7 @@ def start_work(w, client, now):  # type: ignore[no-untyped-def]
 
 @bare
 def begin_batch(w, slot, place, now):  # type: ignore[no-untyped-def]
-    """Give a batch to the listener; what comes of it is known at once, and happens when it ends."""
+    """Pass a batch to the listener. The result is drawn now and applied when the batch ends."""
     row, client = w.slots[slot], w.clients[w.slots[slot, CLIENT]]
     taken, failed, count = np.int64(0), False, w.ring[place, BATCH]
     for ahead in range(count):
@@ -162,7 +162,7 @@ def begin_batch(w, slot, place, now):  # type: ignore[no-untyped-def]
 
 @bare
 def tell(w, slot, place, count, result, now):  # type: ignore[no-untyped-def]
-    """Write down what became of a batch."""
+    """Write the rows of `consumed` for a batch."""
     if not w.cfg[TELLS]:
         return
     started = w.ring[place, STARTED]
@@ -172,7 +172,7 @@ def tell(w, slot, place, count, result, now):  # type: ignore[no-untyped-def]
 
 @bare
 def send_back(w, queue, offset, now):  # type: ignore[no-untyped-def]
-    """Send one message back to the broker, which keeps it for its level, or among the dead letters."""
+    """Send one message back to the broker, which stores it in the queue of its delay level or as a dead letter."""
     first_queue, first_offset, tries = origin(w, queue, offset)
     level = w.level_of_try[min(tries, len(w.level_of_try) - 1)]
     stored = now - w.cfg[NETWORK]
@@ -187,7 +187,7 @@ def send_back(w, queue, offset, now):  # type: ignore[no-untyped-def]
 
 @bare
 def keep_for_level(w, level, stored, queue, offset, tries, into):  # type: ignore[no-untyped-def]
-    """Put a message behind the others of its delay level."""
+    """Append a message to the line of its delay level."""
     at = w.counters[FREE]
     row = w.pending[at]
     w.counters[FREE] = row[PENDING_NEXT]
@@ -209,7 +209,7 @@ def keep_for_level(w, level, stored, queue, offset, tries, into):  # type: ignor
 
 @bare
 def expect_look(w, level):  # type: ignore[no-untyped-def]
-    """Put in the event of the broker's look that finds the first message of a level (counted from 0) due."""
+    """Push the event of the delivery run that delivers the first message of a delay level (counted from 0)."""
     stored = w.pending[w.levels[level, LEVEL_FIRST], PENDING_STORED]
     look = look_after(0, stored // MS + w.delays[level]) * MS
     push(w.heap, w.counters, look, key_of(DELIVER, level))
@@ -217,7 +217,7 @@ def expect_look(w, level):  # type: ignore[no-untyped-def]
 
 @bare
 def _remove(w, slot, place, count):  # type: ignore[no-untyped-def]
-    """ProcessQueue.removeMessage of a batch; gives the offset to commit."""
+    """Remove a batch from the slot's ring (ProcessQueue.removeMessage); return the offset to commit."""
     row, mask = w.slots[slot], w.cfg[RING] - 1
     for ahead in range(count):
         entry = w.ring[_place(w, slot, place, ahead)]
@@ -233,7 +233,7 @@ def _remove(w, slot, place, count):  # type: ignore[no-untyped-def]
 
 @bare
 def end_work(w, place, now):  # type: ignore[no-untyped-def]
-    """Take in what the listener made of a batch, and give its thread the next one."""
+    """Apply the result of a batch, and pass the next batch to its thread."""
     slot = place // w.cfg[RING]
     row, count, failed = w.slots[slot], w.ring[place, BATCH], w.ring[place, IS_DONE] == -1
     row[WORKING] -= 1

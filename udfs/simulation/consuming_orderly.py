@@ -1,12 +1,11 @@
-"""The threads of an orderly client: one batch of a queue after the other, as long as the client has the broker's lock on it.
+"""The threads of an orderly client: they consume the batches of a queue one after the other while the client has the queue's lock.
 
 Broker source (4.9.3): ConsumeMessageOrderlyService (ConsumeRequest.run, processConsumeResult, checkReconsumeTimes,
-tryLockLaterAndReconsume); the rules are those of `udfs.consumer.consume_orderly`, held here in the form that the loop needs; tests run
-both.
-Rules: what a listener fails on is tried again after a while, before anything behind it, as often as maxReconsumeTimes says: without end
-unless it is set. Then it is a dead letter. A consumer that goes on for a minute lets others have the thread.
-Surprise: a queue that a client has just taken is not locked by that, but by the locking of all queues, every 20 seconds; pulls look for
-the lock every three.
+tryLockLaterAndReconsume); the rules are those of `udfs.consumer.consume_orderly`, in a compiled form; tests run both.
+Rules: a message that a listener fails on is tried again after a while, before any later message, up to maxReconsumeTimes; without that
+setting there is no limit. Then it becomes a dead letter. A consumer that has run for a minute releases its thread.
+Surprise: a queue that a client has just taken is locked only by the request that locks all queues, every 20 seconds; pulls test for the
+lock every three seconds.
 """
 
 from __future__ import annotations
@@ -72,13 +71,13 @@ from udfs.simulation.world import (
 
 @bare
 def _entry(w, slot, ahead):  # type: ignore[no-untyped-def]
-    """Place in the ring of the message that is so many behind the first one."""
+    """Return the place in the ring of the message `ahead` places after the slot's first one."""
     return slot * w.cfg[RING] + ((w.slots[slot, HEAD] + ahead) & (w.cfg[RING] - 1))
 
 
 @bare
 def start_consumer(w, slot):  # type: ignore[no-untyped-def]
-    """Let a consumer of the queue wait for a thread, unless there is one (what putMessage tells)."""
+    """Start a consumer of the queue, which waits for a thread, unless one exists (the result of putMessage)."""
     row = w.slots[slot]
     if not row[AT_WORK] and row[HEAD] < row[TAIL]:
         row[AT_WORK] = 1
@@ -87,14 +86,14 @@ def start_consumer(w, slot):  # type: ignore[no-untyped-def]
 
 @bare
 def wait_for_thread(w, slot):  # type: ignore[no-untyped-def]
-    """submitConsumeRequest."""
+    """Append the consumer to the client's line for a thread: submitConsumeRequest."""
     w.slots[slot, BEGAN] = NONE
     submit(w, slot, slot * w.cfg[RING], 0)
 
 
 @bare
 def next_turn(w, slot, now):  # type: ignore[no-untyped-def]
-    """What a consumer that has a thread does next: take a batch, or leave the thread."""
+    """Let a consumer with a thread take its next batch, or release the thread."""
     row, cfg = w.slots[slot], w.cfg
     if row[DROPPED]:
         return
@@ -115,7 +114,7 @@ def next_turn(w, slot, now):  # type: ignore[no-untyped-def]
 
 @bare
 def _begin(w, slot, now):  # type: ignore[no-untyped-def]
-    """Give the batch that was taken to the listener."""
+    """Pass the taken batch to the listener."""
     row, client = w.slots[slot], w.clients[w.slots[slot, CLIENT]]
     taken, failed = np.int64(0), False
     for ahead in range(row[TAKEN]):
@@ -124,7 +123,7 @@ def _begin(w, slot, now):  # type: ignore[no-untyped-def]
         w.counters[DELIVERED] += 1
         if entry[OFFSET] > w.queues[row[QUEUE], MOST_STARTED]:
             w.queues[row[QUEUE], MOST_STARTED] = entry[OFFSET]
-        elif entry[TRY] == tries:  # not one that is tried again where it stands
+        elif entry[TRY] == tries:  # not one that was put back and is tried again in place
             w.counters[DUPLICATES] += 1
         stream = message_stream(w.cfg[SEED], first_queue, first_offset)
         taken += service_time(w.cfg, w.shares, stream, entry[TRY])
@@ -141,7 +140,7 @@ def _begin(w, slot, now):  # type: ignore[no-untyped-def]
 
 @bare
 def _tell(w, slot, result, now):  # type: ignore[no-untyped-def]
-    """Write down what became of the batch."""
+    """Write the rows of `consumed` for the batch."""
     if not w.cfg[TELLS]:
         return
     for ahead in range(w.slots[slot, TAKEN]):
@@ -158,7 +157,7 @@ def _give_up(w, slot, entry, now):  # type: ignore[no-untyped-def]
 
 @bare
 def _is_put_back(w, slot, now):  # type: ignore[no-untyped-def]
-    """checkReconsumeTimes of a batch that failed: whether there is a message in it that is not given up."""
+    """Return whether a failed batch has a message that may still be tried: checkReconsumeTimes."""
     again = False
     for ahead in range(w.slots[slot, TAKEN]):
         entry = w.ring[_entry(w, slot, ahead)]
@@ -172,7 +171,7 @@ def _is_put_back(w, slot, now):  # type: ignore[no-untyped-def]
 
 @bare
 def _commit(w, slot):  # type: ignore[no-untyped-def]
-    """ProcessQueue.commit; the offset goes to the table whatever was there, unless the queue was dropped."""
+    """Remove the taken messages (ProcessQueue.commit), and set the offset in the table even to a lower one, unless the queue is dropped."""
     row = w.slots[slot]
     for ahead in range(row[TAKEN]):
         entry = w.ring[_entry(w, slot, ahead)]
@@ -186,7 +185,7 @@ def _commit(w, slot):  # type: ignore[no-untyped-def]
 
 @bare
 def end_turn(w, slot, now):  # type: ignore[no-untyped-def]
-    """Take in what the listener made of a batch, and go on."""
+    """Apply the result of a batch, and let the consumer continue."""
     row = w.slots[slot]
     client = w.clients[row[CLIENT]]
     row[WORKING] -= 1

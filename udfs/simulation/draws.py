@@ -1,7 +1,6 @@
-"""Random numbers by what they are for: the message, the try, the purpose. No order of events changes them.
+"""Random numbers as functions of message, try and purpose, so that the order of events does not change them.
 
-No code of the broker. Surprise: a message that is delivered twice takes as long the second time and ends the same way, as it is the same
-try.
+No code of the broker. Surprise: a message that is delivered twice in one try takes the same time and has the same result both times.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ _PURPOSES: Final = 16
 
 @bare
 def message_stream(seed, queue, offset):  # type: ignore[no-untyped-def]
-    """The random number of a message, from which those of its tries come."""
+    """Return the random number of a message, from which `draw` derives those of its tries."""
     of_queue = mixed(np.uint64(seed) + GAMMA * np.uint64(queue + 1))
     return mixed(of_queue + GAMMA * np.uint64(offset + 1))
 
 
 @bare
 def draw(stream, tries, purpose):  # type: ignore[no-untyped-def]
-    """A random number, uint64, for one purpose of one try of a message.
+    """Return a random number, uint64, for one purpose of one try of a message.
 
     Args:
-        stream: of `message_stream`.
-        tries: how often it was tried before.
+        stream: result of `message_stream` for the message.
+        tries: how often the message was sent back before.
         purpose: one of the constants above.
     """
     return mixed(stream + GAMMA * np.uint64(tries * _PURPOSES + purpose + 1))

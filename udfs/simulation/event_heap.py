@@ -1,7 +1,7 @@
-"""The events to come, the earliest first: a binary heap in an array.
+"""The future events, earliest first: a binary heap in an array.
 
-Not the broker's own. Rule: events of one moment come by their key, kind before number, so that the order in which they were put in does not
-matter. No two events have the same time and key unless they mean the same.
+Not the broker's own. Rule: events of one moment are ordered by their key (kind, then number), so the order of insertion does not matter.
+Two events with the same time and key are the same event.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _NUMBER: Final = (1 << _KIND_BITS) - 1
 
 @bare
 def key_of(kind, number):  # type: ignore[no-untyped-def]
-    """The key of an event."""
+    """Return the key of an event."""
     return (np.int64(kind) << _KIND_BITS) | number
 
 
 @bare
 def kind_of(key):  # type: ignore[no-untyped-def]
-    """The kind of an event."""
+    """Return the kind of an event from its key."""
     return key >> _KIND_BITS
 
 
 @bare
 def number_of(key):  # type: ignore[no-untyped-def]
-    """What it is about: a level, a place in the ring, a client, a slot."""
+    """Return the number in a key: by kind a delay level, a place in the ring, a client or a slot."""
     return key & _NUMBER
 
 
 @bare
 def push(heap, counters, time, key):  # type: ignore[no-untyped-def]
-    """Put an event in; there must be room."""
+    """Add an event; the heap must have room."""
     at = counters[HEAP]
     counters[HEAP] = at + 1
     while at > 0:
@@ -55,7 +55,7 @@ def push(heap, counters, time, key):  # type: ignore[no-untyped-def]
 
 @bare
 def pop(heap, counters):  # type: ignore[no-untyped-def]
-    """Take the first event out."""
+    """Remove the first event and return it."""
     size = counters[HEAP] - 1
     counters[HEAP] = size
     time, key = heap[size, 0], heap[size, 1]

@@ -1,7 +1,7 @@
-"""The compiled loop: takes one event after the other, up to a time.
+"""The compiled loop: it processes one event after the other, up to a time.
 
-Not the broker's own. Rule: the loop stops before an event for which there might be no room, says for what, and goes on where it stopped.
-What falls into a client's stall happens when it ends.
+Not the broker's own. Rule: the loop stops before an event for which an array might be too small, and returns what the caller must do; the
+next call continues there. Events during a client's stall happen when the stall ends.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ DONE, TELL, GROW, ASK = range(4)
 
 @bare
 def _lacks_room(w):  # type: ignore[no-untyped-def]
-    """What is to be done before the next event: DONE for nothing."""
+    """Return what the caller must do before the next event; DONE for nothing."""
     batch = w.cfg[CONSUME_BATCH]
     if w.counters[CONSUMED_ROWS] + batch > w.consumed.shape[0] or w.counters[DEAD_ROWS] + batch > w.dead.shape[0]:
         return TELL
@@ -94,7 +94,7 @@ def _lacks_room(w):  # type: ignore[no-untyped-def]
 
 @bare
 def _lacks_retries(w):  # type: ignore[no-untyped-def]
-    """Whether a delivery might find no room: all that wait may be due at once, and come into one queue."""
+    """Return whether a delivery might lack room: all waiting messages may be due at once and go to one retry queue."""
     for one in range(w.cfg[RETRY_QUEUES]):
         queue = w.queues[w.cfg[QUEUES] + one]
         if queue[END] - queue[TRIMMED] + w.counters[WAITING] > w.retries.shape[1]:
@@ -104,7 +104,7 @@ def _lacks_retries(w):  # type: ignore[no-untyped-def]
 
 @bare
 def _deliver(w, level, now):  # type: ignore[no-untyped-def]
-    """The broker's look at a delay level: what is due goes to the retry topic, and wakes who waits for it."""
+    """Run the delivery of a delay level: move due messages to the retry topic, and wake the pulls that wait for them."""
     line, arrived = w.levels[level], False
     while line[LEVEL_FIRST] != NONE and w.pending[line[LEVEL_FIRST], PENDING_STORED] // MS + w.delays[level] <= now // MS:
         at = line[LEVEL_FIRST]
@@ -131,7 +131,7 @@ def _deliver(w, level, now):  # type: ignore[no-untyped-def]
 
 @bare
 def _wake(w):  # type: ignore[no-untyped-def]
-    """Find anew when pulls of the retry topic are answered."""
+    """Recalculate when the pulls of the retry topic are answered."""
     for slot in range(w.slots.shape[0]):
         row = w.slots[slot]
         if row[IN_USE] and row[QUEUE] >= w.cfg[QUEUES] and row[ANSWERED_AT] != NONE and not row[DROPPED]:
@@ -142,7 +142,7 @@ def _wake(w):  # type: ignore[no-untyped-def]
 
 @bare
 def _persist_offsets(w, client, now):  # type: ignore[no-untyped-def]
-    """RemoteBrokerOffsetStore.persistAll, LocalFileOffsetStore.persistAll."""
+    """Commit a client's offsets: RemoteBrokerOffsetStore.persistAll, or LocalFileOffsetStore.persistAll when broadcasting."""
     slot = w.clients[client, FIRST_SLOT]
     while slot != NONE:
         row = w.slots[slot]
@@ -157,7 +157,7 @@ def _persist_offsets(w, client, now):  # type: ignore[no-untyped-def]
 
 @bare
 def _client_of(w, kind, number):  # type: ignore[no-untyped-def]
-    """The client to which an event happens."""
+    """Return the client of an event."""
     if kind == PERSIST_OFFSETS:
         return np.int64(number)
     return w.slots[number // w.cfg[RING] if kind == WORK_END else number, CLIENT]
@@ -165,7 +165,7 @@ def _client_of(w, kind, number):  # type: ignore[no-untyped-def]
 
 @bare
 def _happen(w, kind, number, now):  # type: ignore[no-untyped-def]
-    """One event of a client."""
+    """Process one event of a client."""
     if kind == WORK_END:
         if w.cfg[ORDERLY]:
             end_turn(w, number // w.cfg[RING], now)
@@ -197,11 +197,12 @@ def _happen(w, kind, number, now):  # type: ignore[no-untyped-def]
 
 @bare
 def run(w, until):  # type: ignore[no-untyped-def]
-    """Let happen what comes before `until` (microseconds).
+    """Process the events before `until` (microseconds).
 
     Returns:
-        DONE; TELL where the rows of `consumed` and `dead` are to be taken away; GROW where room is short; ASK where the slot ASKING has the
-        QUESTION of an event. Call again after the last three.
+        DONE: there are no more events before `until`. TELL: the caller must take the rows of `consumed` and `dead`. GROW: the caller must
+        enlarge an array. ASK: the caller must answer the event of kind `counters[QUESTION]` for the slot `counters[ASKING]`. Call again
+        after the last three.
     """
     while w.counters[HEAP] > 0 and w.heap[0, 0] < until:
         lacks = _lacks_room(w)
@@ -216,7 +217,7 @@ def run(w, until):  # type: ignore[no-untyped-def]
             _deliver(w, number, now)
         else:
             pop(w.heap, w.counters)
-            if kind == ANSWER and w.slots[number, ANSWERED_AT] != now:  # another answer overtook it
+            if kind == ANSWER and w.slots[number, ANSWERED_AT] != now:  # an earlier answer replaced it
                 w.slots[number, EVENTS] -= 1
                 continue
             client = w.clients[_client_of(w, kind, number)]

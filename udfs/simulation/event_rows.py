@@ -1,6 +1,6 @@
-"""The rows that the loop writes for messages that were consumed or became dead letters.
+"""Write the rows of messages that were consumed or became dead letters.
 
-Nothing of the broker stands here: a row goes to `consumed` or `dead`, whose columns `world` has.
+No code of the broker. A row goes to the array `consumed` or `dead`; `world` defines their columns.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from udfs.simulation.world import (
 
 @bare
 def write_consumed(w, slot, entry, tries, started, result, now):  # type: ignore[no-untyped-def]
-    """Write a row of `consumed`: an entry of a slot, and when the listener had it.
+    """Write a row of `consumed` for an entry of a slot: from `started` to `now` the listener had the message.
 
-    `tries` is how often the listener had the message before; NONE stands for the number of times that the message was sent back.
+    `tries` is how often the listener had the message before; NONE means the number of times that the message was sent back.
     """
     queue = w.slots[slot, QUEUE]
     row = w.consumed[w.counters[CONSUMED_ROWS]]
@@ -56,7 +56,7 @@ def write_consumed(w, slot, entry, tries, started, result, now):  # type: ignore
 
 @bare
 def write_dead(w, queue, offset, tries, stored):  # type: ignore[no-untyped-def]
-    """Count a dead letter, and write its row of `dead` (the place where the message was sent first) if the plan wants rows."""
+    """Count a dead letter; if the plan has rows written, write its row of `dead` with the queue and offset where it was first sent."""
     if w.cfg[TELLS]:
         dead = w.dead[w.counters[DEAD_ROWS]]
         w.counters[DEAD_ROWS] += 1

@@ -1,8 +1,8 @@
-"""The compiled engine of a simulated group: it owns the arrays, and changes them as clients come and go and queues change hands.
+"""The compiled engine of a simulated group: it owns the arrays, and changes them when clients start or stop and queues change clients.
 
-Broker source (4.9.3): what RebalancePushImpl and DefaultMQPushConsumerImpl do to process queues; no rule stands here.
-Rule: all growing is done here, between two stretches of the loop, by doubling.
-`group_run` asks an SimulationEngine for its changes. A second engine, in plain Python, stands in the tests: both must tell the same.
+Broker source (4.9.3): the operations of RebalancePushImpl and DefaultMQPushConsumerImpl on process queues; the rules are elsewhere.
+Rule: arrays grow only here, between two calls of the loop, by doubling.
+`group_run` works on any SimulationEngine. A second engine, in plain Python, is `tests/models/slow_group.py`: a test compares the results.
 """
 
 from __future__ import annotations
@@ -31,89 +31,89 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Rows of `consumed` and `dead`, as `world` has their columns."""
+class WrittenRows:
+    """Rows of `consumed` and `dead` that the loop has written; `world` defines their columns."""
 
     consumed: Rows
     dead: Rows
 
 
-# asked about a slot: whether to lock its queue (else: where to begin), and when
+# answers a slot's request to the broker: (slot, True for a lock or False for the offset to begin at, time)
 Ask = Callable[[int, bool, int], None]
 
 
 class SimulationEngine(Protocol):
-    """What `group_run` asks of that which simulates."""
+    """The operations that `group_run` needs; times are microseconds."""
 
     def add_client(self, now: int) -> int:
-        """A client that starts; its number."""
+        """Start a client and return its number."""
 
     def remove_client(self, client: int) -> None:
-        """A client that is gone, with all that it held."""
+        """Remove a client with all its queues and messages."""
 
     def stall(self, client: int, until: int) -> None:
-        """Stand still."""
+        """Let a client stand still until a time."""
 
     def take(self, client: int, queue: int, offset: int, told: int | None, now: int) -> int:
-        """Give a queue to a client; `told` is what the broker told of the group's offset. A number for its hold on it."""
+        """Give a queue to a client and return the slot; `told` is the broker's answer about the group's offset, None for none."""
 
     def give_up(self, slot: int) -> None:
-        """Drop a queue and commit its offset."""
+        """Drop the queue of a slot and commit its offset."""
 
     def drop(self, slot: int) -> None:
-        """Drop a queue, and keep its offset as it is."""
+        """Drop the queue of a slot without committing its offset."""
 
     def commit(self, queue: int, offset: int) -> None:
-        """Set the group's offset."""
+        """Set the group's committed offset of a queue."""
 
     def persist(self, client: int) -> None:
-        """Commit all offsets of a client."""
+        """Commit all offsets in a client's table."""
 
     def last_pull(self, slot: int) -> int:
-        """When the client last tried to pull the queue."""
+        """Return when the client last tried to pull the queue of a slot."""
 
     def committed(self, queue: int) -> int:
-        """The group's offset, -1 for none."""
+        """Return the group's committed offset of a queue, -1 for none."""
 
     def stored(self, client: int, queue: int) -> int:
-        """The offset in the file of a broadcast client, -1 for none."""
+        """Return the offset of a queue in the file of a broadcast client, -1 for none."""
 
     def end_offset(self, queue: int, now: int) -> int:
-        """Offset behind the last message of a queue."""
+        """Return the offset one past the last message of a queue at `now`."""
 
     def release(self, slot: int) -> None:
-        """A queue that was given up has left the client's table."""
+        """Remove the slot of a queue that was given up from the client's table."""
 
     def has_temp_message(self, slot: int) -> bool:
-        """Whether the client holds messages of the queue that its listener does not have."""
+        """Return whether the client holds messages of the queue that its listener has not taken."""
 
     def batch_ends(self, slot: int) -> int:
-        """When the batch that the listener is at ends, 0 where it is at none."""
+        """Return when the listener's current batch of the queue ends, 0 if there is none."""
 
     def set_lock(self, slot: int, locked: bool, at_time: int) -> None:
-        """Note what the broker said of the lock, and when."""
+        """Set whether the broker has locked the queue for the client, and the time of its answer."""
 
     def lock_one(self, slot: int, locked: bool, now: int) -> None:
-        """Go on after the broker was asked to lock the queue of a consumer that waits for that."""
+        """Continue a consumer that waits for its queue's lock, with the broker's answer."""
 
     def fix_offset(self, slot: int, offset: int, told: int | None, now: int) -> None:
-        """Pull from where the group has committed, now that the queue is locked; `told` is as for `take`."""
+        """Pull a locked queue from the group's committed offset; `told` is as for `take`."""
 
-    def run(self, until: int, tell: Callable[[Told], None], ask: Ask) -> None:
-        """Let happen what comes before a time."""
+    def run(self, until: int, tell: Callable[[WrittenRows], None], ask: Ask) -> None:
+        """Process the events before a time; the arguments are those of `GroupEngine.run`."""
 
 
 class GroupEngine:
-    """The engine on the compiled loop."""
+    """The engine with the compiled loop."""
 
     def __init__(self, plan: GroupPlan) -> None:
         self.plan = plan
         self.world: World = new_world(plan)
         self._threads = 0
-        self._in_tables: set[int] = set()  # slots that may still be asked about
+        self._in_tables: set[int] = set()  # slots that are still in a client's table
 
     def add_client(self, now: int) -> int:
-        """A client that starts; its number. It commits every five seconds, the first time after ten."""
+        """Start a client and return its number. It commits every five seconds, the first time after ten."""
         row = np.zeros((1, at.CLIENT_COLUMNS), np.int64)
         row[0, at.ALIVE] = 1
         row[0, at.THREADS] = self.plan.consumer.consume_thread_min
@@ -129,7 +129,7 @@ class GroupEngine:
         return client
 
     def remove_client(self, client: int) -> None:
-        """A client that is gone, with all that it held."""
+        """Remove a client with all its queues and messages."""
         world = self.world
         world.clients[client, at.ALIVE] = 0
         world.clients[client, [at.FIFO_HEAD, at.FIFO_TAIL]] = NONE
@@ -139,11 +139,11 @@ class GroupEngine:
             self._in_tables.discard(slot)
 
     def stall(self, client: int, until: int) -> None:
-        """Stand still until a time."""
+        """Let a client stand still until a time."""
         self.world.clients[client, at.STALLED_UNTIL] = max(until, int(self.world.clients[client, at.STALLED_UNTIL]))
 
     def take(self, client: int, queue: int, offset: int, told: int | None, now: int) -> int:
-        """Give a queue to a client, which pulls it at once; what the broker told of the group's offset is in its offset table."""
+        """Give a queue to a client, which pulls it at once, and return the slot; `told` goes into the client's offset table."""
         slot = self._free_slot()
         world = self.world
         row = world.slots[slot]
@@ -160,22 +160,22 @@ class GroupEngine:
         return slot
 
     def give_up(self, slot: int) -> None:
-        """Drop a queue and commit its offset."""
+        """Drop the queue of a slot and commit its offset."""
         row = self.world.slots[slot]
         if not row[at.DROPPED]:
             self._persist(row)
         self.drop(slot)
 
     def drop(self, slot: int) -> None:
-        """Drop a queue, and keep its offset as it is."""
+        """Drop the queue of a slot without committing its offset."""
         self.world.slots[slot, at.DROPPED] = 1
 
     def commit(self, queue: int, offset: int) -> None:
-        """Set the group's offset."""
+        """Set the group's committed offset of a queue."""
         self.world.queues[queue, at.COMMITTED] = offset
 
     def persist(self, client: int) -> None:
-        """Commit all offsets of a client."""
+        """Commit all offsets in a client's table."""
         for slot in self._slots_of(client):
             row = self.world.slots[slot]
             if not row[at.DROPPED]:
@@ -190,30 +190,30 @@ class GroupEngine:
             self.commit(row[at.QUEUE], row[at.REACHED])
 
     def release(self, slot: int) -> None:
-        """A queue that was given up has left the client's table."""
+        """Remove the slot of a queue that was given up from the client's table."""
         self._in_tables.discard(slot)
 
     def has_temp_message(self, slot: int) -> bool:
-        """Whether the client holds messages of the queue that its listener does not have."""
+        """Return whether the client holds messages of the queue that its listener has not taken."""
         row = self.world.slots[slot]
         return bool(row[at.TAIL] - row[at.HEAD] > row[at.TAKEN] * row[at.WORKING])
 
     def batch_ends(self, slot: int) -> int:
-        """When the batch that the listener is at ends, 0 where it is at none."""
+        """Return when the listener's current batch of the queue ends, 0 if there is none."""
         return int(self.world.slots[slot, at.ENDS]) if self.world.slots[slot, at.WORKING] else 0
 
     def set_lock(self, slot: int, locked: bool, at_time: int) -> None:
-        """Note what the broker said of the lock, and when."""
+        """Set whether the broker has locked the queue for the client, and the time of its answer."""
         self.world.slots[slot, [at.LOCKED, at.LOCKED_AT]] = locked, at_time
 
     def lock_one(self, slot: int, locked: bool, now: int) -> None:
-        """Go on after the broker was asked to lock the queue of a consumer that waits for that."""
+        """Continue a consumer that waits for its queue's lock, with the broker's answer."""
         if locked:
             self.set_lock(slot, True, now)
         expect(self.world, slot, CONSUME, now + (CONSUME_AFTER_LOCKED if locked else CONSUME_AFTER_NOT_LOCKED) * MS)
 
     def fix_offset(self, slot: int, offset: int, told: int | None, now: int) -> None:
-        """Pull from where the group has committed, now that the queue is locked; `told` is as for `take`."""
+        """Pull a locked queue from the group's committed offset; `told` is as for `take`."""
         row = self.world.slots[slot]
         row[[at.FIXED, at.NEXT_OFFSET]] = 1, offset
         row[at.REACHED] = row[at.REACHED] if told is None else told
@@ -221,29 +221,29 @@ class GroupEngine:
         pull(self.world, slot, now)
 
     def last_pull(self, slot: int) -> int:
-        """When the client last tried to pull the queue."""
+        """Return when the client last tried to pull the queue of a slot."""
         return int(self.world.slots[slot, at.LAST_PULL])
 
     def committed(self, queue: int) -> int:
-        """The group's offset on a queue, -1 for none."""
+        """Return the group's committed offset of a queue, -1 for none."""
         return int(self.world.queues[queue, at.COMMITTED])
 
     def stored(self, client: int, queue: int) -> int:
-        """The offset in the file of a broadcast client, -1 for none."""
+        """Return the offset of a queue in the file of a broadcast client, -1 for none."""
         return int(self.world.local[client, queue, at.STORED])
 
     def end_offset(self, queue: int, now: int) -> int:
-        """Offset behind the last message of a queue that is visible by now."""
+        """Return the offset one past the last message of a queue that is visible at `now`."""
         return int(end_offset(self.world, queue, now - self.plan.broker.dispatch))
 
     def lag(self, now: int) -> Rows:
-        """How far the group is on each queue, retry queues last: columns as `lag_sample` has them."""
+        """Return the group's lag of each queue, retry queues last; `lag_sample` defines the columns."""
         rows = np.empty((len(self.world.queues), LAG_COLUMNS), np.int64)
         sample_lag(self.world, now, rows)
         return rows
 
     def is_idle(self) -> bool:
-        """Whether all that ever comes has come, was consumed and is committed; by each client of a group that broadcasts."""
+        """Return whether all messages of the plan have come, were consumed and are committed; in a broadcasting group by each client."""
         world, topic_queues = self.world, len(self.plan.queues)
         ends = world.queues[:topic_queues, at.BACKLOG_END] + world.queues[:topic_queues, at.COMING]
         owned = world.slots[(world.slots[:, at.IN_USE] == 1) & (world.slots[:, at.DROPPED] == 0), at.WORKING]
@@ -256,8 +256,14 @@ class GroupEngine:
         done = np.minimum(world.queues[:, at.POSITION], np.maximum(world.queues[:, at.COMMITTED], 0))
         return bool((done >= ends).all())
 
-    def run(self, until: int, tell: Callable[[Told], None], ask: Ask) -> None:
-        """Let happen what comes before a time; `tell` is given what was consumed, batch by batch."""
+    def run(self, until: int, tell: Callable[[WrittenRows], None], ask: Ask) -> None:
+        """Process the events before a time.
+
+        Args:
+            until: the time.
+            tell: called with the rows of consumed messages and dead letters, block by block.
+            ask: called for a slot's request to the broker.
+        """
         while (stopped := run(self.world, until)) != DONE:
             if stopped == TELL:
                 self.tell_rest(tell)
@@ -269,12 +275,12 @@ class GroupEngine:
                 self._grow()
         self.world.counters[at.NOW] = until
 
-    def tell_rest(self, tell: Callable[[Told], None]) -> None:
-        """Give what was consumed and not told yet."""
+    def tell_rest(self, tell: Callable[[WrittenRows], None]) -> None:
+        """Call `tell` with the rows that were written since its last call."""
         counters = self.world.counters
         consumed, dead = int(counters[at.CONSUMED_ROWS]), int(counters[at.DEAD_ROWS])
         if consumed or dead:
-            tell(Told(self.world.consumed[:consumed].copy(), self.world.dead[:dead].copy()))
+            tell(WrittenRows(self.world.consumed[:consumed].copy(), self.world.dead[:dead].copy()))
         counters[[at.CONSUMED_ROWS, at.DEAD_ROWS]] = 0
 
     # room ---------------------------------------------------------------------------------------------------------------------------
@@ -287,7 +293,7 @@ class GroupEngine:
         return found
 
     def _free_slot(self) -> int:
-        """A slot that nobody uses, or whose queue was given up and of which no event is left."""
+        """Return a slot that was never used, or whose queue was given up and that no event names."""
         slots = self.world.slots
         idle = (
             ~np.isin(np.arange(len(slots)), list(self._in_tables))
@@ -322,7 +328,7 @@ class GroupEngine:
         slots[before, at.NEXT_SLOT] = behind
 
     def _make_heap_room(self) -> None:
-        """One event puts in no more than the threads of a client and the slots that wait for the retry topic: half is always free."""
+        """Grow the heap so that half is free: one event adds at most one for each thread of a client and each slot of the retry topic."""
         world = self.world
         least = 2 * (int(world.counters[at.HEAP]) + self._threads + 2 * len(world.slots) + len(world.clients) + len(world.levels) + 64)
         if len(world.heap) < least:
@@ -336,14 +342,14 @@ class GroupEngine:
         if world.counters[at.WAITING] + batch > len(world.pending):
             count = len(world.pending)
             pending = np.concatenate((world.pending, free_rows(count, count + batch)))
-            # the free rows of before end with one that names the first row behind them
+            # the list of free rows ends with a row that names the first row after the old end, so the new rows continue the list
             self.world = world = world._replace(pending=pending)
         retries = world.queues[len(self.plan.queues) :]
         if (retries[:, at.END] - retries[:, at.TRIMMED] + world.counters[at.WAITING] > world.retries.shape[1]).any():
             self._trim_retries()
 
     def _trim_retries(self) -> None:
-        """Forget the messages of the retry topic that nobody can pull again, and double the room where that does not free half of it."""
+        """Remove the messages of the retry topic that no client can pull again; double the room if that frees less than half."""
         world, first = self.world, len(self.plan.queues)
         for one in range(world.retries.shape[0]):
             queue = world.queues[first + one]
@@ -359,7 +365,7 @@ class GroupEngine:
             self.world = world._replace(retries=grown)
 
     def _held(self, queue: int) -> list[int]:
-        """The first offset that each client may still commit, or its listener look at, of a queue."""
+        """Return, for each client of a queue, the first offset that it may still commit or pass to its listener."""
         world, ring = self.world, int(self.world.cfg[at.RING])
         found = []
         for slot in np.flatnonzero((world.slots[:, at.IN_USE] == 1) & (world.slots[:, at.QUEUE] == queue)):

@@ -1,6 +1,6 @@
-"""What is simulated: one group on one topic, who consumes when, what comes, and how long it takes.
+"""The plan of a simulation: one group on one topic, with its clients, the messages that arrive, and the listener.
 
-Times are microseconds since the simulation began. The settings of client and broker carry their own names and meanings.
+Times are microseconds since the simulation began. The settings of client and broker have their own names and meanings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from udfs.consumer.push_consumer import MessageModel, PushConsumer
 from udfs.simulation.service_time import CONSTANT, Takes
 
 SECOND = 1_000_000
-# the producers' group, which each message that is sent in a transaction has as a property
+# the producers' group; each message that is sent in a transaction has it as a property
 PRODUCER_GROUP = "producers"
 
 
@@ -27,13 +27,13 @@ class ClientPlan:
     """One client of the group.
 
     Attributes:
-        client_id: as the group's strategy sorts it.
-        joins: when it starts.
-        leaves: when it shuts down, None for never.
-        crashes: when it dies, None for never.
-        silent: it dies with its machine, so that the broker learns of it only as nothing comes any more.
-        stalls: (from, to) of each time in which its process stands still.
-        strategy: of this client alone, None for that of the group.
+        client_id: id of the client, by which the group's strategy sorts.
+        joins: when the client starts.
+        leaves: when the client shuts down, None for never.
+        crashes: when the client dies, None for never.
+        silent: whether the client dies with its machine: the broker then notices only that the connection is idle.
+        stalls: (from, to) of each period in which the client's process stands still.
+        strategy: strategy of this client alone, None for the group's strategy.
     """
 
     client_id: str
@@ -47,10 +47,10 @@ class ClientPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """What a listener does with each message.
+    """How long a listener takes for a message, and how often it fails.
 
     Attributes:
-        shape: one of the shapes of `service_time`, with its two numbers `first` and `second` (microseconds, but for a deviation).
+        shape: shape of the time, one of `service_time`; `first` and `second` are its parameters, in microseconds except a deviation.
         failing: share of tries that fail.
         poison: share of messages that always fail.
     """
@@ -64,18 +64,18 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Messages that come at rates.
+    """Messages that arrive at given rates.
 
     Attributes:
-        steps: (from, messages a second) over all queues; none come before the first one. Ascending.
-        ends: when the last one may come.
-        shares: of each queue.
-        backlog: messages of each queue that are there at the start.
-        even: they come at even distances, else at random.
-        matching: share that the group's filter takes.
-        body: least and greatest size in bytes.
-        delay_level: of those that come, 0 for none.
-        overhead: bytes of a record beside its body.
+        steps: (from, messages a second over all queues), ascending; no message comes before the first step.
+        ends: time after which no message comes.
+        shares: each queue's share of the messages.
+        backlog: number of messages in each queue at the start.
+        even: whether messages come at equal intervals; if not, at random.
+        matching: share of messages that match the group's filter.
+        body: least and greatest body size in bytes.
+        delay_level: delay level of the messages, 0 for none.
+        overhead: bytes of a record without its body.
     """
 
     steps: tuple[tuple[int, float], ...]
@@ -91,15 +91,15 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transactions:
-    """How the producers of a topic end what they send in transactions.
+    """How the producers of a topic end their transactions.
 
     Attributes:
         commits: share of local transactions that are committed.
-        rolls_back: share of those that are rolled back; of the others the producer does not know.
-        takes: how long a local transaction takes, from the moment at which its half message is known to be stored.
-        decides: how long it takes until a producer that is asked knows of those others; None for never.
-        then_commits: share of them that are committed then; the rest is rolled back.
-        settings: of the broker's check.
+        rolls_back: share of local transactions that are rolled back. The rest are unknown to the producer at first.
+        takes: duration of a local transaction, from the moment at which the producer knows that its half message is stored.
+        decides: time until the producer knows the result of an unknown transaction; None for never.
+        then_commits: share of unknown transactions that are then committed; the rest are rolled back.
+        settings: settings of the broker's check.
         check_interval: transactionCheckInterval.
     """
 
@@ -117,11 +117,11 @@ class Recorded:
     """Messages of a store, queue after queue.
 
     Attributes:
-        first: index in the arrays at which each queue begins, and their length at the end.
+        first: index in the arrays at which each queue begins; the last element is the arrays' length.
         first_offset: offset of each queue's first message.
-        times: when each was stored; below 0 it is there at the start.
-        flags: MATCHES_* of `arrivals`.
-        sizes: (n, 2) of its record and its body, bytes.
+        times: when each message was stored; a message with a time below 0 is in its queue at the start.
+        flags: MATCHES_* of `arrivals` for each message.
+        sizes: (n, 2): bytes of each message's record and of its body.
     """
 
     first: NDArray[np.int64]
@@ -133,13 +133,13 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPlan:
-    """What of the broker counts.
+    """The facts and settings of the broker.
 
     Attributes:
-        network: microseconds that a request or an answer is under way.
-        dispatch: from storing a message to its being visible.
-        delays: ms of each delay level.
-        retry_queue_nums: of the group.
+        network: microseconds that a request or an answer takes between client and broker.
+        dispatch: microseconds from storing a message until pulls see it.
+        delays: delay of each delay level, ms.
+        retry_queue_nums: retryQueueNums of the group.
         bytes_in_memory, count_in_memory: maxTransferBytesOnMessageInMemory and maxTransferCountOnMessageInMemory.
         entries_a_file: entries of a consume queue file.
         notify: notifyConsumerIdsChangedEnable.
@@ -160,14 +160,14 @@ class GroupPlan:
     """One simulation.
 
     Attributes:
-        queues: of the topic, those of one broker together.
-        committed: offset of the group on each, -1 where there is none; where it broadcasts that in the file of each client.
-        min_offsets: of each queue; all 0 where it is empty.
-        transactions: of the producers, None where messages are sent without; `simulate` has them end before the group begins.
-        orderly: whether its listener is an orderly one.
-        until: when it is cut.
-        sample: how often lag is looked at.
-        tells: whether each message that is consumed is told.
+        queues: queues of the topic; those of one broker are neighbours.
+        committed: the group's committed offset of each queue, -1 for none; in a broadcasting group that in each client's file.
+        min_offsets: minOffset of each queue; an empty tuple means 0 for all.
+        transactions: transactions of the producers, None if messages are sent without; `simulate` runs them before the group starts.
+        orderly: whether the group's listener is an orderly one.
+        until: when the simulation is stopped.
+        sample: interval between two samples of lag.
+        tells: whether a row is written for each consumed message.
     """
 
     group: str
@@ -189,15 +189,15 @@ class GroupPlan:
 
     @property
     def topic(self) -> str:
-        """The topic."""
+        """Name of the topic."""
         return str(self.queues[0].topic)
 
     @property
     def broadcasts(self) -> bool:
-        """Whether each client gets all messages."""
+        """Whether each client gets all messages (MessageModel.BROADCASTING)."""
         return self.consumer.message_model is MessageModel.BROADCASTING
 
     @property
     def brokers(self) -> tuple[str | None, ...]:
-        """The brokers that have queues of the topic, each once."""
+        """Names of the brokers that have queues of the topic, each once."""
         return tuple(dict.fromkeys(queue.brokerName for queue in self.queues))

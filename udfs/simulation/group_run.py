@@ -1,14 +1,14 @@
-"""One group from the beginning to the end: who starts and goes when, who is told, and who rebalances.
+"""The run of one group: when clients start and stop, when the broker notices and notifies, and when clients rebalance.
 
 Broker source (4.9.3): DefaultMQPushConsumerImpl.start and shutdown, RebalanceService, ConsumerManager (registerConsumer,
 unregisterConsumer, doChannelCloseEvent), DefaultConsumerIdsChangeListener, ClientHousekeepingService, NettyRemotingServer's
 IdleStateHandler; the rules of rebalancing are those of `udfs.consumer.rebalance`.
-Rules: a client rebalances as it starts, when the broker tells that the clients of the group have changed, and 20 s after the last time. A
-rebalance that finds nothing changed does nothing, so that only those are simulated that may find something.
-Surprises: a client that starts takes its queues at once, and pulls from where the group has committed, while the one that had them still
-works ahead of that: messages come twice. One that begins below a queue's minOffset is sent there, gives the queue up for ten seconds, and
-takes it anew at its next rebalance. One that shuts down commits, and throws away what its listener is at. A broker learns at once of a
-process that dies, and of a machine that does when nothing has come for two minutes.
+Rules: a client rebalances when it starts, when the broker notifies it that the group's clients have changed, and 20 s after the last
+rebalance. A rebalance without a change has no effect, so only rebalances that may find a change are simulated.
+Surprises: a client that starts takes its queues at once and pulls from the group's committed offset, while the former client still
+consumes messages after that offset: they are delivered twice. A client that begins below a queue's minOffset gets PULL_OFFSET_MOVED, gives
+the queue up for ten seconds, and takes it again at its next rebalance. A client that shuts down commits its offsets, and loses the batches
+in progress. The broker notices at once that a process has died; that a machine has died, when its connection was idle for two minutes.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ from udfs.consumer.pull_message import FIX_OFFSET_AFTER
 from udfs.consumer.push_consumer import LOCK_QUEUES, REBALANCE, default_consume_timestamp
 from udfs.consumer.rebalance import CONSUME_LOCK_WAIT, drop, give_up, locked_all, locked_one, share_of, to_take
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
-from udfs.simulation.group_engine import SimulationEngine, Told
+from udfs.simulation.group_engine import SimulationEngine, WrittenRows
 from udfs.simulation.group_plan import ClientPlan, GroupPlan
 from udfs.simulation.world import MS
 
-CHANNEL_IDLE: Final = 120_000_000  # microseconds until a broker closes a connection on which nothing comes
-_AFTER_STALL: Final = MS  # pulls go on before the queues are looked at
+CHANNEL_IDLE: Final = 120_000_000  # microseconds until a broker closes an idle connection
+_AFTER_STALL: Final = MS  # after a stall pulls continue before the client rebalances
 
 
 class Rare(IntEnum):
-    """What happens rarely, in the order in which it does at one moment."""
+    """The kinds of rare events, in their order at one moment."""
 
     JOIN = 0
     LEAVE = 1
     CRASH = 2
-    GONE = 3  # the broker learns that a client is not there any more
+    GONE = 3  # the broker notices that a client has stopped
     STALL = 4
     RESUME = 5
     REBALANCE = 6
     LOCK = 7  # an orderly client locks all its queues
     UNLOCK = 8
-    FIX_OFFSET = 9  # a client that began below a queue's minOffset may begin anew
+    FIX_OFFSET = 9  # a client that began below a queue's minOffset may begin again
     SAMPLE = 10
 
 
-_GOING_ON = (Rare.REBALANCE, Rare.LOCK, Rare.UNLOCK)  # as long as there are clients
+_GOING_ON = (Rare.REBALANCE, Rare.LOCK, Rare.UNLOCK)  # these events recur while there are clients
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """One rebalance of one topic by one client that took or gave up queues, or a queue that it gave up to begin at another offset."""
+    """A rebalance of one topic by one client that took or gave up queues; or one queue given up after PULL_OFFSET_MOVED."""
 
     time: int
     client_id: str
@@ -72,12 +72,12 @@ class Rebalanced:
 @dataclass(slots=True)
 class _Client:
     plan: ClientPlan
-    place: int  # in the plan's clients
-    number: int  # of the engine
+    place: int  # index in the plan's clients
+    number: int  # the engine's number of the client
     alive: bool = True
     stalled_until: int = 0
-    rebalanced: int = -1  # when it last did
-    notified: int = -1  # when the broker's notice makes it do so
+    rebalanced: int = -1  # when the client last rebalanced
+    notified: int = -1  # when the broker's notification makes it rebalance
     saw: tuple[str, ...] = ()
     table: dict[MessageQueue, ProcessQueue] = field(default_factory=dict)
     slots: dict[MessageQueue, int] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class GroupRun:
     """The run of one plan on an engine.
 
     Attributes:
-        rebalances: those that changed something.
+        rebalances: the rebalances that took or gave up queues.
         stopped_at: when the run ended.
     """
 
@@ -119,12 +119,12 @@ class GroupRun:
             for begins, _ in client.stalls:
                 self._expect(begins, Rare.STALL, number)
 
-    def run(self, *, sample: Callable[[int], bool], tell: Callable[[Told], None]) -> None:
-        """Run to the end.
+    def run(self, *, sample: Callable[[int], bool], tell: Callable[[WrittenRows], None]) -> None:
+        """Run the plan to its end.
 
         Args:
-            sample: is told of each moment at which lag is looked at; true ends the run.
-            tell: is given what was consumed, batch by batch, where the plan tells it.
+            sample: called with the time of each sample of lag; if it returns True, the run ends.
+            tell: called with the rows of consumed messages, block by block, if the plan has them written.
         """
         self._expect(0, Rare.SAMPLE, 0)
         while self._events:
@@ -143,7 +143,7 @@ class GroupRun:
                 self._happen(time, kind, number)
 
     def clients(self) -> list[tuple[int, int]]:
-        """The clients that started: number in the plan and in the engine."""
+        """Return (index in the plan, number in the engine) of each client that started."""
         return [(number, client.number) for number, client in sorted(self._clients.items())]
 
     def _expect(self, time: int, kind: Rare, number: int) -> None:
@@ -191,7 +191,7 @@ class GroupRun:
             self._notify(now)
 
     def _end(self, now: int, number: int, *, leaves: bool) -> None:
-        """A client shuts down, or dies."""
+        """Let a client shut down (`leaves`) or die."""
         client = self._clients[number]
         client.alive = False
         if leaves:
@@ -201,7 +201,7 @@ class GroupRun:
         self._expect(now + (CHANNEL_IDLE if client.plan.silent and not leaves else 0), Rare.GONE, number)
 
     def _forget(self, now: int, number: int) -> None:
-        """The broker learns that a client is gone, or has not been heard of for too long."""
+        """Remove a client from the broker's group: it closed its connection, or the connection was idle too long."""
         client = self._clients[number]
         if client.alive and client.stalled_until <= now:
             return
@@ -219,7 +219,7 @@ class GroupRun:
         self._expect(until + _AFTER_STALL, Rare.REBALANCE, number)
 
     def _notify(self, now: int) -> None:
-        """NOTIFY_CONSUMER_IDS_CHANGED, or what each client finds by itself at its next rebalance."""
+        """Schedule a rebalance of each client after a change: at NOTIFY_CONSUMER_IDS_CHANGED, or at the client's next regular one."""
         for number, client in self._clients.items():
             if client.alive and client.rebalanced >= 0:
                 when = now + self.plan.broker.network if self.plan.broker.notify else self._next_rebalance(client, now)
@@ -250,9 +250,9 @@ class GroupRun:
             share = frozenset(queues) if self.plan.broadcasts else share_of(strategy, client.plan.client_id, queues, clients)
             if share is not None:
                 self._take_share(now, client, topic, share)
-        if any(held.dropped for held in client.table.values()):  # given up in a batch, and perhaps the client's again
+        if any(held.dropped for held in client.table.values()):  # given up during a batch, and perhaps in the client's share again
             client.saw = ()
-        if client.saw == ():  # something is left to be tried again
+        if client.saw == ():  # the last rebalance was not complete: try again
             self._expect(now + REBALANCE[1] * MS, Rare.REBALANCE, number)
 
     def _take_share(self, now: int, client: _Client, topic: str, share: frozenset[MessageQueue]) -> None:
@@ -263,7 +263,7 @@ class GroupRun:
             self.rebalances.append(event)
 
     def _leaves(self, now: int, client: _Client, queue: MessageQueue) -> bool:
-        """Give a queue up; false where an orderly listener is at work on it, so that it stays until a later rebalance."""
+        """Give a queue up; return False if an orderly listener is consuming it, so that it stays until a later rebalance."""
         held, slot = client.table[queue], client.slots[queue]
         self.engine.give_up(slot)
         held.clear()
@@ -282,7 +282,7 @@ class GroupRun:
         return given.leaves
 
     def _take(self, now: int, client: _Client, queue: MessageQueue) -> bool:
-        """Take a queue; false where it is another orderly client's, or nobody tells where to begin."""
+        """Take a queue; return False if another orderly client has its lock, or the broker gives no offset to begin at."""
         if self.plan.orderly and not self._locked(now, client, [queue]):
             client.saw = ()
             return False
@@ -293,12 +293,12 @@ class GroupRun:
         least = self._least(queue)
         slot = client.slots[queue] = self.engine.take(client.number, self._queues[queue], max(begin, least), told, now)
         self._holders[slot] = client, queue
-        if begin < least and not self.plan.orderly and not self.plan.broadcasts:  # an orderly client asks again when it has the lock
+        if begin < least and not self.plan.orderly and not self.plan.broadcasts:  # an orderly one queries it again when locked
             self._send_away(now, client, queue)
         return True
 
     def _send_away(self, now: int, client: _Client, queue: MessageQueue) -> None:
-        """The broker answers OFFSET_MOVED: the client drops the queue, and commits where it begins later."""
+        """Process PULL_OFFSET_MOVED: the client drops the queue now, and later commits the offset where it begins again."""
         held = client.table[queue]
         held.dropped = True
         self.engine.drop(client.slots[queue])
@@ -333,7 +333,7 @@ class GroupRun:
         self._expect(now + LOCK_QUEUES[1] * MS, Rare.LOCK, number)
 
     def _answer(self, slot: int, locks: bool, now: int) -> None:
-        """What the broker says to an orderly client that asks for one queue: whether it is locked, or where the group has committed."""
+        """Give the engine the broker's answer to an orderly client's request for one queue: the lock, or the group's committed offset."""
         client, queue = self._holders[slot]
         if locks:
             held = self._locked(now, client, [queue])
@@ -347,12 +347,12 @@ class GroupRun:
             self._send_away(now, client, queue)
 
     def _least(self, queue: MessageQueue) -> int:
-        """The queue's minOffset."""
+        """Return the minOffset of a queue."""
         number = self._queues[queue]
         return self.plan.min_offsets[number] if number < len(self.plan.min_offsets) else 0
 
     def _begin(self, client: _Client, queue: MessageQueue, now: int) -> tuple[int | None, int | None]:
-        """Where a client begins to pull, and what the broker tells of the group's offset."""
+        """Return the offset at which a client begins to pull, and the broker's answer about the group's offset."""
         number = self._queues[queue]
         told: int | None
         if self.plan.broadcasts:
@@ -366,5 +366,5 @@ class GroupRun:
         elif begin is OffsetQuestion.SEARCH_BY_TIMESTAMP:
             since = default_consume_timestamp(client.plan.joins // MS) * MS
             found = self.engine.end_offset(number, since - 1 + self.plan.broker.dispatch)
-            begin = min(found, max(self.engine.end_offset(number, now) - 1, 0))  # past the last message it is that one
+            begin = min(found, max(self.engine.end_offset(number, now) - 1, 0))  # after the end the broker answers the last message
         return begin, told

@@ -1,8 +1,8 @@
-"""The half messages of a simulation: when each is stored, and what its producer will know of its local transaction, and when.
+"""The half messages of a simulation: when each is stored, and when its producer knows the result of its local transaction.
 
-Broker source (4.9.3): none; client: DefaultMQProducerImpl.sendMessageInTransaction, whose order is this one: the half message is sent, the
-local transaction runs once the answer is there, then the half message is ended.
-Rule: they are the messages of the rates, each with the random numbers that it would have without transactions, and some of its own.
+Client source (4.9.3): DefaultMQProducerImpl.sendMessageInTransaction. Its order: send the half message, run the local transaction after
+the answer, end the half message.
+Rule: the half messages are the messages of the plan's rates. Each has the random numbers of the message without transactions, and more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from udfs.simulation.new_world import new_world
 from udfs.simulation.service_time import CONSTANT, Takes, time_taken
 from udfs.simulation.world import BACKLOG_END, BEFORE, COMING, NETWORK, NEVER, QUEUES, SEED
 
-# a local transaction, or the time until its producer knows of it, in microseconds
+# longest local transaction, and longest time until its producer knows the result, in microseconds
 LONGEST_TRANSACTION: Final = 86_400 * 1_000_000
 
 # columns of the rows
@@ -33,12 +33,12 @@ _NOTHING: Final = -1.0
 
 
 def half_messages(plan: GroupPlan, transactions: Transactions) -> NDArray[np.int64]:
-    """The messages of a plan's rates, each a row.
+    """Return a row for each message of a plan's rates.
 
-    STORED is when the half message is (microseconds), BEFORE of a message of the backlog, which was committed before. QUEUE is the queue
-    for which it is, OFFSET its number there; FLAGS, RECORD and BODY are as in `Recorded`. KNOWN is when the producer can tell how the
-    local transaction ended, NEVER where it never can; IS_COMMITTED is whether it is committed then, else it is rolled back; IS_TOLD is
-    whether the producer ends it by itself, else it must be asked.
+    STORED is when the half message is stored (microseconds), BEFORE for a message of the backlog, which was committed earlier. QUEUE is the
+    message's own queue, OFFSET its number there. FLAGS, RECORD and BODY are as in `Recorded`. KNOWN is when the producer knows the result
+    of the local transaction, NEVER if it never does. IS_COMMITTED is whether the result is a commit, else it is a rollback. IS_TOLD is
+    whether the producer ends the half message by itself; if not, only after the broker's check asks it.
     """
     world = new_world(plan)
     rows = np.empty((int((world.queues[:, BACKLOG_END] + world.queues[:, COMING]).sum()), _COLUMNS), np.int64)
@@ -51,7 +51,7 @@ def half_messages(plan: GroupPlan, transactions: Transactions) -> NDArray[np.int
 
 @bare
 def _fill(w, numbers, rows):  # type: ignore[no-untyped-def]
-    """Fill the rows, queue after queue."""
+    """Fill `rows` with the messages of one queue after the other."""
     at = 0
     for queue in range(w.cfg[QUEUES]):
         for offset in range(w.queues[queue, BACKLOG_END] + w.queues[queue, COMING]):

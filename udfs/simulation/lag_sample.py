@@ -1,7 +1,7 @@
-"""How far a group is at a moment, queue by queue.
+"""The consumer lag of a group at a moment, for each queue.
 
-Not the broker's own; `lag` of the pages and of mqadmin is brokerOffset less consumerOffset, as the broker has them. A group that broadcasts
-commits nothing there: of each queue it is as far as its client that is furthest behind, and where it has no client nobody waits.
+Not the broker's own code. `lag` is brokerOffset minus consumerOffset, as in mqadmin. A broadcasting group commits no offset at the broker:
+its offset of a queue is the least one among its clients, and without a client its lag is 0.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from udfs.simulation.world import ALIVE, BEFORE, BROADCAST, COMMITTED, DISPATCH,
 
 BROKER_OFFSET, CONSUMER_OFFSET, REACHED_OFFSET, WAITED, LAG = range(5)
 LAG_COLUMNS: Final = 5
-WAITED_FROM_BEFORE: Final = NEVER  # the message was there at the start, and nobody knows since when
+WAITED_FROM_BEFORE: Final = NEVER  # the message is of the backlog, so its waiting time is unknown
 
 
 @bare
 def _position(w, queue, end):  # type: ignore[no-untyped-def]
-    """The offset that the group has reached."""
+    """Return the offset that the group has reached in a queue."""
     if not w.cfg[BROADCAST]:
         return w.queues[queue, POSITION]
     least = np.int64(NEVER)
@@ -33,8 +33,10 @@ def _position(w, queue, end):  # type: ignore[no-untyped-def]
 
 @bare
 def sample_lag(w, now, rows):  # type: ignore[no-untyped-def]
-    """Fill in, for each queue: the broker's offset, the committed one (-1 for none), the one that the client with the queue has reached,
-    how many microseconds the message there has waited (0 where there is none), and the lag.
+    """Fill `rows` with a row for each queue: (broker offset, committed offset, reached offset, waiting time, lag).
+
+    The committed offset is -1 if there is none. The reached offset is that of the queue's client. The waiting time is that of the message
+    at the reached offset, in microseconds; 0 if there is no such message.
     """
     for queue in range(w.queues.shape[0]):
         end = end_offset(w, queue, now - w.cfg[DISPATCH])

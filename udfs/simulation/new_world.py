@@ -20,7 +20,7 @@ _TOLD_ROWS = 1 << 16
 
 
 def new_world(plan: GroupPlan) -> World:
-    """All arrays, without clients and slots."""
+    """Return the arrays of a plan before its first event, without clients and slots."""
     retry_queues = plan.broker.retry_queue_nums * len(plan.brokers)
     messages = plan.messages
     bucket = _bucket(plan)
@@ -60,20 +60,20 @@ def _counters() -> NDArray[np.int64]:
 
 
 def free_rows(first: int, count: int) -> NDArray[np.int64]:
-    """Rows of `pending` that name each other as the next free one."""
+    """Return free rows of `pending`; each names the next free row."""
     rows = np.zeros((count, at.PENDING_COLUMNS), np.int64)
     rows[:, at.PENDING_NEXT] = np.arange(first + 1, first + count + 1)
     return rows
 
 
 def _bucket(plan: GroupPlan) -> int:
-    """Microseconds of a bucket of arrivals: a second, or what keeps the table small."""
+    """Return the microseconds of a bucket of arrivals: a second, or more to keep the table small."""
     seconds = max(1, -(-plan.until // SECOND))
     return SECOND * max(1, -(-seconds * len(plan.queues) // _MOST_BUCKETS))
 
 
 def arrival_counts(messages: Rates, seed: int, bucket: int) -> NDArray[np.int64]:
-    """(queues, buckets + 1) messages that come before each bucket of time."""
+    """Return an array (queues, buckets + 1): the number of messages that come before each bucket of time."""
     buckets = max(1, -(-messages.ends // bucket))
     edges = np.arange(buckets + 1, dtype=np.float64) * bucket
     begins = np.array([begin for begin, _ in messages.steps] + [messages.ends], np.float64)
@@ -109,7 +109,7 @@ def _queues(plan: GroupPlan, cum: NDArray[np.int64], retry_queues: int) -> NDArr
 
 
 def _levels(plan: GroupPlan) -> NDArray[np.int64]:
-    """The level of each try; CommitLog cuts it to the last level."""
+    """Return the delay level after each try; CommitLog replaces a level above the last one by the last one."""
     most = plan.consumer.concurrent_max_reconsume_times()
     levels = [retry_level(0, tries, most) for tries in range(most + 1)]
     last = len(plan.broker.delays)
@@ -117,7 +117,7 @@ def _levels(plan: GroupPlan) -> NDArray[np.int64]:
 
 
 def _delay(plan: GroupPlan) -> int:
-    """ms of the level of what comes; CommitLog cuts it to the last level."""
+    """Return the delay of the messages' level in ms; CommitLog replaces a level above the last one by the last one."""
     level = plan.messages.delay_level if isinstance(plan.messages, Rates) else 0
     return plan.broker.delays[min(level, len(plan.broker.delays)) - 1] if level else NONE
 
@@ -127,9 +127,9 @@ def _power_of_two(least: int) -> int:
 
 
 def ring_size(plan: GroupPlan) -> int:
-    """Messages that a client can hold of a queue: what stops a pull, and one pull more."""
+    """Return how many messages a client can hold of a queue: the limit that stops pulls, and one more pull."""
     consumer = plan.consumer
-    # those that are done keep their place until all before them are
+    # a consumed message keeps its place in the ring until all messages before it are consumed
     most = max(consumer.pull_threshold_for_queue, consumer.consume_concurrently_max_span)
     return _power_of_two(most + 2 + min(consumer.pull_batch_size, plan.broker.count_in_memory))
 

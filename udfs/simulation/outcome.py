@@ -1,7 +1,7 @@
-"""What a simulation comes to: one run from the beginning to the end, and the figures by which variants are compared.
+"""Run a simulation, and return the figures by which variants are compared.
 
-Not the broker's own. A group has caught up when no message of the topic waits for longer than CAUGHT_UP; lag is looked at now and then, so
-that times are those of the next look.
+Not the broker's own. A group has caught up when no message of the topic waits longer than CAUGHT_UP. Lag is sampled at intervals, so a
+time of catching up is that of the next sample.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udfs.simulation import world as at
-from udfs.simulation.group_engine import GroupEngine, Told
+from udfs.simulation.group_engine import GroupEngine, WrittenRows
 from udfs.simulation.group_plan import SECOND, GroupPlan
 from udfs.simulation.group_run import GroupRun, Rebalanced
 from udfs.simulation.lag_sample import LAG, WAITED
@@ -37,13 +37,13 @@ _COUNTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ClientWork:
-    """What a client did.
+    """The work of one client.
 
     Attributes:
-        alive: whether it was there at the end.
-        batches: that its listener was given.
-        messages: that it consumed with success.
-        worked: microseconds that its listener's threads were busy.
+        alive: whether the client was running at the end.
+        batches: number of batches passed to its listener.
+        messages: number of messages that it consumed with success.
+        worked: microseconds that its listener's threads were busy, added.
     """
 
     client_id: str
@@ -58,13 +58,13 @@ class Outcome:
     """A finished simulation.
 
     Attributes:
-        stopped_at: when it ended, microseconds.
-        consumed_all: it ended because all that ever came was consumed and committed; else it was cut.
-        counts: by name, as above.
-        times: of the looks at lag.
-        lag: (looks, queues, LAG_COLUMNS) as `lag_sample` has them; retry queues come last.
-        queues: of the topic.
-        transactions: what became of them by the plan's `until`, None where there are none.
+        stopped_at: when the simulation ended, microseconds.
+        consumed_all: whether it ended because all messages were consumed and committed; if not, it was stopped at the plan's `until`.
+        counts: counter name -> value, for the names above.
+        times: times of the samples of lag.
+        lag: array (samples, queues, LAG_COLUMNS) of `lag_sample`; retry queues come last.
+        queues: number of queues of the topic.
+        transactions: figures of the transactions at the plan's `until`, None if the plan has none.
     """
 
     stopped_at: int
@@ -79,25 +79,25 @@ class Outcome:
 
     @property
     def caught_up_at(self) -> int | None:
-        """The first look from which on no message of the topic had waited for long, None where one had at the last look."""
+        """Return the time of the first sample from which on the group had caught up, None if it had not at the last sample."""
         behind = np.flatnonzero(self.lag[:, : self.queues, WAITED].max(axis=1) > CAUGHT_UP)
         first = int(behind[-1]) + 1 if len(behind) else 0
         return int(self.times[first]) if first < len(self.times) else None
 
     @property
     def lag_messages(self) -> NDArray[np.int64]:
-        """Messages of the topic that are not committed, at each look; of a group that broadcasts, those that a client has not reached."""
+        """Return the lag of the topic in messages at each sample."""
         lag: NDArray[np.int64] = self.lag[:, : self.queues, LAG].sum(axis=1)
         return lag
 
     @property
     def idle_clients(self) -> int:
-        """Clients that were there at the end and never had a message."""
+        """Return how many clients were running at the end and never had a message."""
         return sum(client.alive and client.batches == 0 for client in self.clients)
 
 
-def simulate(plan: GroupPlan, tell: Callable[[Told], None] = lambda _: None) -> Outcome:
-    """Run a plan; `tell` is given what is consumed, batch by batch, where the plan tells it."""
+def simulate(plan: GroupPlan, tell: Callable[[WrittenRows], None] = lambda _: None) -> Outcome:
+    """Run a plan and return its outcome; `tell` is called with the rows of consumed messages if the plan has them written."""
     transactions = None
     if plan.transactions:
         messages, transactions = transacted(plan, plan.transactions)

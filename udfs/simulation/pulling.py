@@ -2,9 +2,9 @@
 
 Broker source (4.9.3): DefaultMQPushConsumerImpl.pullMessage and its PullCallback, PullMessageProcessor, PullRequestHoldService,
 DefaultMessageStore.getMessage; the rules are those of udfs.consumer.pull_message, udfs.pull.pull_request_hold and
-udfs.pull.get_message, held here in the form that the loop needs; tests run both.
-Rules: who waits for a message of the topic is known to be woken by the time it begins to wait, as arrivals are known. Who waits for one to
-be tried again is told when it is delivered. What the client says of its offset with a pull counts from the moment it pulls.
+udfs.pull.get_message, in a compiled form; tests run both.
+Rules: all arrivals in the topic are known, so when a pull begins to wait, the time of its wake-up is calculated. A pull of the retry topic
+is woken when a message is delivered. The offset that a pull commits is committed at the time when the client sends the pull.
 """
 
 from __future__ import annotations
@@ -76,19 +76,19 @@ _MIB = 1024 * 1024
 
 @bare
 def visible_at(w, queue, offset):  # type: ignore[no-untyped-def]
-    """When the broker shows a message to pulls."""
+    """Return when pulls can see a message: after its dispatch."""
     arrived = arrival_time(w, queue, offset)
     return arrived if arrived >= NEVER else arrived + w.cfg[DISPATCH]
 
 
 @bare
 def answered_as_of(w, queue, offset, asked):  # type: ignore[no-untyped-def]
-    """As of which moment the broker answers a pull: that of the pull, or the one at which it is woken (`woken_at`).
+    """Return the time at which the broker answers a pull: when it arrives, or when it is woken (`woken_at`).
 
     Args:
         w: the world.
-        queue: that is pulled.
-        offset: the pull's.
+        queue: the pull's queue.
+        offset: the pull's offset.
         asked: when the pull reached the broker.
     """
     time = visible_at(w, queue, offset)
@@ -108,7 +108,7 @@ def answered_as_of(w, queue, offset, asked):  # type: ignore[no-untyped-def]
 
 @bare
 def note_position(w, row, offset):  # type: ignore[no-untyped-def]
-    """Note how far the client of a slot has come on its queue."""
+    """Record the offset that the client of a slot has reached in its queue."""
     if w.cfg[BROADCAST]:
         w.local[row[CLIENT], row[QUEUE], LOCAL_POSITION] = offset
     else:
@@ -117,9 +117,9 @@ def note_position(w, row, offset):  # type: ignore[no-untyped-def]
 
 @bare
 def _is_full(w, slot):  # type: ignore[no-untyped-def]
-    """Whether the client holds too much of the queue to pull."""
+    """Return whether the client holds too many messages of the queue to pull."""
     row, cfg, begin, mask = w.slots[slot], w.cfg, slot * w.cfg[RING], w.cfg[RING] - 1
-    # the last one held is what counts for the span: where all behind the first are done, nothing stops the next pull
+    # The span ends at the last message that is not consumed; if all after the first one are consumed, the span does not stop the pull.
     while row[TAIL] > row[HEAD] and w.ring[begin + ((row[TAIL] - 1) & mask), IS_DONE] == 1:
         row[TAIL] -= 1
     if row[MSG_COUNT] > cfg[MOST_MESSAGES] or row[MSG_SIZE] // _MIB > cfg[MOST_MIB]:
@@ -132,14 +132,14 @@ def _is_full(w, slot):  # type: ignore[no-untyped-def]
 
 @bare
 def expect(w, slot, kind, time):  # type: ignore[no-untyped-def]
-    """Put in an event of a slot."""
+    """Push an event of a slot."""
     w.slots[slot, EVENTS] += 1
     push(w.heap, w.counters, time, key_of(kind, slot))
 
 
 @bare
 def pull(w, slot, now):  # type: ignore[no-untyped-def]
-    """Pull a queue, or look again later."""
+    """Pull a queue, or test again later if the client may not pull now."""
     row, cfg = w.slots[slot], w.cfg
     row[ANSWERED_AT] = NONE
     if row[DROPPED]:
@@ -163,7 +163,7 @@ def pull(w, slot, now):  # type: ignore[no-untyped-def]
 
 @bare
 def expect_answer(w, slot):  # type: ignore[no-untyped-def]
-    """Find when the pull that is under way is answered, as far as one knows now; a message to be tried again may come before."""
+    """Calculate when the pull in progress is answered, as far as known now; a redelivered message may wake it earlier."""
     row = w.slots[slot]
     row[AS_OF] = answered_as_of(w, row[QUEUE], row[NEXT_OFFSET], row[ASKED_AT])
     row[ANSWERED_AT] = row[AS_OF] + w.cfg[NETWORK]
@@ -172,7 +172,7 @@ def expect_answer(w, slot):  # type: ignore[no-untyped-def]
 
 @bare
 def _put(w, slot, offset, body, tries, now):  # type: ignore[no-untyped-def]
-    """ProcessQueue.putMessage of one message; gives its place in the ring."""
+    """Add one message to the slot's ring (ProcessQueue.putMessage); return its place."""
     row = w.slots[slot]
     place = slot * w.cfg[RING] + (row[TAIL] & (w.cfg[RING] - 1))
     entry = w.ring[place]
@@ -190,7 +190,7 @@ def _put(w, slot, offset, body, tries, now):  # type: ignore[no-untyped-def]
 
 @bare
 def submit(w, slot, place, count):  # type: ignore[no-untyped-def]
-    """Let a batch of `count` messages from a place in the ring on wait for a thread of the client."""
+    """Append a batch to the client's line for a thread: `count` messages from `place` in the ring on."""
     client = w.clients[w.slots[slot, CLIENT]]
     w.ring[place, BATCH] = count
     w.ring[place, NEXT_IN_FIFO] = NONE
@@ -204,7 +204,7 @@ def submit(w, slot, place, count):  # type: ignore[no-untyped-def]
 
 @bare
 def _scan(w, slot, as_of, now):  # type: ignore[no-untyped-def]
-    """getMessage and the client's second filter: put what the pull brings; gives how many the broker sent and how many were put."""
+    """Scan (getMessage), filter again as the client does, and add the messages; return how many the broker sent and how many were added."""
     row, cfg = w.slots[slot], w.cfg
     queue, offset = row[QUEUE], row[NEXT_OFFSET]
     file = cfg[ENTRIES_A_FILE]
@@ -238,7 +238,7 @@ def _scan(w, slot, as_of, now):  # type: ignore[no-untyped-def]
 
 @bare
 def take_answer(w, slot, now):  # type: ignore[no-untyped-def]
-    """Take the broker's answer in, and pull again; gives how many messages were put."""
+    """Process the broker's answer, and pull again; return how many messages were added."""
     row, cfg = w.slots[slot], w.cfg
     row[ANSWERED_AT] = NONE
     if row[DROPPED]:

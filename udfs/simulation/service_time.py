@@ -1,7 +1,7 @@
-"""How long a listener takes with a message, and whether it fails; times at random of other things.
+"""Random durations: how long a listener takes for a message, and whether it fails; other durations too.
 
-No code of the broker. A listener that takes longer than consumeTimeout (15 minutes) loses its message to the retry topic while it is still
-at work; that is left out here, and no listener takes longer.
+No code of the broker. In the client a message that takes longer than consumeTimeout (15 minutes) is sent to the retry topic while the
+listener still runs. This is not simulated, so no listener takes longer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST: Final = 15 * 60 * 1_000_000  # microseconds
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """A time at random: one of the shapes, with its two numbers, as `time_taken` has them."""
+    """A random duration: one of the shapes, with the two parameters of `time_taken`."""
 
     shape: int
     first: float
@@ -32,16 +32,16 @@ class Takes:
 
 @bare
 def time_taken(shape, a, b, stream, tries, purpose, longest):  # type: ignore[no-untyped-def]
-    """A time at random in microseconds, `longest` at most.
+    """Return a random duration in microseconds, `longest` at most.
 
     Args:
         shape: CONSTANT, UNIFORM, EXPONENTIAL or LOGNORMAL.
-        a: the time for CONSTANT, the least one for UNIFORM, the mean for EXPONENTIAL, the median for LOGNORMAL.
-        b: the greatest one for UNIFORM, the standard deviation of the logarithm for LOGNORMAL.
-        stream: of the message.
-        tries: how often it was tried before.
-        purpose: of the first random number; the second one has the purpose behind it.
-        longest: microseconds.
+        a: the duration for CONSTANT, the least one for UNIFORM, the mean for EXPONENTIAL, the median for LOGNORMAL.
+        b: the greatest duration for UNIFORM, the standard deviation of the logarithm for LOGNORMAL.
+        stream: result of `message_stream` for the message.
+        tries: how often the message was sent back before.
+        purpose: purpose of the first random number; the second one has `purpose + 1`.
+        longest: greatest duration, microseconds.
     """
     if shape == CONSTANT:
         taken = a
@@ -59,13 +59,13 @@ def time_taken(shape, a, b, stream, tries, purpose, longest):  # type: ignore[no
 
 @bare
 def service_time(cfg, shares, stream, tries):  # type: ignore[no-untyped-def]
-    """Microseconds that a listener takes with one try of a message."""
+    """Return how many microseconds a listener takes for one try of a message."""
     return time_taken(cfg[SERVICE], shares[SERVICE_A], shares[SERVICE_B], stream, tries, SERVICE_TIME, LONGEST)
 
 
 @bare
 def fails(shares, stream, tries):  # type: ignore[no-untyped-def]
-    """Whether a listener gives RECONSUME_LATER for one try of a message: by bad luck, or because the message always fails."""
+    """Return whether a listener returns RECONSUME_LATER for one try of a message: at random, or because the message always fails."""
     if shares[POISON] > 0.0 and unit(draw(stream, 0, POISONED)) < shares[POISON]:
         return True
     return shares[FAILING] > 0.0 and unit(draw(stream, tries, FAILURE)) < shares[FAILING]

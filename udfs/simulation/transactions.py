@@ -1,13 +1,13 @@
-"""Transactions in virtual time: producers that end their half messages, the broker that checks them, and what that brings to the topic.
+"""Transactions in virtual time: producers end their half messages, the broker checks them, and committed messages come to the topic.
 
 Broker source (4.9.3): EndTransactionProcessor.processRequest, TransactionalMessageCheckService, AbstractTransactionalMessageCheckListener
 (sendCheckMessage); client: DefaultMQProducerImpl (endTransaction, checkTransactionState). A check is `udfs.broker.transaction_check`.
-Rules: each broker has one half queue and one op queue. A message comes to its own queue when its half message is committed, behind what is
-there by then, and an op message after it. Every transactionCheckInterval the broker checks its half messages; a producer that is asked, and
-knows, ends the half message that the check put back.
-Surprises: a producer whose local transaction takes longer than the first check that comes for it ends the half message that it sent, not
-the one that was put back meanwhile; for that it is asked again, and what it commits comes twice. A message that was given up comes still if
-its producer commits it later.
+Rules: each broker has one half queue and one op queue. When a half message is committed, its message is appended to its own queue, and then
+an op message to the op queue. Every transactionCheckInterval the broker checks its half messages. A producer that the check asks, and that
+knows the result, ends the half message that the check put back.
+Surprises: if a local transaction is still running at its first check, the producer later ends the half message that it sent, not the one
+that the check put back. The broker then asks about that one too, and a committed message comes twice. A discarded half message still comes
+to the topic if its producer commits it later.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFigures:
-    """What became of transactions until the end.
+    """Counts of transactions by their state at the end.
 
     Attributes:
         sent: half messages that producers sent.
         committed: transactions whose message came to the topic.
-        committed_again: messages that came to it once more.
+        committed_again: messages that came to the topic once more.
         rolled_back: transactions that were rolled back.
         checked: how often a producer was asked.
         given_up: half messages that went to CHECK_MAX_TIME_TOPIC.
-        undecided: transactions that were neither ended nor given up.
+        undecided: transactions that were neither ended nor discarded.
         commit_delays: microseconds from storing each half message to its first commit, ascending.
     """
 
@@ -56,7 +56,7 @@ class TransactionFigures:
 
 
 def transacted(plan: GroupPlan, transactions: Transactions) -> tuple[Recorded, TransactionFigures]:
-    """What comes to a topic whose messages are sent in transactions at the plan's rates, and what became of these by `until`."""
+    """Return the messages that transactions at the plan's rates bring to the topic, and the counts of transactions at `until`."""
     rows = half_messages(plan, transactions)
     runs = transaction_runs(plan, transactions, rows)
     backlog = rows[rows[:, STORED] == BEFORE]
@@ -64,7 +64,7 @@ def transacted(plan: GroupPlan, transactions: Transactions) -> tuple[Recorded, T
 
 
 def transaction_runs(plan: GroupPlan, transactions: Transactions, rows: NDArray[np.int64]) -> list[TransactionRun]:
-    """What happens on each broker of a plan until its end; `rows` are its `half_messages`."""
+    """Return the finished run of transactions of each broker of a plan; `rows` are the plan's `half_messages`."""
     numbers = {broker: number for number, broker in enumerate(plan.brokers)}
     broker_of = np.array([numbers[queue.brokerName] for queue in plan.queues])[rows[:, QUEUE]]
     runs = []
@@ -77,14 +77,14 @@ def transaction_runs(plan: GroupPlan, transactions: Transactions, rows: NDArray[
 
 
 def _recorded(came: NDArray[np.int64], queues: int) -> Recorded:
-    """Messages with the time at which they came as STORED, those of one queue in their order."""
-    ordered = came[np.lexsort((came[:, STORED], came[:, QUEUE]))]  # keeps the order of what came at one time
+    """Return rows, whose STORED is when the message came to the topic, as recorded messages, by queue and time."""
+    ordered = came[np.lexsort((came[:, STORED], came[:, QUEUE]))]  # keeps the order of messages that came at one time
     return Recorded(
         first=np.searchsorted(ordered[:, QUEUE], np.arange(queues + 1)).astype(np.int64),
         first_offset=np.zeros(queues, np.int64),
         times=ordered[:, STORED].copy(),
         flags=ordered[:, FLAGS].astype(np.uint8),
-        sizes=ordered[:, [RECORD, BODY]].astype(np.int32, order="C"),  # as all others: for another layout the event loop is compiled again
+        sizes=ordered[:, [RECORD, BODY]].astype(np.int32, order="C"),  # another layout would compile the event loop again
     )
 
 
@@ -108,19 +108,19 @@ def _figures(runs: list[TransactionRun]) -> TransactionFigures:
 
 @dataclass(slots=True)
 class TransactionRun:
-    """A broker's half queue and op queue, as `TransactionQueues`, and its transactions, by number in the order of their half messages.
+    """A broker's half queue and op queue (`TransactionQueues`), and its transactions, numbered in the order of their half messages.
 
     Attributes:
-        rows: of `half_messages`, in the order in which they are stored.
+        rows: rows of `half_messages`, in the order in which they are stored.
         half_queue: (transaction, when it was stored, properties) of each half message.
         op_queue: (when it was stored, offset of the half message) of each op message.
-        ends: END_TRANSACTION requests to come: when, transaction, offset of its half message.
-        commits: (when, transaction) of each message that came.
-        discards: (when, offset of the half message) of each that was given up.
-        ended_at: when each transaction was ended first, NEVER where it was not.
-        given_up: whether each was.
-        half_offset, op_offset: where the next check begins.
-        asked: transactions whose producers the check under way asks, each with the offset of the half message that was put back.
+        ends: (when, transaction, offset of its half message) of each future END_TRANSACTION.
+        commits: (when, transaction) of each message that came to the topic.
+        discards: (when, offset of the half message) of each discarded half message.
+        ended_at: when each transaction was first ended, NEVER if it was not.
+        given_up: whether each transaction was discarded.
+        half_offset, op_offset: offsets where the next check begins.
+        asked: transactions whose producers the current check asks, each with the offset of the half message that was put back.
     """
 
     plan: GroupPlan
@@ -138,14 +138,14 @@ class TransactionRun:
     asked: list[tuple[int, int]] = field(default_factory=list)
     ended_at: NDArray[np.int64] = field(init=False)
     given_up: NDArray[np.bool_] = field(init=False)
-    _next: int = 0  # transaction whose half message is stored next
+    _next: int = 0  # number of the transaction whose half message is stored next
 
     def __post_init__(self) -> None:
         self.ended_at = np.full(len(self.rows), NEVER, np.int64)
         self.given_up = np.zeros(len(self.rows), np.bool_)
 
     def run(self) -> None:
-        """Let all happen until the end; checks take no time, and are left out once there is nothing to check any more."""
+        """Run all events until the end; checks take no time, and are skipped when no half message is left to check."""
         every, until = self.transactions.check_interval, self.plan.until
         for moment in range(every, until + 1, every):
             self._advance(moment)
@@ -160,7 +160,7 @@ class TransactionRun:
         self._advance(until)
 
     def came(self) -> NDArray[np.int64]:
-        """The rows of the messages that came to the topic, with the time at which they did as STORED."""
+        """Return the rows of the messages that came to the topic; STORED is the time at which each came."""
         commits = np.array(self.commits, np.int64).reshape(-1, 2)
         rows: NDArray[np.int64] = self.rows[commits[:, 1]]
         rows[:, STORED] = commits[:, 0]
@@ -169,7 +169,7 @@ class TransactionRun:
     # between two checks -------------------------------------------------------------------------------------------------------------
 
     def _advance(self, until: int) -> None:
-        """Half messages that producers send and end, up to a moment."""
+        """Process the half messages that producers send and end, up to a time."""
         network = self.plan.broker.network
         behind = int(np.searchsorted(self.rows[:, STORED], until, side="right"))
         for transaction in range(self._next, behind):
@@ -183,14 +183,14 @@ class TransactionRun:
         self.now = until
 
     def _end(self, time: int, transaction: int, half_offset: int) -> None:
-        """END_TRANSACTION: the message comes to the topic if it is committed, and an op message to the op topic."""
+        """Process an END_TRANSACTION: append the message to the topic if it is committed, and an op message to the op topic."""
         if self.rows[transaction, IS_COMMITTED]:
             self.commits.append((time, transaction))
         self.op_queue.append((time, half_offset))
         self.ended_at[transaction] = min(time, int(self.ended_at[transaction]))
 
     def _ask(self, moment: int) -> None:
-        """CHECK_TRANSACTION_STATE to the producers of what was put back; who knows ends it."""
+        """Send CHECK_TRANSACTION_STATE for the half messages that were put back; producers that know the result end them."""
         network = self.plan.broker.network
         for transaction, half_offset in self.asked:
             if self.rows[transaction, KNOWN] <= moment + network:
@@ -201,17 +201,17 @@ class TransactionRun:
     # what a check sees --------------------------------------------------------------------------------------------------------------
 
     def half(self, offset: int) -> HalfMessage | int | None:
-        """The message at an offset; None where there is none that can be seen yet."""
+        """Return the half message at an offset, None if none is visible yet."""
         if offset >= len(self.half_queue):
             return None
         transaction, stored, properties = self.half_queue[offset]
         if stored + self.plan.broker.dispatch > self.now:
             return None
-        born = int(self.rows[transaction, STORED]) - self.plan.broker.network  # it keeps that when it is put back
+        born = int(self.rows[transaction, STORED]) - self.plan.broker.network  # a half message that is put back keeps its bornTimestamp
         return HalfMessage(queue_offset=offset, born_timestamp=born // MS, store_timestamp=stored // MS, properties=properties)
 
     def ops(self, offset: int) -> OpRead:
-        """The op messages from an offset on that can be seen."""
+        """Return the visible op messages from an offset on."""
         seen = bisect_right(self.op_queue, self.now - self.plan.broker.dispatch, key=itemgetter(0))
         found = [
             OpMessage(offset + number, str(half_offset), stored // MS)

@@ -1,8 +1,8 @@
-"""All that a simulation holds, as arrays that the compiled loop works on: what each row and each column is.
+"""The state of a simulation as arrays for the compiled loop, with the meaning of rows and columns.
 
-Not the broker's own. A row of `slots` is a client's hold on a queue (PullRequest, ProcessQueue and the entry of its offset table); its
-messages lie in a stretch of `ring`. Queues of the topic come first, those of the group's retry topic after them. Nothing grows inside the
-loop: it stops where room is short, and `group_engine` makes some.
+Not the broker's own. A row of `slots` is a client's state of a queue (PullRequest, ProcessQueue and the entry of its offset table); its
+messages are in a section of `ring`. Queues of the topic come first, then those of the group's retry topic. No array grows inside the loop:
+the loop stops when an array may be too small, and `group_engine` enlarges it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 MS: Final = 1000  # microseconds
 NEVER: Final = 2**62
-BEFORE: Final = -NEVER  # arrival of a message that was there at the start, nobody knows since when
+BEFORE: Final = -NEVER  # arrival of a message of the backlog: its time is unknown
 NONE: Final = -1
 
 # columns of `slots`
@@ -26,26 +26,26 @@ NONE: Final = -1
     MSG_COUNT,
     MSG_SIZE,
     QUEUE_OFFSET_MAX,
-    REACHED,  # of the offset table, NONE for none
-    HEAD,  # the first message in the ring that is not done, counted from the slot's beginning
+    REACHED,  # offset in the client's offset table, NONE for none
+    HEAD,  # place in the slot's ring of the first message that is not consumed
     TAIL,
-    EVENTS,  # in the heap that name the slot
-    ANSWERED_AT,  # when the pull that is under way is answered; an answer at another time was overtaken
-    AS_OF,  # moment of the broker at which it is
+    EVENTS,  # number of events in the heap that name the slot
+    ANSWERED_AT,  # when the pull in progress is answered; an answer event of another time was replaced
+    AS_OF,  # time at which the broker answers it
     ASKED_AT,  # when the pull reached the broker
     QUEUED,  # batches that wait for a thread
-    WORKING,  # batches that a thread is at
+    WORKING,  # batches that a thread is consuming
     LAST_PULL,
-    NEXT_SLOT,  # of the same client
+    NEXT_SLOT,  # next slot of the same client
     IN_USE,
     # of an orderly consumer
     LOCKED,
     LOCKED_AT,
-    FIXED,  # it has asked where the group has committed since it has the lock (`previously_locked`)
-    AT_WORK,  # a consumer is at work or waits to be (`is_consumed`)
-    BEGAN,  # when it took its first batch, NONE before
-    TAKEN,  # messages that the listener has
-    ENDS,  # when it is done with them
+    FIXED,  # whether it has queried the group's committed offset since it got the lock (`previously_locked`)
+    AT_WORK,  # whether a consumer is running or waits for a thread (`is_consumed`)
+    BEGAN,  # when the consumer took its first batch, NONE before
+    TAKEN,  # number of messages that the listener has
+    ENDS,  # when the listener finishes with them
     FAILED,
 ) = range(27)
 SLOT_COLUMNS: Final = 27
@@ -62,7 +62,7 @@ QUEUE_COLUMNS: Final = 10
 OFFSET, NEXT_IN_FIFO, PULLED, STARTED, BATCH, IS_DONE, BODY, TRY = range(8)
 RING_COLUMNS: Final = 8
 
-# columns of `retries`: messages of the retry topic; and of `pending`: those that wait for their level
+# columns of `retries` (messages of the retry topic) and of `pending` (messages that wait in the queue of their delay level)
 RETRY_TIME, RETRY_QUEUE, RETRY_OFFSET, RETRY_TRIES = range(4)
 RETRY_COLUMNS: Final = 4
 PENDING_STORED, PENDING_QUEUE, PENDING_OFFSET, PENDING_TRIES, PENDING_INTO, PENDING_NEXT = range(6)
@@ -87,11 +87,11 @@ LEVEL_COLUMNS: Final = 2
     SUCCEEDED,
     SENT_BACK,
     DEAD,
-    NOT_COUNTED,  # listeners' results that came too late: the queue was dropped, the client gone
+    NOT_COUNTED,  # listeners' results that came too late: the queue was dropped or the client has stopped
     EVENTS_DONE,
     NOW,
-    ASKING,  # slot about which `group_run` is asked
-    QUESTION,  # kind of event that asks
+    ASKING,  # slot whose request `group_run` must answer
+    QUESTION,  # kind of that request's event
 ) = range(18)
 COUNTERS: Final = 18
 
@@ -111,7 +111,7 @@ COUNTERS: Final = 18
     SUSPEND,
     SWEEP,
     PERSIST,
-    RING,  # messages of a slot, a power of two
+    RING,  # room of a slot in `ring`, messages, a power of two
     BYTES_MEMORY,
     COUNT_MEMORY,
     ENTRIES_A_FILE,
@@ -128,11 +128,11 @@ COUNTERS: Final = 18
     SUSPENDED,
     EXCEPTION_DELAY,
     BROADCAST,
-    DELAY,  # ms of the messages' delay level, NONE without one
+    DELAY,  # delay of the messages' delay level, ms, NONE without one
 ) = range(32)
 SETTINGS: Final = 32
 
-# columns of `local`: what each client of a broadcast group has of each queue
+# columns of `local`: offsets of each client of a broadcasting group for each queue
 STORED, LOCAL_POSITION, LOCAL_STARTED = range(3)
 LOCAL_COLUMNS: Final = 3
 
@@ -163,21 +163,21 @@ DEAD_COLUMNS: Final = 4
 
 
 class World(NamedTuple):
-    """The arrays; of int64 unless they say otherwise.
+    """The arrays of a simulation; int64 if not noted.
 
     Attributes:
-        heap: (n, 2) time and key of each event.
-        cum: (queues, buckets + 1) messages that come before each bucket of time; all 0 where they were recorded.
+        heap: (n, 2): time and key of each event.
+        cum: (queues, buckets + 1): number of messages that come before each bucket of time; all 0 for recorded messages.
         times: arrival of each recorded message, queue after queue.
-        flags: uint8, MATCHES_* of each recorded message.
-        sizes: (n, 2) int32, record and body of each recorded message in bytes.
-        local: (clients, queues, LOCAL_COLUMNS) of a group that broadcasts, else empty: the offset in the client's file (STORED), the one it
-            has reached, the furthest one that its listener was given; NONE for none.
-        levels: (levels, 2) first and last row of `pending` of each delay level.
+        flags: uint8: MATCHES_* of each recorded message.
+        sizes: (n, 2) int32: bytes of record and body of each recorded message.
+        local: (clients, queues, LOCAL_COLUMNS) for a broadcasting group, else empty: the offset in the client's file (STORED), the offset
+            it has reached, and the greatest offset passed to its listener; NONE for none.
+        levels: (levels, 2): first and last row of `pending` for each delay level.
         level_of_try: delay level after each try, NONE for a dead letter.
-        delays: ms of each level.
-        cfg: settings, by the positions above.
-        shares: float64, likewise.
+        delays: delay of each level, ms.
+        cfg: settings, at the positions above.
+        shares: float64: shares, at the positions above.
     """
 
     heap: NDArray[np.int64]

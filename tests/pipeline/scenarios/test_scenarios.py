@@ -75,7 +75,7 @@ def test_an_administrators_request_that_is_not_known_here_says_so() -> None:
         ('{"steps": [{"op": "fly"}]}', 'step 1 to be an object with a known "op"'),
         ('{"steps": [{"op": "syncHoldTick"}, {"op": "sleep"}]}', 'a whole number in "ms" of step 2, sleep'),
         ('{"steps": [{"op": "sleep", "ms": true}]}', 'a whole number in "ms" of step 1, sleep'),
-        ('{"steps": [{"op": "await", "id": "p"}]}', '"id" of step 1, await, to be that of a pull before it'),
+        ('{"steps": [{"op": "await", "id": "p"}]}', 'the "id" of an earlier pull in "id" of step 1, await'),
         ('{"steps": [{"op": "pull", "ext": 3}]}', 'an object or null in "ext" of step 1, pull'),
         ('{"steps": [{"op": "brokerConfig", "set": {"nope": 1}}]}', "step 1, brokerConfig: settings that broker 4.9.3 knows"),
         ('{"steps": [], "brokerBase": {"brokerPermission": "x"}}', "brokerBase, brokerPermission: an int"),

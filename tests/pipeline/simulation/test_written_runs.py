@@ -215,7 +215,7 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("messageDelayLevel=1s", "broker, messageDelayLevel: expected '1s' as --set or --properties has it"),
+        ("messageDelayLevel=1s", "broker, messageDelayLevel: expected '1s' as in --set or --properties"),
         ("mappedFileSizeCommitLog=5000", "line 10, messages, body: expected 904 bytes at most"),
         ("brokerRole=SLAVE", "a master without enableMultiDispatch"),
     ],

@@ -12,7 +12,7 @@ from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.record.message import Host, Message
 from tests.runs.scenario_answers import answered, compared
 from tests.truth.golden import golden_lines, needs_golden
-from udfs.broker.schedule_delivery import correct_deliver_timestamp, due_messages, look_after, noted_offset
+from udfs.broker.schedule_delivery import correct_deliver_timestamp, due_messages, look_after
 from udfs.broker.send_message import SendBackRequest, SendBrokerConfig, SendMessageProcessor, retry_level, send_back
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import TopicConfigManager
@@ -86,11 +86,6 @@ def test_no_message_is_due_later_than_its_delay_from_now(timestamp: int, correct
 @pytest.mark.parametrize(("due", "look"), [(0, 1500), (1500, 1500), (1501, 1600), (1600, 1600), (9999, 10_000)])
 def test_the_broker_looks_ten_times_a_second_from_a_second_after_its_start(due: int, look: int) -> None:
     assert look_after(500, due) == look
-
-
-def test_the_offset_noted_is_one_behind_where_the_look_began() -> None:
-    """A broker that delivered 126 messages of five levels, all of a level in one look from 0, noted 1 for each level."""
-    assert [noted_offset(40, delivered) for delivered in (0, 1, 5)] == [40, 41, 41]
 
 
 # what a client sends itself: DefaultMQPushConsumerImpl.sendMessageBack, ConsumeMessageOrderlyService.sendMessageBack

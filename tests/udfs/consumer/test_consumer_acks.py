@@ -168,13 +168,6 @@ def test_a_concurrent_consumer_commits_nothing_that_the_broker_did_not_take_back
     assert list(queue.msg_tree_map) == sorted(lost)
 
 
-@pytest.mark.parametrize(("of_topic", "queues", "of_queue"), [(-1, 4, 1000), (100, 3, 33), (2, 5, 1), (100, 0, 1000)])
-def test_a_threshold_for_a_topic_is_shared_out(of_topic: int, queues: int, of_queue: int) -> None:
-    settings = PushConsumer(pull_threshold_for_topic=of_topic, pull_threshold_size_for_topic=of_topic).with_queues(queues)
-    assert settings.pull_threshold_for_queue == of_queue
-    assert settings.pull_threshold_size_for_queue == (100 if of_queue == 1000 else of_queue)
-
-
 def test_tries_without_a_limit_are_sixteen_or_without_end() -> None:
     assert (PushConsumer().concurrent_max_reconsume_times(), PushConsumer().orderly_max_reconsume_times()) == (16, 2**31 - 1)
     assert PushConsumer(max_reconsume_times=3).concurrent_max_reconsume_times() == 3

@@ -16,7 +16,7 @@ from udfs.consumer.offset_tree import MessageExt
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.pull_api_wrapper import PullFromWhichNode, PullStatus, filter_again, pull_status, seen_properties, tags_set
 from udfs.consumer.pull_from_where import OffsetQuestion, compute_pull_from_where
-from udfs.consumer.pull_message import Answered, Pull, PullRequest, asked, fix_offset, pull_message, take_answer
+from udfs.consumer.pull_message import Pull, PullOutcome, PullRequest, fix_offset, pull_fields, pull_message, take_answer
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.pull.codes import ResponseCode
 
@@ -57,8 +57,7 @@ def test_telling_the_broker_forgets_queues_that_are_not_the_clients_any_more() -
     assert store.persist(OTHER) == 4
     assert store.persist_all([QUEUE, MessageQueue("U", "b", 0)]) == {QUEUE: 3}
     assert store.persist(OTHER) is None
-    assert store.clone_offset_table("T") == store.clone_offset_table(None) == {QUEUE: 3}
-    assert store.clone_offset_table("U") == {}
+    assert store.offset_table == {QUEUE: 3}
 
 
 def test_the_file_of_a_broadcast_client_holds_what_was_written_last() -> None:
@@ -209,7 +208,7 @@ def test_every_look_counts_as_a_pull_unless_the_queue_is_dropped() -> None:
 def test_a_pull_commits_what_the_client_has_reached(
     in_memory: int, consumer: PushConsumer, of_slave: bool, fields: tuple[int, int, str | None]
 ) -> None:
-    assert asked(consumer, in_memory, "a", of_slave=of_slave) == fields
+    assert pull_fields(consumer, in_memory, "a", of_slave=of_slave) == fields
 
 
 @needs_golden
@@ -222,23 +221,23 @@ def test_sys_flags_are_built_of_the_recorded_bits() -> None:
         assert flag & ~PullSysFlag.LITE_PULL_MESSAGE == row["flag4args"]
         if row["suspend"] and not row["classFilter"]:
             consumer = PushConsumer(post_subscription_when_pull=row["subscription"])
-            assert asked(consumer, int(row["commitOffset"]), "a").sys_flag == row["flag4args"]
+            assert pull_fields(consumer, int(row["commitOffset"]), "a").sys_flag == row["flag4args"]
     assert len(recorded) == 32
 
 
 @pytest.mark.parametrize(
     ("status", "messages", "held", "answered", "next_offset"),
     [
-        (PullStatus.FOUND, small(2), [], Answered(0, starts_consumer=True), 40),
-        (PullStatus.FOUND, [], small(1), Answered(0), 40),
-        (PullStatus.NO_NEW_MSG, [], [], Answered(0, reached=40), 40),
-        (PullStatus.NO_MATCHED_MSG, [], small(1), Answered(0), 40),
-        (PullStatus.OFFSET_ILLEGAL, [], [], Answered(None), 40),
-        (None, [], [], Answered(1000), 5),
+        (PullStatus.FOUND, small(2), [], PullOutcome(0, starts_consumer=True), 40),
+        (PullStatus.FOUND, [], small(1), PullOutcome(0), 40),
+        (PullStatus.NO_NEW_MSG, [], [], PullOutcome(0, reached=40), 40),
+        (PullStatus.NO_MATCHED_MSG, [], small(1), PullOutcome(0), 40),
+        (PullStatus.OFFSET_ILLEGAL, [], [], PullOutcome(None), 40),
+        (None, [], [], PullOutcome(1000), 5),
     ],
 )
 def test_an_answer_is_followed_by_the_next_pull(
-    status: PullStatus | None, messages: list[MessageExt], held: list[MessageExt], answered: Answered, next_offset: int
+    status: PullStatus | None, messages: list[MessageExt], held: list[MessageExt], answered: PullOutcome, next_offset: int
 ) -> None:
     request = pull_of(*held)
     assert take_answer(request, DEFAULT, status, 40, 50, messages) == answered

@@ -13,7 +13,6 @@ from udfs.consumer.allocate import AllocateMessageQueueAveragely, AllocateMessag
 from udfs.consumer.process_queue import ProcessQueue
 from udfs.consumer.rebalance import (
     GivenUp,
-    by_broker,
     drop,
     give_up,
     locked_all,
@@ -21,7 +20,6 @@ from udfs.consumer.rebalance import (
     share_of,
     to_take,
     truncate,
-    unlocked_all,
 )
 
 QUEUES = [MessageQueue("T", broker, queue_id) for broker in ("a", "b") for queue_id in range(3)]
@@ -75,10 +73,6 @@ def test_queues_of_a_topic_that_is_not_subscribed_to_are_forgotten() -> None:
     assert list(table) == [QUEUES[0]]
 
 
-def test_each_broker_is_asked_for_its_own_queues() -> None:
-    assert by_broker(QUEUES) == {"a": QUEUES[:3], "b": QUEUES[3:]}
-
-
 def test_a_lock_that_is_refused_is_lost_only_where_all_are_asked_for() -> None:
     table = table_of(*QUEUES[:2])
     locked_one(table, [QUEUES[0], QUEUES[5]], 100)
@@ -86,8 +80,6 @@ def test_a_lock_that_is_refused_is_lost_only_where_all_are_asked_for() -> None:
     assert [(held.locked, held.last_lock_timestamp) for held in table.values()] == [(False, 100), (True, 200)]
     locked_one(table, [], 300)
     assert table[QUEUES[1]].locked
-    unlocked_all(table, QUEUES)
-    assert not table[QUEUES[1]].locked
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40_000), st.booleans()), max_size=40)
@@ -102,7 +94,7 @@ def test_no_two_clients_trust_a_lock_on_one_queue_at_a_time(steps: list[tuple[in
         now += waits
         if unlocks:
             broker.unlock_batch("g", [queue], str(client))
-            unlocked_all(clients[client], [queue])
+            clients[client][queue].locked = False
         else:
             held = broker.try_lock_batch("g", [queue], str(client), now)
             locked_all(clients[client], [queue], held, now)

@@ -67,19 +67,6 @@ def test_locks_and_pulls_expire(idle: int, lock: bool, pull: bool) -> None:
     assert (queue.is_lock_expired(500 + idle), queue.is_pull_expired(500 + idle)) == (lock, pull)
 
 
-@pytest.mark.parametrize(("started", "waited", "expired"), [(None, 10**9, False), (100, 900_000, False), (100, 900_001, True)])
-def test_only_the_first_message_can_have_been_consumed_for_too_long(started: int | None, waited: int, expired: bool) -> None:
-    queue = ProcessQueue.new(0)
-    first, second = message(4), message(5)
-    first.consume_start_timestamp, second.consume_start_timestamp = started, 0
-    queue.put_message([first, second], None)
-    assert queue.expired_message(100 + waited, 15) is (first if expired else None)
-
-
-def test_an_empty_queue_has_nothing_that_expires() -> None:
-    assert ProcessQueue.new(0).expired_message(10**9, 15) is None
-
-
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.data())
 def test_a_commit_never_passes_a_message_that_is_not_done(batches: list[int], data: st.DataObject) -> None:
     queue, waiting, pulled = ProcessQueue.new(0), dict[int, MessageExt](), 0

@@ -91,9 +91,9 @@ def test_subscriptions_of_pulls_are_built_as_recorded() -> None:
     for row in rows:
         if "error" in row["result"]:
             with pytest.raises(mf.SubscriptionError):
-                mf.SubscriptionData.build("T", row["subString"], row["type"])
+                mf.TopicSubscription.build("T", row["subString"], row["type"])
         else:
-            built = mf.SubscriptionData.build("T", row["subString"], row["type"])
+            built = mf.TopicSubscription.build("T", row["subString"], row["type"])
             result = row["result"]
             assert (built.sub_string, built.expression_type) == (result["subString"], result["expressionType"])
             assert built.code_set == frozenset(result["codeSet"])
@@ -103,8 +103,8 @@ def test_subscriptions_of_pulls_are_built_as_recorded() -> None:
 
 def test_separators_only_are_refused_for_tag_types_alone() -> None:
     with pytest.raises(SubscriptionParseError):
-        mf.SubscriptionData.build("T", "||", None)
-    assert mf.SubscriptionData.build("T", "||", "").code_set == frozenset()
+        mf.TopicSubscription.build("T", "||", None)
+    assert mf.TopicSubscription.build("T", "||", "").code_set == frozenset()
 
 
 class Registered(NamedTuple):
@@ -170,7 +170,7 @@ class Unit(NamedTuple):
     bit_map: bytes | None
 
 
-SQL = mf.SubscriptionData(topic="T", sub_string="a = 1", expression_type="SQL92")
+SQL = mf.TopicSubscription(topic="T", sub_string="a = 1", expression_type="SQL92")
 ALL_BITS, NO_BITS = b"\xff" * (BLOOM.m // 8), bytes(BLOOM.m // 8)
 
 
@@ -240,7 +240,7 @@ def test_many_entries_are_judged_as_one_is(units: list[Unit | None], data: Consu
     ],
 )
 def test_tags_are_judged_by_their_codes(expression: str, kind: str | None, code: int | None, matched: bool) -> None:
-    wanted = mf.ExpressionMessageFilter(mf.SubscriptionData.build("T", expression, kind), None, BLOOM)
+    wanted = mf.ExpressionMessageFilter(mf.TopicSubscription.build("T", expression, kind), None, BLOOM)
     assert wanted.is_matched_by_consume_queue(code, None) == matched
     assert wanted.is_matched_by_commit_log({"a": "1"})
 
@@ -259,7 +259,7 @@ def test_tags_are_judged_by_their_codes(expression: str, kind: str | None, code:
     ],
 )
 def test_a_message_matches_where_its_expression_is_true(
-    subscription: mf.SubscriptionData | None, data: ConsumerFilterData | None, matched: list[bool]
+    subscription: mf.TopicSubscription | None, data: ConsumerFilterData | None, matched: list[bool]
 ) -> None:
     values = ["1", "2", "x", None]
     wanted = mf.ExpressionMessageFilter(subscription, data, BLOOM)
@@ -269,7 +269,7 @@ def test_a_message_matches_where_its_expression_is_true(
 def test_a_retry_message_is_judged_by_the_expression_for_the_topic_it_came_from() -> None:
     manager = cfm.ConsumerFilterManager(BLOOM)
     manager.register("Real", "G", "a = 1", "SQL92", 1, BORN)
-    retry = mf.SubscriptionData.build("%RETRY%G", "*", "TAG")
+    retry = mf.TopicSubscription.build("%RETRY%G", "*", "TAG")
     wanted = mf.ExpressionForRetryMessageFilter(retry, None, BLOOM, manager)
     assert wanted.is_matched_by_commit_log({"RETRY_TOPIC": "Real", "a": "1"})
     assert not wanted.is_matched_by_commit_log({"RETRY_TOPIC": "Real", "a": "2"})

@@ -317,19 +317,6 @@ def test_columns_of_records_hold_what_the_decoder_reads(stored: list[bytes]) -> 
             assert texts[row] == decoded.get(name)
 
 
-def test_columns_of_arrow_keep_offsets_and_nulls() -> None:
-    pa = pytest.importorskip("pyarrow")
-    values = ["x", None, "", "it's", None, "5"]
-    for array in (
-        pa.array(values),
-        pa.array(["before", *values, "after"])[1:-1],
-        pa.array([None] * 6, pa.string()),
-        pa.array([], pa.string()),
-    ):
-        texts = Texts.of_arrow(array)
-        assert [texts[row] for row in range(len(texts))] == array.to_pylist()
-
-
 def test_a_property_that_no_message_has_may_be_left_out() -> None:
     assert compiled("a IS NULL AND NOT (b = 'x')").matches_many({"b": Texts.of(["x", "y", None])}, 3).tolist() == [0, 1, -1]
     assert compiled("a = 1").matches_many({}, 0).tolist() == []

@@ -88,7 +88,7 @@ def properties_of(record: bytes) -> dict[str, str] | None:
 
 def filter_of(request: Mapping[str, Any], config: Mapping[str, Any], manager: ConsumerFilterManager) -> mf.ExpressionMessageFilter:
     wanted, topic, group = request["filter"], request["topic"], request["group"]
-    subscription = mf.SubscriptionData.build(topic, wanted["expression"], wanted["type"])
+    subscription = mf.TopicSubscription.build(topic, wanted["expression"], wanted["type"])
     data = None
     if not is_tag_type(wanted["type"]):
         registered = wanted.get("registered")

@@ -28,7 +28,7 @@ def scanned(verdicts: list[int], *, log_end: int = 500, tag: str | None = None, 
     caps = np.array([10**6, 32, 10**6, 32, 10**9, 0, 1000], np.int64)
     codes = np.array([] if tag is None else [tags_code(tag)], np.int32)
     request = np.array([[0, wanted, 0, count, log_end, gm.NO_FILTER if tag is None else 0]], np.int64)
-    log = gm.LogFiles(np.array([0], np.int64), np.array([1000], np.int64), 1000)
+    log = gm.CommitLogFiles(np.array([0], np.int64), np.array([1000], np.int64), 1000)
     found = gm.get_message(request, caps, block, gm.TagCodes(np.array([0, len(codes)]), codes), log)
     status = int(found.columns[0, gm.STATUS])
     name = gm.EXCEPTIONS[status].rpartition(".")[2] if status < 0 else GetMessageStatus(status).name

@@ -25,7 +25,7 @@ from tests.truth.captured import committed
 from tests.truth.golden import needs_golden
 from tests.truth.oracle import harness, needs_oracle
 from udfs.simulation import world as at
-from udfs.simulation.group_engine import GroupEngine, Told
+from udfs.simulation.group_engine import GroupEngine, WrittenRows
 from udfs.simulation.group_plan import SECOND, GroupPlan
 from udfs.simulation.group_run import GroupRun, Rebalanced
 
@@ -82,7 +82,7 @@ def simulated(plan: GroupPlan) -> Simulated:
     engine = GroupEngine(plan)
     run = GroupRun(plan, engine)
 
-    def tell(told: Told) -> None:
+    def tell(told: WrittenRows) -> None:
         names = {client: plan.clients[number].client_id for number, client in run.clients()}
         for row in told.consumed.tolist():
             if row[at.C_QUEUE] < len(plan.queues):

@@ -21,7 +21,7 @@ from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushCons
 from udfs.pull import pull_request_hold as hold
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import ALL_MATCH, arrival_time, end_offset
-from udfs.simulation.group_engine import GroupEngine, Told
+from udfs.simulation.group_engine import GroupEngine, WrittenRows
 from udfs.simulation.group_plan import SECOND, ClientPlan, GroupPlan, Listener, Rates, Recorded
 from udfs.simulation.group_run import GroupRun, Rebalanced
 from udfs.simulation.lag_sample import CONSUMER_OFFSET
@@ -38,7 +38,7 @@ def fast(plan: GroupPlan) -> tuple[GroupEngine, list[Row], list[Row], list[Rebal
     """A run of the compiled loop: its engine, rows of consumption and dead letters, and rebalances."""
     engine, consumed, dead = GroupEngine(plan), [], []  # type: ignore[var-annotated]
 
-    def tell(told: Told) -> None:
+    def tell(told: WrittenRows) -> None:
         consumed.extend(map(tuple, told.consumed.tolist()))
         dead.extend(map(tuple, told.dead.tolist()))
 
@@ -209,7 +209,7 @@ def test_what_always_fails_is_tried_seventeen_times_by_the_delay_levels_and_then
     rows: list[Row] = []
     plan = plan_of(queues=1, backlog=1, until=6 * 3600 * SECOND, listener=Listener(poison=1.0), sample=60 * SECOND)
 
-    def tell(told: Told) -> None:
+    def tell(told: WrittenRows) -> None:
         rows.extend(map(tuple, told.consumed.tolist()))
         dead.extend(map(tuple, told.dead.tolist()))
 
