@@ -24,7 +24,7 @@ from pipeline.rows.unmapped_files import FOLDER, walk_tree
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import STORE_FILE
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.big_endian import Bytes
 from store_format.errors import NotAStoreError
 from store_format.files.changed_files import FilePath
@@ -65,11 +65,11 @@ def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     store.check_exists()
     if {entry.name for entry in store.folder()}.isdisjoint(STORE_FOLDERS):
         raise NotAStoreError(store.root, "a store with a folder commitlog", "none", hint="give the directory that storePathRootDir names")
-    topics = ls.topics(store)
+    topics = lf.topics(store)
     odd = odd_queues(store, topics)
     visible = store.changed({}, frozenset(odd))
-    sizes = ls.file_sizes(visible, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
-    queues = [(topic, queue_id) for topic in topics for queue_id in ls.queue_ids(visible, topic)]
+    sizes = lf.file_sizes(visible, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    queues = [(topic, queue_id) for topic in topics for queue_id in lf.queue_ids(visible, topic)]
     odd += _odd_files(store, (COMMIT_LOG,), sizes.commit_log)
     for topic, queue_id in queues:
         odd += _odd_files(store, (CONSUME_QUEUE, topic, str(queue_id)), sizes.consume_queue)
@@ -147,7 +147,7 @@ def _queue_rows(spark: SparkSession, store: StoreFiles, broker: str, topics: Seq
         for batch in batches:
             for index in batch.column("id").to_pylist():
                 for topic in groups[index]:
-                    for queue_id in ls.queue_ids(store, topic):
+                    for queue_id in lf.queue_ids(store, topic):
                         yield _queue(store, broker, topic, queue_id)
 
     return spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(read, LOADED_QUEUE.schema)

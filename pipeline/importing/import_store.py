@@ -32,7 +32,7 @@ from pipeline.rows.topic_partitions import NULL_PARTITION
 from pipeline.rows.unmapped_files import FOLDER, file_ranges, other_files
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.errors import StoreError
 from store_format.index.index_file import IndexSizes
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -201,7 +201,7 @@ def _tasks_of_queues(loaded: LoadedStore, spark: SparkSession) -> int:
 
 def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
     log = loaded.log
-    bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=False)
+    bounds = lf.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=False)
     tasks_max = _pieces_of_log(loaded, _LOG_BYTES_A_TASK)
     commit_log, segments, ranges = (
         read_table(spark, StoreReader(table, loaded.store, broker, loaded.sizes, bounds, loaded.cuts), tasks_max)

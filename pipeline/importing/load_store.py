@@ -20,7 +20,7 @@ from pipeline.importing.unfinished_dispatch import undispatched_records
 from pipeline.rows.queue_batches import LogIndex
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from pipeline.store.loaded_extension import has_extension
 from pipeline.store.store_settings import ext_size
 from store_format.files.changed_files import FileChange
@@ -49,7 +49,7 @@ class LoadedStore:
     """
 
     store: StoreFiles
-    sizes: ls.FileSizes
+    sizes: lf.FileSizes
     log: RecoveredLog
     surveys: tuple[FileSurvey, ...]
     queues: DataFrame
@@ -80,12 +80,12 @@ class LoadedStore:
     @property
     def names_folders(self) -> bool:
         """Whether each topic can name the folder of a partition."""
-        return all(found.names_folders for found in self.surveys) and all(map(can_name_a_folder, ls.topics(self.store)))
+        return all(found.names_folders for found in self.surveys) and all(map(can_name_a_folder, lf.topics(self.store)))
 
     @property
     def has_null_partition(self) -> bool:
         """Whether a topic would make a partition that reads back as NULL."""
-        return any(found.has_null_partition for found in self.surveys) or NULL_PARTITION in ls.topics(self.store)
+        return any(found.has_null_partition for found in self.surveys) or NULL_PARTITION in lf.topics(self.store)
 
 
 def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> LoadedStore:
@@ -103,10 +103,10 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         StoreError: the broker would not load it, or never end to start it.
     """
     store.check_exists()
-    sizes = ls.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    sizes = lf.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     if settings.value(ENABLE_EXTENSION):
         sizes = replace(sizes, extension=ext_size(store, settings))
-    files = ls.load_log(store, sizes)
+    files = lf.load_log(store, sizes)
     if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
         return _started(spark, store, broker, settings, sizes)
     surveys = survey_log(spark, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
@@ -133,7 +133,7 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     )
 
 
-def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: ls.FileSizes) -> LoadedStore:
+def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: lf.FileSizes) -> LoadedStore:
     started = start_store(store, settings)
     log = RecoveredLog(files=started.log_files, ended=None)
     rows: list[tuple[Any, ...]] = []
@@ -157,10 +157,10 @@ def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: Brok
     )
 
 
-def _load_queues(spark: SparkSession, store: StoreFiles, broker: str, sizes: ls.FileSizes, log: RecoveredLog) -> tuple[DataFrame, Row]:
+def _load_queues(spark: SparkSession, store: StoreFiles, broker: str, sizes: lf.FileSizes, log: RecoveredLog) -> tuple[DataFrame, Row]:
     """The queues and their totals: read as cut at the log's end, and once more if no queue reaches it, for then load cuts none."""
     for cut in (True, False):
-        log_bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut)
+        log_bounds = lf.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut)
         queues = read_table(spark, StoreReader(LOADED_QUEUE, store, broker, sizes, log_bounds)).localCheckpoint(eager=False)
         (totals,) = queues.agg(
             F.coalesce(F.max("recoveredPhysicOffset"), F.lit(-1)).alias("recoveredPhysicOffset"),

@@ -15,7 +15,7 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.rows.log_batches import topics_of, walks
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.schema.arrow_types import arrow_of
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile
 from store_format.log.commit_log import WalkEnd
@@ -73,7 +73,7 @@ def survey_log(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFil
             for index in batch.column("id").to_pylist():
                 walk = FileWalk(name=files[index].name, end=files[index].wrote, ended=WalkEnd.LIMIT)
                 if index >= first_recovered:
-                    walk = ls.walk_log_file(store, files[index], check_crc=bool(check_crc))
+                    walk = lf.walk_log_file(store, files[index], check_crc=bool(check_crc))
                 found = survey_file(index, walk, files[index], store.content(COMMIT_LOG, files[index].name))
                 yield pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)
 

@@ -22,8 +22,8 @@ from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Column, Table
 from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, EXT_FILES_TYPE, STORE_FILE_RANGE
 from pipeline.settings.settings import BrokerSettings
+from pipeline.store.load_files import FileSizes, LogBounds, file_sizes, load_log, queue_ids, recover_log, recover_queue, topics
 from pipeline.store.loaded_extension import LoadedExtension, has_extension, recover_extension
-from pipeline.store.loaded_store import FileSizes, LogBounds, file_sizes, load_log, queue_ids, recover_log, recover_queue, topics
 from pipeline.store.store_settings import ext_size
 from store_format.files.mapped_files import MappedFile, truncate_dirty_files
 

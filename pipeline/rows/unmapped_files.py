@@ -17,7 +17,7 @@ from pipeline.files.store_files import Entry, StoreFiles
 from pipeline.rows.log_batches import used_ranges
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import STORE_FILE, STORE_FILE_RANGE
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.errors import StoreError
 from store_format.files.changed_files import FilePath
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -66,7 +66,7 @@ def beside_mapped_files(store: StoreFiles, *, has_log: bool) -> Iterator[tuple[F
 def beside_queues(store: StoreFiles, topic: str) -> Iterator[tuple[FilePath, Entry | None]]:
     """What lies in the folder of a topic and is no queue."""
     folder = (CONSUME_QUEUE, topic)
-    queues = set(map(str, ls.queue_ids(store, topic)))
+    queues = set(map(str, lf.queue_ids(store, topic)))
     entries = store.folder(*folder)
     if not entries:
         yield folder, None
@@ -95,7 +95,7 @@ def _rows(broker: str, found: Iterator[tuple[FilePath, Entry | None]]) -> pa.Rec
 
 def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log: bool) -> DataFrame:
     """Rows of store_file for what is no mapped file, nor the folder of a queue."""
-    topics = ls.topics(store)
+    topics = lf.topics(store)
     groups = [topics[start : start + _TOPICS_A_TASK] for start in range(0, len(topics), _TOPICS_A_TASK)]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

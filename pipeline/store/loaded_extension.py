@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.store.loaded_store import FileSizes, LogBounds, load_files, load_queue
+from pipeline.store.load_files import FileSizes, LogBounds, load_files, load_queue
 from store_format.errors import CorruptStoreError
 from store_format.files.changed_files import ChangedFiles
 from store_format.files.mapped_files import MappedFile

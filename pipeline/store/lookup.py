@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from pipeline.files.store_files import StoreFiles, is_uri, local_path
 from pipeline.files.whole_file import whole_file
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store.loaded_store import FileSizes, load_log, load_queue, queue_ids, topics
+from pipeline.store.load_files import FileSizes, load_log, load_queue, queue_ids, topics
 from pipeline.store.lookup_requests import LookupRequest, open_requests
 from pipeline.store.message_store import MessageStore
 from pipeline.store.store_settings import store_settings

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from pipeline.files.store_files import StoreFiles, is_uri
-from pipeline.store.loaded_store import queue_ids, topics
+from pipeline.store.load_files import queue_ids, topics
 from pipeline.store.store_settings import StoreSettings
 from store_format.big_endian import Bytes
 from store_format.errors import CorruptStoreError

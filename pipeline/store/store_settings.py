@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store.loaded_store import file_sizes
+from pipeline.store.load_files import file_sizes
 from store_format.files.changed_files import FilePath
 from store_format.files.mapped_files import file_size_of
 from store_format.index.index_file import DEFAULT_INDEX_SIZES, IndexSizes

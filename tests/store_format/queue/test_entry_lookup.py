@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.queue.consume_queue import units_of
@@ -166,12 +166,12 @@ class Queues:
         self.store = StoreFiles(str(path))
         config = meta_of(path)["config"]
         names_of_sizes = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")
-        self.sizes = ls.file_sizes(self.store, {name: int(config[name]) for name in names_of_sizes})
-        self.log = ls.recover_log(self.store, ls.load_log(self.store, self.sizes), check_crc=True).files
+        self.sizes = lf.file_sizes(self.store, {name: int(config[name]) for name in names_of_sizes})
+        self.log = lf.recover_log(self.store, lf.load_log(self.store, self.sizes), check_crc=True).files
         self.found: dict[tuple[str, int, int], tuple[int, bytes, int, bool]] = {}
-        for topic in ls.topics(self.store):
-            for queue_id in ls.queue_ids(self.store, topic):
-                for file in ls.recover_queue(self.store, topic, queue_id, self.sizes, None).files:
+        for topic in lf.topics(self.store):
+            for queue_id in lf.queue_ids(self.store, topic):
+                for file in lf.recover_queue(self.store, topic, queue_id, self.sizes, None).files:
                     self._read(topic, queue_id, file)
 
     def _read(self, topic: str, queue_id: int, file: MappedFile) -> None:

@@ -1,4 +1,4 @@
-"""A store as the broker's load leaves it: which files count, how far each is in use, and the bounds of each queue.
+"""Load the commit log and the consume queues of a store as the broker does: their files, the bytes in use, the bounds of each queue.
 
 Driver and workers use the same functions here, on one file or one queue at a time.
 """
