@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from pipeline.export.export_store import Exported, Progress, close_files, create_files, folder_beside, written
 from pipeline.export.part_files import write_checkpoint, write_config, write_index
-from pipeline.export.part_plan import Part, Plan, entries_of_part, moved_messages
+from pipeline.export.part_plan import LogPlan, Part, entries_of_part, moved_messages
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.files.store_files import local_path
 from pipeline.lake.opened_broker import OpenedBroker
@@ -73,7 +73,7 @@ def export_part(broker: OpenedBroker, store: str, *, part: Part, run_id: str, pr
     return Exported(store=local_path(store), broker=broker.name, files=made, messages=messages, bytes=size)
 
 
-def _log_files(moved: DataFrame, plan: Plan) -> DataFrame:
+def _log_files(moved: DataFrame, plan: LogPlan) -> DataFrame:
     start = (F.col("file") * plan.file_size).alias("start")
     files = moved.withColumn("file", F.floor(F.col("newOffset") / plan.file_size)).groupBy(start)
     found = files.agg(F.max(F.col("newOffset") + F.col("size")).alias("end"), F.max("storeTimestamp").alias("mtimeMs"))
@@ -101,7 +101,7 @@ def _file_name(offset: Column) -> Column:
     return F.lpad(offset.cast("STRING"), FILE_NAME_DIGITS, "0")
 
 
-def _write_log(broker: OpenedBroker, folder: StoreFolder, moved: DataFrame, plan: Plan) -> tuple[int, int]:
+def _write_log(broker: OpenedBroker, folder: StoreFolder, moved: DataFrame, plan: LogPlan) -> tuple[int, int]:
     """Number of messages, and their bytes."""
     rows = broker.table(t.COMMIT_LOG).select(*RECORD_COLUMNS).join(moved.select("physicOffset", "newOffset"), "physicOffset")
     count, size = written(rows.sortWithinPartitions("newOffset"), folder, partial(_write_records, plan.file_size))
@@ -122,7 +122,7 @@ def _write_queues(folder: StoreFolder, queued: DataFrame, sizes: dict[str, Any])
     return written(placed, folder, partial(_write_units, queue_size))[1]
 
 
-def _write_others(broker: OpenedBroker, folder: StoreFolder, part: Part, plan: Plan, moved: DataFrame, sizes: dict[str, Any]) -> int:
+def _write_others(broker: OpenedBroker, folder: StoreFolder, part: Part, plan: LogPlan, moved: DataFrame, sizes: dict[str, Any]) -> int:
     """Number of files."""
     newest = moved.orderBy(F.col("newOffset").desc()).head()
     assert newest is not None

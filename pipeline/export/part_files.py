@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pipeline.export.part_plan import Plan
+from pipeline.export.part_plan import LogPlan
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.generate.written_files import WrittenFiles
 from pipeline.generate.written_index import WrittenIndex
@@ -44,7 +44,7 @@ _INDEX_DDL = "files INT, indexMsgTimestamp BIGINT"
 _INDEX_ARROW = arrow_of(_INDEX_DDL)
 
 
-def write_index(broker: OpenedBroker, folder: StoreFolder, plan: Plan, sizes: dict[str, Any]) -> tuple[int, int]:
+def write_index(broker: OpenedBroker, folder: StoreFolder, plan: LogPlan, sizes: dict[str, Any]) -> tuple[int, int]:
     """Index files of the log that was written; their number, and the checkpoint's indexMsgTimestamp.
 
     Raises:
@@ -62,7 +62,7 @@ def write_index(broker: OpenedBroker, folder: StoreFolder, plan: Plan, sizes: di
     return (0, 0) if built is None else (built["files"], built["indexMsgTimestamp"])
 
 
-def _build_index(folder: StoreFolder, plan: Plan, sizes: IndexSizes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _build_index(folder: StoreFolder, plan: LogPlan, sizes: IndexSizes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         files = WrittenFiles(folder.root)
         index = WrittenIndex(files, sizes)
@@ -73,7 +73,7 @@ def _build_index(folder: StoreFolder, plan: Plan, sizes: IndexSizes, batches: It
         yield pa.RecordBatch.from_pylist([row], schema=_INDEX_ARROW)
 
 
-def _index_file(files: WrittenFiles, index: WrittenIndex, offset: int, plan: Plan) -> None:
+def _index_file(files: WrittenFiles, index: WrittenIndex, offset: int, plan: LogPlan) -> None:
     path = (COMMIT_LOG, offset_to_file_name(offset))
     content = files.content(path)
     end = min(plan.end - offset, plan.file_size)

@@ -46,7 +46,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LogPlan:
     """Where the messages go.
 
     Attributes:
@@ -67,7 +67,7 @@ class Plan:
         return range(self.file_size, self.end, self.file_size)
 
 
-def plan_log(chunks: Sequence[tuple[int, int, int]], file_size: int) -> Plan:
+def plan_log(chunks: Sequence[tuple[int, int, int]], file_size: int) -> LogPlan:
     """Put chunks (file, chunk, bytes) of the old log one after the other, none across the end of a file.
 
     Raises:
@@ -85,7 +85,7 @@ def plan_log(chunks: Sequence[tuple[int, int, int]], file_size: int) -> Plan:
             end += rest
         placed.append((file, chunk, end))
         end += length
-    return Plan(chunks=tuple(placed), blanks=tuple(blanks), end=end, file_size=file_size)
+    return LogPlan(chunks=tuple(placed), blanks=tuple(blanks), end=end, file_size=file_size)
 
 
 def entries_of_part(broker: OpenedBroker, part: Part) -> DataFrame:
@@ -130,7 +130,7 @@ def _require_topics(broker: OpenedBroker, topics: Sequence[str]) -> None:
             raise LakeError(f"{broker.lake.root}: expected a topic of broker {broker.name!r} that has queues, found {topic!r}{hint}")
 
 
-def moved_messages(entries: DataFrame, file_size: int) -> tuple[Plan, DataFrame]:
+def moved_messages(entries: DataFrame, file_size: int) -> tuple[LogPlan, DataFrame]:
     """The plan, and physicOffset, newOffset, size and storeTimestamp of each message."""
     position = F.col("physicOffset") % file_size
     messages = (

@@ -23,7 +23,7 @@ from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.consume_queue import Units, units_of
-from store_format.queue.entry_lookup import NO_TIMESTAMP, LookedUp, look_up
+from store_format.queue.entry_lookup import NO_TIMESTAMP, EntriesInLog, look_up
 from store_format.queue.packed_ext_units import UNIT, pack_units, unpack_units
 from store_format.record.message import Message, decode
 from udfs.pull.batch_caps import scan_window_entries
@@ -132,7 +132,7 @@ class QueueReader:
         content = self.store.content(paths.CONSUME_QUEUE, queue_file.topic, str(queue_file.queue_id), queue_file.file.name)
         return units_of(content[: queue_file.file.wrote])
 
-    def look_up(self, units: Units) -> LookedUp:
+    def look_up(self, units: Units) -> EntriesInLog:
         """What the commit log holds for the entries."""
         offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int32)
         return look_up(self.log.files, self.log.walked, self.log_content, offsets, sizes)

@@ -38,7 +38,7 @@ _MAPPED_V4 = bytes(10) + b"\xff\xff"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookedUp:
+class LookupReport:
     """What a run did; `unanswered` requests by error code."""
 
     requests: int
@@ -228,7 +228,7 @@ ANSWERS: Mapping[str, Callable[[LookupStore, LookupRequest], dict[str, Any]]] = 
 
 def run_lookup(
     store: str, requests: str, out: str, *, settings_of: Callable[[dict[str, Any] | None], BrokerSettings], progress: Callable[[str], None]
-) -> LookedUp:
+) -> LookupReport:
     """Answer a file of look-ups; the answers have its lines in their order.
 
     Args:
@@ -261,7 +261,7 @@ def run_lookup(
                 yield request.without_answers() | answer
 
         write_lines(answered(), out)
-    return LookedUp(requests=counted["requests"], unanswered=dict(unanswered))
+    return LookupReport(requests=counted["requests"], unanswered=dict(unanswered))
 
 
 def write_lines(lines: Iterator[dict[str, Any]], out: str) -> None:

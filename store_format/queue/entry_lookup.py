@@ -24,7 +24,7 @@ NO_TIMESTAMP = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class LookedUp:
+class EntriesInLog:
     """One value an entry.
 
     Attributes:
@@ -84,7 +84,7 @@ def look_up(
     read: Callable[[MappedFile], Bytes],
     physic_offsets: NDArray[np.int64],
     sizes: NDArray[np.int32],
-) -> LookedUp:
+) -> EntriesInLog:
     """Look each entry up in the commit log.
 
     Args:
@@ -104,4 +104,4 @@ def look_up(
         _inspect(content, files[index].from_offset, walked[index], physic_offsets, positions, sizes, rows, stamps, is_record)
     if files:
         stamps[physic_offsets < files[0].from_offset] = NO_TIMESTAMP
-    return LookedUp(stamps, file, positions, is_record)
+    return EntriesInLog(stamps, file, positions, is_record)

@@ -35,8 +35,12 @@ _PATH = "body"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionData:
-    """One subscription; subVersion in ms of the client's clock, None where the broker would take its own."""
+class HeartbeatSubscription:
+    """SubscriptionData: one subscription of a heartbeat.
+
+    Attributes:
+        subVersion: ms of the client's clock, None where the heartbeat has none; the broker then takes its own clock.
+    """
 
     topic: str | None
     subString: str | None
@@ -55,7 +59,7 @@ class ConsumerData:
     consumeType: str | None
     messageModel: str | None
     consumeFromWhere: str | None
-    subscriptionDataSet: tuple[SubscriptionData, ...]
+    subscriptionDataSet: tuple[HeartbeatSubscription, ...]
     unitMode: bool = False
 
 
@@ -180,10 +184,10 @@ def _consumer(tree: dict[str, Any], where: str) -> ConsumerData:
     )
 
 
-def _subscription(tree: dict[str, Any], where: str) -> SubscriptionData:
+def _subscription(tree: dict[str, Any], where: str) -> HeartbeatSubscription:
     version = _field(tree, "subVersion")
     tags = [_as_text(one, f"{where}.tagsSet") for one in _items(tree, "tagsSet", where)]
-    return SubscriptionData(
+    return HeartbeatSubscription(
         topic=_text(tree, "topic", where),
         subString=_text(tree, "subString", where),
         tagsSet=frozenset(tag for tag in tags if tag is not None),

@@ -19,7 +19,7 @@ from pipeline.store import load_files as lf
 from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.queue.consume_queue import units_of
-from store_format.queue.entry_lookup import NO_TIMESTAMP, LookedUp, find_files, look_up
+from store_format.queue.entry_lookup import NO_TIMESTAMP, EntriesInLog, find_files, look_up
 from store_format.record.message import Message, decode, encode
 from tests.makers.records import INTS, messages, placed
 from tests.truth.golden import golden_lines, meta_of, names, needs_golden
@@ -124,7 +124,7 @@ def is_whole_record(raw: bytes, offset: int, start: int) -> bool:
     return message.physic_offset == offset and encode(message) == raw and raw[4:8] == bytes.fromhex("daa320a7")
 
 
-def looked_up(files: list[MappedFile], contents: dict[str, Bytes], entries: list[tuple[int, int]]) -> LookedUp:
+def looked_up(files: list[MappedFile], contents: dict[str, Bytes], entries: list[tuple[int, int]]) -> EntriesInLog:
     offsets, sizes = np.array([offset for offset, _ in entries], np.int64), np.array([size for _, size in entries], np.int32)
     return look_up(files, [file.wrote for file in files], lambda file: contents[file.name], offsets, sizes)
 
