@@ -1,10 +1,11 @@
-"""Dispatching messages to consume queues: which get an entry, and where.
+"""Dispatching messages to consume queues: which messages get an entry, and at which position.
 
 Broker source (4.9.3): ConsumeQueue.putMessagePositionInfo, fillPreBlank; MappedFileQueue.getLastMappedFile.
-Rule: an entry goes behind the queue's last one, whatever its offset; only a message that the queue has already (it ends at or before the
-last one's end, or its offset is below the queue's end) is ignored.
-Surprises: an offset above the queue's end is "order maybe wrong" in the log and written all the same; offset 0 is not compared at all. A
-queue without files begins with the file that its first entry belongs in, the entries before it being pre-blanks.
+Rule: an entry follows the queue's last one, whatever its queue offset. The queue ignores a message that it already has: its end in the log
+is at or before the end of the last entry's message, or its queue offset is below the queue's end.
+Surprises: a queue offset above the queue's end is written too; the broker's log then says "order maybe wrong". Queue offset 0 is not
+compared with the queue's end. A queue without files begins with the file of its first entry; the entries before it in that file are
+pre-blanks.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ Longs = NDArray[np.int64]
 NO_FILE = -1
 
 
-# what `_put` reads and leaves: maxPhysicOffset; start (NO_FILE without one) and wrote position of the last file; whether that is a new file
-# and the queue's first; minLogicOffset; and where the first new file of a queue without files starts and its pre-blanks end
+# The state that `_put` reads and writes: maxPhysicOffset; the last file's start (NO_FILE without a file) and bytes in use; whether the last
+# file is new and the queue's first; minLogicOffset; the start of the first new file of a queue without files, and the end of its pre-blanks.
 _MAX_PHYSIC, _FROM, _WROTE, _IS_FIRST, _MIN_LOGIC, _FIRST_FROM, _BLANK_END = range(7)
 
 
 @compiled
 def _put(physic_offsets, sizes, queue_offsets, file_size, state, placed):  # type: ignore[no-untyped-def]
-    """putMessagePositionInfo for each message of one queue, in order; where each entry is put (bytes), -1 where it is ignored."""
+    """putMessagePositionInfo for each message of one queue: writes each entry's position in bytes to `placed`, -1 if ignored."""
     for i in range(len(sizes)):
         placed[i] = -1
         end = physic_offsets[i] + sizes[i]
@@ -69,10 +70,10 @@ def _put(physic_offsets, sizes, queue_offsets, file_size, state, placed):  # typ
 def put_message_position_info(
     store: ChangedFiles, queue: Queue, physic_offsets: Longs, sizes: Longs, tags_codes: Longs, queue_offsets: Longs
 ) -> None:
-    """Put messages, in the order of the log, into one queue: its files, bounds and changed bytes move on.
+    """Put the entries of messages, in the order of the log, into `queue`; changes the queue's files and bounds, and `store`.
 
     Raises:
-        StoreError: the first message of a queue without files is so far below 0 that the broker would name a file by it.
+        StoreError: the queue has no files, and its first message has a negative queue offset for which the broker would create a file.
     """
     state = _state_of(store, queue)
     placed = np.empty(len(sizes), np.int64)
@@ -105,7 +106,7 @@ def _state_of(store: ChangedFiles, queue: Queue) -> Longs:
 
 
 def _extend(store: ChangedFiles, queue: Queue, first_from: int, last_from: int, wrote: int) -> None:
-    """Create the files up to the one that starts at `last_from`, and note how far each is in use; `first_from` where there was none."""
+    """Create the files up to the one at `last_from` and set the bytes in use of each; a queue without files begins at `first_from`."""
     size = queue.file_size
     files = list(queue.files)
     start = files[-1].from_offset + size if files else first_from
@@ -121,7 +122,7 @@ def _extend(store: ChangedFiles, queue: Queue, first_from: int, last_from: int, 
 
 
 def _append(store: ChangedFiles, queue: Queue, at: int, units: Units) -> None:
-    """Write units that follow each other from byte `at` of the queue on, over as many files as they take."""
+    """Write consecutive units from byte `at` of the queue on, into as many files as needed."""
     data = units.view(np.uint8)
     done = 0
     while done < len(data):

@@ -1,8 +1,8 @@
-"""One consume queue of a broker that runs: its files and bounds, and what load and start do to them.
+"""One consume queue of a running broker: its files and bounds, and how load and start change them.
 
 Broker source (4.9.3): ConsumeQueue.recover, truncateDirtyLogicFiles, correctMinOffset, getLastOffset, destroy.
-Rule: the rules of consume_queue, on files that stay untouched; what is deleted is noted in the store's changed files.
-Surprise: getLastOffset reads on behind the queue's end, over entries that were cut off and never cleared.
+Rule: the rules of consume_queue, on files that stay untouched; deletions are kept in ChangedFiles.
+Surprise: getLastOffset reads past the queue's end, over entries that were truncated and never cleared.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from store_format.queue.extension_dispatch import Extension
 
 @dataclass(slots=True, kw_only=True)
 class Queue:
-    """A consume queue of a broker that runs.
+    """A consume queue of a running broker.
 
     Attributes:
-        folder: path of its files in the store.
-        file_size: length of each, bytes.
-        files: its mapped files, `wrote` being bytes in use.
+        folder: path in the store of the folder with the queue's files.
+        file_size: length of each file, bytes.
+        files: the queue's mapped files; `wrote` of each is the bytes in use.
         max_physic_offset: ConsumeQueue.maxPhysicOffset.
         min_logic_offset: ConsumeQueue.minLogicOffset, bytes.
-        has_folder: whether there is a folder of it, be it empty.
-        extension: its extension, None where the setting enableConsumeQueueExt is off.
+        has_folder: whether the store has the queue's folder; it may be empty.
+        extension: the queue's extension, None where the setting enableConsumeQueueExt is off.
     """
 
     topic: str
@@ -49,19 +49,19 @@ class Queue:
         return max_offset(self.files) // CQ_STORE_UNIT_SIZE
 
     def path(self, name: str) -> FilePath:
-        """Path of one of its files."""
+        """The path of the queue's file with a name."""
         return (*self.folder, name)
 
     def units(self, store: ChangedFiles, file: MappedFile) -> cq.Units:
-        """All units of one of its files, those behind its end too."""
+        """All units of one of the queue's files, also those past the bytes in use."""
         return cq.units_of(store.content(self.path(file.name)))
 
     def recover(self, store: ChangedFiles) -> None:
-        """ConsumeQueue.recover.
+        """ConsumeQueue.recover, also of the extension.
 
         Raises:
-            CorruptStoreError: an extension on which the broker's load fails.
-            UnitUnderflowError: likewise.
+            CorruptStoreError: a unit of the extension reaches past its file's end, and the broker's load fails.
+            UnitUnderflowError: the last entry's unit ends past the bytes in use, and the broker's load fails.
         """
         if not self.files:
             return
@@ -73,14 +73,14 @@ class Queue:
             self.extension.recover(store, self._last_address(store, looked_at))
 
     def _last_address(self, store: ChangedFiles, first: int) -> int:
-        """The last address of a unit among the entries that `recover` looks at, which lie in the files from `first` on."""
+        """The last address of a unit among the entries that `recover` reads, in the files from index `first` on."""
         address = NO_ADDRESS
         for file in (file for file in self.files if file.from_offset >= first):
             address = last_address(self.units(store, file)["tagsCode"][: file.wrote // CQ_STORE_UNIT_SIZE], address)
         return address
 
     def truncate_dirty_logic_files(self, store: ChangedFiles, log_end: int) -> None:
-        """ConsumeQueue.truncateDirtyLogicFiles; it never comes to the line that would cut the extension."""
+        """ConsumeQueue.truncateDirtyLogicFiles; its line that would truncate the extension is never reached."""
         before = cq.RecoveredQueue(files=self.files, max_physic_offset=self.max_physic_offset)
         after = cq.truncate_dirty_logic_files(before, log_end, self._reader(store))
         self._keep(store, after.files)
@@ -98,7 +98,7 @@ class Queue:
             self.extension.truncate_by_min_address(store, int(units["tagsCode"][alive[0]]))
 
     def destroy(self, store: ChangedFiles) -> None:
-        """ConsumeQueue.destroy: no files and no folder."""
+        """ConsumeQueue.destroy: delete the queue's files and folder."""
         self._keep(store, ())
         self.max_physic_offset, self.min_logic_offset, self.has_folder = -1, 0, False
         if self.extension is not None:
@@ -108,7 +108,7 @@ class Queue:
         return lambda file: self.units(store, file)
 
     def _keep(self, store: ChangedFiles, files: tuple[MappedFile, ...]) -> None:
-        """Go on with these files; the others are deleted."""
+        """Set the queue's files to `files` and delete all others."""
         kept = {file.name for file in files}
         for file in self.files:
             if file.name not in kept:
@@ -116,7 +116,7 @@ class Queue:
         self.files = files
 
     def last_offset(self, store: ChangedFiles) -> int | None:
-        """ConsumeQueue.getLastOffset: -1 without an entry, None where it throws BufferUnderflowException, as on a file that is full."""
+        """ConsumeQueue.getLastOffset: -1 without an entry, None where it throws BufferUnderflowException, for example on a full file."""
         if not self.files:
             return -1
         units = self.units(store, self.files[-1])
