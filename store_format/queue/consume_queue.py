@@ -111,7 +111,7 @@ def truncate_dirty_logic_files(queue: RecoveredQueue, log_end: int, read: ReadUn
 
 
 def correct_min_offset(files: Sequence[MappedFile], log_min: int, read: ReadUnits, former: int = 0) -> int:
-    """The queue's min offset after ConsumeQueue.correctMinOffset(log_min); `former` where no unit of the first file is at or above `log_min`."""
+    """The queue's min offset after ConsumeQueue.correctMinOffset(log_min); `former` where no unit of the first file reaches `log_min`."""
     if not files or not files[0].wrote:
         return former
     units = read(files[0])[: files[0].wrote // CQ_STORE_UNIT_SIZE]

@@ -35,7 +35,7 @@ _MAX_PHYSIC, _FROM, _WROTE, _IS_FIRST, _MIN_LOGIC, _FIRST_FROM, _BLANK_END = ran
 
 @compiled
 def _put(physic_offsets, sizes, queue_offsets, file_size, state, placed):  # type: ignore[no-untyped-def]
-    """putMessagePositionInfo for each message of one queue: writes each entry's position in bytes to `placed`, -1 if ignored."""
+    """putMessagePositionInfo for each message of one queue: write the byte position of each entry to `placed`, -1 if ignored."""
     for i in range(len(sizes)):
         placed[i] = -1
         end = physic_offsets[i] + sizes[i]
