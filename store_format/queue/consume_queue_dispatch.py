@@ -29,7 +29,7 @@ NO_FILE = -1
 
 
 # The state that `_put` reads and writes: maxPhysicOffset; the last file's start (NO_FILE without a file) and bytes in use; whether the last
-# file is new and the queue's first; minLogicOffset; the start of the first new file of a queue without files, and the end of its pre-blanks.
+# file is new and the queue's first; minLogicOffset; the start of the first new file of a queue without files, the end of its pre-blanks.
 _MAX_PHYSIC, _FROM, _WROTE, _IS_FIRST, _MIN_LOGIC, _FIRST_FROM, _BLANK_END = range(7)
 
 

@@ -2,7 +2,7 @@
 
 Broker source (4.9.3): DefaultMessageStore.ReputMessageService.doReput and start, CommitLog.getData, rollNextFile.
 Rule: dispatch begins at the end of the last message in any queue and goes file by file up to the log's end.
-Surprises: start waits for the end of this dispatch. It waits for ever at a missing file, with duplicationEnable, and, unless the broker is a
+Surprises: start waits until it ends. It waits for ever at a missing file, with duplicationEnable, and, unless the broker is a
 master (brokerId 0), at a bad record; a master skips the rest of the file. A record whose lengths do not add up is skipped, and not
 dispatched. Dispatch may then end past the log's end, and the clean shutdown keeps the abort file.
 """
