@@ -1,10 +1,10 @@
-"""The files beside commit log and queues of a store that is a part of another: index, checkpoint, lock and config.
+"""Writes the files other than commit log and queues of a store that is a part of another one: index, checkpoint, lock and config.
 
 Broker source (4.9.3): IndexService.buildIndex, StoreCheckpoint, ConsumerOffsetManager, ScheduleMessageService.
-Rule: the index is built anew, from the messages in their order, as a broker would; of the config only offsets in queues that the part does
-not have are left out.
-Surprise: how far the delayed messages of a level were delivered counts in queues of SCHEDULE_TOPIC_XXXX, and without these would hold up
-the first messages of that level that a broker then gets.
+Rule: the index is built from the messages in their order, as a broker would. The config files lose only the offsets in queues that are not
+in the part.
+Surprise: delayOffset.json has offsets in the queues of SCHEDULE_TOPIC_XXXX. In a part without these queues the offsets would delay the first
+new messages of their levels.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _INDEX_ARROW = arrow_of(_INDEX_DDL)
 
 
 def write_index(broker: OpenedBroker, folder: StoreFolder, plan: LogPlan, sizes: dict[str, Any]) -> tuple[int, int]:
-    """Index files of the log that was written; their number, and the checkpoint's indexMsgTimestamp.
+    """Write the index files of the written log; returns their number and the checkpoint's indexMsgTimestamp.
 
     Raises:
-        StoreError: the log does not read back as it was planned.
+        StoreError: the log on disk is not the planned one.
     """
     if not BrokerSettings.from_sources(stored=broker.properties()).value("messageIndexEnable"):
         return 0, 0
@@ -57,7 +57,7 @@ def write_index(broker: OpenedBroker, folder: StoreFolder, plan: LogPlan, sizes:
         hash_slot_num=known.get("maxHashSlotNum") or DEFAULT_INDEX_SIZES.hash_slot_num,
         index_num=known.get("maxIndexNum") or DEFAULT_INDEX_SIZES.index_num,
     )
-    # one file after the other, each message knowing the one before it in its slot: one task
+    # one task: each entry needs the last entry before it in its slot
     built = broker.lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_build_index, folder, plan, index_sizes), _INDEX_DDL).head()
     return (0, 0) if built is None else (built["files"], built["indexMsgTimestamp"])
 
@@ -88,7 +88,7 @@ def _index_file(files: WrittenFiles, index: WrittenIndex, offset: int, plan: Log
 
 
 def write_checkpoint(folder: StoreFolder, newest: int, index_msg_timestamp: int) -> None:
-    """Checkpoint and lock file; `newest` is the storeTimestamp of the last message, ms."""
+    """Write the checkpoint and the lock file; `newest` is the storeTimestamp of the last message, ms."""
     checkpoint = StoreCheckpoint(physic_msg_timestamp=newest, logics_msg_timestamp=newest, index_msg_timestamp=index_msg_timestamp)
     _write(folder, CHECKPOINT_FILE, encode_checkpoint(checkpoint)[:CHECKPOINT_LENGTH])
     _write(folder, LOCK_FILE, b"lock")
@@ -101,7 +101,7 @@ def _write(folder: StoreFolder, path: str, content: bytes) -> None:
 
 
 def write_config(broker: OpenedBroker, folder: StoreFolder, topics: tuple[str, ...]) -> int:
-    """The config files, without offsets in queues of other topics; their number."""
+    """Write the config files without offsets in queues of topics other than `topics`; returns their number."""
     found = _config(broker)
     if topics:
         offsets = cf.load(found.get(_OFFSETS), found.get(f"{_OFFSETS}.bak"), _OFFSETS, cf.decode_consumer_offsets).table

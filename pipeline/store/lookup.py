@@ -1,7 +1,7 @@
-"""`pullsim lookup`: the operations of golden/store/lookup/*.jsonl on a store as its broker's load and start leave it.
+"""`pullsim lookup`: runs the operations of golden/store/lookup/*.jsonl on a store after the broker's load and start.
 
-Rule: modification times of queue files come from the header of the requests where it has them, else from the files.
-Surprise: a queue file that start would write to is as young as the look-up, whatever the file in the store says.
+Rule: modification times of queue files come from the header of the requests, or from the files if the header does not have them.
+Surprise: the modification time of a queue file to which start would write is the time of the look-up, not that of the file in the store.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 UNANSWERABLE = "CORRUPT_STORE"
 _JUST_WRITTEN = 2**63 - 1
-# so many mapped files are kept open, or files of another file system in memory
+# numbers of mapped files that stay open, and of files of a remote file system that stay in memory
 _OPEN_FILES, _OPEN_REMOTE_FILES = 512, 4
 _MAPPED_V4 = bytes(10) + b"\xff\xff"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupReport:
-    """What a run did; `unanswered` requests by error code."""
+    """The number of requests of a run, and the number of unanswered requests by error code."""
 
     requests: int
     unanswered: Mapping[str, int]
@@ -47,7 +47,7 @@ class LookupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupStore:
-    """A store after load and start, with the settings that look-ups ask for."""
+    """A store after load and start, with the settings that look-ups need."""
 
     store: MessageStore
     files: LoadedFiles
@@ -56,15 +56,15 @@ class LookupStore:
 
 
 def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int]) -> LookupStore:
-    """Load and start a store as its broker does, nothing being written.
+    """The store in a directory after the broker's load and start; nothing is written.
 
     Args:
-        store: its directory.
-        settings: of the broker; lengths of files that they do not give are taken from the files.
-        mtimes_ms: modification times of queue files by their path below the store; those of the files where they are left out.
+        store: directory of the store.
+        settings: the broker's settings; file lengths that they do not have are inferred from the files.
+        mtimes_ms: modification times of queue files in ms by path below the store; missing ones are those of the files.
 
     Raises:
-        StoreError: no store, or one that the broker would not load or start.
+        StoreError: there is no store, or the broker would not load or start it.
     """
     files = StoreFiles(store)
     files.check_exists()
@@ -86,7 +86,7 @@ def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int
 
 
 def _refuse(files: StoreFiles, sizes: FileSizes) -> NoReturn:
-    """Say why the broker does not load a store: which file has another length or name than it must have, as a rule."""
+    """Raise the error for a store that the broker does not load; it usually names a file with a wrong length or name."""
     if files.folder(COMMIT_LOG):
         load_log(files, sizes)
     for topic in topics(files):
@@ -183,7 +183,7 @@ def _or_thrown(result: Callable[[], Any]) -> dict[str, Any]:
 def _brief(message: Message | None) -> dict[str, Any] | None:
     if message is None:
         return None
-    if not message.properties:  # MessageExt.getProperties is null, and the recorded answer is what reading it throws
+    if not message.properties:  # MessageExt.getProperties is null; the recorded answer is the exception of reading it
         raise ThrownError(NULL_POINTER)
     properties = message.properties_map()
     return {
@@ -208,7 +208,7 @@ def _brief(message: Message | None) -> dict[str, Any] | None:
 
 
 def java_host(host: Host) -> str:
-    """InetSocketAddress.toString of an address without a name; InetAddress takes an IPv4 address in IPv6 form for what it is."""
+    """InetSocketAddress.toString of an address without a name; InetAddress makes an IPv4 address of an IPv4-mapped IPv6 address."""
     address = host.address.removeprefix(_MAPPED_V4) if len(host.address) == 16 else host.address
     if len(address) == 4:
         return f"/{'.'.join(map(str, address))}:{host.port}"
@@ -229,18 +229,18 @@ ANSWERS: Mapping[str, Callable[[LookupStore, LookupRequest], dict[str, Any]]] = 
 def run_lookup(
     store: str, requests: str, out: str, *, settings_of: Callable[[dict[str, Any] | None], BrokerSettings], progress: Callable[[str], None]
 ) -> LookupReport:
-    """Answer a file of look-ups; the answers have its lines in their order.
+    """Answer a file of look-ups: write each line with its answer, in the order of the file.
 
     Args:
-        store: the store's directory.
-        requests: file of look-ups, a JSON object a line, with a header line or without.
-        out: file for the answers; it is there whole or not at all.
-        settings_of: the broker's settings, by the header.
-        progress: told what is done.
+        store: directory of the store.
+        requests: file of look-ups, a JSON object a line, with or without a header line.
+        out: file for the answers; it appears only when it is complete.
+        settings_of: header line, or None without one -> the broker's settings.
+        progress: called with a line for each step.
 
     Raises:
-        StoreError: a store that cannot be used, or a file that cannot be written.
-        RequestError: a line that is no look-up.
+        StoreError: the store cannot be used, or `out` cannot be written.
+        RequestError: a line is no look-up.
     """
     with open_requests(requests) as (header, lines):
         progress(f"loading {store}")
@@ -265,7 +265,7 @@ def run_lookup(
 
 
 def write_lines(lines: Iterator[dict[str, Any]], out: str) -> None:
-    """Write JSON lines to a file that appears when all of them are there."""
+    """Write JSON lines to the file `out`, which appears only when it is complete."""
     try:
         with whole_file(local_path(out)) as file:
             for line in lines:

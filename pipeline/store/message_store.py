@@ -1,10 +1,10 @@
-"""A broker's store from load over start to a clean shutdown, on files that are only read.
+"""Runs a broker's store through load, start and a clean shutdown, on files that are only read.
 
 Broker source (4.9.3): DefaultMessageStore.load, recover, start, shutdown, recoverTopicQueueTable; MappedFileQueue.load.
-Rule: load recovers the queues, then the log, which cuts the queues where they reach as far as its end; start dispatches what comes behind
-the last message that any queue knows.
-Surprises: a queue that is damaged alone is not repaired, for another one knows a later message. Without a commit log all queues are
-deleted and the index stays. A clean shutdown keeps the abort file where dispatching went past the log's end.
+Rule: load recovers the queues, then the log. If a queue reaches the log's end, load truncates all queues there. Start dispatches the
+messages after the last message in any queue.
+Surprises: start does not repair a single damaged queue, because another queue has a later message. Without a commit log all queues are
+deleted and the index stays. A clean shutdown keeps the abort file if dispatching went past the log's end.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ Started = Literal["ok", "timeout"]
 
 @dataclass(slots=True, kw_only=True)
 class MessageStore:
-    """DefaultMessageStore over `files`; what it changes is in `changed`.
+    """DefaultMessageStore over `files`; its changes are in `changed`.
 
     Attributes:
-        bit_map_of: see Dispatcher; None where no consumer has filter data.
-        changed: the files with what was changed in them.
+        bit_map_of: as in Dispatcher; None where no consumer has filter data.
+        changed: the files and their changes.
         log_files: the commit log's mapped files.
         queues: consumeQueueTable.
-        is_aborted: whether the abort file is there.
-        dispatcher: counts what load, then what start dispatches.
-        index: its files.
-        failure: why load or start failed, empty where neither did.
+        is_aborted: whether the store has an abort file.
+        dispatcher: the dispatcher; it counts the messages of load, then those of start.
+        index: the index and its files.
+        failure: why load or start failed, empty if neither did.
     """
 
     files: StoreFiles
@@ -84,7 +84,7 @@ class MessageStore:
     # load ---------------------------------------------------------------------------------------------------------------------------
 
     def load(self) -> bool:
-        """DefaultMessageStore.load; False where the broker does not start."""
+        """DefaultMessageStore.load; returns False where the broker would not start."""
         self.is_aborted = self._has(ABORT_FILE)
         named = [(topic, queue_id) for topic in topics(self.files) for queue_id in queue_ids(self.files, topic)]
         try:
@@ -110,7 +110,7 @@ class MessageStore:
         return not self.failure
 
     def _check_aligned(self) -> None:
-        """Raise CorruptStoreError for files that the broker loads and that are not modelled, so that `failure` never names them."""
+        """Raise CorruptStoreError for files that the broker loads but this class does not support; `failure` never names them."""
         folders: list[tuple[FilePath, tuple[MappedFile, ...], int]] = [((COMMIT_LOG,), self.log_files, self.settings.commit_log_size)]
         for queue in self.queues.values():
             folders.append((queue.folder, queue.files, queue.file_size))
@@ -156,7 +156,7 @@ class MessageStore:
         self.index.files = list(loaded.files)
 
     def _writable(self, path: FilePath) -> Bytes:
-        """A file's bytes, to be written to in memory alone."""
+        """A copy of a file's bytes that can be written to in memory."""
         if is_uri(self.files.root) or not len(self.files.content(*path)):
             return self.files.content(*path).copy()
         return np.memmap(self.files.path_of(*path), np.uint8, mode="c").view(np.ndarray)
@@ -211,7 +211,7 @@ class MessageStore:
             queue.correct_min_offset(self.changed, min_offset(self.log_files))
 
     def _note_checkpoint(self) -> None:
-        """What dispatching set in the checkpoint."""
+        """Copy the times that dispatching set to the checkpoint."""
         physic, logics = self.dispatcher.physic_msg_timestamp, self.dispatcher.logics_msg_timestamp
         if physic is not None:
             self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=physic)
@@ -223,7 +223,7 @@ class MessageStore:
     # start and shutdown -------------------------------------------------------------------------------------------------------------
 
     def start(self) -> Started:
-        """DefaultMessageStore.start, after a load that went well; "timeout" where it never ends."""
+        """DefaultMessageStore.start, after a successful load; returns "timeout" where it would never end."""
         settings = self.settings
         reached = max((queue.max_physic_offset for queue in self.queues.values()), default=-1)
         reput = Reput(
@@ -274,7 +274,7 @@ class MessageStore:
 
 
 def changed_files(files: StoreFiles) -> ChangedFiles:
-    """The files of a store, with nothing changed yet."""
+    """The files of a store, without changes."""
 
     def has(path: FilePath) -> bool:
         return any(entry.name == path[-1] and not entry.is_folder for entry in files.folder(*path[:-1]))

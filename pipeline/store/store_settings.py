@@ -1,7 +1,7 @@
-"""What load, start and recovery of a store depend on: the settings, and the lengths that the files themselves tell.
+"""The settings for load, start and recovery of a store, with file lengths that are inferred from the files.
 
 Broker source (4.9.3): MessageStoreConfig, BrokerConfig.
-Surprise: a broker does not ask the files; given other lengths than those it was written with, it refuses a store or cuts it.
+Surprise: a broker does not infer lengths. If its settings have other lengths than the store's files, it refuses the store or truncates it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _SLAVE = "SLAVE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What recovery depends on: lengths of files in bytes, and settings by their own names.
+    """The settings for recovery: lengths of files in bytes, and the broker's settings by their names in snake case.
 
     Attributes:
-        delays: of messageDelayLevel in ms, level 1 first; None where the broker cannot read it, on which load fails.
+        delays: delays of messageDelayLevel in ms, level 1 first; None where the broker cannot read the setting, and load fails.
     """
 
     commit_log_size: int
@@ -48,7 +48,7 @@ class StoreSettings:
 
 
 def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings:
-    """What recovery depends on, from the settings and, for lengths that they do not give, the files."""
+    """The StoreSettings of the broker's settings; file lengths that they do not have are inferred from the files."""
     explicit = {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")}
     sizes = file_sizes(files, explicit)
     value = settings.value
@@ -75,7 +75,7 @@ def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings
 
 
 def ext_size(files: StoreFiles, settings: BrokerSettings) -> int:
-    """Length of the extensions' files: from the settings, else the commonest one, else 4.9.3's default."""
+    """The length of the extensions' files: by the settings, else the commonest length, else 4.9.3's default."""
     given: int | None = settings.explicit("mappedFileSizeConsumeQueueExt")
     folders: list[FilePath] = [(CONSUME_QUEUE_EXT,)]
     for _ in ("topic", "queueId"):
@@ -85,7 +85,7 @@ def ext_size(files: StoreFiles, settings: BrokerSettings) -> int:
 
 
 def index_sizes(files: StoreFiles, settings: BrokerSettings) -> IndexSizes:
-    """What index files are written with: from the settings, else as the files' own chains tell.
+    """The sizes of the index files: by the settings, else inferred from the chains in the files.
 
     Raises:
         CorruptStoreError: the chains agree with no sizes, or with several.
