@@ -1,9 +1,9 @@
-"""A broker's store as its broker fills it, from the first message to a clean shutdown.
+"""Writes a store as its broker does, from the first message to a clean shutdown.
 
 Broker source (4.9.3): DefaultMessageStore.putMessage, putMessages, start, shutdown; ReputMessageService; CommitLog.flush; StoreCheckpoint.
-Rule: the abort file comes first and goes last, so that a store whose writer was killed is one that was not shut down.
-Surprises: messages reach queues and index by being read from the log again, as the broker does it. The checkpoint's index time is that of
-the last index file that is full, 0 before there is one.
+Rule: the abort file is created first and deleted last, so a store whose writer was killed counts as killed.
+Surprises: the messages are read from the log again for queues and index, as the broker does. The checkpoint's index time is that of the
+last full index file, 0 before there is one.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, COMMIT_LOG, CO
 from udfs.broker.schedule import deliver_timestamp
 
 Longs = NDArray[np.int64]
-MIN_LOG_FILE = 9  # a BLANK and one byte more
-MIN_EXT_FILE = 32  # a unit without a bit map, and the end of a file
+MIN_LOG_FILE = 9  # bytes of a BLANK, and one more
+MIN_EXT_FILE = 32  # bytes of a unit without a bit map, and of a file's end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutResult:
-    """PutMessageResult: the status, and where the messages are in log and queue (NOT_APPENDED where they are not)."""
+    """PutMessageResult: the status, and the offsets of the messages in the log and in their queues (NOT_APPENDED if not stored)."""
 
     status: PutMessageStatus
     wrote_offsets: tuple[int, ...] = ()
@@ -55,25 +55,25 @@ class StoreWriter:
     """A store that is being written.
 
     Attributes:
-        files: on disk.
+        files: the store's files on disk.
         log_end: CommitLog.getMaxOffset.
-        topic_queue_table: next offset of each queue, numbered as `queue_number` says.
-        dispatcher: its queues and times.
+        topic_queue_table: next offset of each queue; `queue_number` is the queue's index.
+        dispatcher: the store's dispatcher, with its queues and times.
     """
 
     def __init__(
         self, root: str, settings: StoreSettings, put_settings: PutSettings | None = None, *, bit_map_of: BitMapOf | None = None
     ) -> None:
-        """Begin a store in the folder `root`, which is made.
+        """Begin a store in the folder `root`, which is created.
 
         Args:
-            root: its path.
-            settings: sizes of files, and what is written.
-            put_settings: what is refused; the broker's defaults by default.
-            bit_map_of: see Dispatcher.
+            root: path of the folder.
+            settings: sizes and kinds of the files to write.
+            put_settings: settings for the messages that the broker refuses; the broker's defaults by default.
+            bit_map_of: as in Dispatcher.
 
         Raises:
-            StoreError: the folder is not empty or cannot be made, or sizes with which a broker cannot write.
+            StoreError: the folder is not empty or cannot be created, or a broker cannot write files of these sizes.
         """
         check_sizes(settings)
         self.settings = settings
@@ -116,7 +116,7 @@ class StoreWriter:
         """DefaultMessageStore.putMessage.
 
         Raises:
-            PutMessageError: the broker throws, or writes what it cannot read.
+            PutMessageError: the broker throws, or writes a record that it cannot read.
         """
         prepared = prepare(message, store_timestamp, self.put_settings)
         return self._put([prepared], NO_BATCH) if isinstance(prepared, Message) else PutResult(status=prepared)
@@ -125,7 +125,7 @@ class StoreWriter:
         """DefaultMessageStore.putMessages.
 
         Raises:
-            PutMessageError: the broker throws, or writes what it cannot read.
+            PutMessageError: the broker throws, or writes a record that it cannot read.
         """
         prepared = prepare_batch(batch, store_timestamp, self.put_settings)
         return PutResult(status=prepared) if isinstance(prepared, PutMessageStatus) else self._put(prepared, 0)
@@ -138,7 +138,7 @@ class StoreWriter:
         )
 
     def queue_number(self, topic: bytes, queue_id: int) -> int:
-        """The number of a queue in `topic_queue_table`."""
+        """The index of a queue in `topic_queue_table`."""
         key = (topic, queue_id)
         if key not in self._numbers:
             self._numbers[key] = len(self._numbers)
@@ -146,10 +146,10 @@ class StoreWriter:
         return self._numbers[key]
 
     def append(self, messages: MessageColumns) -> tuple[Longs, Longs]:
-        """Write messages to the log and dispatch them; nothing is checked that `prepare` checks.
+        """Write messages to the log and dispatch them, without the checks of `prepare`.
 
         Returns:
-            Offset in the log (NOT_APPENDED where no file has room for it) and in its queue of each message.
+            The offset of each message in the log (NOT_APPENDED for a message larger than a file), and in its queue.
         """
         size = self.settings.commit_log_size
         placed = place(messages.record_sizes(), messages.batch, size, self.log_end)
@@ -158,7 +158,7 @@ class StoreWriter:
             self._create_log_file(from_offset)
         self.log_end = placed.log_end
         rows = np.flatnonzero(placed.offsets != NOT_APPENDED)
-        # what is written at once lies in one file, and no message that has no room comes between
+        # each write is a run of messages in one file, without a message that was not appended
         turns = (np.diff(placed.offsets[rows] // size) > 0) | (np.diff(rows) > 1)
         for part in np.split(rows, np.flatnonzero(turns) + 1):
             if len(part):
@@ -179,7 +179,7 @@ class StoreWriter:
             self._log_times.setdefault(name, int(stamps[row]))
 
     def _write(self, messages: MessageColumns, rows: slice, offsets: Longs, queue_offsets: Longs) -> None:
-        """Write messages that lie in one file, and dispatch them."""
+        """Write the messages in `rows`, which lie in one file, and dispatch them."""
         first, last = int(offsets[rows.start]), rows.stop - 1
         name, size = self._log_name(first), self.settings.commit_log_size
         length = int(offsets[last] + messages.record_sizes()[last]) - first
@@ -207,7 +207,7 @@ class StoreWriter:
     # shutdown -----------------------------------------------------------------------------------------------------------------------
 
     def shutdown(self, config: Mapping[str, bytes] | None = None) -> None:
-        """DefaultMessageStore.shutdown: the checkpoint and the files' times. The store counts as complete when this is done.
+        """DefaultMessageStore.shutdown: write the checkpoint and config files, set the files' times, and delete the abort file.
 
         Args:
             config: names and bytes of the files under config/.
@@ -231,7 +231,7 @@ class StoreWriter:
         self.files.write(path, 0, np.frombuffer(raw, np.uint8))
 
     def _checkpoint(self, last: int) -> StoreCheckpoint:
-        """What is flushed after log, queues and index are."""
+        """The checkpoint after log, queues and index are flushed."""
         return StoreCheckpoint(
             physic_msg_timestamp=last,
             logics_msg_timestamp=self.dispatcher.logics_msg_timestamp or 0,
@@ -239,7 +239,7 @@ class StoreWriter:
         )
 
     def _times(self) -> dict[FilePath, int]:
-        """When each file was written to last, by the store timestamps of what is in it."""
+        """The modification time of each file, ms: the store timestamp of the last message in it."""
         times: dict[FilePath, int] = {(COMMIT_LOG, name): time for name, time in self._log_times.items()}
         times |= {(INDEX, file.name): file.header.end_timestamp for file in self._index.files}
         for queue in self.dispatcher.queues.values():
@@ -249,17 +249,17 @@ class StoreWriter:
         return times
 
     def _stored_at(self, offset: int) -> int:
-        """CommitLog.pickupStoreTimestamp."""
+        """CommitLog.pickupStoreTimestamp: the store timestamp of the message at `offset`, ms."""
         at = offset % self.settings.commit_log_size
         log = self.files.content((COMMIT_LOG, self._log_name(offset)))
         return int(store_timestamps(log, locate(log, np.array([at])))[0])
 
 
 def check_sizes(settings: StoreSettings) -> None:
-    """Refuse sizes with which a broker cannot write a store.
+    """Raise if a broker cannot write a store with these settings.
 
     Raises:
-        StoreError: such a size.
+        StoreError: names the size, or messageDelayLevel.
     """
     sizes = {
         "mappedFileSizeCommitLog": (settings.commit_log_size, MIN_LOG_FILE),
