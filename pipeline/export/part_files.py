@@ -3,7 +3,7 @@
 Broker source (4.9.3): IndexService.buildIndex, StoreCheckpoint, ConsumerOffsetManager, ScheduleMessageService.
 Rule: the index is built from the messages in their order, as a broker would. Only offsets in queues that are not in the part are left out
 of the config files.
-Surprise: delayOffset.json has offsets in the queues of SCHEDULE_TOPIC_XXXX. In a part without these queues the offsets would delay the first
+Surprise: delayOffset.json has offsets in the queues of SCHEDULE_TOPIC_XXXX. In a part without these queues these would delay the first
 new messages of their levels.
 """
 
