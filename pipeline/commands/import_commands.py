@@ -1,4 +1,4 @@
-"""The command that reads a store, once or for as long as its broker runs."""
+"""The command that imports a store, once or while its broker runs."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _follow(
     texts = settings.as_texts()
     run, removed = run_of_checkpoint(folder, run_id=None, lake=lake.root, broker=broker, source=store.root, at="snapshot", settings=texts)
     for path in removed:
-        progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
+        progress_to_stderr(f"removed incomplete checkpoint file {folder}/{path}; its contents are recomputed")
     with told_to_stop() as stop:
         batches = FollowBatches(
             root=lake.root,

@@ -1,4 +1,4 @@
-"""`pullsim lag`: how far groups are behind, and the record of how that moves."""
+"""`pullsim lag`: shows the consumer lag of groups, and records it over time."""
 
 from __future__ import annotations
 

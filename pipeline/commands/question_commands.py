@@ -1,4 +1,4 @@
-"""The commands that answer questions about pulls: how one came to its answer, and what other settings would change."""
+"""The commands that explain the answer to a pull, and that compare the answers under two sets of settings."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def explain_command(
 
 @contextmanager
 def _of_option(name: str) -> Iterator[None]:
-    """Errors of settings under the name of the option that brought them."""
+    """Name the option `name` in errors of its settings."""
     try:
         yield
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""`pullsim report`: one page about a lake."""
+"""`pullsim report`: writes one page about a lake."""
 
 from __future__ import annotations
 

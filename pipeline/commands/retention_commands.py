@@ -1,4 +1,4 @@
-"""`pullsim retention`: what groups lose to the deletion of old files."""
+"""`pullsim retention`: shows the messages that groups lose when old files are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that write a store back and that check one."""
+"""The commands that export a store and that verify one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pipeline.terminal import progress_to_stderr, say
 
 
 def _bound(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, bool] | None:
-    """The number, and whether it is a time."""
+    """The value of an option as a number, and whether it is a time in ms; None without a value."""
     if value is None:
         return None
     if re.fullmatch(r"@?[0-9]{1,18}", value, re.ASCII):
@@ -71,7 +71,7 @@ def export_command(
 
     part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
     is_whole = part == Part()
-    # Spark itself reads what says where the rows are, and those only that its tasks cannot
+    # Spark plans only the reads that its tasks cannot do by themselves
     plans = WALKED_PLANS if is_whole and not is_uri(lake) else {}
     with replace(engine, conf=plans | engine.conf).session("short" if is_whole else "long", reads=lake, workers=True) as spark:
         opened = OpenedBroker.of(spark, lake, broker)

@@ -1,4 +1,4 @@
-"""The commands of a stream: one answers pull requests as they arrive, one lets them arrive at a pace."""
+"""The commands for streams: one answers pull requests as they arrive, the other feeds them at a pace."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def stream_command(
         asked = {"broker": opened.name, "source": source, "at": at, "settings": given.as_texts(), "hold": hold}
         run, removed = run_of_checkpoint(folder, run_id=run_id, lake=root, store=store_versions(opened.lake), **asked)
         for path in removed:
-            progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
+            progress_to_stderr(f"removed incomplete checkpoint file {folder}/{path}; its contents are recomputed")
         progress_to_stderr(f"run {run.run_id}: answering what is in {source}")
         captured = CapturedBatches(root=root, run=run, settings=given, captures_max=max_files, now=now, stop=stop)
         batches = captured if of_table else Batches(root=root, run=run, settings_of=settings_of, now=now, stop=stop)
@@ -126,7 +126,7 @@ def stream_command(
 
 @contextmanager
 def _metrics(target: str | None) -> Iterator[Publish | None]:
-    """What takes the metrics, if any are asked for."""
+    """The function that publishes metrics to `target`, None without a target."""
     from pipeline.lag.metrics import metrics_target
 
     if target is None:
