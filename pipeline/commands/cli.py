@@ -141,9 +141,8 @@ def settings_options(command: Callable[..., R]) -> Callable[..., R]:
     def with_settings(*args: Any, settings: tuple[str, ...], properties: str | None, **options: Any) -> R:
         return command(*args, settings=GivenSettings(settings, properties), **options)
 
-    decorated = click.option(
-        "--properties", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The broker's broker.conf."
-    )(with_settings)
+    file = click.Path(exists=True, dir_okay=False)
+    decorated = click.option("--properties", type=file, metavar="FILE", help="The broker's broker.conf.")(with_settings)
     return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A broker setting by its own name; repeatable.")(
         decorated
     )
@@ -185,7 +184,7 @@ def check_hold(hold: bool, at: str, *, of_table: bool) -> None:
         )
     if hold and of_table:
         raise click.UsageError(
-            "--hold: expected files in --requests; without --hold, captured pulls are answered as of when they were woken"
+            "--hold: expected files in --requests; a captured pull is answered as of its recorded wake-up, without --hold"
         )
 
 

@@ -71,7 +71,7 @@ def export_command(
 
     part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
     is_whole = part == Part()
-    # Spark plans only the reads that its tasks cannot do by themselves
+    # the tasks read most rows from the files of the tables; Spark's own queries have few rows
     plans = WALKED_PLANS if is_whole and not is_uri(lake) else {}
     with replace(engine, conf=plans | engine.conf).session("short" if is_whole else "long", reads=lake, workers=True) as spark:
         opened = OpenedBroker.of(spark, lake, broker)

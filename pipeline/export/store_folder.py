@@ -39,14 +39,14 @@ class StoreFolder:
 
     def create_folder(self, path: str) -> None:
         """Create a folder and the folders above it."""
-        with _told(self.path_of(path)):
+        with _as_store_error(self.path_of(path)):
             self._check_root()
             os.makedirs(self.path_of(path), exist_ok=True)
 
     def create(self, path: str, length: int, used: int) -> None:
         """Create a file of `length` zeros; its first `used` bytes get space on the disk when the file is first opened."""
         place = self.path_of(path)
-        with _told(place):
+        with _as_store_error(place):
             self._check_root()
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with suppress(FileExistsError):  # a task may run twice, and other tasks may already write to the file of the first run
@@ -58,7 +58,7 @@ class StoreFolder:
     def close(self, path: str, mtime_ms: int) -> None:
         """Set a file's modification time (0 leaves it) after all writes to it."""
         place = self.path_of(path)
-        with _told(place):
+        with _as_store_error(place):
             with suppress(FileNotFoundError):
                 os.unlink(_marker(place))  # no task opened the file
             if mtime_ms:
@@ -70,7 +70,7 @@ class StoreFolder:
 
 
 @contextmanager
-def _told(place: str) -> Iterator[None]:
+def _as_store_error(place: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -146,7 +146,7 @@ class OpenFiles:
         if position < 0 or position + len(data) > length:
             raise StoreError(place, f"bytes inside the file's {length}", f"{len(data)} bytes", position=position)
         left = memoryview(data)
-        with _told(place):
+        with _as_store_error(place):
             while left:
                 done = os.pwrite(file, left, position)
                 left, position = left[done:], position + done
@@ -159,13 +159,13 @@ class OpenFiles:
         return self._mapped[name]
 
     def _open(self, place: str) -> int:
-        with _told(place):
+        with _as_store_error(place):
             _fill(place)
             return os.open(place, os.O_RDWR)
 
     def _map(self, path: str, length: int) -> Bytes:
         place = self.folder.path_of(path)
-        with _told(place):
+        with _as_store_error(place):
             _fill(place)
             found = os.path.getsize(place)
             if found != length:

@@ -74,40 +74,40 @@ def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
     files.check_exists()
     bit_maps = bit_map_of(files, settings)
     message_store = MessageStore(files=files, settings=store_settings(files, settings), bit_map_of=bit_maps)
-    told: dict[str, Any] = {"kind": "recover", "store": files.root.rstrip("/").rpartition("/")[2]}
-    told["config"] = _config(settings, message_store.settings)
-    told["before"] = _before(files)
-    told["load"] = message_store.load()
-    told["redispatchedInLoad"] = message_store.dispatcher.count
-    told["redispatchedInLoadFrom"] = message_store.dispatcher.first_offset
-    told["afterLoad"] = _state(message_store) if told["load"] else None
-    if not told["load"]:
-        return told
-    told["start"] = message_store.start()
-    told["redispatchedInStart"] = message_store.dispatcher.count
-    told["redispatchedInStartFrom"] = message_store.dispatcher.first_offset
-    told["afterStart"] = _state(message_store)
-    if told["start"] == "ok":
+    recovery: dict[str, Any] = {"kind": "recover", "store": files.root.rstrip("/").rpartition("/")[2]}
+    recovery["config"] = _config(settings, message_store.settings)
+    recovery["before"] = _before(files)
+    recovery["load"] = message_store.load()
+    recovery["redispatchedInLoad"] = message_store.dispatcher.count
+    recovery["redispatchedInLoadFrom"] = message_store.dispatcher.first_offset
+    recovery["afterLoad"] = _state(message_store) if recovery["load"] else None
+    if not recovery["load"]:
+        return recovery
+    recovery["start"] = message_store.start()
+    recovery["redispatchedInStart"] = message_store.dispatcher.count
+    recovery["redispatchedInStartFrom"] = message_store.dispatcher.first_offset
+    recovery["afterStart"] = _state(message_store)
+    if recovery["start"] == "ok":
         message_store.shutdown()
-        told["afterShutdown"] = _after_shutdown(message_store, told["before"]["files"])
-    return told
+        recovery["afterShutdown"] = _after_shutdown(message_store, recovery["before"]["files"])
+    return recovery
 
 
-def summary(told: dict[str, Any]) -> str:
-    """One line for people about `told`, the result of `run_recover`."""
-    if not told["load"]:
-        return f"{told['store']}: load fails, the broker does not start"
-    state = told["afterStart"]
-    again = f"load dispatches {told['redispatchedInLoad']:,} messages again, start {told['redispatchedInStart']:,}"
-    never = "" if told["start"] == "ok" else ", and never ends"
-    return f"{told['store']}: commit log {state['minPhyOffset']} to {state['maxPhyOffset']}, {again}{never}"
+def summary(recovery: dict[str, Any]) -> str:
+    """One line for people about `recovery`, the result of `run_recover`."""
+    if not recovery["load"]:
+        return f"{recovery['store']}: load fails, the broker does not start"
+    state = recovery["afterStart"]
+    again = f"load dispatches {recovery['redispatchedInLoad']:,} messages again, start {recovery['redispatchedInStart']:,}"
+    never = "" if recovery["start"] == "ok" else ", and never ends"
+    return f"{recovery['store']}: commit log {state['minPhyOffset']} to {state['maxPhyOffset']}, {again}{never}"
 
 
-def write_recovery(told: dict[str, Any], out: str) -> None:
-    """Write `told`, the result of `run_recover`, as JSON to the file `out`."""
+def write_recovery(recovery: dict[str, Any], out: str) -> None:
+    """Write `recovery`, the result of `run_recover`, as JSON to the file `out`."""
     try:
         with whole_file(local_path(out)) as file:
-            file.write((json.dumps(told, indent="\t", ensure_ascii=False) + "\n").encode())
+            file.write((json.dumps(recovery, indent="\t", ensure_ascii=False) + "\n").encode())
     except OSError as error:
         raise StoreError(out, "a file that can be written", str(error.strerror or error)) from error
 
@@ -224,7 +224,7 @@ def _camel_case(fields: dict[str, int]) -> dict[str, int]:
 
 def _queue(store: MessageStore, queue: Queue) -> dict[str, Any]:
     last = queue.last_offset(store.changed)
-    told = {
+    row = {
         "topic": queue.topic,
         "queueId": queue.queue_id,
         "minOffsetInQueue": queue.min_logic_offset // CQ_STORE_UNIT_SIZE,
@@ -235,7 +235,7 @@ def _queue(store: MessageStore, queue: Queue) -> dict[str, Any]:
         "files": [file.name for file in queue.files],
     }
     if queue.extension is not None:
-        told["extFiles"] = [file.name for file in queue.extension.files]
-        told["extMinAddress"] = queue.extension.min_address
-        told["extMaxAddress"] = queue.extension.max_address
-    return told
+        row["extFiles"] = [file.name for file in queue.extension.files]
+        row["extMinAddress"] = queue.extension.min_address
+        row["extMaxAddress"] = queue.extension.max_address
+    return row
