@@ -1,4 +1,4 @@
-"""Where the parts of a store lie below its root.
+"""The names of the files and folders of a store.
 
 Broker source (4.9.3): StorePathConfigHelper, DefaultMessageStore.createTempFile and the constructor that takes the lock.
 Rule: the abort file exists while a broker runs, and a clean shutdown removes it. A store with an abort file was killed.

@@ -324,10 +324,10 @@ def replay_command(
     With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits for suspendTimeoutMillis, and is answered as of
     the moment at which a message or the broker's sweep wakes it.
 
-    With --behind, a slave answers (--set brokerRole=SLAVE --set brokerId=1) that lacks the end of its master's store.
+    With --behind, a slave answers (--set brokerRole=SLAVE --set brokerId=1), whose store lacks the end of its master's.
 
     Captured pulls (`pullsim capture`) are compared by code, offsets and the SHA-256 of the messages. A pull that was held is answered as of
-    the moment it was woken.
+    the moment at which it was woken.
     """
     from pipeline.capture.replay_captured import run_captured_replay
     from pipeline.lake.opened_broker import OpenedBroker
@@ -387,7 +387,7 @@ def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: 
 def sql_command(query: str, lake: str, form: str, engine: Engine) -> None:
     """Run SQL over the lake's tables, views and functions.
 
-    `DESCRIBE NAME` says what the columns of a table or view mean. This gives spark-sql the same tables and views:
+    `DESCRIBE NAME` explains the columns of a table or view. This gives spark-sql the same tables and views:
     spark-sql -i $(pullsim sql --init-file) --hivevar lake=/data/lake
     """
     from pipeline.lake.lake import Lake

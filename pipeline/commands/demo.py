@@ -1,4 +1,4 @@
-"""`pullsim demo`: the main job from start to end, on stores and answers of real brokers that come with the package."""
+"""`pullsim demo`: runs import, replay and lag on stores and answers of real brokers that come with the package."""
 
 from __future__ import annotations
 

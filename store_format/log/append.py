@@ -1,4 +1,4 @@
-"""Appending many messages to the commit log at once: where each goes, its queue offset, and its bytes.
+"""Appends many messages to the commit log at once: the offset in the log, the queue offset and the bytes of each.
 
 Broker source (4.9.3): CommitLog.DefaultAppendMessageCallback.doAppend (both), MappedFile.appendMessagesInner, calMsgLength.
 Rule: a message follows the last one if at least eight bytes of the file remain after it. Else a BLANK fills the file, and the message goes

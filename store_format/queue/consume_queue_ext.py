@@ -37,7 +37,7 @@ assert _UNIT.size == EXT_UNIT.itemsize
 
 MAX_EXT_UNIT_SIZE: Final = 32767
 END_BLANK_DATA_LENGTH: Final = 4
-END_OF_FILE: Final = -1  # in place of a size
+END_OF_FILE: Final = -1  # the value of a size after the last unit of a file
 NO_ADDRESS: Final = 1  # the broker's value while it has found no address
 DEFAULT_EXT_FILE_SIZE: Final = 48 << 20
 _REAL_OFFSET_MAX: Final = EXT_MAX_ADDRESS + 2**63
@@ -215,7 +215,7 @@ class ExtWriter:
                 self.files[-1] = replace(file, wrote=file.wrote + len(raw))
                 return address_of(file.from_offset + file.wrote)
             if file.wrote + 2 > self.file_size:
-                break  # BufferOverflowException, which is logged
+                break  # the broker logs a BufferOverflowException
             content[file.wrote : file.wrote + 2] = 0xFF
             self.files[-1] = replace(file, wrote=self.file_size)
         return NO_ADDRESS

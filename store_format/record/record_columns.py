@@ -1,4 +1,4 @@
-"""Many records of the commit log at once, as columns.
+"""Reads many records of the commit log at once into columns.
 
 Broker source (4.9.3): CommitLog.calMsgLength for the position of each field, MessageDecoder.string2messageProperties for the properties.
 Rule: a record becomes a row only if the same bytes can be written from the row; `representable` finds these records.

@@ -1,4 +1,4 @@
-"""The text of a JSON header, read as leniently as the broker's fastjson 1.2.76 reads it.
+"""Reads the text of a JSON header as leniently as the broker's fastjson 1.2.76.
 
 Broker source (4.9.3): RemotingSerializable.decode, which is JSON.parseObject(text, RemotingCommand.class).
 Rule: names may stand without quotes or in single quotes; comments and extra commas are skipped. After a value of the outermost object one

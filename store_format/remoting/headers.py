@@ -1,4 +1,4 @@
-"""The header classes of a pull: its ext fields as the broker reads them.
+"""The header classes of pulls and their answers, which read and write ext fields as the broker does.
 
 Broker source (4.9.3): PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag, RequestCode,
 RemotingCommand.decodeCommandCustomHeader.

@@ -36,7 +36,7 @@ _LONG = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 
 
 class DispatchError(Exception):
-    """A message on which the broker's dispatch throws."""
+    """A message at which the broker's dispatch throws."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
