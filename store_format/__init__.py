@@ -1,5 +1,5 @@
 """The bytes of a RocketMQ 4.9.3 broker: its store files, its config files, its frames.
 
 A store directory and a set of tables are two encodings of the same facts; this package knows the first of them and nothing of the second.
-It takes buffers and names, and never opens a path by itself unless told: no Spark, no clock, no jobs.
+It takes buffers and names; it opens no path by itself, and has no Spark, no clock and no jobs.
 """

@@ -1,7 +1,7 @@
 """numba's compiler as this project uses it: no GIL, and a cache on disk where there is a place for one.
 
-Executors often import the package from a zip or an archive, under a user without a home: a cache that cannot be written must cost a second
-of compiling, not the job. (numba raises while a module is imported, or at the first call, where it finds no place.)
+Executors often import the package from an archive, under a user without a home directory. numba then finds no place for its cache and
+raises at import or at the first call. Here the function is compiled without a cache instead, which takes about a second.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Compile `function` when it is first called; its `py_func` is the plain function, the reference of what it does."""
+    """Compile `function` at its first call; the result's `py_func` is the plain Python function, the reference for tests."""
     return _compiled(function, {})
 
 
 def bare(function: F) -> F:
-    """As `compiled`, for the parts of a loop over many arrays: each caller gets their code, and nobody counts who refers to an array.
+    """Compile `function` as `compiled` does, but inline it in each caller and without counting references to arrays.
 
-    Counting cost such a loop 25 times its time, passing the arrays 3 times. The function makes no array; numba refuses one that does.
+    For the parts of a loop over many arrays: reference counting made the loop take 25 times as long, calls without inlining 3 times.
+    `function` must make no array; numba refuses one that does.
     """
     return _compiled(function, {"forceinline": True, "_nrt": False})
 

@@ -1,20 +1,21 @@
-"""What makes a store, a file or a record unusable, said so that a person can act on it.
+"""The errors for a store, a file or a record that cannot be used; their texts say what to do.
 
-Statuses of the broker (OFFSET_TOO_SMALL and the like) are values, never exceptions; these classes are for input that cannot be used.
+Statuses of the broker (OFFSET_TOO_SMALL and others) are values, never exceptions.
 """
 
 from __future__ import annotations
 
 from typing import Any, Self
 
-# a line of its own in every traceback of such an error: also in one that a Spark worker sends to the driver as text
+# A line of every traceback of an UnusableInputError, also of a traceback that a Spark worker sends to the driver as text.
 EXIT_CODE_NOTE = "pullsim: exit code 2"
 
 
 class UnusableInputError(Exception):
-    """Input that cannot be used: a file, an option, a request, a lake. Its text says where, what was expected, found, and what to do.
+    """Input that cannot be used: a file, an option, a request, a lake.
 
-    Every instance carries EXIT_CODE_NOTE as a note (PEP 678), so that whoever has only the text of its traceback knows its kind.
+    The error's text says where the input is, what was expected, what was found, and what to do. Every instance carries EXIT_CODE_NOTE as a
+    note (PEP 678), so that the text of a traceback alone tells that the input is to blame.
     """
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
@@ -29,7 +30,7 @@ class StoreError(UnusableInputError):
 
     Attributes:
         path: file or directory, as the user named it.
-        position: byte offset in that file, or None where the whole of it is meant.
+        position: byte offset in that file, or None where the error is about the whole file.
         expected: what should be there.
         found: what is there.
         hint: what to do about it, or an empty string.
@@ -49,7 +50,7 @@ class StoreError(UnusableInputError):
         return f"{where}: expected {self.expected}, found {self.found}{hint}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Survive the way from a Spark worker to the driver (keyword arguments are lost by default)."""
+        """Pickle the keyword arguments too, which exceptions lose by default on the way from a Spark worker to the driver."""
         return (_rebuild, (type(self), self.path, self.expected, self.found, self.position, self.hint))
 
 
@@ -62,8 +63,8 @@ class NotAStoreError(StoreError):
 
 
 class CorruptStoreError(StoreError):
-    """Bytes that the broker would not have written, or that its load or start would change."""
+    """Bytes that a broker does not write, or that its load or start would change."""
 
 
 class ConfigFileError(StoreError):
-    """A file under config/ that is not what the broker writes."""
+    """A file under config/ that a broker does not write."""

@@ -1,7 +1,7 @@
 """Every fixed layout of the broker's store, as literals that assert their own size.
 
 Broker source (4.9.3): CommitLog.calMsgLength, MessageDecoder, ConsumeQueue, MessageSysFlag. All numbers are big endian.
-Surprise: the two hosts of a record are 8 or 20 bytes each, by two bits of sysFlag, so all that follows them moves.
+Surprise: each of a record's two hosts is 8 or 20 bytes long, as a bit of sysFlag says, so the fields after it have no fixed position.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 MESSAGE_MAGIC_CODE: Final = -626843481  # 0xDAA320A7, a record
-BLANK_MAGIC_CODE: Final = -875286124  # 0xCBD43194, the rest of the file is unused
+BLANK_MAGIC_CODE: Final = -875286124  # 0xCBD43194, a BLANK: the rest of the file is unused
 
 COMPRESSED_FLAG: Final = 0x1
 TRANSACTION_PREPARED_TYPE: Final = 0x4
@@ -53,13 +53,13 @@ BORN_HOST_POSITION: Final = 48
 RECORD_MIN_SIZE: Final = RECORD_PREFIX.itemsize + IPV4_HOST + 8 + IPV4_HOST + RECORD_MIDDLE.itemsize + 1 + 2
 assert RECORD_MIN_SIZE == 91
 
-BLANK_SIZE: Final = 8  # CommitLog.END_FILE_MIN_BLANK_LENGTH: size and magic code of the blank at a file's end
+BLANK_SIZE: Final = 8  # CommitLog.END_FILE_MIN_BLANK_LENGTH: size and magic code of the BLANK at a file's end
 
 CQ_UNIT: Final = np.dtype(
     [
         ("physicOffset", ">i8"),  # where the message starts in the commit log
         ("size", ">i4"),
-        ("tagsCode", ">i8"),  # hash of the tag, or an address in the ext file, or a deliver time
+        ("tagsCode", ">i8"),  # hash of the tag, or an address in the extension, or the delivery time of a delayed message
     ]
 )
 assert CQ_UNIT.itemsize == 20  # ConsumeQueue.CQ_STORE_UNIT_SIZE

@@ -1,8 +1,8 @@
-"""Where the parts of a store lie below its root.
+"""The names of the files and folders of a store.
 
 Broker source (4.9.3): StorePathConfigHelper, DefaultMessageStore.createTempFile and the constructor that takes the lock.
-Rule: the abort file is there while a broker runs and is removed by a clean shutdown, so one that is found means a kill.
-Surprise: a clean shutdown removes it only if every message is dispatched; the lock file stays for ever and says nothing.
+Rule: the abort file exists while a broker runs, and a clean shutdown removes it. A store with an abort file was killed.
+Surprise: a clean shutdown removes the abort file only if every message is dispatched. The lock file stays for ever and means nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 COMMIT_LOG: Final = "commitlog"
-CONSUME_QUEUE: Final = "consumequeue"  # below it a folder a topic, below that a folder a queue
+CONSUME_QUEUE: Final = "consumequeue"  # has a folder for each topic, which has a folder for each queue
 CONSUME_QUEUE_EXT: Final = "consumequeue_ext"  # folders as in consumequeue
 INDEX: Final = "index"
 CONFIG: Final = "config"
 
-# any of these in a folder says that it is a store
+# a folder with any of these is a store
 STORE_FOLDERS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONFIG, INDEX})
 
 CHECKPOINT_FILE: Final = "checkpoint"
@@ -26,5 +26,5 @@ _NAMED: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, 
 
 
 def kind_of(path: tuple[str, ...]) -> str:
-    """What a file is, by its path below the root: the broker's word for its place, `other` for a file that no broker writes."""
+    """The kind of the file at a path below the root: the first name of the path, or `other` for a file that no broker writes."""
     return path[0] if path[0] in _NAMED else "other"

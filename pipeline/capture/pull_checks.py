@@ -22,7 +22,7 @@ from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
 from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig, TopicConfig
 from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
-from store_format.remoting.heartbeat import SubscriptionData
+from store_format.remoting.heartbeat import HeartbeatSubscription
 from store_format.store.lookup import ThrownError
 from udfs.broker.consumer_manager import ConsumerGroupInfo, ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
@@ -201,7 +201,7 @@ def _register(row: Row, consumers: ConsumerManager, filters: ConsumerFilterManag
     consumers.consumer_table[row["consumerGroup"]] = info
     if row["registration"] != SUBSCRIBED:
         return
-    info.subscription_table[row["topic"]] = SubscriptionData(
+    info.subscription_table[row["topic"]] = HeartbeatSubscription(
         topic=row["topic"],
         subString=row["registeredSubString"],
         tagsSet=frozenset(),

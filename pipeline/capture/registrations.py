@@ -23,7 +23,7 @@ from pipeline.capture.exchanges import CLOSED, HEART_BEAT
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.capture_tables import PULL_REQUEST
 from store_format.remoting.headers import PullSysFlag
-from store_format.remoting.heartbeat import ConsumerData, SubscriptionData
+from store_format.remoting.heartbeat import ConsumerData, HeartbeatSubscription
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager, is_tag_type
@@ -134,8 +134,8 @@ def _consumer(events: list[Row]) -> ConsumerData:
     )
 
 
-def _subscription(row: Row) -> SubscriptionData:
-    return SubscriptionData(
+def _subscription(row: Row) -> HeartbeatSubscription:
+    return HeartbeatSubscription(
         topic=row["topic"],
         subString=row["subString"],
         tagsSet=frozenset(row["tagsSet"] or ()),

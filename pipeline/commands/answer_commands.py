@@ -14,10 +14,10 @@ from pipeline.terminal import progress_to_stderr, say
 @click.option("--out", required=True, metavar="FILE", help="File for the same lines, with the results of their steps.")
 @engine_options
 def answer_command(lake: str, cases: str, out: str, engine: Engine) -> None:
-    """Run scenarios against a broker: topics, groups, heartbeats, messages, pulls, and what the broker answers.
+    """Run scenarios against a simulated broker: topics, groups, heartbeats, messages, and pulls with their answers.
 
-    Time is virtual: an operation takes no time, a wait takes its given time. The tables scenario_step, broker_history and
-    offset_moved_event of the lake say what happened when.
+    Time is virtual: an operation takes no time, a wait takes its given time. The lake's tables scenario_step, broker_history and
+    offset_moved_event record each event with its time.
     """
     from pipeline.lake.lake import Lake
     from pipeline.scenarios.scenario_job import run_answer

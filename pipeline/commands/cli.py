@@ -1,4 +1,4 @@
-"""The command line: what each command takes, and how what it did is told."""
+"""The group of all commands, the options that they share, and the commands replay, sql and demo."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMATS = ("table", "json", "csv")
 
 @dataclass
 class Engine:
-    """How Spark is started, from the options that every command takes."""
+    """The options for Spark that every command takes: --master, --conf and --verbose."""
 
     master: str | None = None
     conf: dict[str, str] = field(default_factory=dict)
@@ -43,13 +43,13 @@ class Engine:
         workers: bool = False,
         leave_classes: bool = False,
     ) -> Iterator[Any]:
-        """A session, stopped at the end.
+        """A Spark session, which is stopped at the end.
 
         Args:
-            jobs: a long one is one whose time grows with the data that Spark itself works on.
-            reads: a lake that must be there.
+            jobs: "long" if the time of the jobs grows with the data that Spark itself works on.
+            reads: a lake that must exist; None for no check.
             workers: whether Python workers are needed in any case.
-            leave_classes: as of build_session.
+            leave_classes: as in build_session.
         """
         from pipeline.lake.lake import require_there
         from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, start_workers
@@ -76,30 +76,30 @@ def _conf(_context: click.Context, _parameter: click.Parameter, values: tuple[st
 
 
 def engine_options(command: Callable[..., R]) -> Callable[..., R]:
-    """The options that reach Spark; the command gets them as `engine`."""
+    """Add the options --master, --conf and --verbose; the command gets them as `engine`."""
 
     @wraps(command)
     def with_engine(*args: Any, master: str | None, conf: dict[str, str], verbose: bool, **options: Any) -> R:
         return command(*args, engine=Engine(master, conf, verbose), **options)
 
-    told = click.option("--verbose", is_flag=True, help="Let Spark's own log reach stderr.")(with_engine)
-    told = click.option("--conf", multiple=True, callback=_conf, metavar="NAME=VALUE", help="A Spark setting; repeatable.")(told)
-    return click.option("--master", metavar="URL", help="Spark master; local[*] by default.")(told)
+    decorated = click.option("--verbose", is_flag=True, help="Let Spark's own log reach stderr.")(with_engine)
+    decorated = click.option("--conf", multiple=True, callback=_conf, metavar="NAME=VALUE", help="A Spark setting; repeatable.")(decorated)
+    return click.option("--master", metavar="URL", help="Spark master; local[*] by default.")(decorated)
 
 
 def lake_option(command: Callable[P, R]) -> Callable[P, R]:
-    """The lake."""
+    """Add the option --lake."""
     return click.option("--lake", required=True, metavar="DIR", help="Directory of the Delta tables.")(command)
 
 
 def broker_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Which of the lake's brokers."""
+    """Add the option --broker."""
     return click.option("--broker", metavar="NAME", help="Broker in the lake; needed if the lake holds more than one.")(command)
 
 
 @dataclass(frozen=True)
 class GivenSettings:
-    """The broker's settings as the command line gives them: the values of --set, and the path of --properties."""
+    """The broker's settings on the command line: the values of --set, and the path of --properties."""
 
     options: tuple[str, ...] = ()
     properties: str | None = None
@@ -107,12 +107,12 @@ class GivenSettings:
     def over(
         self, stored: Mapping[str, str] | None = None, *, header: Any = None, header_where: str = "the config of the header"
     ) -> BrokerSettings:
-        """These settings, which win over those of a request file's header, which win over those that an import stored.
+        """The broker's settings: these override those of a request file's header, and the header's override those of the import.
 
         Args:
-            stored: texts by name; None where nothing is known.
-            header: the `config` object of a request file; None where there is none.
-            header_where: what an error calls it.
+            stored: the import's settings, texts by name; None without an import.
+            header: the `config` object of a request file's header; None without one.
+            header_where: name of the header in errors.
 
         Raises:
             SettingsError: a name is unknown, a value has another type, or the file of --properties cannot be read.
@@ -122,64 +122,70 @@ class GivenSettings:
         )
 
     def of_file(self, stored: Mapping[str, str], file: RequestFile) -> BrokerSettings:
-        """As `over`, with the header of a request file."""
+        """The broker's settings as `over` returns them, with the header of `file`."""
         return file.settings(stored=stored, properties=self.properties, options=self.options)
 
     def check(self) -> None:
-        """Tell what is wrong with these settings before anything is started.
+        """Raise for a wrong setting, before anything is started.
 
         Raises:
-            SettingsError: as `over`.
+            SettingsError: as in `over`.
         """
         self.over()
 
 
 def settings_options(command: Callable[..., R]) -> Callable[..., R]:
-    """The broker's settings; the command gets them as `settings`."""
+    """Add the options --properties and --set; the command gets them as `settings`."""
 
     @wraps(command)
     def with_settings(*args: Any, settings: tuple[str, ...], properties: str | None, **options: Any) -> R:
         return command(*args, settings=GivenSettings(settings, properties), **options)
 
-    told = click.option("--properties", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The broker's broker.conf.")(
-        with_settings
-    )
+    file = click.Path(exists=True, dir_okay=False)
+    decorated = click.option("--properties", type=file, metavar="FILE", help="The broker's broker.conf.")(with_settings)
     return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A broker setting by its own name; repeatable.")(
-        told
+        decorated
     )
 
 
 def format_option(command: Callable[P, R]) -> Callable[P, R]:
-    """How rows are printed."""
+    """Add the option --format for rows."""
     return click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of the rows.")(
         command
     )
 
 
 def at_option(command: Callable[P, R]) -> Callable[P, R]:
-    """What of the store a request sees."""
+    """Add the option --at."""
     moments = click.Choice(["snapshot", "request-time", "recorded-max"])
     return click.option("--at", type=moments, default="snapshot", show_default=True, help="What of the store a request sees.")(command)
 
 
 def hold_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Whether pulls wait."""
+    """Add the option --hold."""
     text = "Let pulls that may be held wait for messages, as long polling does; needs --at request-time."
     return click.option("--hold", is_flag=True, help=text)(command)
 
 
 def check_hold(hold: bool, at: str, *, of_table: bool) -> None:
-    """Whether pulls that wait are answered as of a time, and come from files, not from the table of captured ones.
+    """Raise if --hold is given without --at request-time, or for the table of captured pulls.
+
+    Args:
+        hold: whether --hold is given.
+        at: value of --at.
+        of_table: whether the pulls come from the table of captured pulls.
 
     Raises:
-        click.UsageError: they are not.
+        click.UsageError: --hold cannot be combined with the other options.
     """
     if hold and at != "request-time":
         raise click.UsageError(
             f"--hold: expected --at request-time, so that pulls have a time at which they begin to wait, found --at {at}"
         )
     if hold and of_table:
-        raise click.UsageError("--hold: expected files in --requests; captured pulls are answered as of when they were woken without it")
+        raise click.UsageError(
+            "--hold: expected files in --requests; a captured pull is answered as of its recorded wake-up, without --hold"
+        )
 
 
 def _behind(_context: click.Context, _parameter: click.Parameter, value: str | None) -> SlaveLag:
@@ -209,12 +215,12 @@ def check_behind(behind: SlaveLag, at: str, *, others: Mapping[str, bool]) -> No
     if behind == NO_SLAVE_LAG:
         return
     if at == "recorded-max":
-        raise click.UsageError("--behind: expected --at snapshot or request-time, found recorded-max, which is the end of one queue")
+        raise click.UsageError("--behind cannot be combined with --at recorded-max: a recorded maximum is the end of one queue only")
     if behind.millis and at != "request-time":
         raise click.UsageError(f"--behind with a time: expected --at request-time, so that pulls have a time of their own, found --at {at}")
     for name, given in others.items():
         if given:
-            raise click.UsageError(f"--behind: expected no {name}, which takes the store for that of a master")
+            raise click.UsageError(f"--behind cannot be combined with {name}: {name} assumes a master's store")
 
 
 def _filters(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str] | None:
@@ -227,13 +233,13 @@ def _filters(_context: click.Context, _parameter: click.Parameter, value: str | 
 
 
 def filters_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Which requests are answered."""
+    """Add the option --filters."""
     text = "Answer only requests with these filters: null,TAG,SQL92."
     return click.option("--filters", callback=_filters, metavar="KINDS", help=text)(command)
 
 
 def moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """A callback for an option with a moment: ms since 1970, UTC."""
+    """The ms since 1970 (UTC) of a time that is the value of an option, None without a value; a callback for click."""
     if value is None:
         return None
     try:
@@ -246,7 +252,7 @@ def moment(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 
 class ExampleCommand(click.Command):
-    """A command whose help ends with an example."""
+    """A command whose help text ends with an example."""
 
     def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -254,10 +260,10 @@ class ExampleCommand(click.Command):
 
 
 class Commands(click.Group):
-    """The commands; one that there is not is answered with the nearest known ones."""
+    """The group of commands; the error for an unknown command names the nearest known ones."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names."""
+        """The command that the first of `args` names, and the other arguments."""
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             known = ", ".join(nearest(args[0], self.list_commands(ctx)))
             raise click.UsageError(f"there is no command {args[0]!r}; the nearest known: {known}", ctx)
@@ -265,12 +271,12 @@ class Commands(click.Group):
 
 
 def run_id() -> str:
-    """A new run's id."""
+    """The id for a new run."""
     return uuid.uuid4().hex
 
 
 def now() -> dt.datetime:
-    """The wall clock."""
+    """The time of the wall clock."""
     return dt.datetime.now(dt.UTC)
 
 
@@ -318,10 +324,10 @@ def replay_command(
     With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits for suspendTimeoutMillis, and is answered as of
     the moment at which a message or the broker's sweep wakes it.
 
-    With --behind, a slave answers (--set brokerRole=SLAVE --set brokerId=1) that lacks the end of its master's store.
+    With --behind, a slave answers (--set brokerRole=SLAVE --set brokerId=1), whose store lacks the end of its master's.
 
     Captured pulls (`pullsim capture`) are compared by code, offsets and the SHA-256 of the messages. A pull that was held is answered as of
-    the moment it was woken.
+    the moment at which it was woken.
     """
     from pipeline.capture.replay_captured import run_captured_replay
     from pipeline.lake.opened_broker import OpenedBroker
@@ -381,7 +387,7 @@ def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: 
 def sql_command(query: str, lake: str, form: str, engine: Engine) -> None:
     """Run SQL over the lake's tables, views and functions.
 
-    `DESCRIBE NAME` says what the columns of a table or view mean. This gives spark-sql the same tables and views:
+    `DESCRIBE NAME` explains the columns of a table or view. This gives spark-sql the same tables and views:
     spark-sql -i $(pullsim sql --init-file) --hivevar lake=/data/lake
     """
     from pipeline.lake.lake import Lake

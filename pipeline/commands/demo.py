@@ -1,4 +1,4 @@
-"""`pullsim demo`: the main job from start to end, on stores and answers of real brokers that come with the package."""
+"""`pullsim demo`: runs import, replay and lag on stores and answers of real brokers that come with the package."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from pipeline.terminal import progress_to_stderr, say, show_rows
 REPLAYED_STORE = "cleaned"
 REPLAYED_TRACE = "cleaned-default.jsonl"
 CONSUMED_STORE = "broker-a"
-# groups of broker-a that the lag table shows: one that keeps up, one that reads slowly, one that stopped
+# groups of broker-a in the lag table: one that keeps up, one that reads slowly, one that stopped
 _SHOWN_GROUPS = ("g-main", "g-slow", "g-probe")
 
 
 def unpack_demo_data(folder: Path) -> None:
-    """Unpack the stores and the trace that come with the package; file times are kept."""
-    data = files("pipeline") / "demo_data"  # may lie inside a zip
+    """Unpack the stores and the trace of the package into a folder; file times are kept."""
+    data = files("pipeline") / "demo_data"  # the package may be inside a zip
     for store in (REPLAYED_STORE, CONSUMED_STORE):
         with (data / f"{store}.tar.xz").open("rb") as packed, tarfile.open(fileobj=packed) as archive:
             unpack(archive, folder)
@@ -55,13 +55,13 @@ def _lake_folder(lake: str | None) -> Iterator[str]:
 
 
 def run_demo(spark: SparkSession, lake_path: str | None, *, run_id: Callable[[], str], now: Callable[[], dt.datetime]) -> int:
-    """Run the demo; gives the number of answers that differ from the real broker's.
+    """Run the demo; returns the number of answers that differ from the real broker's.
 
     Args:
         spark: the session.
-        lake_path: where the lake is kept; None for one that is removed at the end.
-        run_id: gives the id of a new run.
-        now: the wall clock.
+        lake_path: directory for the lake; None for a temporary one, which is removed at the end.
+        run_id: returns the id for a new run.
+        now: returns the time of the wall clock.
     """
 
     def imported(store: str, properties: Path | None) -> None:

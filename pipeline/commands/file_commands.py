@@ -1,6 +1,6 @@
 """The commands that work on files alone, such as a store directory.
 
-They start no Spark, and take the options that reach it like all others.
+They start no Spark, but accept the options for Spark as all commands do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipeline.terminal import progress_to_stderr, say
 @settings_options
 @engine_options
 def recover_command(store: str, out: str, settings: GivenSettings, **_needs_no_spark: object) -> None:
-    """Write what the broker's load, start and clean shutdown make of STORE: the state after each, and the files at the end.
+    """Write the state of STORE after the broker's load, after its start and after a clean shutdown, and the files at the end.
 
     STORE is only read. This needs no Spark.
     """
@@ -73,7 +73,7 @@ def generate_command(
     settings: GivenSettings,
     **_needs_no_spark: object,
 ) -> None:
-    """Write a store that a broker loads as it is: made-up messages, put as the broker puts them, and a clean shutdown.
+    """Write a store that a broker loads without changes: generated messages, stored as the broker does, and a clean shutdown.
 
     STORE is created; a folder that exists must be empty. This needs no Spark.
     """

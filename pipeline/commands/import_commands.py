@@ -1,4 +1,4 @@
-"""The command that reads a store, once or for as long as its broker runs."""
+"""The command that imports a store, once or while its broker runs."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def import_command(
     settings: GivenSettings,
     engine: Engine,
 ) -> None:
-    """Read a broker's STORE directory into Delta tables, as the broker's load and start would leave it, or as it is.
+    """Read a broker's STORE directory into Delta tables, in the state after the broker's load and start, or as it is.
 
-    STORE is only read. The import of a broker that the lake holds replaces it; another broker is added.
+    STORE is only read. If the lake already has the broker, the import replaces its rows; else it adds the broker.
 
-    With --follow, the command adds what the lake does not have yet, batch by batch, until Ctrl-C or SIGTERM. If the broker cut its log or
-    deleted files of it, the whole store is imported again, and the table follow_event says so. Index files, the checkpoint and bytes
-    that are no message stay as the last whole import found them: export and verify need a whole import.
+    With --follow, the command adds new messages, batch by batch, until Ctrl-C or SIGTERM. If the broker truncated its log or deleted files
+    of it, the whole store is imported again, and the table follow_event has the reason. Index files, the checkpoint and bytes that are no
+    message stay as the last whole import read them: export and verify need a whole import.
     """
     from pipeline.importing.import_store import import_store
     from pipeline.lake.lake import Lake
@@ -118,7 +118,7 @@ def _follow(
     texts = settings.as_texts()
     run, removed = run_of_checkpoint(folder, run_id=None, lake=lake.root, broker=broker, source=store.root, at="snapshot", settings=texts)
     for path in removed:
-        progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
+        progress_to_stderr(f"removed incomplete checkpoint file {folder}/{path}; its contents are recomputed")
     with told_to_stop() as stop:
         batches = FollowBatches(
             root=lake.root,

@@ -1,4 +1,4 @@
-"""`pullsim lag`: how far groups are behind, and the record of how that moves."""
+"""`pullsim lag`: shows the consumer lag of groups, and records it over time."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def lag_command(
 ) -> None:
     """Show the lag of each group: the columns of mqadmin consumerProgress, and how long the next message has waited.
 
-    A value that cannot be known is NULL, and #Reason says why: `pullsim sql --lake DIR "DESCRIBE consume_lag"` explains each. #LastTime is
-    in UTC. As json and csv the rows are those of consume_lag, under its column names.
+    An unknown value is NULL, and #Reason has the reason: `pullsim sql --lake DIR "DESCRIBE consume_lag"` explains each. #LastTime is in
+    UTC. As json and csv the rows are those of consume_lag, with its column names.
 
-    With --record, for example after each import, an observation of the broker is appended to lag_history, for group_status and
-    retention_risk. Nothing is appended if the broker's tables have not changed since the last observation.
+    --record, for example after each import, appends an observation of the broker to lag_history, which group_status and retention_risk
+    need. Nothing is appended if the broker's tables have not changed since the last observation.
     """
     if record:
         if group or topic or until_now or watch or form != "table":

@@ -1,4 +1,4 @@
-"""The commands that answer questions about pulls: how one came to its answer, and what other settings would change."""
+"""The commands that explain the answer to a pull, and that compare the answers under two sets of settings."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def explain_command(
     settings: GivenSettings,
     engine: Engine,
 ) -> None:
-    """Explain how a pull comes to its answer: the checks, the window, what became of each entry, and why the scan ended.
+    """Explain the answer to a pull: the checks, the window, the outcome of each entry, and why the scan ended.
 
-    The settings are those of the import, overridden by --properties and --set. As json there is one object, with every entry.
+    The settings are those of the import, overridden by --properties and --set. As json the output is one object with every entry.
     """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.questions.explain import ExplainedPull, explain
@@ -113,7 +113,7 @@ def explain_command(
 
 @contextmanager
 def _of_option(name: str) -> Iterator[None]:
-    """Errors of settings under the name of the option that brought them."""
+    """Name the option `name` in errors of its settings."""
     try:
         yield
     except SettingsError as error:
@@ -158,7 +158,7 @@ def whatif_command(
     """Answer the same pulls under two sets of settings, --set and --versus, and show how the answers differ.
 
     Both override the settings of the import, of the file's header line, and of --properties; a side without options has these settings. As
-    json there is one object, as csv a row a number. With --behind, the side with brokerRole=SLAVE lacks the end of the store.
+    json the output is one object, as csv a row for each number. With --behind, the side with brokerRole=SLAVE lacks the end of the store.
     """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.questions.what_if import what_if

@@ -1,4 +1,4 @@
-"""`pullsim report`: one page about a lake."""
+"""`pullsim report`: writes one page about a lake."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pipeline.terminal import progress_to_stderr, say
 @click.option("--broker", metavar="NAME", help="Only this broker of the lake; all of them by default.")
 @engine_options
 def report_command(lake: str, out: str, broker: str | None, engine: Engine) -> None:
-    """Write a page that says how the groups are doing: lag, pulls, filters, moved offsets, lost messages, slow and hot queues.
+    """Write a page about the state of the groups: lag, pulls, filters, moved offsets, lost messages, slow and hot queues.
 
-    The page is one file of HTML without scripts that loads nothing, for a browser or for print. It has the SQL of each answer.
+    The page is one HTML file for a browser or for print; it has no scripts and loads no other files. It has the SQL of each answer.
     """
     from pipeline.files.output_file import write_text
     from pipeline.lake.lake import Lake

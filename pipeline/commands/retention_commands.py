@@ -1,4 +1,4 @@
-"""`pullsim retention`: what groups lose to the deletion of old files."""
+"""`pullsim retention`: shows the messages that groups lose when old files are deleted."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def retention_command(
     settings: GivenSettings,
     engine: Engine,
 ) -> None:
-    """Show which group loses which messages to the deletion of old files, when, and which fileReservedTime would keep them.
+    """Show which messages each group loses when old files are deleted, the time, and a fileReservedTime that would keep them.
 
     Files are deleted by the broker's rules: fileReservedTime, deleteWhen, diskMaxUsedSpaceRatio, cleanFileForciblyEnable. The settings are
     those of the import, overridden by --properties and --set. As json and csv, times are in ms.

@@ -52,10 +52,10 @@ def simulate_command(
 ) -> None:
     """Simulate a consumer group: its clients, listeners, retries and offsets, in virtual time.
 
-    A row a variant says when the group had caught up, how large its lag was, and what came twice or was given up. The events of each run go
-    to the tables simulation_run, simulated_lag, rebalance_event and, if the scenario asks for them, consumption, dead_letter and
-    simulated_transactions. With --write-store the broker's store is written too, with the file sizes and other settings of --properties
-    and --set.
+    The output has a row for each variant: when the group had caught up, its lag, and the messages that were delivered twice or given up.
+    The events of each run go to the tables simulation_run, simulated_lag, rebalance_event and, if the scenario needs them, consumption,
+    dead_letter and simulated_transactions. With --write-store the broker's store is written too, with the file sizes and other settings of
+    --properties and --set.
     """
     from pipeline.lake.lake import Lake
     from pipeline.simulation.scenario import located, read_scenario, scenario_text

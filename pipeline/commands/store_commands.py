@@ -1,4 +1,4 @@
-"""The commands that write a store back and that check one."""
+"""The commands that export a store and that verify one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pipeline.terminal import progress_to_stderr, say
 
 
 def _bound(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, bool] | None:
-    """The number, and whether it is a time."""
+    """The value of an option as a number, and whether it is a time in ms; None without a value."""
     if value is None:
         return None
     if re.fullmatch(r"@?[0-9]{1,18}", value, re.ASCII):
@@ -54,12 +54,12 @@ def export_command(
     after: tuple[int, bool] | None,
     engine: Engine,
 ) -> None:
-    """Write the tables of a broker as a STORE directory, to the byte and with the files' times.
+    """Write the tables of a broker as a STORE directory, with every byte and the files' times.
 
-    The result is the store that was imported, or what the broker's start made of it. STORE is a local directory that does not exist yet or
-    is empty; it appears when all is written.
+    The result is the imported store, or its state after the broker's start. STORE is a local directory that does not exist yet or is empty;
+    it appears only when it is complete.
 
-    With --topic, --from or --to the result is a smaller store that a broker loads: messages keep their queue offsets and get new places in
+    With --topic, --from or --to the result is a smaller store that a broker loads: messages keep their queue offsets and get new offsets in
     the commit log, and so new message ids. A time is ISO 8601, in UTC unless it names a zone, or @ms since 1970.
     """
     from pipeline.export.export_part import export_part
@@ -95,8 +95,8 @@ def verify_command(
 ) -> None:
     """Read every file of a STORE directory, write it again, compare the bytes, and compare the files with each other.
 
-    The output has a line a file: path, kind, bytes and result, with tabs between. A line a finding follows: its code, the path, and what is
-    wrong. The exit code is 1 if there is a finding. STORE is only read.
+    The output has a line for each file: path, kind, bytes and result, separated by tabs. Then it has a line for each finding: its code, the
+    path, and the error. The exit code is 1 if there is a finding. STORE is only read.
     """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.verify.verify_lake import verify_lake

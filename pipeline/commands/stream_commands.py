@@ -1,4 +1,4 @@
-"""The commands of a stream: one answers pull requests as they arrive, one lets them arrive at a pace."""
+"""The commands for streams: one answers pull requests as they arrive, the other feeds them at a pace."""
 
 from __future__ import annotations
 
@@ -74,21 +74,22 @@ def stream_command(
     settings: GivenSettings,
     engine: Engine,
 ) -> None:
-    """Answer the pull requests that are in a folder or come to it into the table pull_response: each exactly once, whatever is killed when.
+    """Answer the pull requests in a folder, and those that arrive there, into table pull_response, each exactly once even after a kill.
 
     Put files there by renaming them: a file that grows while it is read is read again, as another file. The same content is answered once,
     whatever its name. A line may also be a frame of PULL_MESSAGE, {"frameHex": HEX}. Lines that are no requests go to bad_request. Ctrl-C
     or SIGTERM end the stream after its current batch.
 
-    With `--requests pull_request` the requests are the captured pulls of the lake, and those of each `pullsim capture` that ends, answered
-    as `pullsim replay` without --requests answers them.
+    With `--requests pull_request` the requests are the lake's captured pulls, and the pulls of each `pullsim capture` that ends. They are
+    answered as `pullsim replay` without --requests answers them.
 
-    A line a batch says what was done and what waits. --metrics gives the same to Prometheus, with the lag of each group: docs/streams.md.
+    Each batch prints a line with its work and the waiting requests. --metrics gives these numbers and the lag of each group to Prometheus:
+    docs/streams.md.
 
     With --hold, a pull with the suspend bit (2) in its sysFlag that finds nothing waits, and is answered once as of the moment at which a
     message or the broker's sweep wakes it. The time of the stream is that of the requests: a pull is answered when a request or a line
     {"kind": "heartbeat", "timestamp": MS} comes that is later than that moment. Pulls that wait at the end are kept in the checkpoint, and
-    go on to wait with the next start.
+    wait further after the next start.
     """
     from pipeline.capture.replay_captured import SOURCE
     from pipeline.files.store_files import absolute_path
@@ -114,7 +115,7 @@ def stream_command(
         asked = {"broker": opened.name, "source": source, "at": at, "settings": given.as_texts(), "hold": hold}
         run, removed = run_of_checkpoint(folder, run_id=run_id, lake=root, store=store_versions(opened.lake), **asked)
         for path in removed:
-            progress_to_stderr(f"{folder}/{path} was not whole: removed, what it said is found out again")
+            progress_to_stderr(f"removed incomplete checkpoint file {folder}/{path}; its contents are recomputed")
         progress_to_stderr(f"run {run.run_id}: answering what is in {source}")
         captured = CapturedBatches(root=root, run=run, settings=given, captures_max=max_files, now=now, stop=stop)
         batches = captured if of_table else Batches(root=root, run=run, settings_of=settings_of, now=now, stop=stop)
@@ -126,7 +127,7 @@ def stream_command(
 
 @contextmanager
 def _metrics(target: str | None) -> Iterator[Publish | None]:
-    """What takes the metrics, if any are asked for."""
+    """The function that publishes metrics to `target`, None without a target."""
     from pipeline.lag.metrics import metrics_target
 
     if target is None:
@@ -194,7 +195,7 @@ def pace_command(
 ) -> None:
     """Feed the pull requests of FILE into a folder for `pullsim stream`: as fast as possible, or at a pace.
 
-    At a pace, each file has the requests of one tick, and appears whole at its end. The same FILE, options and seed give the same files,
+    At a pace, each file has the requests of one tick, and appears at the tick's end. The same FILE, options and seed give the same files,
     and a file that exists stays: after a kill, start the feed again. To feed all requests again, give another --seed. Ctrl-C or SIGTERM end
     the feed after its current file. This needs no Spark.
     """

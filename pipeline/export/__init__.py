@@ -1,1 +1,1 @@
-"""Delta tables -> store directory, whole or in part."""
+"""Exports the Delta tables of a broker as a store directory, whole or in part."""

@@ -1,12 +1,12 @@
-"""A part of a broker's messages as a smaller store, which a broker loads and goes on with.
+"""Exports a part of a broker's messages as a smaller store, which a broker can load and use.
 
 Broker source (4.9.3): CommitLog.recoverNormally, ConsumeQueue.recover, fillPreBlank and correctMinOffset, DefaultMessageStore.start.
-Rules: messages keep their queueOffset, so that the groups' offsets stay right, and get a new physicOffset, with it a new message id. They
-follow each other in the order of the old log; what follows them in a file's rest is a BLANK. A queue begins with its first message of the
-part, behind units that are pre-blank.
-Surprises: load takes a pre-blank unit, whose message is at 0, for the queue's first one if the log begins at 0: so the log begins with its
-second file. A message without an entry, as a prepared one of a transaction, is in no part. A start dispatches again what comes behind the
-last message that a queue knows; there is nothing.
+Rules: messages keep their queueOffset, so the groups' offsets stay right. They get a new physicOffset, and with it a new message id. They
+follow each other in the order of the old log; a BLANK fills the rest of a file. A queue begins with its first message of the part, after
+pre-blank units.
+Surprises: a pre-blank unit has physicOffset 0. If the log began at 0, load would take the unit for the queue's first entry, so the new log
+begins with its second file. A message without an entry, such as a prepared one of a transaction, is in no part. The log ends with a message
+that has an entry, so a start dispatches nothing again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from pipeline.export.export_store import Exported, Progress, close_files, create_files, folder_beside, written
 from pipeline.export.part_files import write_checkpoint, write_config, write_index
-from pipeline.export.part_plan import Part, Plan, entries_of_part, moved_messages
+from pipeline.export.part_plan import LogPlan, Part, entries_of_part, moved_messages
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.files.store_files import local_path
 from pipeline.lake.opened_broker import OpenedBroker
@@ -42,17 +42,17 @@ def export_part(broker: OpenedBroker, store: str, *, part: Part, run_id: str, pr
     """Write a part of a broker's messages as a store.
 
     Args:
-        broker: name in the lake.
-        store: local directory to be made; an empty one may be there.
-        part: which messages.
-        run_id: of this run, part of the name of the folder beside the store.
-        progress: told of each step.
+        broker: the broker in the lake.
+        store: local directory to create; it may exist if it is empty.
+        part: the messages to write.
+        run_id: id of this run, a part of the name of the temporary folder next to the store.
+        progress: called with a line for each step.
 
     Raises:
-        OutputError: there cannot be such a directory.
-        LakeError: an unknown topic, no message, or a store that was imported as it was found.
-        StoreError: an entry whose message is missing, or a file that cannot be written.
-        Whatever is raised, there is no directory that looks like the store.
+        OutputError: the directory cannot be created.
+        LakeError: a topic is unknown, the part has no message, or the store was imported as found.
+        StoreError: the message of an entry is missing, or a file cannot be written.
+        After any error there is no directory `store`.
     """
     broker.require_started()
     sizes = broker.row()
@@ -73,7 +73,7 @@ def export_part(broker: OpenedBroker, store: str, *, part: Part, run_id: str, pr
     return Exported(store=local_path(store), broker=broker.name, files=made, messages=messages, bytes=size)
 
 
-def _log_files(moved: DataFrame, plan: Plan) -> DataFrame:
+def _log_files(moved: DataFrame, plan: LogPlan) -> DataFrame:
     start = (F.col("file") * plan.file_size).alias("start")
     files = moved.withColumn("file", F.floor(F.col("newOffset") / plan.file_size)).groupBy(start)
     found = files.agg(F.max(F.col("newOffset") + F.col("size")).alias("end"), F.max("storeTimestamp").alias("mtimeMs"))
@@ -82,7 +82,7 @@ def _log_files(moved: DataFrame, plan: Plan) -> DataFrame:
 
 
 def _queue_files(entries: DataFrame, size: int) -> DataFrame:
-    """`blanks` is the number of units before a file's first entry."""
+    """The files of consume queues; `blanks` is the number of pre-blank units before a file's first entry."""
     units = size // CQ_STORE_UNIT_SIZE
     start = (F.floor(F.col("queueOffset") / units) * units).alias("start")
     found = entries.groupBy("topic", "queueId", start).agg(F.min("queueOffset").alias("first"), F.max("storeTimestamp").alias("mtimeMs"))
@@ -92,7 +92,7 @@ def _queue_files(entries: DataFrame, size: int) -> DataFrame:
 
 
 def _files(found: DataFrame, kind: str, path: Column, length: int, **numbers: Column) -> DataFrame:
-    """Rows that begin as those of store_file."""
+    """Rows whose first columns are those of store_file."""
     counts = [column.cast("BIGINT").alias(name) for name, column in numbers.items()]
     return found.select(F.lit(kind).alias("kind"), path.alias("path"), F.lit(length).cast("BIGINT").alias("length"), "mtimeMs", *counts)
 
@@ -101,8 +101,8 @@ def _file_name(offset: Column) -> Column:
     return F.lpad(offset.cast("STRING"), FILE_NAME_DIGITS, "0")
 
 
-def _write_log(broker: OpenedBroker, folder: StoreFolder, moved: DataFrame, plan: Plan) -> tuple[int, int]:
-    """Number of messages, and their bytes."""
+def _write_log(broker: OpenedBroker, folder: StoreFolder, moved: DataFrame, plan: LogPlan) -> tuple[int, int]:
+    """Write the messages to the commit log; returns their number and their bytes."""
     rows = broker.table(t.COMMIT_LOG).select(*RECORD_COLUMNS).join(moved.select("physicOffset", "newOffset"), "physicOffset")
     count, size = written(rows.sortWithinPartitions("newOffset"), folder, partial(_write_records, plan.file_size))
     expected = moved.count()
@@ -122,8 +122,8 @@ def _write_queues(folder: StoreFolder, queued: DataFrame, sizes: dict[str, Any])
     return written(placed, folder, partial(_write_units, queue_size))[1]
 
 
-def _write_others(broker: OpenedBroker, folder: StoreFolder, part: Part, plan: Plan, moved: DataFrame, sizes: dict[str, Any]) -> int:
-    """Number of files."""
+def _write_others(broker: OpenedBroker, folder: StoreFolder, part: Part, plan: LogPlan, moved: DataFrame, sizes: dict[str, Any]) -> int:
+    """Write the files that are neither commit log nor queue; returns their number."""
     newest = moved.orderBy(F.col("newOffset").desc()).head()
     assert newest is not None
     count, index_msg_timestamp = write_index(broker, folder, plan, sizes)
@@ -147,7 +147,7 @@ def _write_records(log_size: int, files: OpenFiles, rows: pa.RecordBatch) -> tup
 
 
 def _write_units(queue_size: int, files: OpenFiles, rows: pa.RecordBatch) -> tuple[int, int]:
-    """Write runs of entries of one queue file that follow each other."""
+    """Write entries to their queue files, one write for each run of consecutive entries of a file; returns their number and bytes."""
     topics = rows.column("topic").dictionary_encode()
     codes = topics.indices.to_numpy(zero_copy_only=False)
     queue_ids, offsets = (rows.column(name).to_numpy() for name in ("queueId", "queueOffset"))

@@ -1,7 +1,8 @@
-"""Delta tables -> store directory: for a store that start does not change the bytes that were imported, else those after the start.
+"""Exports the Delta tables of a broker as a store directory.
 
-Files get their full length first; then records, entries and all other bytes are written where they belong, by many tasks side by side;
-then the files get their times. All that happens in a folder beside the store, which takes the store's name as the last step.
+The files have the imported bytes, or the bytes after the broker's start if start changed the store.
+First the files are created with their full length. Then many tasks write records, entries and all other bytes to their positions. Then the
+files get their times. All this happens in a temporary folder next to the store, which is renamed as the last step.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 Progress = Callable[[str], None]
 Batches = Iterator[pa.RecordBatch]
 RowsOf = Callable[[Batches], Batches]
-# what a task does with the rows of a batch; gives how many they are, and the bytes written
+# writes the rows of a batch; returns their number and the bytes written
 Write = Callable[[OpenFiles, pa.RecordBatch], tuple[int, int]]
 _COUNT_DDL = "count BIGINT, bytes BIGINT"
 _COUNT = arrow_of(_COUNT_DDL)
 _SEGMENT = ("topic", "queueId", "firstQueueOffset", "fileFirstOffset", "entryCount", "entries")
-# a table, columns of it, and one of these: rows whose values of it lie near each other belong in one task
+# a table, its columns, and the column by whose values rows are grouped into tasks
 WrittenTable = tuple[t.Table, tuple[str, ...], str]
-# those that give the bytes of files
+# the tables with the bytes of files
 WRITTEN: tuple[WrittenTable, ...] = (
     (t.COMMIT_LOG, RECORD_COLUMNS, "physicOffset"),
     (t.CONSUME_QUEUE_SEGMENT, _SEGMENT, "firstQueueOffset"),
@@ -55,7 +56,7 @@ WRITTEN: tuple[WrittenTable, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What an export wrote."""
+    """The result of an export: the store's directory, the broker, and the numbers of files, messages and bytes."""
 
     store: str
     broker: str
@@ -68,16 +69,16 @@ def export_store(broker: OpenedBroker, store: str, *, run_id: str, progress: Pro
     """Write the store of one broker.
 
     Args:
-        broker: name in the lake.
-        store: local directory to be made; an empty one may be there.
-        run_id: of this run, part of the name of the folder beside it.
-        progress: told of each step.
+        broker: the broker in the lake.
+        store: local directory to create; it may exist if it is empty.
+        run_id: id of this run, a part of the name of the temporary folder next to the store.
+        progress: called with a line for each step.
 
     Raises:
-        OutputError: there cannot be such a directory.
-        LakeError: the lake was filled by an earlier pullsim that did not keep all files, or the store was followed.
-        StoreError: the tables do not give the bytes that were imported, or a file cannot be written.
-        Whatever is raised, there is no directory that looks like the store.
+        OutputError: the directory cannot be created.
+        LakeError: an earlier pullsim, which did not keep all files, filled the lake, or the store was followed.
+        StoreError: the tables do not have the imported bytes, or a file cannot be written.
+        After any error there is no directory `store`.
     """
     row = broker.require_files()
     files = broker.table(t.STORE_FILE).select("kind", "path", "length", "wrote", "mtimeMs")
@@ -90,7 +91,7 @@ def export_store(broker: OpenedBroker, store: str, *, run_id: str, progress: Pro
 
 @contextmanager
 def _kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """Rows that are read once."""
+    """`rows` in Spark's cache, so that they are computed once; they are removed from it afterwards."""
     kept = rows.persist()
     try:
         yield kept
@@ -100,7 +101,7 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
 
 @contextmanager
 def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
-    """A new folder that gets the name of the store if all goes well, and is removed else."""
+    """A new folder next to `store`, which is renamed to `store` at the end, or removed after an error."""
     if is_uri(store):
         raise OutputError(f"{store}: expected a local directory, found a URI; a store is written to a local or a shared file system")
     target = os.path.realpath(local_path(store))
@@ -126,7 +127,7 @@ def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
 
 
 def _write_all(broker: OpenedBroker, folder: StoreFolder, files: DataFrame, log_size: int, progress: Progress) -> tuple[int, int, int]:
-    """Number of files, of records, and bytes in all."""
+    """Write all files of a store; returns the numbers of files and records, and all bytes."""
     writes: tuple[Write, ...] = (partial(_write_records, log_size), _write_entries, _write_ranges)
     progress("making the files")
     with ThreadPoolExecutor(len(writes) + 2) as pool:
@@ -149,7 +150,7 @@ def _write_all(broker: OpenedBroker, folder: StoreFolder, files: DataFrame, log_
 def _write_rows(
     broker: OpenedBroker, folder: StoreFolder, what: WrittenTable, write: Write, created: Future[tuple[int, int]]
 ) -> tuple[int, int]:
-    """Plan while the files are made, write once they are."""
+    """Write the rows of a table when `created` is done; Spark plans them before."""
     table, columns, near = what
     frame, rows_of = rows_for_tasks(broker, table, columns, column=near)
     created.result()
@@ -162,9 +163,9 @@ def _records_of(broker: OpenedBroker) -> int:
 
 
 def written(frame: DataFrame, folder: StoreFolder, write: Write, rows_of: RowsOf = iter) -> tuple[int, int]:
-    """Have tasks write the rows of a frame, or those that `rows_of` makes of it; rows and bytes written.
+    """Write the rows of a frame, or the rows that `rows_of` makes of them, with `write` in tasks; returns the rows and bytes written.
 
-    A task keeps its files open from one batch to the next: each page of a mapped file costs more to find than to write to.
+    A task keeps its files open from one batch to the next, since a page fault in a mapped file costs more than writing the page.
     """
 
     def run(batches: Batches) -> Batches:
@@ -182,7 +183,7 @@ def written(frame: DataFrame, folder: StoreFolder, write: Write, rows_of: RowsOf
 
 
 def create_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
-    """Make the files of rows of store_file, with all zeros."""
+    """Create the files of rows of store_file, filled with zeros; returns the number of files, and 0 for the bytes."""
     made = 0
     for row in files.to_pylist():
         if row["kind"] == FOLDER:
@@ -194,7 +195,7 @@ def create_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
 
 
 def close_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
-    """Give the files of rows of store_file their times, when all is written."""
+    """Set the modification times of the files of rows of store_file, after all writes; returns the number of files, and 0 for the bytes."""
     for row in files.to_pylist():
         opened.folder.close(row["path"], max(row["mtimeMs"] or 0, 0))
     return len(files), 0
@@ -209,7 +210,7 @@ def _write_entries(files: OpenFiles, segments: pa.RecordBatch) -> tuple[int, int
 
 
 def entries_of(segment: Mapping[str, Any]) -> tuple[str, int, bytes]:
-    """Path, position and bytes of a row of consume_queue_segment."""
+    """The path of the queue file, the position in it and the bytes of the entries in a row of consume_queue_segment."""
     first, file_first, count, entries = (segment[name] for name in ("firstQueueOffset", "fileFirstOffset", "entryCount", "entries"))
     topic, queue_id = segment["topic"], segment["queueId"]
     path = f"{CONSUME_QUEUE}/{topic}/{queue_id}/{offset_to_file_name(file_first * CQ_STORE_UNIT_SIZE)}"

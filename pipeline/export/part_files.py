@@ -1,10 +1,10 @@
-"""The files beside commit log and queues of a store that is a part of another: index, checkpoint, lock and config.
+"""Writes the files other than commit log and queues of a store that is a part of another one: index, checkpoint, lock and config.
 
 Broker source (4.9.3): IndexService.buildIndex, StoreCheckpoint, ConsumerOffsetManager, ScheduleMessageService.
-Rule: the index is built anew, from the messages in their order, as a broker would; of the config only offsets in queues that the part does
-not have are left out.
-Surprise: how far the delayed messages of a level were delivered counts in queues of SCHEDULE_TOPIC_XXXX, and without these would hold up
-the first messages of that level that a broker then gets.
+Rule: the index is built from the messages in their order, as a broker would. Only offsets in queues that are not in the part are left out
+of the config files.
+Surprise: delayOffset.json has offsets in the queues of SCHEDULE_TOPIC_XXXX. In a part without these queues these would delay the first
+new messages of their levels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pipeline.export.part_plan import Plan
+from pipeline.export.part_plan import LogPlan
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.generate.written_files import WrittenFiles
 from pipeline.generate.written_index import WrittenIndex
@@ -43,11 +43,11 @@ _INDEX_DDL = "files INT, indexMsgTimestamp BIGINT"
 _INDEX_ARROW = arrow_of(_INDEX_DDL)
 
 
-def write_index(broker: OpenedBroker, folder: StoreFolder, plan: Plan, sizes: dict[str, Any]) -> tuple[int, int]:
-    """Index files of the log that was written; their number, and the checkpoint's indexMsgTimestamp.
+def write_index(broker: OpenedBroker, folder: StoreFolder, plan: LogPlan, sizes: dict[str, Any]) -> tuple[int, int]:
+    """Write the index files of the written log; returns their number and the checkpoint's indexMsgTimestamp.
 
     Raises:
-        StoreError: the log does not read back as it was planned.
+        StoreError: the log on disk is not the planned one.
     """
     if not BrokerSettings.from_sources(stored=broker.properties()).value("messageIndexEnable"):
         return 0, 0
@@ -56,12 +56,12 @@ def write_index(broker: OpenedBroker, folder: StoreFolder, plan: Plan, sizes: di
         hash_slot_num=known.get("maxHashSlotNum") or DEFAULT_INDEX_SIZES.hash_slot_num,
         index_num=known.get("maxIndexNum") or DEFAULT_INDEX_SIZES.index_num,
     )
-    # one file after the other, each message knowing the one before it in its slot: one task
+    # one task: each entry needs the last entry before it in its slot
     built = broker.lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_build_index, folder, plan, index_sizes), _INDEX_DDL).head()
     return (0, 0) if built is None else (built["files"], built["indexMsgTimestamp"])
 
 
-def _build_index(folder: StoreFolder, plan: Plan, sizes: IndexSizes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _build_index(folder: StoreFolder, plan: LogPlan, sizes: IndexSizes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         files = WrittenFiles(folder.root)
         index = WrittenIndex(files, sizes)
@@ -72,7 +72,7 @@ def _build_index(folder: StoreFolder, plan: Plan, sizes: IndexSizes, batches: It
         yield pa.RecordBatch.from_pylist([row], schema=_INDEX_ARROW)
 
 
-def _index_file(files: WrittenFiles, index: WrittenIndex, offset: int, plan: Plan) -> None:
+def _index_file(files: WrittenFiles, index: WrittenIndex, offset: int, plan: LogPlan) -> None:
     path = (COMMIT_LOG, offset_to_file_name(offset))
     content = files.content(path)
     end = min(plan.end - offset, plan.file_size)
@@ -87,7 +87,7 @@ def _index_file(files: WrittenFiles, index: WrittenIndex, offset: int, plan: Pla
 
 
 def write_checkpoint(folder: StoreFolder, newest: int, index_msg_timestamp: int) -> None:
-    """Checkpoint and lock file; `newest` is the storeTimestamp of the last message, ms."""
+    """Write the checkpoint and the lock file; `newest` is the storeTimestamp of the last message, ms."""
     checkpoint = StoreCheckpoint(physic_msg_timestamp=newest, logics_msg_timestamp=newest, index_msg_timestamp=index_msg_timestamp)
     _write(folder, CHECKPOINT_FILE, encode_checkpoint(checkpoint)[:CHECKPOINT_LENGTH])
     _write(folder, LOCK_FILE, b"lock")
@@ -100,7 +100,7 @@ def _write(folder: StoreFolder, path: str, content: bytes) -> None:
 
 
 def write_config(broker: OpenedBroker, folder: StoreFolder, topics: tuple[str, ...]) -> int:
-    """The config files, without offsets in queues of other topics; their number."""
+    """Write the config files without offsets in queues of topics other than `topics`; returns their number."""
     found = _config(broker)
     if topics:
         offsets = cf.load(found.get(_OFFSETS), found.get(f"{_OFFSETS}.bak"), _OFFSETS, cf.decode_consumer_offsets).table

@@ -1,4 +1,4 @@
-"""Which messages a part of a store has, and where each of them goes in the new commit log."""
+"""Chooses the messages of a part of a store, and plans the place of each message in the new commit log."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from pipeline.settings.settings import nearest
 from store_format.errors import StoreError
 from store_format.layout import BLANK_SIZE
 
-# the messages of so much of a file of the old log stay together, and leave at most so much of a new file unused
+# chunks of a file of the old log: the messages of a chunk stay together, so at most one chunk's bytes of a new file stay unused
 _CHUNKS_A_FILE = 64
 _QUEUE = ("topic", "queueId")
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An offset of a queue, or a storeTimestamp in ms."""
+    """A bound of a part: a queue offset, or a storeTimestamp in ms."""
 
     value: int
     is_time: bool
 
     @property
     def of_entry(self) -> Column:
-        """What of an entry is held against it; NULL for the time of a message that the log no longer has."""
+        """The column of an entry to compare with the bound; a storeTimestamp is NULL where the log no longer has the message."""
         return F.col("storeTimestamp" if self.is_time else "queueOffset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Which messages: of some topics (of all where none is named), in each queue those from `first` on, before `after`.
+    """The messages of a part: of `topics` (of all topics if it is empty), in each queue from `first` on and before `after`.
 
-    With times these are the messages of that time and those that lie between them.
+    With times, a queue's part goes from its first to its last message of that time span, with all messages between them.
     """
 
     topics: tuple[str, ...] = ()
@@ -46,14 +46,14 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Where the messages go.
+class LogPlan:
+    """The plan of the new commit log.
 
     Attributes:
-        chunks: (file, chunk) of the old log, and the offset of its first message in the new one.
-        blanks: (offset, length) of each BLANK.
-        end: where the new log ends.
-        file_size: of the files of both; the new log begins with its second one.
+        chunks: (file, chunk, offset): a chunk of a file of the old log, and the offset of its first message in the new log.
+        blanks: (offset, length) of each BLANK in the new log.
+        end: offset at which the new log ends.
+        file_size: length of the files of both logs, bytes; the new log begins with its second file.
     """
 
     chunks: tuple[tuple[int, int, int], ...]
@@ -63,15 +63,15 @@ class Plan:
 
     @property
     def files(self) -> range:
-        """Offsets of the new log's files."""
+        """The offsets of the new log's files."""
         return range(self.file_size, self.end, self.file_size)
 
 
-def plan_log(chunks: Sequence[tuple[int, int, int]], file_size: int) -> Plan:
-    """Put chunks (file, chunk, bytes) of the old log one after the other, none across the end of a file.
+def plan_log(chunks: Sequence[tuple[int, int, int]], file_size: int) -> LogPlan:
+    """The plan that puts chunks (file, chunk, bytes) of the old log one after the other, each inside one new file.
 
     Raises:
-        StoreError: one is longer than a file.
+        StoreError: a chunk is longer than a file.
     """
     end = file_size
     placed, blanks = [], []
@@ -85,25 +85,25 @@ def plan_log(chunks: Sequence[tuple[int, int, int]], file_size: int) -> Plan:
             end += rest
         placed.append((file, chunk, end))
         end += length
-    return Plan(chunks=tuple(placed), blanks=tuple(blanks), end=end, file_size=file_size)
+    return LogPlan(chunks=tuple(placed), blanks=tuple(blanks), end=end, file_size=file_size)
 
 
 def entries_of_part(broker: OpenedBroker, part: Part) -> DataFrame:
     """The entries of a part: topic, queueId, queueOffset, physicOffset, size, tagsCode, storeTimestamp.
 
     Raises:
-        LakeError: a topic that has no queue, or no entry at all.
-        StoreError: an entry whose message is not in the commit log.
+        LakeError: a topic has no queue, or the part has no entry.
+        StoreError: the message of an entry is not in the commit log.
     """
     _require_topics(broker, part.topics)
-    # without an extension the entry itself has the tag's hash code
+    # without an extension unit the entry itself has the tag's hash code
     code = F.coalesce(F.col("extUnit.tagsCode"), F.col("tagsCode")).alias("tagsCode")
     every = broker.table(t.CONSUME_QUEUE).select(*_QUEUE, "queueOffset", "physicOffset", "size", code, "storeTimestamp")
     if part.topics:
         every = every.where(F.col("topic").isin(list(part.topics)))
     begins = F.lit(True) if part.first is None else part.first.of_entry >= part.first.value
     ends = F.lit(True) if part.after is None else part.after.of_entry < part.after.value
-    # what a queue begins with and the log no longer has is no loss
+    # the first entries of a queue whose messages the log no longer has may be left out
     first = F.min(F.when(begins & F.isnotnull("storeTimestamp"), F.col("queueOffset")))
     spans = every.groupBy(*_QUEUE).agg(first.alias("begin"), F.max(F.when(ends, F.col("queueOffset"))).alias("stop"))
     inside = F.col("queueOffset").between(F.col("begin"), F.col("stop"))
@@ -130,8 +130,8 @@ def _require_topics(broker: OpenedBroker, topics: Sequence[str]) -> None:
             raise LakeError(f"{broker.lake.root}: expected a topic of broker {broker.name!r} that has queues, found {topic!r}{hint}")
 
 
-def moved_messages(entries: DataFrame, file_size: int) -> tuple[Plan, DataFrame]:
-    """The plan, and physicOffset, newOffset, size and storeTimestamp of each message."""
+def moved_messages(entries: DataFrame, file_size: int) -> tuple[LogPlan, DataFrame]:
+    """The plan of the new log for the messages of `entries`, and physicOffset, newOffset, size and storeTimestamp of each message."""
     position = F.col("physicOffset") % file_size
     messages = (
         entries.groupBy("physicOffset", "size")

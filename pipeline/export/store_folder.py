@@ -1,8 +1,8 @@
-"""A store directory that is being written: files of full length, to which many tasks write at once, each byte by one of them.
+"""A store directory that is being written: many tasks write to files of full length at once, each byte once.
 
-Records go through a mapping of their file, for there are many, and each stands somewhere else. The first task that opens such a file
-fills the part that records go to with zeros: so a full disk is an error and not the death of the process that finds out, and the pages
-are found in large pieces, not one fault each. Until then a marker beside the file says how much there is to fill.
+A task writes records through a mapping of their file, since they are many and not in order. The first task that opens a commit log file
+fills the file's used part with zeros. So a full disk raises an error, where a write to a mapped page without space would kill the process;
+and the pages are allocated in large pieces, not by one fault each. Until then a marker file has the number of bytes to fill.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ class StoreFolder:
         self.root = root
 
     def path_of(self, path: str) -> str:
-        """Where a file is, by its path below the store; one that leads out of it is refused."""
+        """The place of a file by its path below the store; raises if the path leads out of the store."""
         if any(part in {"", ".", ".."} for part in path.split("/")) or "\0" in path:
             raise StoreError("store_file", "a path below the store", repr(path))
         return f"{self.root}/{path}"
 
     def create_folder(self, path: str) -> None:
-        """Make a folder and those above it."""
-        with _told(self.path_of(path)):
+        """Create a folder and the folders above it."""
+        with _as_store_error(self.path_of(path)):
             self._check_root()
             os.makedirs(self.path_of(path), exist_ok=True)
 
     def create(self, path: str, length: int, used: int) -> None:
-        """Make a file of zeros, in which there is place for the first `used` bytes at least once it is opened."""
+        """Create a file of `length` zeros; its first `used` bytes get space on the disk when the file is first opened."""
         place = self.path_of(path)
-        with _told(place):
+        with _as_store_error(place):
             self._check_root()
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            with suppress(FileExistsError):  # a task may run twice, and what the first one made may be written to already
+            with suppress(FileExistsError):  # a task may run twice, and other tasks may already write to the file of the first run
                 Path(place).touch(exist_ok=False)
                 if used:
                     Path(_marker(place)).write_text(str(used))
             os.truncate(place, length)
 
     def close(self, path: str, mtime_ms: int) -> None:
-        """Set a file's time of last modification, 0 for none, when all is written to it."""
+        """Set a file's modification time (0 leaves it) after all writes to it."""
         place = self.path_of(path)
-        with _told(place):
+        with _as_store_error(place):
             with suppress(FileNotFoundError):
-                os.unlink(_marker(place))  # nobody had anything to write to it
+                os.unlink(_marker(place))  # no task opened the file
             if mtime_ms:
                 os.utime(place, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
 
@@ -70,7 +70,7 @@ class StoreFolder:
 
 
 @contextmanager
-def _told(place: str) -> Iterator[None]:
+def _as_store_error(place: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -83,10 +83,10 @@ def _marker(place: str) -> str:
 
 
 def _fill(place: str) -> None:
-    """Write zeros to a file's part that is to be used, unless another task did; a task that dies meanwhile leaves it to the next."""
+    """Write zeros to a file's used part, unless another task did; if a task dies while it writes them, the next task does it."""
     marker = _marker(place)
     try:
-        opened = os.open(marker, os.O_RDWR)  # to lock it, some file systems want to be able to write it
+        opened = os.open(marker, os.O_RDWR)  # some file systems lock only files that are open for writing
     except FileNotFoundError:
         return
     with os.fdopen(opened, "r+") as file:
@@ -95,7 +95,7 @@ def _fill(place: str) -> None:
         except BlockingIOError:
             _fill_next(place)
             fcntl.flock(file, fcntl.LOCK_EX)
-        if os.path.exists(marker):  # not so if another task filled it while we waited
+        if os.path.exists(marker):  # it is gone if another task filled the file while this one waited
             with open(place, "r+b", buffering=0) as filled:
                 left = int(file.read())
                 while left:
@@ -104,7 +104,7 @@ def _fill(place: str) -> None:
 
 
 def _fill_next(place: str) -> None:
-    """While another task fills a file, fill the one behind it, which will soon be asked for."""
+    """Fill the file after `place`, which is needed soon, while another task fills `place`."""
     folder, name = os.path.split(place)
     behind = [other for other in os.listdir(folder) if other > name and os.path.exists(_marker(f"{folder}/{other}"))]
     if behind:
@@ -121,7 +121,7 @@ class _Descriptors(LRUCache[str, int]):
 
 
 class OpenFiles:
-    """Files of a StoreFolder that one task writes to; the least recently used are closed beyond _OPEN_AT_ONCE."""
+    """The files of a StoreFolder to which one task writes; at most _OPEN_AT_ONCE, the most recently used, stay open."""
 
     def __init__(self, folder: StoreFolder) -> None:
         self.folder = folder
@@ -137,7 +137,7 @@ class OpenFiles:
         self._mapped.clear()
 
     def write(self, path: str, position: int, data: bytes) -> int:
-        """Put bytes at a position of a file that was created, and is long enough; gives their number."""
+        """Write bytes at a position of a created file that is long enough; returns their number."""
         place = self.folder.path_of(path)
         if path not in self._files:
             self._files[path] = self._open(place)
@@ -146,26 +146,26 @@ class OpenFiles:
         if position < 0 or position + len(data) > length:
             raise StoreError(place, f"bytes inside the file's {length}", f"{len(data)} bytes", position=position)
         left = memoryview(data)
-        with _told(place):
+        with _as_store_error(place):
             while left:
                 done = os.pwrite(file, left, position)
                 left, position = left[done:], position + done
         return len(data)
 
     def log_file(self, name: str, length: int) -> Bytes:
-        """A file of the commit log, mapped."""
+        """The mapped bytes of a commit log file."""
         if name not in self._mapped:
             self._mapped[name] = self._map(f"{COMMIT_LOG}/{name}", length)
         return self._mapped[name]
 
     def _open(self, place: str) -> int:
-        with _told(place):
+        with _as_store_error(place):
             _fill(place)
             return os.open(place, os.O_RDWR)
 
     def _map(self, path: str, length: int) -> Bytes:
         place = self.folder.path_of(path)
-        with _told(place):
+        with _as_store_error(place):
             _fill(place)
             found = os.path.getsize(place)
             if found != length:

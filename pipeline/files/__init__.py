@@ -1,1 +1,1 @@
-"""Files that a command reads and writes: local or by URI, whole or not at all."""
+"""Reads and writes the files of commands, local or by URI; a written file appears only when it is complete."""

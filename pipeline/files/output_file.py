@@ -1,7 +1,7 @@
-"""A file of results: executors write its parts, the driver joins them as a stream, and the file appears whole or not at all.
+"""Writes a file of results: executors write its parts, the driver joins them, and the file appears only when it is complete.
 
-The parts lie in a new folder beside the file, on the same file system, which driver and executors must both see: each part is counted by
-who wrote it, so that one written elsewhere is missed.
+The parts are in a new folder next to the file, on the same file system, which driver and executors must share. Each executor reports the
+size of its part, so the driver notices a part on another file system.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class OutputError(UnusableInputError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """A file to be written; `parts` is the folder of its parts."""
+    """A file to be written, and the folder `parts` for its parts."""
 
     path: str
     parts: str
@@ -41,10 +41,10 @@ class OutputFile:
 
 @contextmanager
 def output_file(path: str) -> Iterator[OutputFile]:
-    """Make ready to write a file, before anything is computed for it.
+    """Prepare to write the file `path`, before its contents are computed.
 
     Raises:
-        OutputError: there cannot be such a file.
+        OutputError: the file cannot be written.
     """
     target = path if is_uri(path) else os.path.realpath(local_path(path))
     try:
@@ -69,10 +69,10 @@ _KINDS = {pafs.FileType.Directory: "a folder", pafs.FileType.Unknown: "a device 
 
 
 def write_lines(lines: DataFrame, out: OutputFile) -> None:
-    """Write the one text column of `lines`, in the order of its partitions.
+    """Write the one text column of `lines` to `out`, in the order of its partitions.
 
     Raises:
-        OutputError: parts are missing where the driver looks: executors and driver do not see the same folder.
+        OutputError: the driver does not find a part, because executors and driver do not share the folder.
     """
     rows = lines.mapInArrow(partial(_write_part, out.parts), _PART).collect()
     filesystem, inside = filesystem_of(out.path)
@@ -90,10 +90,10 @@ def write_lines(lines: DataFrame, out: OutputFile) -> None:
 
 
 def write_text(path: str, make: Callable[[], str]) -> None:
-    """Write a small text that the driver makes, once it is known that there can be such a file.
+    """Write the small text that `make` returns to the file `path`; `make` is called after the check that the file can be written.
 
     Raises:
-        OutputError: there cannot.
+        OutputError: the file cannot be written.
     """
     with output_file(path) as out:
         content = make().encode()
@@ -105,7 +105,7 @@ def write_text(path: str, make: Callable[[], str]) -> None:
 
 
 def _write_part(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write a partition; a task that is tried again writes another file."""
+    """Write the rows of a partition to a new file; a task that Spark runs again writes another file."""
     context = TaskContext.get()
     number = 0 if context is None else context.partitionId()
     name = f"{number:06d}-{uuid.uuid4().hex}"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def told_to_stop() -> Iterator[threading.Event]:
-    """An event that is set when the process gets SIGINT or SIGTERM."""
+    """The event that is set when the process gets SIGINT or SIGTERM."""
     stop = threading.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: stop.set()) for number in signals]

@@ -1,6 +1,6 @@
-"""Opening the files of a store: a local path, or a URI that pyarrow.fs knows.
+"""Opens the files of a store at a local path, or at a URI that pyarrow.fs knows.
 
-Names inside a store are untrusted: a link that leads out of the store, or a name that is not a plain one, is refused.
+Names inside a store are untrusted: a link that leads out of the store, and a name that is no plain file name, are errors.
 """
 
 from __future__ import annotations
@@ -22,30 +22,35 @@ from store_format.files.files import Entry, FilePath
 
 
 def is_uri(path: str) -> bool:
-    """Whether a path names a file system of its own, file:// aside."""
+    """Whether a path is a URI of a file system other than file://."""
     return "://" in path and not path.startswith("file://")
 
 
 def local_path(path: str) -> str:
-    """Absolute local path of a path or file:// URI."""
+    """The absolute local path of a path or file:// URI."""
     if path.startswith("file://"):
         path = unquote(urlsplit(path).path)
     return os.path.abspath(path)
 
 
 def absolute_path(path: str) -> str:
-    """A path as every process finds it, whatever folder it works in; a URI stays as it is."""
+    """The absolute form of a path, which does not depend on a process's working directory; a URI stays as it is."""
     return path if is_uri(path) else local_path(path)
 
 
 def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
-    """File system of a path or URI, and the path inside it; OSError or ArrowInvalid where there is none."""
+    """The file system of a path or URI, and the path inside it.
+
+    Raises:
+        OSError: the file system cannot be reached.
+        ArrowInvalid: the URI is not valid.
+    """
     filesystem: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path) if is_uri(path) else (pafs.LocalFileSystem(), local_path(path))
     return filesystem
 
 
 def _by_folder(changes: Mapping[FilePath, FileChange]) -> dict[FilePath, dict[str, int | None]]:
-    """Names in each folder that changes reach: the changed file's length, None for a folder."""
+    """The changed names in each folder: the length of a changed file, None for a folder."""
     folders: dict[FilePath, dict[str, int | None]] = {}
     for path, change in changes.items():
         folders.setdefault(path[:-1], {})[path[-1]] = change.length
@@ -55,14 +60,14 @@ def _by_folder(changes: Mapping[FilePath, FileChange]) -> dict[FilePath, dict[st
 
 
 def _data_of(file: int, start: int, stop: int) -> list[tuple[int, int]]:
-    """The stretches of an open file that are no hole."""
+    """The ranges [start, end) in [start, stop) of an open file that are no holes."""
     found: list[tuple[int, int]] = []
     at = start
     while at < stop:
         try:
             first = os.lseek(file, at, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # a hole up to the end
+            if error.errno == errno.ENXIO:  # there is only a hole up to the file's end
                 break
             raise
         at = os.lseek(file, first, os.SEEK_HOLE)
@@ -75,18 +80,18 @@ class StoreFiles:
     """The files under one store directory; can be sent to Spark's workers."""
 
     def __init__(self, root: str, changes: Mapping[FilePath, FileChange] | None = None, deleted: frozenset[FilePath] = frozenset()) -> None:
-        """`changes` lie over the files of the store, in which those `deleted` are no more; the store itself is only read."""
+        """Open the store at `root`, with `changes` over its files and without the `deleted` ones; the store itself is only read."""
         self.root = absolute_path(root)
         self._changes = changes or {}
         self._deleted = deleted
         self._changed_folders = _by_folder(self._changes)
 
     def changed(self, changes: Mapping[FilePath, FileChange], deleted: frozenset[FilePath]) -> StoreFiles:
-        """The same store with changes over it."""
+        """The same store with `changes` over its files and without the `deleted` ones."""
         return StoreFiles(self.root, changes, deleted)
 
     def path_of(self, *parts: str) -> str:
-        """Path of a name below the store, for messages and for opening."""
+        """The path of a name below the store, for messages and for opening."""
         for part in parts:
             if part in {"", ".", ".."} or "/" in part or "\0" in part:
                 raise StoreError(
@@ -98,7 +103,7 @@ class StoreFiles:
         return "/".join((self.root.rstrip("/"), *parts))
 
     def folder(self, *parts: str) -> list[Entry]:
-        """The names in a folder, sorted; empty where it does not exist."""
+        """The entries of a folder, sorted by name; empty if the folder does not exist."""
         path = self.path_of(*parts)
         listed = self._remote_folder(path) if is_uri(self.root) else self._local_folder(path)
         found = {entry.name: entry for entry in listed if (*parts, entry.name) not in self._deleted}
@@ -143,7 +148,7 @@ class StoreFiles:
             yield Entry(info.base_name, info.type == pafs.FileType.Directory, info.size or 0, mtime)
 
     def content(self, *parts: str) -> Bytes:
-        """All bytes of a file, read-only: mapped where it is local, in memory where it is not, or was changed."""
+        """All bytes of a file, read-only: mapped if it is local and unchanged, else in memory."""
         change = self._changes.get(parts)
         if change is None:
             return self._unchanged(*parts)
@@ -173,7 +178,7 @@ class StoreFiles:
         return any(entry.name == path[-1] and not entry.is_folder for entry in self.folder(*path[:-1]))
 
     def is_mapped(self, *parts: str) -> bool:
-        """Whether `content` maps a file, so that it takes no memory of its own."""
+        """Whether `content` maps a file and so uses no memory of its own."""
         return not is_uri(self.root) and parts not in self._changes
 
     def _unchanged(self, *parts: str) -> Bytes:
@@ -191,7 +196,7 @@ class StoreFiles:
             raise StoreError(path, "a file that can be read", str(error.strerror or error), hint=hint) from error
 
     def part(self, start: int, stop: int, *parts: str) -> Bytes:
-        """Bytes [start, stop) of a file, nothing else of which is read."""
+        """Bytes [start, stop) of a file; the rest of the file is not read."""
         change = self._changes.get(parts)
         if change is not None:
             return change.lay_over(np.empty(0, np.uint8) if change.is_new else self._unchanged(*parts), start, stop)
@@ -206,7 +211,7 @@ class StoreFiles:
             raise StoreError(path, "a file that can be read", str(error.strerror or error)) from error
 
     def stretch(self, start: int, stop: int, length: int, *parts: str) -> Bytes:
-        """A file of a known length of which only [start, stop) will be looked at: nothing else is fetched, or takes memory."""
+        """The bytes of a file of `length` bytes, of which only [start, stop) may be used: the rest is not fetched and uses no memory."""
         if parts in self._changes or not is_uri(self.root):
             return self.content(*parts)
         content = np.zeros(length, np.uint8)
@@ -214,7 +219,7 @@ class StoreFiles:
         return content
 
     def written(self, start: int, stop: int, *parts: str) -> list[tuple[int, int]]:
-        """The stretches of [start, stop) of a file that ever were written, by what the file system knows; the rest is zeros."""
+        """The ranges in [start, stop) of a file that are no holes in the file system; all other bytes are zeros."""
         change = self._changes.get(parts)
         if is_uri(self.root) or not hasattr(os, "SEEK_DATA") or (change is not None and not change.is_new):
             return [(start, stop)]
@@ -233,7 +238,7 @@ class StoreFiles:
         return self.content(*parts).tobytes() if self.has(parts) else None
 
     def check_exists(self) -> None:
-        """Refuse a root that is no folder."""
+        """Raise NotAStoreError if the root is no folder."""
         if is_uri(self.root):
             try:
                 filesystem, inside = filesystem_of(self.root)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def unpack(archive: tarfile.TarFile, folder: Path, members: Iterable[tarfile.TarInfo] | None = None) -> None:
-    """Unpack members of an archive, all by default, into a folder; file times are kept.
+    """Unpack members of an archive (all by default) into a folder; file times are kept.
 
-    Python before 3.11.4, as Debian 12 has it, knows neither the argument `filter` nor its filters.
+    Python before 3.11.4, for example on Debian 12, does not have the argument `filter` and the filters.
     """
-    # not the argument, which those versions refuse; the attribute they do not read
+    # an attribute, which these versions ignore; they refuse the argument
     archive.extraction_filter = getattr(tarfile, "data_filter", None)
     archive.extractall(folder, members)  # noqa: S202 - filtered by the line above where there are filters

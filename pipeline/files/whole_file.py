@@ -1,4 +1,4 @@
-"""A local file of results that appears whole or not at all, written by this process alone."""
+"""Writes a local file of results, which appears only when it is complete; one process writes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 @contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` when all is written; OSError where it cannot."""
+    """A file to write to, which is renamed to `path` at the end; raises OSError where it cannot be written."""
     temporary = os.path.join(os.path.dirname(path), f".pullsim-{uuid.uuid4().hex}")
     file = open(temporary, "xb")  # noqa: SIM115 - its mode is that of the umask, unlike that of tempfile's
     try:

@@ -1,1 +1,1 @@
-"""Following the store of a broker that runs."""
+"""Follows the store of a running broker."""

@@ -1,8 +1,8 @@
-"""The batches of a followed log: each adds its records to the tables of the broker, in one commit.
+"""Adds the batches of a followed log to the tables of the broker, each batch in one commit.
 
-Rule: the lake says itself how far it has come, by the end of the log in its row of broker. A batch that was committed before a crash adds
-nothing the second time, and one that was not is written again.
-Where records cannot just be added, the whole store is imported again, and follow_event says why.
+Rule: the progress is the end of the log in the lake's row of broker. A batch that was committed before a crash adds nothing when it runs
+again; a batch that was not committed is written again.
+If records cannot just be added, the whole store is imported again, and follow_event has the reason.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from store_format.layout import CQ_STORE_UNIT_SIZE
 
 QUEUE_OFFSETS = "QUEUE_OFFSETS"
 _TABLES_AT_ONCE = 4
-# tables that get files with each batch
+# tables to which each batch adds files
 _GROWING = (t.COMMIT_LOG, t.COMMIT_LOG_SEGMENT, t.CONSUME_QUEUE_PROPERTIES, t.CONSUME_QUEUE, LAG_HISTORY)
 
 
 @dataclass(slots=True)
 class Followed:
-    """What was done since the start."""
+    """The numbers of batches, messages and events since the start."""
 
     batches: int = 0
     messages: int = 0
@@ -52,15 +52,15 @@ class Followed:
 
 @dataclass(slots=True, kw_only=True)
 class FollowBatches(BatchWork):
-    """Adds the batches of one stream; called by Spark with each.
+    """Adds the batches of one stream; Spark calls it with each batch.
 
     Attributes:
-        store: the broker's.
-        broker: its name in the lake.
-        run_id: of the stream.
+        store: the broker's store.
+        broker: the broker's name in the lake.
+        run_id: id of the stream's run.
         import_again: imports the whole store into a lake.
-        progress: told of each batch.
-        done: what was done so far.
+        progress: called with a line for each batch.
+        done: the numbers of batches, messages and events so far.
     """
 
     store: StoreFiles
@@ -72,7 +72,7 @@ class FollowBatches(BatchWork):
     _config: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Add a batch."""
+        """Add the batch with a number to the lake."""
         with self.at_work():
             self.require_go_on()
             self._take(self.newest_lake(batch.sparkSession), batch, number)
@@ -91,7 +91,7 @@ class FollowBatches(BatchWork):
         self.progress(f"batch {number}: {messages:,} messages added in {(self.now() - started).total_seconds():.1f} s")
 
     def _add(self, lake: Lake, row: dict[str, Any], records: DataFrame, number: int) -> int:
-        """Number of messages that came to the lake."""
+        """Add a batch's records to the lake; returns the number of added messages."""
         event = F.min(F.when(F.col("event").isNotNull(), F.struct("physicOffset", "event", "eventText"))).alias("event")
         end = F.max(F.col("physicOffset") + F.col("storeSize")).alias("end")
         facts = records.agg(F.count("*").alias("count"), event, end, F.max("storeTimestamp").alias("newest")).first()
@@ -168,7 +168,7 @@ class FollowBatches(BatchWork):
         ]
 
     def _config_steps(self, lake: Lake, writer: LakeWriter) -> list[Callable[[], None]]:
-        """What the files under config/ say, where they changed since the batch before."""
+        """The steps that write the rows of the files under config/ that changed since the last batch."""
         entries = [entry for entry in self.store.folder("config") if not entry.is_folder]
         found = {entry.name: (entry.length, entry.mtime_ms) for entry in entries}
         known = self._config

@@ -1,4 +1,4 @@
-"""`pullsim import --follow`: the whole store once, then what its broker appends while it runs."""
+"""`pullsim import --follow`: imports the whole store once, then the messages that its running broker appends."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def follow(
     once: bool,
     trigger_seconds: float,
 ) -> Followed:
-    """Add what comes to the commit log until it is stopped.
+    """Add the messages that are appended to the commit log, until the run is stopped.
 
     Args:
-        lake: where to.
-        batches: what adds it, and is told to stop.
-        checkpoint: folder of the stream.
-        settings: the broker's.
-        once: end when all that is there now was added.
-        trigger_seconds: between two looks at the store.
+        lake: the lake to write to.
+        batches: adds each batch, and is stopped at the end.
+        checkpoint: folder of the stream's checkpoint.
+        settings: the broker's settings.
+        once: end when the messages that are in the log now were added.
+        trigger_seconds: seconds between two reads of the store.
 
     Raises:
         LakeError: the store cannot be followed.
-        StoreError: it cannot be used.
+        StoreError: the store cannot be used.
     """
     _require_followable(batches.store, settings)
     if not _has_store(lake, batches):
@@ -55,7 +55,7 @@ def follow(
 
 
 def _has_store(lake: Lake, batches: FollowBatches) -> bool:
-    """Whether the lake has this store as a start leaves it, so that only what came since is missing."""
+    """Whether the lake has this store in the state after start, so that only later messages are missing."""
     row = OpenedBroker(lake, batches.broker).row()
     return row is not None and row["store"] == batches.store.root and not row["asFound"]
 

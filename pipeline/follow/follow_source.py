@@ -1,7 +1,8 @@
-"""The commit log of a running broker as a stream of Spark: `spark.readStream.format("rocketmq-log")`.
+"""The data source `spark.readStream.format("rocketmq-log")`, which reads the commit log of a running broker as a stream.
 
-Options: `path` the store, `brokerName`, `mappedFileSizeCommitLog`, `startingOffset` in the log, `minOffset` where it begins, `mark`, the
-record before the start (JSON), `maxBytesPerTrigger`, `delays` of the delay levels in ms (JSON), and `multiDispatch`.
+Options: `path` is the store; `brokerName`; `mappedFileSizeCommitLog`; `startingOffset` is the offset in the log to start from; `minOffset`
+is the log's first offset; `mark` is the record before the start (JSON); `maxBytesPerTrigger`; `delays` are those of the delay levels in ms
+(JSON); `multiDispatch`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from store_format.record.record_columns import representable
 from udfs.broker.schedule import deliver_timestamp
 
 NAME = "rocketmq-log"
-# what the stream gives beside the rows of commit_log
+# the columns of the stream: those of commit_log, and some more
 FOLLOWED_LOG = Table(
     "followed_log",
     "Records of the commit log with what their dispatch needs; or an event, with the offset that it is about as physicOffset.",
@@ -43,27 +44,27 @@ FOLLOWED_LOG = Table(
         Column("eventText", "STRING", "the same in words"),
     ),
 )
-# what only an import of the whole store can take
+# kinds of records that only an import of the whole store can add
 ODD_RECORD, ODD_TOPIC, MULTI_DISPATCH = "ODD_RECORD", "ODD_TOPIC", "MULTI_DISPATCH"
 _CONFIG = "config"
-# between the two looks that show that a record is no longer being written
+# seconds between two reads of a record; if they are equal, the record is complete
 _SETTLE_SECONDS = 0.2
 
 
 class FollowedLog(DataSource):
-    """The data source."""
+    """The data source; register it with `spark.dataSource.register(FollowedLog)`."""
 
     @classmethod
     def name(cls) -> str:
-        """Name of the format."""
+        """The name of the format."""
         return NAME
 
     def schema(self) -> str:
-        """Columns of FOLLOWED_LOG."""
+        """The columns of FOLLOWED_LOG."""
         return FOLLOWED_LOG.schema
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """The reader."""
+        """The reader of the stream."""
         options = self.options
         mark = json.loads(options.get("mark", "null"))
         return FollowReader(
@@ -80,20 +81,20 @@ class FollowedLog(DataSource):
 
 @dataclass
 class EventPartition(InputPartition):
-    """One event."""
+    """A partition with one event."""
 
     event: Event
 
 
 @dataclass
 class PiecePartition(InputPartition):
-    """Some records."""
+    """A partition with consecutive records of one file."""
 
     piece: Piece
 
 
 class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Looks for new records in one process of the driver, and reads them in tasks."""
+    """Finds new records in a process of the driver, and reads them in tasks."""
 
     def __init__(
         self,
@@ -113,22 +114,22 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        """Where an import ended."""
+        """The offset at which the import ended."""
         return FollowOffset(physic_offset=self.start, min_offset=self.least, mark=self.mark).as_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
-        """So many bytes of records a batch."""
+        """The limit of a batch: maxBytesPerTrigger bytes of records."""
         return ReadMaxBytes(self.bytes_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """No more than the records that are there now, the newest one included."""
+        """End the stream with the records that are in the log now, including the newest one."""
         self._newest = self.log.end().newest
         time.sleep(_SETTLE_SECONDS)
         found = self.log.end()
         self._until = found.newest.end if found.newest is not None and found.newest == self._newest else found.end
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        """Behind the last record that is there, or behind an event."""
+        """The offset after the last complete record, or after an event."""
         at = FollowOffset.of(start)
         config = self._config()
         if (event := self.log.lost(at)) is not None:
@@ -161,14 +162,14 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return " ".join(f"{entry.name}:{entry.length}:{entry.mtime_ms}" for entry in entries if not entry.is_folder)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """An event, or pieces of the log."""
+        """The partitions between two offsets: an event, or pieces of the log."""
         first, last = FollowOffset.of(start), FollowOffset.of(end)
         if last.event is not None:
             return [EventPartition(last.event)]
         return [PiecePartition(piece) for piece in self.log.pieces(first.physic_offset, last.physic_offset)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Rows of FOLLOWED_LOG."""
+        """The rows of FOLLOWED_LOG in a partition."""
         if isinstance(partition, EventPartition):
             yield self._event(partition.event)
             return
@@ -210,6 +211,6 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _tags_codes(requests: DispatchRequests) -> pa.Array:
-    """Prepared and rolled back messages of transactions get no entry (CommitLogDispatcherBuildConsumeQueue)."""
+    """The column tagsCode; NULL for prepared and rolled back messages, which get no entry (CommitLogDispatcherBuildConsumeQueue)."""
     kinds = requests.sys_flag & TRANSACTION_ROLLBACK_TYPE
     return pa.array(requests.tags_code, mask=(kinds != 0) & (kinds != TRANSACTION_COMMIT_TYPE))

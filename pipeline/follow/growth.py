@@ -1,7 +1,7 @@
-"""What new records change in the tables of their broker: rows to add, and few that take the place of others.
+"""Computes the changes that new records make to the tables of their broker: rows to add, and a few rows to replace.
 
-After all records the tables are those that an import of the store would have written, but for what only an import needs: the bytes
-between records, index files and the checkpoint stay as they were.
+After all records are added, the tables are those that an import of the store would write. Only the bytes between records, the index files
+and the checkpoint stay as the last import read them.
 """
 
 from __future__ import annotations
@@ -31,44 +31,44 @@ QUEUE_KEY = ("brokerName", "topic", "queueId")
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The new records of a broker, rows of followed_log; the broker's tables do not have them yet."""
+    """The new records of a broker, as rows of followed_log, that the broker's tables do not have yet."""
 
     broker: OpenedBroker
     entries_a_file: int
     records: DataFrame
 
     def entries(self) -> DataFrame:
-        """Entries of consume queues for the records that get one."""
+        """The consume queue entries of the records that get one."""
         named = self.records.withColumnRenamed("storeSize", "size")
         return named.where(F.col("tagsCode").isNotNull()).select(*ENTRY_COLUMNS)
 
     def known_queues(self) -> DataFrame:
-        """The queues that get entries: how many, from which offset on, and the bounds that the lake has."""
+        """The queues that get entries: the number of entries, the first offset, and the queue's bounds in the lake."""
         new = self.entries().groupBy(*_QUEUE)
         counted = new.agg(F.min("queueOffset").alias("first"), F.max("queueOffset").alias("last"), F.count("*").alias("count"))
         return counted.join(self.broker.table(t.QUEUE).select(*_QUEUE, "minOffset", "maxOffset"), list(_QUEUE), "left")
 
     def queues_that_do_not_follow(self) -> DataFrame:
-        """Those whose new entries leave a gap, or repeat what the lake has."""
+        """The queues whose new entries leave a gap, or repeat entries that the lake has."""
         follows = F.col("first") == F.coalesce("maxOffset", F.lit(0))
         return self.known_queues().where(~follows | (F.col("last") - F.col("first") + 1 != F.col("count")))
 
     def commit_log(self) -> DataFrame:
-        """Rows to add to commit_log, those of a queue in one task."""
+        """The rows to add to commit_log; one task has all rows of a queue."""
         return self.records.repartition(*_QUEUE).sortWithinPartitions(*_QUEUE, "queueOffset", "physicOffset")
 
     def commit_log_segments(self) -> DataFrame:
-        """Rows to add to commit_log_segment."""
+        """The rows to add to commit_log_segment."""
         columns = self.records.select("physicOffset", "storeSize", "storeTimestamp").sortWithinPartitions("physicOffset")
         return columns.mapInArrow(partial(_log_segments, self.broker.name), t.COMMIT_LOG_SEGMENT.schema)
 
     def queues(self) -> DataFrame:
-        """Rows of queue, by QUEUE_KEY."""
+        """The new and changed rows of queue, by QUEUE_KEY."""
         grown = self.known_queues().withColumn("maxOffset", F.col("last") + 1).withColumn("minOffset", F.coalesce("minOffset", "first"))
         return grown.withColumn("brokerName", F.lit(self.broker.name))
 
     def segments(self) -> DataFrame:
-        """Rows of consume_queue_segment, by SEGMENT_KEY, that take the place of others or are new."""
+        """The new and changed rows of consume_queue_segment, by SEGMENT_KEY."""
         queues = self.known_queues().select(*_QUEUE, "maxOffset")
         of_queues = self.broker.table(t.CONSUME_QUEUE_SEGMENT).join(F.broadcast(queues), list(_QUEUE))
         last_file = F.floor(F.col("maxOffset") / self.entries_a_file) * self.entries_a_file
@@ -82,7 +82,7 @@ class Growth:
         return self.entries().groupBy(*_QUEUE).cogroup(open_ones.groupBy(*_QUEUE)).applyInArrow(grown, t.CONSUME_QUEUE_SEGMENT.schema)
 
     def properties(self) -> DataFrame:
-        """Rows to add to consume_queue_properties."""
+        """The rows to add to consume_queue_properties."""
         broker, entries_a_file = self.broker.name, self.entries_a_file
 
         def grown(key: tuple[Any, ...], new: pa.Table) -> pa.Table:
@@ -91,13 +91,13 @@ class Growth:
         return self.entries().groupBy(*_QUEUE).applyInArrow(grown, t.CONSUME_QUEUE_PROPERTIES.schema)
 
     def consume_queue(self, segments: DataFrame) -> DataFrame:
-        """Rows to add to consume_queue, out of the rows of `segments`."""
+        """The rows to add to consume_queue, unpacked from the rows of `segments`."""
         first = self.known_queues().select(*_QUEUE, "first")
         rows = segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema).join(F.broadcast(first), list(_QUEUE))
         return rows.where("queueOffset >= first").drop("first")
 
     def log_files(self, files: Sequence[MappedFile], end: int) -> DataFrame:
-        """Rows of store_file for the files of the commit log, which ends at `end`."""
+        """The rows of store_file for the files of the commit log, which ends at `end`."""
         used = [replace(file, wrote=min(file.length, end - file.from_offset)) for file in files if file.from_offset < end]
         rows = [(COMMIT_LOG, f.name, f.from_offset, f.length, f.wrote, f.mtime_ms, f"{COMMIT_LOG}/{f.name}") for f in used]
         ddl = "kind STRING, name STRING, fromOffset BIGINT, length BIGINT, wrote BIGINT, mtimeMs BIGINT, path STRING"
@@ -105,7 +105,7 @@ class Growth:
         return found.withColumns({"topic": F.lit(None).cast("STRING"), "queueId": F.lit(None).cast("INT")})
 
     def broker_row(self, least: int, end: int, newest: int) -> DataFrame:
-        """The row of broker, the log reaching from `least` to `end`, with a message of the time `newest`."""
+        """The row of broker for a log from offset `least` to `end`, whose greatest store timestamp is at least `newest`, ms."""
         row = self.broker.table(t.BROKER)
         known = F.col("followedFrom") if "followedFrom" in row.columns else F.lit(None).cast("BIGINT")
         changes = {
@@ -121,7 +121,7 @@ class Growth:
 
 
 def _plain(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A key of Spark's, whose values are Arrow's."""
+    """The Python values of a group's key, which Spark gives as Arrow scalars."""
     return tuple(value.as_py() for value in key)
 
 

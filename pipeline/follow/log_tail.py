@@ -1,11 +1,11 @@
-"""What a running broker has appended to its commit log: found by looking, as nobody says how far it has written.
+"""Finds the records that a running broker has appended to its commit log, from the log's bytes: no file has the log's end.
 
 Broker source (4.9.3): DefaultMessageStore.ReputMessageService.doReput, which dispatches record after record and rolls to the next file at
 a BLANK; CommitLog.DefaultAppendMessageCallback, which copies a record into the file as one buffer.
-Rule: a record is there when another one, or a BLANK, stands behind it, or when two looks found the same bytes. What is half copied is a
-record whose lengths do not add up, whose body has another CRC-32, whose last text ends in zeros, or that changes.
-Surprises: a broker that restarts after a kill may cut the log and write other messages where the old ones stood; one that cleans deletes
-files that nobody has read yet. Both are seen by the records that were read last: they are kept, with their CRC-32.
+Rule: a record is complete if another record or a BLANK follows it, or if two reads found the same bytes. A record is still being copied if
+its lengths do not add up, its body does not have its CRC-32, its last text ends in zeros, or its bytes change.
+Surprises: a broker that restarts after a kill may truncate the log and write other messages to the same offsets. A broker that cleans up
+deletes files that were not read yet. The CRC-32 of the last record read is kept; comparing it shows both.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from store_format.record.record_columns import locate
 from store_format.record.record_length import stored_length
 from store_format.store_paths import COMMIT_LOG
 
-# why the rows that were read are no longer those of the log
+# kinds of events: why the rows that were read are no longer those of the log
 TRUNCATED, CLEANED = "TRUNCATED", "CLEANED"
 _RECORDS_A_WALK = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A record that was read: its offset in the log, its length and its CRC-32."""
+    """A record that was read: its offset in the log, its length in bytes and its CRC-32."""
 
     offset: int
     size: int
@@ -40,13 +40,13 @@ class Mark:
 
     @property
     def end(self) -> int:
-        """Offset behind it."""
+        """The offset past the record."""
         return self.offset + self.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that makes the rows read so far worthless from some offset on."""
+    """An event after which the rows read so far are no longer valid from `physic_offset` on."""
 
     kind: str
     physic_offset: int
@@ -55,7 +55,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Records that lie together in one file, from position `start` to `end`."""
+    """Consecutive records in one file, from position `start` to `end`."""
 
     file: MappedFile
     start: int
@@ -64,12 +64,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """What one look found behind an offset.
+    """The records that one read of the log found after an offset.
 
     Attributes:
-        end: offset behind the last record that is there.
-        last: that record, None where there is none.
-        newest: a record behind it that counts when the next look finds the same.
+        end: offset past the last complete record.
+        last: the last complete record, None without one.
+        newest: a record after it, which is complete if the next read finds the same bytes.
     """
 
     end: int
@@ -79,15 +79,15 @@ class Tail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowOffset:
-    """How far a stream has come: what Spark keeps in its checkpoint.
+    """The progress of a stream, which Spark keeps in its checkpoint.
 
     Attributes:
-        physic_offset: behind the last record.
-        min_offset: of the log, -1 while it has no file.
+        physic_offset: offset past the last record.
+        min_offset: the log's first offset, -1 without files.
         mark: the last record, None at the start of a log.
-        epoch: how many events there were.
-        event: the last of them.
-        config: what the folder of the config files showed.
+        epoch: number of events so far.
+        event: the last event.
+        config: names, sizes and times of the config files.
     """
 
     physic_offset: int
@@ -98,25 +98,25 @@ class FollowOffset:
     config: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The offset as an object for JSON."""
         return asdict(self)
 
     @staticmethod
     def of(value: dict[str, Any]) -> FollowOffset:
-        """What `as_dict` made of one."""
+        """The offset in an object of `as_dict`."""
         mark, event = value["mark"], value["event"]
         return FollowOffset(**value | {"mark": mark and Mark(**mark), "event": event and Event(**event)})
 
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """The commit log of a store that grows; `file_size` is the length of its files."""
+    """The commit log of a running broker's store; `file_size` is the length of its files, bytes."""
 
     store: StoreFiles
     file_size: int
 
     def files(self) -> list[MappedFile]:
-        """Its files, in order. One that the broker is about to make may still be too short: it is none yet."""
+        """The log's files in order, without a file that is still too short because the broker is creating it."""
         names = [entry for entry in self.store.folder(COMMIT_LOG) if is_mapped_file_name(entry.name)]
         return [
             MappedFile(name=entry.name, from_offset=int(entry.name), length=entry.length, wrote=entry.length, mtime_ms=entry.mtime_ms)
@@ -125,7 +125,7 @@ class LogTail:
         ]
 
     def lost(self, at: FollowOffset) -> Event | None:
-        """What happened to the rows that were read so far: whether the log has lost some of them, or writes over them."""
+        """The event if the log has lost or overwritten records that were read up to `at`, else None."""
         files = self.files()
         first = files[0].from_offset if files else at.min_offset
         if at.min_offset >= 0 and first != at.min_offset:
@@ -137,12 +137,12 @@ class LogTail:
         return Event(kind=TRUNCATED, physic_offset=at.mark.offset, text=text)
 
     def look(self, start: int, bytes_max: int, known: Mark | None) -> Tail:
-        """Find the records behind `start`.
+        """Find the complete records from `start` on.
 
         Args:
-            start: offset of the first of them.
-            bytes_max: of all of them, unless the first one alone is longer.
-            known: the record at the end of the log as the look before found it.
+            start: offset of the first record.
+            bytes_max: greatest bytes of all records, unless the first record alone is longer.
+            known: the newest record that the last read found.
         """
         tail = Tail(end=start)
         for file, content, positions, end, is_followed in self._walks(start):
@@ -159,12 +159,12 @@ class LogTail:
         return tail
 
     def end(self) -> Tail:
-        """The end of the log, found from the start of the last file that holds anything."""
+        """The end of the log, found by a walk from the start of the last file with records."""
         used = [file for file in self.files() if _begins(self.store.part(0, 8, COMMIT_LOG, file.name), 0)]
         return self.look(used[-1].from_offset, self.file_size, None) if used else Tail(end=0)
 
     def pieces(self, start: int, end: int) -> Iterator[Piece]:
-        """Where the records between two offsets lie, in pieces of some thousand records."""
+        """The records between two offsets, in pieces of some thousand records."""
         for file, _, positions, stop, _ in self._walks(start):
             inside = positions[positions + file.from_offset < end]
             if len(inside):
@@ -174,7 +174,7 @@ class LogTail:
                 return
 
     def _walks(self, start: int) -> Iterator[tuple[MappedFile, Bytes, Positions, int, bool]]:
-        """Runs of records: their file, its bytes, their positions, where the last one ends, and whether anything stands behind it."""
+        """Runs of records from `start` on: file, its bytes, positions, end of the last record, whether another one has begun after it."""
         for file in self.files():
             if file.end <= start:
                 continue
@@ -197,7 +197,7 @@ class LogTail:
 
 
 def _is_whole(content: Bytes, position: Positions) -> bool:
-    """Whether the record at a position shows no sign of a copy that has not come to its end."""
+    """Whether the record at a position shows no sign of an unfinished copy."""
     if first_bad_body(content, position) == 0:
         return False
     parts = locate(content, position)
@@ -206,7 +206,7 @@ def _is_whole(content: Bytes, position: Positions) -> bool:
 
 
 def _begins(content: Bytes, at: int) -> bool:
-    """Whether a further record has been begun at a position."""
+    """Whether the broker has begun to write a record at a position."""
     return at + 8 <= len(content) and bool(content[at : at + 8].any())
 
 

@@ -1,7 +1,7 @@
-"""Entries that are added to a queue: the packed rows that a replay reads, as an import of the whole queue would give them.
+"""Packs entries that are added to a queue into the rows that a replay reads, as an import of the whole queue would.
 
-Rule: entries are packed in runs of one queue file, each with the entries behind it that a scan may reach. So new entries change the
-last run, those before it that reach behind the old end, and nothing else.
+Rule: a segment is a run of entries of one queue file, with the later entries that a scan from it can reach. So new entries change the last
+segment and the segments whose scans reach past the old end, and no others.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from pipeline.schema.tables import CONSUME_QUEUE_PROPERTIES, CONSUME_QUEUE_SEGME
 from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
 from store_format.queue.consume_queue import Units, encode_units, units_of
 
-# columns of a new entry, of the message that it is for
+# columns of a new entry and of its message
 ENTRY_COLUMNS = ("topic", "queueId", "queueOffset", "physicOffset", "size", "tagsCode", "storeTimestamp", "propertiesRaw")
 
 Longs = NDArray[np.int64]
 
 
 def grown_segments(broker: str, entries_a_file: int, key: tuple[Any, ...], new: pa.Table, known: pa.Table) -> pa.Table:
-    """Rows of consume_queue_segment that one queue has instead of some, and further ones.
+    """The new and changed rows of consume_queue_segment of one queue.
 
     Args:
-        broker: whose queue it is.
-        entries_a_file: of a full queue file.
-        key: topic and number of the queue.
-        new: entries, in any order; they follow each other, and the last one known.
-        known: rows of consume_queue_segment that reach behind the old end, or none.
+        broker: name of the queue's broker.
+        entries_a_file: number of entries in a full queue file.
+        key: topic and queueId of the queue.
+        new: the new entries in any order; together they follow the last known entry without a gap.
+        known: rows of consume_queue_segment whose scans reach past the old end; may be empty.
     """
     new = new.sort_by("queueOffset")
     rows = sorted(known.to_pylist(), key=lambda row: row["segment"])
     fresh = encode_units(*(new.column(name).to_numpy() for name in CQ_UNIT.names or ()))
     start = rows[0]["firstQueueOffset"] if rows else new.column("queueOffset")[0].as_py()
-    # as bytes: numpy would give joined rows the byte order of the machine
+    # joined as bytes, since numpy would change the byte order of joined rows to the processor's
     units = units_of(np.frombuffer(b"".join([*(_own_entries(row) for row in rows), fresh]), np.uint8))
     stamps = np.concatenate([*(np.frombuffer(row["storeTimestamps"], "<i8") for row in rows), new.column("storeTimestamp").to_numpy()])
     odd = [row["firstQueueOffset"] + position for row in rows for position in row["oddEntries"]]
@@ -81,7 +81,7 @@ def _rows(
 
 
 def grown_properties(broker: str, entries_a_file: int, key: tuple[Any, ...], new: pa.Table) -> pa.Table:
-    """Rows of consume_queue_properties for the new entries of a queue, beside those that it has."""
+    """The rows of consume_queue_properties to add for the new entries of a queue."""
     new = new.sort_by("queueOffset")
     properties = [raw or b"" for raw in new.column("propertiesRaw").to_pylist()]
     lengths = np.array([len(raw) for raw in properties], np.int64)
@@ -101,7 +101,7 @@ def grown_properties(broker: str, entries_a_file: int, key: tuple[Any, ...], new
 
 
 def _reaches(first: int, end: int, entries_a_file: int) -> Iterator[tuple[int, int, int]]:
-    """The segments that have a new entry, or see one, with the new entries [begin, end) that are theirs."""
+    """The segments that have a new entry, or whose scans reach one, each with its new entries [begin, end)."""
     for file_first in range(first // entries_a_file * entries_a_file, end, entries_a_file):
         file_end = min(file_first + entries_a_file, end)
         least = max(first - (qb.SCAN_ENTRIES - 1), file_first) - file_first

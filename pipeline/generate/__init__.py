@@ -1,1 +1,1 @@
-"""`pullsim generate`: a workload -> the store directory that a broker would have written."""
+"""`pullsim generate`: writes the store directory that a broker would have written for a workload."""

@@ -1,10 +1,11 @@
-"""Generating a store: a workload, put message by message as a broker would, and shut down.
+"""Generates a store: puts the messages of a workload one by one as a broker would, and shuts the store down.
 
 Broker source (4.9.3): BrokerController's start and shutdown, as far as they touch files; TopicConfigManager, SubscriptionGroupManager,
-ConsumerOffsetManager, ScheduleMessageService for those under config/.
-Rule: the same workload and seed give the same bytes, names and times of files; no clock is read. Memory does not grow with the messages.
-Surprises: delayed messages stay in the queues of their levels, none is delivered. Where the broker names a file by its wall clock, the time
-of the message counts.
+ConsumerOffsetManager and ScheduleMessageService for the files under config/.
+Rule: the same workload and seed give the same bytes, names and times of files; no clock is read. The memory used does not depend on the
+number of messages.
+Surprises: delayed messages stay in the queues of their levels; none is delivered. A file that the broker names by its wall clock is named
+by the time of the message.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from store_format.store.store_settings import StoreSettings
 from udfs.broker.schedule import DelayLevelError, parse_delay_level
 from udfs.broker.subscription_group import SYSTEM_GROUPS
 
-STRETCH = 32_768  # messages that are made and written at once
+STRETCH = 32_768  # number of messages that are made and written at once
 STRETCH_BYTES = 16 << 20
 _PROGRESS_EVERY = 1_000_000
 _PERM_READ_WRITE, _PERM_INHERIT = 6, 7
@@ -37,7 +38,7 @@ _PERM_READ_WRITE, _PERM_INHERIT = 6, 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """What was written."""
+    """The result of `run_generate`: the store's folder, its numbers of messages and queues, and the end of its log."""
 
     store: str
     messages: int
@@ -55,20 +56,20 @@ def run_generate(
     where: str = "the workload",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Generated:
-    """Write a store.
+    """Write the store of a workload.
 
     Args:
-        store: its folder, which is made; one that is there must be empty.
-        workload: what is sent.
-        seed: instead of the workload's.
-        messages: how many, instead of the workload's messages or duration.
-        settings: the broker's, over those of the workload.
-        where: the workload's file, for errors.
-        progress: is told of the work.
+        store: folder of the store, which is created; a folder that exists must be empty.
+        workload: the messages to send.
+        seed: seed in place of the workload's.
+        messages: number of messages in place of the workload's messages or duration.
+        settings: the broker's settings; they override those of the workload.
+        where: name of the workload's file, for errors.
+        progress: called with a line about the progress.
 
     Raises:
-        StoreError: a folder that is not empty, a workload or sizes that no broker could write, a disk that is full.
-        SettingsError: settings of the workload that the broker does not know.
+        StoreError: the folder is not empty, a broker could not write the workload or files of these sizes, or the disk is full.
+        SettingsError: the broker does not know a setting of the workload.
     """
     if messages is not None:
         workload = replace(workload, messages=messages, duration=None)
@@ -95,10 +96,10 @@ def run_generate(
 
 
 def written_settings(broker: BrokerSettings) -> tuple[StoreSettings, PutSettings]:
-    """The settings of a store that is written, and what its broker refuses.
+    """The settings of a new store, and the settings for the messages that its broker refuses.
 
     Raises:
-        StoreError: delay levels that the broker cannot read, or a broker that writes otherwise.
+        StoreError: the broker cannot read its delay levels, is a slave, or has enableMultiDispatch.
     """
     value = broker.value
     try:
@@ -120,7 +121,7 @@ def written_settings(broker: BrokerSettings) -> tuple[StoreSettings, PutSettings
 
 
 def _ahead(made: WorkloadTables, count: int) -> Iterator[MessageColumns]:
-    """The messages, of which one stretch is made while the one before is written."""
+    """The messages in parts; a thread makes the next part while the caller writes the last one."""
     rows, room = max(STRETCH, made.max_rows), max(STRETCH_BYTES, made.max_bytes)
     maker = MessageMaker(made.tables, messages=count, rows=rows, buffer_bytes=room)
     with ThreadPoolExecutor(1) as beside:
@@ -148,7 +149,7 @@ def _config(workload: Workload, writer: WrittenStore, broker: BrokerSettings) ->
 
 
 def _topics(workload: Workload, broker: BrokerSettings) -> Sequence[TopicConfig]:
-    """Those that the broker makes when it starts, those of the workload, and one for each group's retries."""
+    """The topics that the broker creates when it starts, the workload's topics, and a retry topic for each group."""
 
     def topic(name: str, queues: int, perm: int = _PERM_READ_WRITE) -> TopicConfig:
         return TopicConfig(topicName=name, readQueueNums=queues, writeQueueNums=queues, perm=perm)

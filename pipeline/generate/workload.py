@@ -1,6 +1,6 @@
-"""What producers send to a store that is generated, as a file says it: docs/workload.md.
+"""Reads workload files: the messages that producers send to a generated store (docs/workload.md).
 
-Not the broker's own. Every field is known and checked before a byte is written; for an unknown one the error names the nearest known one.
+Not the broker's code. Every field is checked before a byte is written; the error for an unknown field names the nearest known one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_START = 1_767_225_600_000  # 2026-01-01 00:00:00 UTC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Property KEYS: how many a message has, of how many different ones."""
+    """Property KEYS: the number of keys of a message, the number of distinct keys, and the prefix of a key."""
 
     count: Range = (1, 1)
     distinct: int = 10_000
@@ -31,7 +31,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLoad:
-    """What is sent to a topic; docs/workload.md explains each field."""
+    """The messages sent to a topic; docs/workload.md explains each field."""
 
     name: str
     queues: int = 4
@@ -50,7 +50,7 @@ class TopicLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLoad:
-    """A consumer group: the topics it reads, and how many messages it is behind in each of their queues."""
+    """A consumer group: the topics that it reads, and its lag in each of their queues, in messages."""
 
     name: str
     topics: tuple[str, ...]
@@ -72,22 +72,22 @@ class Workload:
 
     @property
     def rate(self) -> float:
-        """Messages a second, of all topics."""
+        """The messages a second to all topics."""
         return sum(topic.rate for topic in self.topics)
 
     @property
     def count(self) -> int:
-        """How many messages there are."""
+        """The number of messages."""
         if self.messages is not None:
             return self.messages
         return round((self.duration or 0.0) * self.rate)
 
 
 def read_workload(path: str) -> Workload:
-    """The workload in a file, TOML unless its name ends in .json.
+    """The workload in a file, which is TOML unless its name ends in .json.
 
     Raises:
-        WorkloadError: a file that cannot be read, or a field that is unknown or of another type.
+        WorkloadError: the file cannot be read, or a field is unknown or has another type.
     """
     try:
         with open(path, "rb") as file:
@@ -95,16 +95,16 @@ def read_workload(path: str) -> Workload:
         found = json.loads(raw) if path.endswith(".json") else tomllib.loads(raw.decode())
     except OSError as error:
         raise read.WorkloadError(path, "a file that can be read", error.strerror or repr(error)) from error
-    except ValueError as error:  # both decoders' errors, and that of UTF-8
+    except ValueError as error:  # the errors of both decoders, and of UTF-8
         raise read.WorkloadError(path, "JSON" if path.endswith(".json") else "TOML", str(error)) from error
     return workload_of(found, path)
 
 
 def workload_of(found: object, where: str) -> Workload:
-    """The workload that a decoded file says.
+    """The workload in the content `found` of a decoded file.
 
     Raises:
-        WorkloadError: a field that is unknown or of another type, or fields that do not go together.
+        WorkloadError: a field is unknown or has another type, or two fields exclude each other.
     """
     workload: Workload = read.table_of(Workload, _WORKLOAD, ("topics",))(found, where)
     if workload.messages is not None and workload.duration is not None:

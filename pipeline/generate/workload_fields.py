@@ -1,6 +1,6 @@
-"""The fields of a workload file: what each kind may be, and what is said of one that is not.
+"""Readers for the fields of a workload file: the values that each kind of field allows, and the errors for other values.
 
-Not the broker's own. A reader takes a value as JSON or TOML gives it, and where it stands, and gives the field's value.
+Not the broker's code. A reader takes a value as JSON or TOML decodes it, and its place for errors, and returns the field's value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Range = tuple[int, int]
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 _SYSTEM_TOPICS = {"SCHEDULE_TOPIC_XXXX", "TBW102", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
 _NO_VALUE = re.compile(r"[\x00-\x02\ud800-\udfff]")
-MAX_PROPERTIES = 5  # with those that broker and client add, no more than the twelve of a HashMap of sixteen buckets
+MAX_PROPERTIES = 5  # with the properties that broker and client add, at most the twelve of a HashMap of sixteen buckets
 MADE_PROPERTIES = ("TAGS", "KEYS", "UNIQ_KEY", "CLUSTER", "DELAY", "REAL_TOPIC", "REAL_QID")
 TRANSACTIONS = {"none": 0x0, "prepared": 0x4, "commit": 0x8, "rollback": 0xC}
 
@@ -37,14 +37,14 @@ def _refuse(where: str, expected: str, found: object) -> NoReturn:
 
 
 def unknown_name(where: str, expected: str, name: str, known: Sequence[str]) -> WorkloadError:
-    """The error for a name that is none of `known`; it names the nearest one."""
+    """The error for a name that is not in `known`; it names the nearest known name."""
     near = nearest(name, known, 1)
     hint = f"the nearest known name is {near[0]}" if near else ""
     return WorkloadError(where, expected, repr(name), hint=hint)
 
 
 def whole_number(least: int, most: int = 2**31 - 1) -> Reader:
-    """Whole numbers from `least` to `most`."""
+    """A reader of whole numbers from `least` to `most`."""
 
     def read(value: object, where: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -55,7 +55,7 @@ def whole_number(least: int, most: int = 2**31 - 1) -> Reader:
 
 
 def number(least: float, most: float = 1e9) -> Reader:
-    """Numbers from `least` to `most`."""
+    """A reader of numbers from `least` to `most`."""
 
     def read(value: object, where: str) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
@@ -66,12 +66,12 @@ def number(least: float, most: float = 1e9) -> Reader:
 
 
 def flag(value: object, where: str) -> bool:
-    """True or false."""
+    """Read true or false."""
     return value if isinstance(value, bool) else _refuse(where, "true or false", value)
 
 
 def span(least: int, most: int) -> Reader:
-    """A number, or the least and the greatest."""
+    """A reader of a range: a number, or [least, greatest]."""
 
     def read(value: object, where: str) -> Range:
         ends: list[Any] = value if isinstance(value, list) else [value, value]
@@ -83,21 +83,21 @@ def span(least: int, most: int) -> Reader:
 
 
 def text(value: object, where: str) -> str:
-    """A text that can be a property's value."""
+    """Read a text that can be a property's value."""
     if not isinstance(value, str) or _NO_VALUE.search(value):
         _refuse(where, "a text without the bytes 0 to 2 and half surrogate pairs", value)
     return value
 
 
 def topic_name(value: object, where: str) -> str:
-    """A name that a broker allows for a topic, and has no topic of its own for."""
+    """Read a name that a broker allows for a topic and that is not the name of one of its own topics."""
     if not isinstance(value, str) or not _TOPIC.fullmatch(value) or value in _SYSTEM_TOPICS or value.startswith("RMQ_SYS_"):
         _refuse(where, "a name of up to 127 of % | a-z A-Z 0-9 _ -, not one of the broker's own", value)
     return value
 
 
 def group_name(value: object, where: str) -> str:
-    """A name of a consumer group."""
+    """Read a name of a consumer group."""
     if not isinstance(value, str) or not _TOPIC.fullmatch(value) or len(value) > 120:
         _refuse(where, "a name of up to 120 of % | a-z A-Z 0-9 _ -", value)
     return value
@@ -109,7 +109,7 @@ def _weight(value: object, where: str) -> float:
 
 
 def shares(value: object, where: str) -> Shares:
-    """{value: weight}, or [value, ...] all of one weight."""
+    """Read {value: weight}, or [value, ...] with equal weights."""
     pairs = dict.fromkeys(value, 1) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
     if not isinstance(pairs, dict) or not pairs:
         _refuse(where, "{ value = weight, ... } or [value, ...]", value)
@@ -118,7 +118,7 @@ def shares(value: object, where: str) -> Shares:
 
 
 def levels(value: object, where: str) -> tuple[tuple[int, float], ...]:
-    """Delay levels with their weights."""
+    """Read delay levels with their weights."""
     found = shares(value, where)
     for level, _ in found:
         if not level.isascii() or not level.isdigit() or len(level) > 9:
@@ -127,7 +127,7 @@ def levels(value: object, where: str) -> tuple[tuple[int, float], ...]:
 
 
 def transactions(value: object, where: str) -> Shares:
-    """Types of transaction with their weights."""
+    """Read types of transaction with their weights."""
     found = shares(value, where)
     for name, _ in found:
         if name not in TRANSACTIONS:
@@ -136,7 +136,7 @@ def transactions(value: object, where: str) -> Shares:
 
 
 def own_properties(value: object, where: str) -> dict[str, Shares]:
-    """Properties with their values."""
+    """Read properties with their values."""
     if not isinstance(value, dict) or len(value) > MAX_PROPERTIES:
         _refuse(where, f"up to {MAX_PROPERTIES} properties with their values", value)
     for name in value:
@@ -146,7 +146,7 @@ def own_properties(value: object, where: str) -> dict[str, Shares]:
 
 
 def host(value: object, where: str) -> Host:
-    """address:port, an IPv6 address in brackets."""
+    """Read address:port; an IPv6 address stands in brackets."""
     address, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     try:
         packed = ipaddress.ip_address(address.removeprefix("[").removesuffix("]")).packed
@@ -156,7 +156,7 @@ def host(value: object, where: str) -> Host:
 
 
 def list_of(of: Reader) -> Reader:
-    """Lists that are not empty."""
+    """A reader of lists that are not empty; `of` reads each item."""
 
     def read(value: object, where: str) -> tuple[Any, ...]:
         if not isinstance(value, list) or not value:
@@ -167,7 +167,7 @@ def list_of(of: Reader) -> Reader:
 
 
 def time(value: object, where: str) -> int:
-    """ms since 1970, a TOML date and time, or a text of one; UTC where it does not say."""
+    """Read a time as ms since 1970: a number of ms, a TOML date and time, or its text; UTC without a time zone."""
     if isinstance(value, str):
         try:
             value = dt.datetime.fromisoformat(value)
@@ -181,21 +181,21 @@ def time(value: object, where: str) -> int:
 
 
 def duration(value: object, where: str) -> float:
-    """Seconds, or a number with ms, s, m, h or d."""
+    """Read a duration in seconds: a number, or a text with the unit ms, s, m, h or d."""
     seconds = duration_in_seconds(value) if isinstance(value, str) else None
     length: float = number(0.0)(value if seconds is None else seconds, where)
     return length
 
 
 def settings(value: object, where: str) -> dict[str, Value]:
-    """Settings, which are checked where they are used."""
+    """Read the broker's settings, which are checked where they are used."""
     if not isinstance(value, dict) or not all(isinstance(one, bool | int | str) for one in value.values()):
         _refuse(where, "settings of the broker by their own names", value)
     return value
 
 
 def table_of(kind: type[Any], readers: Mapping[str, Reader], required: Sequence[str] = ("name",)) -> Reader:
-    """Tables of known fields, as objects of a class."""
+    """A reader of tables with known fields, which become objects of class `kind`."""
 
     def read(value: object, where: str) -> Any:
         if not isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""A workload as the tables that messages are made of.
+"""Makes the tables for `made_messages` from a workload.
 
-Broker source (4.9.3): SendMessageProcessor.asyncSendMessage and asyncSendBatchMessage, which add the property CLUSTER before the store sees
-the message; CommitLog.asyncPutMessage for what a delay level makes of it.
-Rule: a message's properties stand in the order of Java's map; the properties of a batch (CLUSTER) stand behind those of its messages.
+Broker source (4.9.3): SendMessageProcessor.asyncSendMessage and asyncSendBatchMessage, which add the property CLUSTER before the store gets
+the message; CommitLog.asyncPutMessage for the changes to a delayed message.
+Rule: a message's properties are in the order of Java's map; the properties of a batch (CLUSTER) come after those of each message.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _KINDS = {
     PROPERTY_REAL_TOPIC: made.REAL_TOPIC,
     PROPERTY_REAL_QUEUE_ID: made.REAL_QUEUE_ID,
 }
-_MADE_VALUE = {"UNIQ_KEY": 56, PROPERTY_DELAY: 10, PROPERTY_REAL_TOPIC: BYTE_MAX, PROPERTY_REAL_QUEUE_ID: 10}  # bytes at most
+_MADE_VALUE = {"UNIQ_KEY": 56, PROPERTY_DELAY: 10, PROPERTY_REAL_TOPIC: BYTE_MAX, PROPERTY_REAL_QUEUE_ID: 10}  # greatest bytes of the value
 _INT_DIGITS = 10
 _FIXED = 75
 
 
 @dataclass(slots=True)
 class _Texts:
-    """Texts one after the other, and the rows of tables that point to them."""
+    """The texts one after the other, and the rows of the tables that point to them."""
 
     text: bytearray = field(default_factory=bytearray)
     shares: list[float] = field(default_factory=list)
@@ -58,12 +58,12 @@ class _Texts:
     hosts: list[tuple[int, int]] = field(default_factory=list)
 
     def put(self, text: bytes) -> tuple[int, int]:
-        """Keep a text: where it starts, and its length."""
+        """Add a text; returns its start and length."""
         self.text += text
         return len(self.text) - len(text), len(text)
 
     def choose(self, choices: Sequence[tuple[str | int, float]]) -> tuple[int, int]:
-        """Keep choices with their weights: the first one's row, and how many there are."""
+        """Add choices with their weights; returns the row of the first choice, and their number."""
         self.shares += cumulative([weight for _, weight in choices]).tolist()
         for value, _ in choices:
             self.values.append(value if isinstance(value, int) else 0)
@@ -72,7 +72,7 @@ class _Texts:
 
 
 def cumulative(weights: Sequence[float]) -> NDArray[np.float64]:
-    """Shares of weights, each with those before it; the last one is 1."""
+    """The cumulative shares of weights; the last one is 1."""
     sums = np.cumsum(np.array(weights, np.float64))
     sums /= sums[-1]
     sums[-1] = 1.0
@@ -81,12 +81,13 @@ def cumulative(weights: Sequence[float]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTables:
-    """The tables, the queues in the order of their numbers, and the most that a send can take.
+    """The tables of a workload.
 
     Attributes:
-        queues: (topic, queueId) of each number.
-        max_rows: messages of the largest batch.
-        max_bytes: bodies and properties of a send.
+        tables: the tables for `made_messages`.
+        queues: (topic, queueId) of each queue, by its number.
+        max_rows: greatest number of messages in a batch.
+        max_bytes: greatest bytes of all bodies and properties of a send.
     """
 
     tables: made.Tables
@@ -99,14 +100,14 @@ def tables_of(workload: Workload, put: PutSettings, log_file_size: int, cluster:
     """The tables of a workload.
 
     Args:
-        workload: see there.
-        put: what the broker refuses.
-        log_file_size: setting mappedFileSizeCommitLog.
+        workload: the workload.
+        put: settings for the messages that the broker refuses.
+        log_file_size: setting mappedFileSizeCommitLog, bytes.
         cluster: setting brokerClusterName.
-        where: its file, for errors.
+        where: name of the workload's file, for errors.
 
     Raises:
-        WorkloadError: messages that the broker would refuse, or would find no room for.
+        WorkloadError: the broker would refuse a message of the workload, or a log file has no room for it.
     """
     texts, rows = _Texts(), []
     queues: list[tuple[bytes, int]] = []
@@ -138,7 +139,7 @@ def tables_of(workload: Workload, put: PutSettings, log_file_size: int, cluster:
 
 
 def _month_of(time_ms: int) -> int:
-    """Begin of the month, from which clients count the time in their ids."""
+    """The start in ms of the month of a time; clients count the time in their message ids from it."""
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     time = epoch + dt.timedelta(milliseconds=time_ms)
     return (time.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - epoch) // dt.timedelta(milliseconds=1)
@@ -172,7 +173,7 @@ def _topic_row(topic: TopicLoad, texts: _Texts, put: PutSettings, cluster: str, 
 
 
 def _stored_level(topic: TopicLoad, level: int, put: PutSettings) -> int:
-    """The level that the broker stores a message with, 0 for none."""
+    """The delay level with which the broker stores a message, 0 for none."""
     host = topic.producers[0]
     message = InnerMessage(
         topic=topic.name,
@@ -188,7 +189,7 @@ def _stored_level(topic: TopicLoad, level: int, put: PutSettings) -> int:
 
 
 def _property_names(topic: TopicLoad) -> list[str]:
-    """The names of the properties that its messages may have, as they are written."""
+    """The names of the properties that the topic's messages may have, in the order in which they are written."""
     names = [*topic.properties, *(["TAGS"] if topic.tags else []), *(["KEYS"] if topic.keys else [])]
     names += ["UNIQ_KEY"] if topic.unique_keys else []
     if topic.batch[1] > 1:
@@ -210,7 +211,7 @@ def _longest(topic: TopicLoad, name: str, cluster: str) -> int:
 
 
 def _check_sizes(topic: TopicLoad, row: list[int], store_host: Host, put: PutSettings, log_file_size: int, where: str) -> None:
-    """Refuse what the broker would turn down, or write wrongly, or have no room for."""
+    """Raise for a message that the broker would refuse, write wrongly, or have no room for in a log file."""
     place = f"{where}, topics, {topic.name}"
     if topic.batch[1] > 1 and (topic.delay_levels or topic.transactions):
         raise WorkloadError(f"{place}, batch", "no delay_levels and no transactions", "some", hint="the broker refuses such batches")

@@ -1,7 +1,7 @@
-"""The files under config/ of a store that is written, in the order of the broker's maps.
+"""Encodes the files under config/ of a new store, with rows in the order of the broker's maps.
 
-Broker source (4.9.3): TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, ScheduleMessageService, each in encode; the maps
-are concurrent ones.
+Broker source (4.9.3): encode of TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager and ScheduleMessageService; the maps
+are ConcurrentHashMaps.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def config_files(
     versions: tuple[int, int],
     timestamp: int,
 ) -> dict[str, bytes]:
-    """Names and bytes of the files, as the broker writes them when it shuts down.
+    """The names and bytes of the files, as the broker writes them when it shuts down.
 
     Args:
-        topics: in the order in which they were made.
-        groups: likewise.
-        offsets: `topic@group` -> queueId -> offset, likewise.
-        delay_offsets: of the delay levels.
-        versions: counters of the topics' and the groups' dataVersion.
-        timestamp: of both, ms.
+        topics: topics in the order in which they were created.
+        groups: groups in the order in which they were created.
+        offsets: `topic@group` -> queueId -> offset, in the order in which they were committed.
+        delay_offsets: delay level -> offset.
+        versions: counters of the topics' and of the groups' dataVersion.
+        timestamp: timestamp of both dataVersions, ms.
     """
     topic_rows = {row.topicName: row for row in topics}
     group_rows = {row.groupName: row for row in groups}

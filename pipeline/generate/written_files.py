@@ -1,9 +1,9 @@
-"""The files of a store that is being written: on disk at once, in windows that are mapped while they are written.
+"""Writes the files of a new store directly to disk, through windows that are mapped while they are written.
 
 Broker source (4.9.3): MappedFile.init, AllocateMappedFileService, MappedFileQueue.tryCreateMappedFile.
-Rule: a file has its whole length from the beginning; what nobody has written to is zeros, which take no room where the file system knows
+Rule: a file has its full length from the start. Bytes that were never written are zeros, which use no disk space on a file system with
 holes.
-Surprise: the broker makes the commit log's next file before it is needed, and deletes it when it shuts down; no trace of that is left.
+Surprise: the broker creates the commit log's next file in advance and deletes it when it shuts down, so the file is not in the store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WrittenFiles:
         self._created: set[FilePath] = set()
 
     def path_of(self, path: FilePath) -> str:
-        """Where a file lies."""
+        """The path on disk of a file of the store."""
         return os.path.join(self.root, *path)
 
     def has(self, path: FilePath) -> bool:
@@ -47,7 +47,7 @@ class WrittenFiles:
         )
 
     def create(self, path: FilePath, length: int) -> None:
-        """Make a file of zeros, and its folder."""
+        """Create a file of `length` zeros, and its folder."""
         name = self.path_of(path)
         try:
             os.makedirs(os.path.dirname(name), exist_ok=True)
@@ -79,7 +79,7 @@ class WrittenFiles:
             raise cannot_write(name, error) from error
 
     def write(self, path: FilePath, at: int, data: Bytes) -> None:
-        """Write bytes into a file that is there."""
+        """Write `data` to an existing file at position `at`."""
         name = self.path_of(path)
         try:
             with open(name, "r+b") as file:
@@ -89,10 +89,10 @@ class WrittenFiles:
             raise cannot_write(name, error) from error
 
     def window(self, path: FilePath, at: int, length: int) -> Bytes:
-        """Bytes [at, at + length) of a file, mapped; they are written when they are assigned to.
+        """The mapped bytes [at, at + length) of a file; assigning to them writes to the file.
 
-        The disk gives the room for them here: one that is full would end the process at the assignment. All pages are mapped at once, which
-        takes half the time of one after the other.
+        This allocates their disk space, since an assignment on a full disk would kill the process. All pages are mapped at once, which
+        takes half the time of one fault for each page.
         """
         name = self.path_of(path)
         before = at % mmap.ALLOCATIONGRANULARITY
@@ -110,7 +110,7 @@ class WrittenFiles:
         return np.frombuffer(self.map_whole(path), np.uint8)
 
     def map_whole(self, path: FilePath) -> mmap.mmap:
-        """A whole file, to be written to at random; its madvise takes it out of memory again."""
+        """The mapping of a whole file for writes in any order; its madvise drops the pages from memory."""
         name = self.path_of(path)
         try:
             with open(name, "r+b") as file:
@@ -119,10 +119,10 @@ class WrittenFiles:
             raise cannot_write(name, error) from error
 
     def require_room(self, length: int) -> None:
-        """Refuse to go on where the disk has no `length` bytes left.
+        """Raise if the disk has fewer than `length` free bytes.
 
         Raises:
-            StoreError: it has not.
+            StoreError: names the free bytes.
         """
         disk = os.statvfs(self.root)
         if disk.f_bavail * disk.f_frsize < length:
@@ -136,10 +136,10 @@ class WrittenFiles:
         return np.memmap(name, np.uint8, mode="r").view(np.ndarray)
 
     def set_time(self, path: FilePath, time_ms: int) -> None:
-        """Give a file its modification time, ms."""
+        """Set a file's modification time, ms."""
         os.utime(self.path_of(path), ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
 
 def cannot_write(path: str, error: OSError) -> StoreError:
-    """The error for a file that the system does not let us write."""
+    """The error for a file that cannot be written because of `error`."""
     return StoreError(path, "a file that can be written", error.strerror or repr(error), hint="is there room on the disk?")

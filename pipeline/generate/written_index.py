@@ -1,9 +1,9 @@
-"""The index of a store that is being written, built beside the log.
+"""Builds the index of a new store in a thread, while the log is written.
 
 Broker source (4.9.3): IndexService, IndexFile; CommitLogDispatcherBuildIndex.
-Rule: messages in the order of the log, one stretch after the other.
-Surprise: hash slots lie all over a file of 420 MB, so that mapped it would soon fill memory; after each stretch its pages are left to the
-system, which has what was written.
+Rule: messages are indexed in the order of the log, part by part.
+Surprise: writes go to hash slots all over a file of 420 MB, so its mapped pages would fill the memory; after each part its pages are
+dropped from memory, and the system writes them to disk.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class WrittenIndex:
 
     @property
     def files(self) -> list[IndexFile]:
-        """All of them."""
+        """All index files."""
         return self._service.files
 
     @property
     def index_msg_timestamp(self) -> int:
-        """What the checkpoint has of it: end of the last file that is full, 0 where there is none."""
+        """The checkpoint's index time: the end time of the last full file in ms, 0 without one."""
         return self._service.index_msg_timestamp or 0
 
     def load(self, *, last_exit_ok: bool, index_msg_timestamp: int) -> None:
@@ -58,7 +58,7 @@ class WrittenIndex:
         """IndexService.buildIndex for each message, while the caller goes on.
 
         Raises:
-            StoreError: what went wrong with the messages before, as a disk that is full.
+            StoreError: the index of the last messages could not be written, for example on a full disk.
         """
         messages = messages_to_index(requests)
         self.settle()
@@ -70,7 +70,7 @@ class WrittenIndex:
             self._building.result()
 
     def _build(self, messages: IndexedMessages) -> None:
-        # each key may need a page for its slot; a mapped file that finds none would end the process
+        # a key may need a new page for its slot, and without disk space for the page the process would be killed
         self._files.require_room(min(len(messages.hashes) * (PAGE + INDEX_ENTRY.itemsize), self._sizes.file_length))
         self._service.build_index(messages)
         self._let_go()

@@ -1,1 +1,1 @@
-"""Store directory -> Delta tables."""
+"""Imports a store directory into Delta tables."""

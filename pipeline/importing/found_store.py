@@ -1,8 +1,8 @@
-"""A store as its files lie there, without what a broker's load and start make of them: to look into one that is sick, or to keep it.
+"""Reads the files of a store as they are, without the changes of a broker's load and start: to look into a damaged store, or to keep it.
 
-What can be told apart becomes rows: records up to the first place of a log file that is none, entries up to the last one of a queue file
-that is not zero. Everything else is kept as bytes: what lies behind the records of a log file, and files that no broker takes, which are of
-another length than their kind has, or named otherwise.
+Records become rows up to the first position of a log file that has no record; entries become rows up to the last entry of a queue file
+that is not zero. All other bytes are kept as bytes: the bytes of a log file after its records, and the files that a broker does not load
+because of their length or name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipeline.rows.unmapped_files import FOLDER, walk_tree
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import STORE_FILE
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.big_endian import Bytes
 from store_format.errors import NotAStoreError
 from store_format.files.files import Entry, FilePath
@@ -39,11 +39,11 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundStore:
-    """A store as it was found.
+    """A store as its files are.
 
     Attributes:
-        loaded: its mapped files, as import takes them; its `store` shows no others in the folders of log and queues.
-        odd: rows of store_file for these others.
+        loaded: the mapped files, in the form that an import needs; its `store` hides all other files in the folders of log and queues.
+        odd: rows of store_file for the hidden files.
     """
 
     loaded: LoadedStore
@@ -51,25 +51,25 @@ class FoundStore:
 
 
 def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> FoundStore:
-    """Take the files of a store as they are.
+    """Read the files of a store as they are.
 
     Args:
         spark: the session.
-        store: the files.
-        broker: name that the rows bear.
-        settings: file sizes where they are given.
+        store: the store's files.
+        broker: value of brokerName in the rows.
+        settings: the broker's settings; file sizes that they do not have are inferred from the files.
 
     Raises:
-        StoreError: no store, or one that cannot be read.
+        StoreError: there is no store, or it cannot be read.
     """
     store.check_exists()
     if {entry.name for entry in store.folder()}.isdisjoint(STORE_FOLDERS):
         raise NotAStoreError(store.root, "a store with a folder commitlog", "none", hint="give the directory that storePathRootDir names")
-    topics = ls.topics(store)
+    topics = lf.topics(store)
     odd = odd_queues(store, topics)
     visible = store.changed({}, frozenset(odd))
-    sizes = ls.file_sizes(visible, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
-    queues = [(topic, queue_id) for topic in topics for queue_id in ls.queue_ids(visible, topic)]
+    sizes = lf.file_sizes(visible, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    queues = [(topic, queue_id) for topic in topics for queue_id in lf.queue_ids(visible, topic)]
     odd += _odd_files(store, (COMMIT_LOG,), sizes.commit_log)
     for topic, queue_id in queues:
         odd += _odd_files(store, (CONSUME_QUEUE, topic, str(queue_id)), sizes.consume_queue)
@@ -93,7 +93,7 @@ def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
 
 
 def odd_queues(store: StoreFiles, topics: Sequence[str]) -> list[FilePath]:
-    """Folders that the broker takes for queues under a number that it never writes so, as 01."""
+    """The folders whose names a broker reads as a queue's number but never writes, for example 01."""
     found: list[FilePath] = []
     for topic in topics:
         names = [entry.name for entry in store.folder(CONSUME_QUEUE, topic) if entry.is_folder]
@@ -103,7 +103,7 @@ def odd_queues(store: StoreFiles, topics: Sequence[str]) -> list[FilePath]:
 
 
 def _odd_files(store: StoreFiles, folder: FilePath, size: int) -> list[FilePath]:
-    """What lies in a folder of mapped files and is none of theirs."""
+    """The files in a folder of mapped files that are no mapped files."""
     return [(*folder, entry.name) for entry in store.folder(*folder) if not _is_mapped(entry, size)]
 
 
@@ -121,7 +121,7 @@ def _mapped(store: StoreFiles, *folder: str) -> tuple[MappedFile, ...]:
 
 
 def _log(spark: SparkSession, store: StoreFiles) -> tuple[RecoveredLog, tuple[FileSurvey, ...]]:
-    """The commit log up to the end of the last record that is found; a broker makes files before it needs them."""
+    """The commit log up to the end of its last record, and the survey of each file; the broker creates files in advance."""
     files = _mapped(store, COMMIT_LOG)
     surveys = survey_log(spark, store, files, check_crc=None)
     last = max((found.index for found in surveys if found.walked), default=-1)
@@ -147,7 +147,7 @@ def _queue_rows(spark: SparkSession, store: StoreFiles, broker: str, topics: Seq
         for batch in batches:
             for index in batch.column("id").to_pylist():
                 for topic in groups[index]:
-                    for queue_id in ls.queue_ids(store, topic):
+                    for queue_id in lf.queue_ids(store, topic):
                         yield _queue(store, broker, topic, queue_id)
 
     return spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(read, LOADED_QUEUE.schema)
@@ -173,6 +173,6 @@ def _queue(store: StoreFiles, broker: str, topic: str, queue_id: int) -> pa.Reco
 
 
 def _used_entries(content: Bytes) -> int:
-    """Entries up to the last one that is not zero."""
+    """The number of entries in a queue file's bytes up to the last entry that is not zero."""
     used = np.flatnonzero(content[: len(content) // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE])
     return int(used[-1]) // CQ_STORE_UNIT_SIZE + 1 if len(used) else 0

@@ -1,7 +1,7 @@
-"""Store directory -> Delta tables, as the broker's load and start would leave the store.
+"""Imports a store directory into Delta tables, in the state after the broker's load and start.
 
-All that can be refused is refused before the first write. Then come the tables made of the files, side by side; then those made of
-consume_queue_segment; `lake_version` last, as the only commit point.
+All checks come before the first write. Then the tables that are made from files are written in parallel, then the tables that are made from
+consume_queue_segment. The last write is lake_version, the only commit point.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from pipeline.rows.unmapped_files import FOLDER, file_ranges, other_files
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_table
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.errors import StoreError
 from store_format.index.index_file import IndexSizes
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
-# above so many (topic, queueId) a partition each costs more than it saves: `--layout auto` clusters instead
+# with more (topic, queueId) pairs than this, partitions cost more than they save, and `--layout auto` clusters the tables
 PARTITIONS_MAX = 2000
-# rows of one queue that go into one file, by the bytes of their records
+# bytes of the records whose rows go into one file, for one queue
 FILE_BYTES = 128 << 20
 _FILES_A_STRETCH = 8
-# a task less costs less than it saves where it has fewer bytes of the log, entries or queues than these
+# below these sizes (bytes of the log, entries, queues) one task fewer is cheaper
 _LOG_BYTES_A_TASK = 8 << 20
 _ENTRIES_A_TASK = 1 << 17
 _QUEUES_A_TASK = 64
-# packed entries that go into one file: some 100 MB
+# packed entries in one file, about 100 MB
 _ENTRIES_A_FILE = 1 << 23
-# a table costs more waiting than work: so many are written side by side
+# tables that are written at once: writing a table is mostly waiting
 _TABLES_AT_ONCE = 4
 
 Progress = Callable[[str], None]
@@ -59,7 +59,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What an import did."""
+    """The result of an import: the broker's name, the lake's version and layout, the store's bounds and counts, and notes for people."""
 
     broker: str
     lake_version: int
@@ -84,23 +84,23 @@ def import_store(
     now: Callable[[], dt.datetime],
     progress: Progress,
 ) -> Imported:
-    """Import one store into the lake, in the place of what the lake holds of this broker.
+    """Import one store into the lake; its rows replace all rows of the same broker.
 
     Args:
-        lake: where to.
-        store_path: directory or URI of the store; it is only read.
-        broker: name the store goes under.
+        lake: the lake to write to.
+        store_path: directory or URI of the store, which is only read.
+        broker: value of brokerName in the rows.
         layout: partitioned or clustered; None decides by the number of queues.
         settings: the broker's settings: file sizes, checkCRCOnRecover.
-        as_found: take the files as they are, instead of as load and start would leave them.
-        run_id: of this run.
-        now: the wall clock.
-        progress: told of each step.
+        as_found: read the files as they are, without the changes of load and start.
+        run_id: id of this run.
+        now: returns the time of the wall clock.
+        progress: called with a line for each step.
 
     Raises:
         StoreError: the store cannot be used.
-        LakeError: the lake cannot take it, or another run is writing to the lake.
-        Whatever is raised, the lake is as before.
+        LakeError: the lake cannot take the store, or another run writes to the lake.
+        After any error the lake is as before.
     """
     store = StoreFiles(store_path)
     _refuse_lake_inside(store, lake)
@@ -138,7 +138,7 @@ def import_store(
 
 
 def _inferred(given: BrokerSettings, settings: BrokerSettings) -> list[str]:
-    """Settings that only the files say."""
+    """A note for each setting that was inferred from the files."""
     names = settings.given.keys() - given.given.keys()
     return [f"{name}={str(settings.value(name)).lower()}, as the store has files for it; --set says otherwise" for name in sorted(names)]
 
@@ -152,7 +152,7 @@ def _refuse_lake_inside(store: StoreFiles, lake: Lake) -> None:
 
 
 def _placement(writer: LakeWriter, loaded: LoadedStore, asked: t.Layout | None) -> Placement:
-    """Where rows of tables by queue go: as other brokers' rows lie, else as asked, else by the number of queues."""
+    """The placement of rows in tables by queue: the layout of the lake's other brokers, else `asked`, else by the number of queues."""
     root, fits = writer.lake.root, not loaded.has_null_partition
     few = loaded.queue_count <= PARTITIONS_MAX and fits
     layout: t.Layout = asked or ("partitioned" if few and not writer.was_clustered else "clustered")
@@ -183,12 +183,12 @@ def _replace(writer: LakeWriter, placement: Placement, rows: Mapping[t.Table, Da
 
 
 def spark_parallelism(spark: SparkSession) -> int:
-    """Tasks that a shuffle of this session makes: what a write is spread over at least."""
+    """The number of tasks after a shuffle in this session, the least number of tasks for a write."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
 
 
 def _pieces_of_log(loaded: LoadedStore, size: int) -> int:
-    """Into how many pieces of `size` bytes the log falls."""
+    """The number of pieces of `size` bytes in the commit log."""
     return math.ceil((loaded.log.max_offset - loaded.log.min_offset) / size)
 
 
@@ -203,13 +203,13 @@ def _tasks_of_queues(loaded: LoadedStore, spark: SparkSession) -> int:
 
 def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
     log = loaded.log
-    bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=False)
+    bounds = lf.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=False)
     tasks_max = _pieces_of_log(loaded, _LOG_BYTES_A_TASK)
     commit_log, segments, ranges = (
         read_table(spark, StoreReader(table, loaded.store, broker, loaded.sizes, bounds, loaded.cuts), tasks_max)
         for table in (t.COMMIT_LOG, t.COMMIT_LOG_SEGMENT, t.STORE_FILE_RANGE)
     )
-    # a queue's rows go to one file each stretch of the log that has a few files' worth of rows, so that one huge queue has many writers
+    # a slot is a part of the log with the rows of a few files; a queue's rows are written slot by slot, so a huge queue has many writers
     slot = F.floor(F.col("physicOffset") / F.lit(FILE_BYTES * min(spark_parallelism(spark), _FILES_A_STRETCH)))
     parts = max(_tasks_of_log(loaded, spark), _pieces_of_log(loaded, FILE_BYTES))
     placed = commit_log.repartition(parts, "topic", "queueId", slot)
@@ -225,9 +225,10 @@ def _rows_of_queues(loaded: LoadedStore, broker: str, spark: SparkSession) -> di
 
 
 def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
-    """Rows of the tables that are packed out of each queue file.
+    """The rows of the tables that are packed from each queue file.
 
-    Segments of one age lie together, age being how often a queue doubled since: pulls at the queues' ends read a file or two of a table.
+    Segments of the same age are stored together. A segment's age is the number of times that its queue has doubled since, so pulls at the
+    ends of queues read one or two files of a table.
     """
     place = ("age", "topic", "queueId", "fromOffset", "segment")
     parts = max(_tasks_of_queues(loaded, spark), math.ceil(loaded.entry_count / _ENTRIES_A_FILE))
@@ -240,7 +241,7 @@ def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -
 
 
 def segments_by_age(queues: DataFrame) -> DataFrame:
-    """Rows of loaded_queue, one for each `segment` of each file, with the `age` of that: the segments behind it as a power of two."""
+    """The rows of loaded_queue, once for each `segment` of each file, with its `age`: log2 of one plus the number of later segments."""
     last = f"(wrote DIV {CQ_STORE_UNIT_SIZE} - 1)"
     behind = f"(maxOffset - fromOffset DIV {CQ_STORE_UNIT_SIZE}) DIV {SEGMENT_ENTRIES} - segment"
     segments = F.expr(f"explode(sequence(0L, {last} DIV {SEGMENT_ENTRIES}))")
@@ -251,7 +252,7 @@ def segments_by_age(queues: DataFrame) -> DataFrame:
 def rows_of_store(
     spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, *, as_found: bool
 ) -> tuple[LoadedStore, DataFrame]:
-    """The store as an import takes it, and its rows of store_file, with the columns of the queues' rows behind them."""
+    """The store in the form that an import needs, and its rows of store_file, followed by the columns of the queues' rows."""
     if not as_found:
         loaded = load_store(spark, store, broker, settings)
         return loaded, _rows_of_files(loaded, broker, spark)

@@ -1,4 +1,4 @@
-"""A store as the broker's load and start leave it, found out by jobs over its files; nothing is written.
+"""Computes the state of a store after the broker's load and start, with Spark jobs over its files; nothing is written.
 
 Broker source (4.9.3): DefaultMessageStore.load, recover and start.
 """
@@ -20,7 +20,7 @@ from pipeline.importing.unfinished_dispatch import undispatched_records
 from pipeline.rows.queue_batches import LogIndex
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from pipeline.store.loaded_extension import has_extension
 from pipeline.store.store_settings import ext_size
 from store_format.files.changed_files import FileChange
@@ -38,18 +38,18 @@ class LoadedStore:
     """A store after load and start.
 
     Attributes:
-        store: its files.
+        store: the store's files, with the changes of load and start.
         sizes: lengths of the mapped files.
         log: the commit log.
-        surveys: what each file of it holds.
+        surveys: the survey of each file of the commit log.
         queues: rows of LOADED_QUEUE.
-        queue_count: queues that there are.
-        entry_count: entries in all of them.
-        notes: what load changed, for people.
+        queue_count: number of queues.
+        entry_count: number of entries in all queues.
+        notes: the changes that load made, for people.
     """
 
     store: StoreFiles
-    sizes: ls.FileSizes
+    sizes: lf.FileSizes
     log: RecoveredLog
     surveys: tuple[FileSurvey, ...]
     queues: DataFrame
@@ -59,54 +59,54 @@ class LoadedStore:
 
     @property
     def cuts(self) -> dict[str, tuple[int, ...]]:
-        """Where tasks that share a file may start, by its name."""
+        """The positions at which tasks that share a log file may start, by the file's name."""
         return {file.name: tuple(found.cuts) for file, found in zip(self.log.files, self.surveys, strict=True)}
 
     @property
     def messages(self) -> int:
-        """Rows that commit_log gets."""
+        """The number of rows for commit_log."""
         return sum(found.messages for found in self.surveys)
 
     @property
     def max_store_timestamp(self) -> int | None:
-        """The greatest of these rows, ms."""
+        """The greatest storeTimestamp of the rows for commit_log, ms; None without rows."""
         return max((found.max_store_timestamp for found in self.surveys if found.max_store_timestamp is not None), default=None)
 
     @property
     def log_index(self) -> LogIndex:
-        """The commit log as the entries' look-up needs it."""
+        """The files and walked positions of the commit log, for looking entries up."""
         return LogIndex(files=self.log.files, walked=tuple(found.walked for found in self.surveys))
 
     @property
     def names_folders(self) -> bool:
-        """Whether each topic can name the folder of a partition."""
-        return all(found.names_folders for found in self.surveys) and all(map(can_name_a_folder, ls.topics(self.store)))
+        """Whether every topic can name the folder of a partition."""
+        return all(found.names_folders for found in self.surveys) and all(map(can_name_a_folder, lf.topics(self.store)))
 
     @property
     def has_null_partition(self) -> bool:
-        """Whether a topic would make a partition that reads back as NULL."""
-        return any(found.has_null_partition for found in self.surveys) or NULL_PARTITION in ls.topics(self.store)
+        """Whether a topic would name a partition that is read as NULL."""
+        return any(found.has_null_partition for found in self.surveys) or NULL_PARTITION in lf.topics(self.store)
 
 
 def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> LoadedStore:
-    """Load a store and start it as the broker does.
+    """Load and start a store as the broker does.
 
-    A store that was shut down cleanly and that start has nothing to add to is read by tasks; any other by the driver, as the broker does.
+    Tasks read a store that was shut down cleanly and to which start adds nothing. The driver reads any other store, in the broker's order.
 
     Args:
         spark: the session.
-        store: the files.
-        broker: name that the rows bear.
-        settings: file sizes where they are given, and what recovery depends on.
+        store: the store's files.
+        broker: value of brokerName in the rows.
+        settings: the broker's settings for recovery; file sizes that they do not have are inferred from the files.
 
     Raises:
-        StoreError: the broker would not load it, or never end to start it.
+        StoreError: the broker would not load the store, or its start would never end.
     """
     store.check_exists()
-    sizes = ls.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    sizes = lf.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     if settings.value(ENABLE_EXTENSION):
         sizes = replace(sizes, extension=ext_size(store, settings))
-    files = ls.load_log(store, sizes)
+    files = lf.load_log(store, sizes)
     if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
         return _started(spark, store, broker, settings, sizes)
     surveys = survey_log(spark, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
@@ -121,7 +121,7 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     kept = {file.name for file in log.files}
     notes = _notes(store, files, log, totals["cutEntries"])
     return LoadedStore(
-        # load cut something off, so that this is no store any more that was shut down cleanly: it is left as start leaves it
+        # load cut the store, so it no longer counts as shut down cleanly: an abort file is added, as start does
         store=store.changed({(ABORT_FILE,): FileChange(length=0, is_new=True)}, frozenset()) if notes else store,
         sizes=sizes,
         log=log,
@@ -133,7 +133,7 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     )
 
 
-def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: ls.FileSizes) -> LoadedStore:
+def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: lf.FileSizes) -> LoadedStore:
     started = start_store(store, settings)
     log = RecoveredLog(files=started.log_files, ended=None)
     rows: list[tuple[Any, ...]] = []
@@ -157,10 +157,10 @@ def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: Brok
     )
 
 
-def _load_queues(spark: SparkSession, store: StoreFiles, broker: str, sizes: ls.FileSizes, log: RecoveredLog) -> tuple[DataFrame, Row]:
-    """The queues and their totals: read as cut at the log's end, and once more if no queue reaches it, for then load cuts none."""
+def _load_queues(spark: SparkSession, store: StoreFiles, broker: str, sizes: lf.FileSizes, log: RecoveredLog) -> tuple[DataFrame, Row]:
+    """The queues, cut at the log's end, and their totals. If no queue reaches the log's end, load cuts none, and they are read again."""
     for cut in (True, False):
-        log_bounds = ls.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut)
+        log_bounds = lf.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut)
         queues = read_table(spark, StoreReader(LOADED_QUEUE, store, broker, sizes, log_bounds)).localCheckpoint(eager=False)
         (totals,) = queues.agg(
             F.coalesce(F.max("recoveredPhysicOffset"), F.lit(-1)).alias("recoveredPhysicOffset"),
@@ -176,7 +176,7 @@ def _load_queues(spark: SparkSession, store: StoreFiles, broker: str, sizes: ls.
 
 
 def with_extension(settings: BrokerSettings, store: StoreFiles) -> BrokerSettings:
-    """The settings; enableConsumeQueueExt, where nothing says it, is that of the broker that wrote the files."""
+    """The settings; enableConsumeQueueExt, if it is not set, becomes true for a store with extension files."""
     if settings.explicit(ENABLE_EXTENSION) is not None or not has_extension(store):
         return settings
     return BrokerSettings({**settings.given, ENABLE_EXTENSION: True})

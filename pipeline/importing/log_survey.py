@@ -1,6 +1,6 @@
-"""One look at every file of a commit log before anything is written: where it ends, what it holds, whether its topics can be partitions.
+"""Surveys every file of a commit log before anything is written: its end, its contents, and whether its topics can be partitions.
 
-Broker source (4.9.3): CommitLog.recoverNormally, which reads the last three files only, and checks what it reads.
+Broker source (4.9.3): CommitLog.recoverNormally, which reads and checks the last three files only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.rows.log_batches import topics_of, walks
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.schema.arrow_types import arrow_of
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile
 from store_format.log.commit_log import WalkEnd
@@ -26,18 +26,18 @@ from store_format.store_paths import COMMIT_LOG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSurvey:
-    """What one file of the commit log holds.
+    """The survey of one file of the commit log.
 
     Attributes:
-        index: of the file in the log.
-        end: where the broker's walk over it ended; its length where recovery does not read it.
-        ended: why, as a WalkEnd.
-        walked: position up to which its records are known one by one.
+        index: index of the file in the log.
+        end: position at which the broker's walk over the file ended; the file's length if recovery does not read it.
+        ended: why the broker's walk ended, a WalkEnd.
+        walked: position up to which the survey found the file's records.
         cuts: positions of records about PIECE_BYTES apart, at which readers that share the file may start.
-        messages: records that become rows of commit_log.
-        max_store_timestamp: the greatest of these, ms.
-        names_folders: whether each of their topics can name the folder of a partition.
-        has_null_partition: whether one of their topics makes a partition that reads back as NULL.
+        messages: number of records that become rows of commit_log.
+        max_store_timestamp: greatest storeTimestamp of the rows, ms.
+        names_folders: whether every topic in the rows can name the folder of a partition.
+        has_null_partition: whether a topic in the rows would name a partition that is read as NULL.
     """
 
     index: int
@@ -51,7 +51,7 @@ class FileSurvey:
     has_null_partition: bool
 
 
-# a task reads so many bytes of a file: enough to be worth its start, few enough that a large file keeps all cores busy
+# bytes of a file that a task reads: many enough for the cost of its start, few enough that a large file keeps all cores busy
 PIECE_BYTES = 128 << 20
 
 _TYPES = {
@@ -65,7 +65,14 @@ _ARROW = arrow_of(_DDL)
 
 
 def survey_log(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None) -> list[FileSurvey]:
-    """Survey all files of a log, a task each; in their order. Without `check_crc` they are known to be in use as they say."""
+    """The surveys of all files of a log in their order, by a task for each file.
+
+    Args:
+        spark: the session.
+        store: the store's files.
+        files: the log's files.
+        check_crc: whether the walk checks the CRC of bodies; None: no walk, each file ends with its bytes in use.
+    """
     first_recovered = len(files) - len(files_to_walk(files)) if check_crc is not None else len(files)
 
     def survey(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +80,7 @@ def survey_log(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFil
             for index in batch.column("id").to_pylist():
                 walk = FileWalk(name=files[index].name, end=files[index].wrote, ended=WalkEnd.LIMIT)
                 if index >= first_recovered:
-                    walk = ls.walk_log_file(store, files[index], check_crc=bool(check_crc))
+                    walk = lf.walk_log_file(store, files[index], check_crc=bool(check_crc))
                 found = survey_file(index, walk, files[index], store.content(COMMIT_LOG, files[index].name))
                 yield pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)
 
@@ -82,7 +89,7 @@ def survey_log(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFil
 
 
 def survey_file(index: int, walk: FileWalk, file: MappedFile, content: Bytes) -> FileSurvey:
-    """Survey one file up to the end of the broker's walk over it."""
+    """The survey of the file with an index, up to the end of the broker's `walk` over it."""
     walked, messages = 0, 0
     cuts: list[int] = []
     newest: list[int] = []

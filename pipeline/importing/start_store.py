@@ -1,6 +1,7 @@
-"""A store that the broker's load or start changes: what it is afterwards, as changes laid over its files.
+"""Computes the changes that the broker's load and start make to a store, as ranges over its files.
 
-Broker source (4.9.3): DefaultMessageStore.load and start, which read and dispatch one record after the other; so does this, on the driver.
+Broker source (4.9.3): DefaultMessageStore.load and start. They read and dispatch one record after the other; so does this module, on the
+driver.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ class StartedStore:
     """A store after load and start.
 
     Attributes:
-        store: its files, with what was changed over them.
-        log_files: of the commit log.
-        queues: of all topics.
-        notes: what was changed, for people.
+        store: the store's files with the changes.
+        log_files: files of the commit log.
+        queues: queues of all topics.
+        notes: the changes, for people.
     """
 
     store: StoreFiles
@@ -39,7 +40,7 @@ class StartedStore:
 
 
 def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
-    """Load and start a store.
+    """The state of the store with these files after load and start.
 
     Raises:
         CorruptStoreError: load fails, or start never ends.
@@ -71,5 +72,5 @@ def _deletions(files: StoreFiles, deleted: frozenset[FilePath]) -> list[str]:
 
 
 def bounds(queue: Queue) -> tuple[int, int]:
-    """(min, max) offset of a queue, in entries."""
+    """(min offset, max offset) of a queue, in entries."""
     return queue.min_logic_offset // CQ_STORE_UNIT_SIZE, queue.max_offset

@@ -1,7 +1,8 @@
-"""`spark.read.format("rocketmq-store")`: a store directory as DataFrames, one partition a mapped file, a part of one, or a group of topics.
+"""The data source `spark.read.format("rocketmq-store")`, which reads a store directory as DataFrames.
 
-Options: `path` the store, `table` one of TABLES, `brokerName`, and the file sizes. While it plans, the reader recovers the log and the
-queues by itself, which is meant for a look at a store, not for a large import: that knows the log's bounds and calls `read_table`.
+A partition is a mapped file, a part of a mapped file, or a group of topics.
+Options: `path` is the store, `table` one of TABLES; `brokerName`, and the file sizes. The reader recovers the log and the queues while it
+plans, which is for looking at a store. An import already knows the log's bounds and calls `read_table` instead.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Column, Table
 from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, EXT_FILES_TYPE, STORE_FILE_RANGE
 from pipeline.settings.settings import BrokerSettings
+from pipeline.store.load_files import FileSizes, LogBounds, file_sizes, load_log, queue_ids, recover_log, recover_queue, topics
 from pipeline.store.loaded_extension import LoadedExtension, has_extension, recover_extension
-from pipeline.store.loaded_store import FileSizes, LogBounds, file_sizes, load_log, queue_ids, recover_log, recover_queue, topics
 from pipeline.store.store_settings import ext_size
 from store_format.files.mapped_files import MappedFile, truncate_dirty_files
 
@@ -57,7 +58,7 @@ _WHOLE_FILE_TABLES = {
     STORE_FILE_RANGE.name: range_batches,
 }
 TABLES = {table.name: table for table in (COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE, CONSUME_QUEUE, LOADED_QUEUE)}
-# partitions of loaded_queue: at most so many, with at least so many topics each
+# greatest number of partitions of loaded_queue, and least number of topics in each
 _TOPIC_GROUPS = 64
 _TOPICS_A_GROUP = 8
 
@@ -67,11 +68,11 @@ class StoreDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Name of the format."""
+        """The name of the format."""
         return NAME
 
     def schema(self) -> str:
-        """Columns of the table that option `table` names."""
+        """The columns of the table that the option `table` names."""
         return self._table().schema
 
     def _table(self) -> Table:
@@ -81,7 +82,7 @@ class StoreDataSource(DataSource):
         return TABLES[name]
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of the table."""
+        """The reader of the table that the option `table` names."""
         options, store = self.options, StoreFiles(self.options["path"])
         store.check_exists()
         explicit = {name: int(options[name]) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue") if name in options}
@@ -93,7 +94,7 @@ class StoreDataSource(DataSource):
 
 @dataclass
 class LogFilePartition(InputPartition):
-    """One file of the commit log, or records of one that lie together."""
+    """One file of the commit log, or consecutive records of it."""
 
     file: MappedFile
     start: int
@@ -118,7 +119,7 @@ class QueueFilePartition(InputPartition):
 class StoreReader(DataSourceReader):
     """Plans and reads one table of a store.
 
-    `cuts` are positions of records in a file of the commit log at which a task of its own may start to read commit_log.
+    `cuts` are the positions of records in each commit log file at which further tasks may start to read commit_log.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class StoreReader(DataSourceReader):
         self.table, self.store, self.broker, self.sizes, self.log, self.cuts = table, store, broker, sizes, log, cuts or {}
 
     def partitions(self) -> list[InputPartition]:
-        """One partition a mapped file or finer, or a group of topics where queues are asked for."""
+        """The partitions: mapped files or parts of them, or groups of topics for the table of queues."""
         if self.table.name == LOADED_QUEUE.name:
             return self._topic_partitions()
         files = self._log_files()
@@ -175,7 +176,7 @@ class StoreReader(DataSourceReader):
         return LogBounds(min_offset=log_files[0].from_offset, max_offset=end, truncates_queues=max(ends, default=-1) >= end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of one partition."""
+        """The Arrow batches of one partition."""
         if isinstance(partition, LogFilePartition):
             if self.table.name == COMMIT_LOG.name:
                 content = self.store.stretch(partition.start, partition.end, partition.file.length, "commitlog", partition.file.name)
@@ -221,14 +222,15 @@ class StoreReader(DataSourceReader):
 
 
 def ext_file_row(file: MappedFile) -> dict[str, object]:
-    """A file of a queue's extension as a value of loaded_queue.extFiles."""
+    """The value of loaded_queue.extFiles for a file of a queue's extension."""
     return {"name": file.name, "fromOffset": file.from_offset, "length": file.length, "wrote": file.wrote}
 
 
 def read_table(spark: SparkSession, reader: StoreReader, tasks_max: int | None = None) -> DataFrame:
-    """What a reader reads, planned here: Spark plans a Python data source in two processes that import everything anew.
+    """The rows that `reader` reads, with the partitions planned in this process.
 
-    A task reads one partition, or several where there are more than `tasks_max`.
+    Spark would plan a Python data source in two new processes that import everything again. A task reads one partition, or several if
+    there are more than `tasks_max` partitions.
     """
     partitions = reader.partitions()
 

@@ -1,4 +1,4 @@
-"""Records that the broker's start would dispatch again: those behind the end that the consume queues know of."""
+"""Counts the records that the broker's start would dispatch again: those after the last message in any consume queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from store_format.store_paths import COMMIT_LOG
 
 
 def undispatched_records(spark: SparkSession, store: StoreFiles, files: tuple[MappedFile, ...], reput_from: int) -> int:
-    """How many records from `reput_from` on would become queue entries; prepared and rolled back ones never do."""
+    """The number of records from offset `reput_from` on that would become queue entries; prepared and rolled back ones never do."""
     behind = [file for file in files if file.from_offset + file.wrote > reput_from]
     rows = spark.createDataFrame(
         [(file.name, file.from_offset, file.wrote) for file in behind], "name STRING, fromOffset BIGINT, wrote BIGINT"

@@ -1,1 +1,1 @@
-"""Bytes of store files -> Arrow batches of the tables, and back."""
+"""Makes Arrow batches of the tables from the bytes of store files, and the bytes from the tables."""

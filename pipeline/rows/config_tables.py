@@ -1,4 +1,4 @@
-"""The files under config/ as rows of their tables."""
+"""Reads the files under config/ into rows of their tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from store_format.errors import ConfigFileError
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
-# the file that each table is made of
+# the file from which each table is made
 FILE_OF = {
     t.CONSUMER_OFFSET: "consumerOffset.json",
     t.DELAY_OFFSET: "delayOffset.json",
@@ -30,7 +30,7 @@ FILE_OF = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRows:
-    """Rows for each config table, and what is worth telling about the files."""
+    """The rows of each config table, and notes about the files for people."""
 
     tables: dict[t.Table, pa.Table]
     notes: tuple[str, ...]
@@ -39,10 +39,10 @@ class ConfigRows:
 def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False) -> ConfigRows:
     """Read the config files as the broker does (`.bak` where the file itself cannot be used).
 
-    As they are found, what cannot be read gives no rows and a note instead of an error.
+    With `as_found` a file that cannot be read gives no rows and a note, and no error.
 
     Raises:
-        ConfigFileError: a file that the broker would not start with, or would lose.
+        ConfigFileError: the broker would not start with a file, or would start with an empty table in its place.
     """
     notes: list[str] = []
 

@@ -1,8 +1,8 @@
-"""The index files and the checkpoint as rows of their tables.
+"""Reads the index files and the checkpoint into rows of their tables.
 
 Broker source (4.9.3): IndexFile, IndexHeader, StoreCheckpoint.
-Surprise: where a file lies says nothing of maxHashSlotNum, by which its entries are found; it is told from the chains of all files, and
-where they are damaged and no setting says it, there are no rows. The files themselves are in store_file_range all the same.
+Surprise: the positions of entries depend on maxHashSlotNum, which no file contains. It is inferred from the chains of all files. If they
+are damaged and the setting is not given, index_entry has no rows; the files' bytes are still in store_file_range.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from store_format.index.index_service import is_index_file_name
 from store_format.store.checkpoint import decode_checkpoint
 from store_format.store_paths import CHECKPOINT_FILE, INDEX
 
-# a task reads so many entries, and hands on so many at once
+# entries that a task reads, and entries in one Arrow batch
 _ENTRIES_A_TASK = 1 << 21
 _ENTRIES_A_BATCH = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRows:
-    """Rows of index_entry and checkpoint, what is worth telling about the files, and their sizes where they are known."""
+    """The rows of index_entry and checkpoint, notes about the files for people, and the index sizes, None where they are unknown."""
 
     entries: DataFrame
     checkpoint: pa.Table
@@ -44,7 +44,7 @@ class IndexRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexPiece:
-    """Entries `first` to `after` of a file, the times of which count from `begin_timestamp`."""
+    """Entries `first` to `after` (excluded) of a file; their times count from `begin_timestamp`, ms."""
 
     name: str
     begin_timestamp: int
@@ -53,7 +53,7 @@ class IndexPiece:
 
 
 def index_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> IndexRows:
-    """Rows of index_entry and of checkpoint."""
+    """The rows of index_entry and checkpoint for a store."""
     notes: tuple[str, ...] = ()
     sizes: IndexSizes | None = None
     pieces: list[IndexPiece] = []
@@ -67,10 +67,10 @@ def index_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
 
 
 def pieces_of_index(store: StoreFiles, settings: BrokerSettings) -> tuple[IndexSizes, list[IndexPiece]]:
-    """Sizes of the index files, and what of them tasks read.
+    """The sizes of the index files, and the pieces of them that tasks read.
 
     Raises:
-        CorruptStoreError: no sizes agree with the files, or the settings have none with which a broker can put a key.
+        CorruptStoreError: no sizes agree with the files, or a broker cannot put a key with the sizes in the settings.
     """
     sizes = index_sizes(store, settings)
     files = _files(store)
@@ -85,7 +85,7 @@ def _files(store: StoreFiles) -> list[Entry]:
 
 
 def _pieces(store: StoreFiles, file: Entry, sizes: IndexSizes) -> Iterator[IndexPiece]:
-    """The entries of a file, as far as it has them: it may have been cut."""
+    """The pieces of the entries that a file has; the file may have been cut."""
     whole = (min(file.length, sizes.file_length) - _base(sizes.hash_slot_num)) // INDEX_ENTRY.itemsize
     if whole <= 1:
         return

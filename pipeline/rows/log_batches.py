@@ -1,4 +1,4 @@
-"""Records of a commit log file as Arrow batches of the tables commit_log, store_file_range and commit_log_segment."""
+"""Makes Arrow batches of the tables commit_log, store_file_range and commit_log_segment from the records of a commit log file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RANGE_BYTES = 1 << 20
 
 
 def walks(content: Bytes, limit: int, at: int = 0) -> Iterator[Walk]:
-    """Stretches of records of a file from the one at `at` on, each small enough for one Arrow batch; the last one says why it ended."""
+    """The walks over the records in `content[at:limit]`, each small enough for one Arrow batch; the last walk has the reason of its end."""
     while True:
         part = walk(content, at, limit, BATCH_RECORDS)
         if not len(part.positions):
@@ -47,14 +47,14 @@ def walks(content: Bytes, limit: int, at: int = 0) -> Iterator[Walk]:
 
 
 def commit_log_batches(broker: str, file: MappedFile, content: Bytes, start: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
-    """The file's records from the one at `start` on, up to position `end`, as rows of commit_log."""
+    """The rows of commit_log for the file's records from position `start` to position `end`."""
     for part in walks(content, file.wrote if end is None else end, start):
         if len(part.positions):
             yield commit_log_batch(broker, file.from_offset, content, part.positions)
 
 
 def commit_log_batch(broker: str, from_offset: int, content: Bytes, positions: Positions) -> pa.RecordBatch:
-    """One batch of commit_log: the records at `positions` that a row can give back."""
+    """One batch of commit_log: the records at `positions` that a row can represent."""
     positions = positions[rc.representable(content, positions, from_offset)]
     parts = rc.locate(content, positions)
     prefix, middle = rc.prefixes(content, positions), rc.middles(content, parts)
@@ -92,12 +92,12 @@ def topic_column(content: Bytes, parts: rc.RecordParts) -> pa.Array:
 
 
 def topics_of(content: Bytes, parts: rc.RecordParts) -> set[str]:
-    """The different topics of records."""
+    """The distinct topics of records."""
     return set(topic_column(content, parts).unique().to_pylist())
 
 
 def constant(value: str, count: int) -> pa.Array:
-    """A column of one value."""
+    """A column with `value` in `count` rows."""
     return pa.repeat(pa.scalar(value, pa.string()), count)
 
 
@@ -113,7 +113,7 @@ def _validity(missing: NDArray[np.bool_]) -> pa.Buffer | None:
 
 
 def _text(content: Bytes, slices: rc.Slices) -> pa.Array:
-    """Texts; bytes that are no UTF-8 are decoded as Java does, with U+FFFD."""
+    """A column of texts; bytes that are no UTF-8 are decoded as Java does, with U+FFFD."""
     if rc.are_utf8(content, slices).all():
         return _binary(content, slices, pa.string())
     return pa.array(
@@ -130,7 +130,7 @@ def _map(content: Bytes, properties: rc.Properties) -> pa.Array:
     offsets = np.zeros(len(properties.counts) + 1, np.int32)
     np.cumsum(properties.counts, out=offsets[1:])
     names, values = _text(content, properties.names), _text(content, properties.values)
-    if not rc.are_utf8(content, properties.names).all():  # different bytes may have become the same name: the last one counts
+    if not rc.are_utf8(content, properties.names).all():  # different bytes can decode to the same name; the last one counts
         pairs = list(zip(names.to_pylist(), values.to_pylist(), strict=True))
         rows = [list(dict(pairs[start:end]).items()) for start, end in pairwise(offsets.tolist())]
         return pa.array(rows, pa.map_(pa.string(), pa.string()))
@@ -142,7 +142,7 @@ def _is_port(ports: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def _hosts(content: Bytes, hosts: rc.Slices) -> tuple[pa.Array, NDArray[np.int32]]:
-    """Address as text (few different ones are expected) and port of each host."""
+    """The address as text and the port of each host; it is fast for few distinct addresses."""
     at = hosts.starts + hosts.lengths - 4
     ports = rc.fixed(content, at, np.dtype([("port", ">i4")]))["port"].astype(np.int32)
     addresses = _binary(content, rc.Slices(hosts.starts, hosts.lengths - 4)).dictionary_encode()
@@ -151,7 +151,7 @@ def _hosts(content: Bytes, hosts: rc.Slices) -> tuple[pa.Array, NDArray[np.int32
 
 
 def _message_ids(content: Bytes, hosts: rc.Slices, physic_offsets: NDArray[np.int64], decodes: NDArray[np.bool_]) -> pa.Array:
-    """MessageDecoder.createMessageId: upper case hex of host and offset; missing where the message does not decode."""
+    """MessageDecoder.createMessageId: the upper case hex of host and offset; null where the message cannot be decoded."""
     count = len(hosts.starts)
     host_offsets, host_bytes = rc.gather(content, hosts)
     offsets = host_offsets + np.arange(count + 1, dtype=np.int32) * np.int32(8)
@@ -167,7 +167,7 @@ def _message_ids(content: Bytes, hosts: rc.Slices, physic_offsets: NDArray[np.in
 
 
 def range_batches(broker: str, file: MappedFile, content: Bytes) -> Iterator[pa.RecordBatch]:
-    """The bytes of the file that are no row of commit_log, but for zeros, as rows of store_file_range."""
+    """The rows of store_file_range for the file's bytes that are in no row of commit_log and not zero."""
     end = 0
     for part in walks(content, file.wrote):
         if len(part.positions):
@@ -187,7 +187,7 @@ def _ranges(broker: str, name: str, content: Bytes, start: int, end: int) -> Ite
 
 
 def used_ranges(broker: str, path: FilePath, content: Bytes, position: int) -> Iterator[pa.RecordBatch]:
-    """The bytes `content` that lie at `position` of a file as rows of store_file_range, but for zeros; a row a batch."""
+    """The rows of store_file_range, one a batch, for the ranges that are not zero of `content`, which begins at `position` of a file."""
     for start, end in used_stretches(content, RANGE_BYTES):
         row = {
             "brokerName": broker,
@@ -201,7 +201,7 @@ def used_ranges(broker: str, path: FilePath, content: Bytes, position: int) -> I
 
 
 def log_segment_batches(broker: str, file: MappedFile, content: Bytes) -> Iterator[pa.RecordBatch]:
-    """Ends and stamps of the file's records as rows of commit_log_segment."""
+    """The rows of commit_log_segment with the ends and store timestamps of the file's records."""
     schema = arrow_schema(COMMIT_LOG_SEGMENT)
     for part in walks(content, file.wrote):
         if not len(part.positions):

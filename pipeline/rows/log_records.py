@@ -1,6 +1,6 @@
-"""Rows of commit_log back to records of the commit log: the way of `log_batches`, walked the other way.
+"""Makes records of the commit log from rows of commit_log, the reverse of `log_batches`.
 
-Nothing in a row is trusted: what a row says must give a record of the length and of the CRC-32 that it says, inside one file.
+Each row is checked: its record must have the row's storeSize and recordCrc32, and lie inside one file.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from store_format.record.crc32 import crc32_of_ranges
 from store_format.record.record_columns import Slices
 
 Longs = NDArray[np.int64]
-# offset of the first byte of a log file -> bytes of that file to be written to, and the offset in the log of the first of them
+# offset of a log file -> writable bytes of that file, and the offset in the log of their first byte
 OpenFile = Callable[[int], tuple[Bytes, int]]
 
 _MAX_TOPIC, _MAX_PROPERTIES = 127, 32767
-_PHYSIC_OFFSET = 28  # of a record
+_PHYSIC_OFFSET = 28  # position of physicOffset in a record
 assert RECORD_PREFIX.fields["physicOffset"][1] == _PHYSIC_OFFSET  # type: ignore[index]
-# the columns of commit_log that a record is made of, and those that it is held against
+# the columns of commit_log from which a record is made, and those with which it is compared
 RECORD_COLUMNS = (
     "bodyCrc",
     "queueId",
@@ -52,7 +52,7 @@ RECORD_COLUMNS = (
 
 
 def _bytes_of(column: pa.Array) -> tuple[Longs, Bytes]:
-    """Offsets (n + 1) and bytes, not to be written to, of a binary or text column."""
+    """The n + 1 offsets and the read-only bytes of a binary or text column."""
     _, offsets, data = column.buffers()
     width = np.int64 if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type) else np.int32
     at = np.frombuffer(offsets, width)[column.offset : column.offset + len(column) + 1].astype(np.int64)
@@ -61,7 +61,7 @@ def _bytes_of(column: pa.Array) -> tuple[Longs, Bytes]:
 
 
 def _hosts(addresses: pa.Array, ports: pa.Array) -> tuple[Longs, Bytes]:
-    """Length of each host, and the hosts' bytes, twenty for each; few different addresses are expected."""
+    """The length of each host, and a buffer with twenty bytes for each host; it is fast for few distinct addresses."""
     known = addresses.dictionary_encode()
     packed = [ipaddress.ip_address(text).packed for text in known.dictionary.to_pylist()]
     codes = known.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -69,7 +69,7 @@ def _hosts(addresses: pa.Array, ports: pa.Array) -> tuple[Longs, Bytes]:
 
 
 def _messages(rows: pa.RecordBatch) -> MessageColumns:
-    """Rows as columns of messages: the bodies, of which nearly all bytes are, stay where they are."""
+    """The MessageColumns of rows; the bodies, nearly all of the bytes, are not copied."""
     count = len(rows)
     buffers: list[Bytes] = []
     base = 0
@@ -120,7 +120,7 @@ def _long(rows: pa.RecordBatch, name: str) -> Longs:
 
 
 def _check(rows: pa.RecordBatch, messages: MessageColumns, offsets: Longs, file_size: int) -> None:
-    """Refuse rows that no record can be made of, before a byte is written."""
+    """Raise for a row from which no record can be made, before a byte is written."""
     sizes = _long(rows, "storeSize")
     faults = {
         "storeSize that goes with the row": messages.record_sizes() != sizes,
@@ -142,19 +142,16 @@ def _bad_row(rows: pa.RecordBatch, row: int, expected: str) -> StoreError:
 
 
 def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile, at: str = "physicOffset") -> int:
-    """Write the records that rows of commit_log stand for, each at its physicOffset.
+    """Write the records of rows of commit_log, each at its physicOffset; returns the bytes written.
 
     Args:
-        rows: with RECORD_COLUMNS at least.
-        file_size: length of the commit log's files.
-        open_file: asked once for each file that the rows lie in.
-        at: column of the offset at which a record is written instead, and which becomes its physicOffset.
-
-    Returns:
-        Bytes written.
+        rows: rows with RECORD_COLUMNS at least.
+        file_size: length of the commit log's files, bytes.
+        open_file: called once for each file with records of the rows.
+        at: column with the offset at which each record is written; it becomes the record's physicOffset.
 
     Raises:
-        StoreError: a row gives no record, or another one than was imported.
+        StoreError: no record can be made from a row, or it is not the record that was imported.
     """
     if not len(rows):
         return 0
@@ -171,7 +168,7 @@ def write_records(rows: pa.RecordBatch, file_size: int, open_file: OpenFile, at:
         content, start = open_file(number * file_size)
         positions = encode(messages, part, offsets, queue_offsets, content, start)
         if moves:
-            _put_physic_offsets(content, positions, imported_offsets[part])  # those that recordCrc32 is of
+            _put_physic_offsets(content, positions, imported_offsets[part])  # recordCrc32 is computed with the imported offsets
         _check_crcs(rows, part, content, positions, sizes, crcs)
         if moves:
             _put_physic_offsets(content, positions, offsets[part])
@@ -183,14 +180,14 @@ def _put_physic_offsets(content: Bytes, positions: Longs, offsets: Longs) -> Non
 
 
 def encoded_records(rows: pa.RecordBatch, file_size: int) -> tuple[Bytes, Longs]:
-    """The records that rows of commit_log stand for, one behind the other.
+    """The records of rows of commit_log, one after the other; raises the same errors as `write_records`.
 
     Args:
-        rows: as for write_records, which raises the same errors.
-        file_size: likewise.
+        rows: rows with RECORD_COLUMNS at least.
+        file_size: length of the commit log's files, bytes.
 
     Returns:
-        The bytes, and where each record begins in them, with the end of the last one.
+        The bytes, and the position in them of each record, followed by the end of the last one.
     """
     _check_nulls(rows, "physicOffset")
     sizes, crcs = _long(rows, "storeSize"), _long(rows, "recordCrc32")
@@ -204,7 +201,7 @@ def encoded_records(rows: pa.RecordBatch, file_size: int) -> tuple[Bytes, Longs]
 
 
 def _checked(rows: pa.RecordBatch, at: str, file_size: int) -> MessageColumns:
-    """The rows, which have all values, as messages of which records can be made at the offsets in column `at`."""
+    """The MessageColumns of rows, after the checks that no value is null and that records can be written at the offsets in column `at`."""
     try:
         messages = _messages(rows)
     except ValueError as error:

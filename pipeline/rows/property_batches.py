@@ -1,4 +1,4 @@
-"""Consume queue files as Arrow batches of consume_queue_properties."""
+"""Makes Arrow batches of consume_queue_properties from consume queue files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pipeline.schema.tables import CONSUME_QUEUE_PROPERTIES
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.entry_properties import find_properties
 
-# properties in one row: a run whose messages have more goes into several, so that a row is bounded
+# greatest bytes of properties in one row; a segment whose messages have more gets several rows
 ROW_BYTES = 8 << 20
 
 
 def property_batches(reader: qb.QueueReader, queue_file: qb.QueueFile) -> Iterator[pa.RecordBatch]:
-    """Properties of the file's entries, run by run as consume_queue_segment has them; a batch holds about ROW_BYTES."""
+    """The batches with the properties of the file's entries, segment by segment; a batch has about ROW_BYTES."""
     starts = queue_file.starts
     if not starts:
         return
@@ -62,7 +62,7 @@ def _batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
 
 
 def row_parts(lengths: NDArray[np.int64], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Entries [start, end) in parts of at most ROW_BYTES of properties, one entry at least; `lengths` are those of all entries."""
+    """The parts of entries [start, end) with at most ROW_BYTES of properties or one entry; `lengths` has the bytes of each entry's."""
     ends = np.cumsum(np.maximum(lengths[start:end], 0))
     at = 0
     while at < end - start:
@@ -73,6 +73,6 @@ def row_parts(lengths: NDArray[np.int64], start: int, end: int) -> Iterator[tupl
 
 
 def read_properties(reader: qb.QueueReader, files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of consume_queue_properties for rows of loaded_queue, each with a segment: what mapInArrow calls."""
+    """The rows of consume_queue_properties for rows of loaded_queue, each with a segment; a function for mapInArrow."""
     for queue_file in qb.queue_files(files):
         yield from property_batches(reader, queue_file)

@@ -1,4 +1,4 @@
-"""Consume queue files as Arrow batches of consume_queue_segment, and those unpacked into rows of consume_queue."""
+"""Makes Arrow batches of consume_queue_segment from consume queue files, and unpacks them into rows of consume_queue."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.consume_queue import Units, units_of
-from store_format.queue.entry_lookup import NO_TIMESTAMP, LookedUp, look_up
+from store_format.queue.entry_lookup import NO_TIMESTAMP, EntriesInLog, look_up
 from store_format.queue.packed_ext_units import UNIT, pack_units, unpack_units
 from store_format.record.message import Message, decode
 from udfs.pull.batch_caps import scan_window_entries
 
 SEGMENT_ENTRIES = 8192
-# the window of every pull that asks for no more entries than it has
+# entries of the scan window of a pull whose maxMsgNums is not greater than the window
 SCAN_ENTRIES: int = scan_window_entries(0)
 
 
@@ -38,7 +38,7 @@ Offsets = TypeVar("Offsets", int, NDArray[np.int64])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogIndex:
-    """The commit log as the entries' look-up needs it: files, and how far each was walked."""
+    """The commit log for looking entries up: its files, and the position in each up to which it was walked."""
 
     files: tuple[MappedFile, ...]
     walked: tuple[int, ...]
@@ -46,31 +46,31 @@ class LogIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFile:
-    """One file of a consume queue, or some segments of it; `extension` are the files of the queue's extension."""
+    """One file of a consume queue, or some of its segments; `extension` are the files of the queue's extension."""
 
     topic: str
     queue_id: int
     file: MappedFile
     extension: tuple[MappedFile, ...] = ()
-    # the file's first segment is 0 here; None where all are meant
+    # numbers of the segments, counted from the file's first; None for all segments
     segments: range | None = None
 
     @property
     def starts(self) -> range:
-        """Where its segments start, in entries of the file."""
+        """The first entry of each of its segments, counted from the file's first entry."""
         entries = self.file.wrote // CQ_STORE_UNIT_SIZE
         all_starts = range(0, entries, SEGMENT_ENTRIES)
         return all_starts if self.segments is None else all_starts[self.segments.start : self.segments.stop]
 
 
 def segment_at(file: MappedFile, start: int) -> int:
-    """Number of the segment that starts at this entry of a queue file."""
+    """The number in the queue of the segment that starts at entry `start` of a file."""
     entries = file.length // CQ_STORE_UNIT_SIZE
     return segment_of(file.from_offset // CQ_STORE_UNIT_SIZE + start, entries)
 
 
 def segment_of(offset: Offsets, entries_a_file: int) -> Offsets:
-    """Number of the segment that holds an offset of a queue, or each of many."""
+    """The number of the segment with a queue offset, or with each of many queue offsets."""
     file, inside = divmod(offset, entries_a_file)
     return file * -(-entries_a_file // SEGMENT_ENTRIES) + inside // SEGMENT_ENTRIES
 
@@ -90,15 +90,15 @@ def segment_row(
     """A row of consume_queue_segment.
 
     Args:
-        queue: broker, topic and number.
-        segment: number of the run.
-        file_first: offset of the first entry of its file.
-        first: offset of its own first entry.
-        window: its entries, as many as `stamps`, and those behind it that a scan from its last one may reach.
-        stamps: storeTimestamp of each of its entries, ms.
-        bytes_before: sizes of the entries of the file before it.
+        queue: broker name, topic and queueId.
+        segment: number of the segment.
+        file_first: queue offset of the first entry of the segment's file.
+        first: queue offset of the segment's first entry.
+        window: the segment's entries, as many as `stamps`, and the entries after them that a scan from the last one can reach.
+        stamps: storeTimestamp of each entry of the segment, ms.
+        bytes_before: sum of the sizes of the file's entries before the segment.
         odd: positions of entries whose bytes are no record.
-        ext_units: those of the window, packed.
+        ext_units: the packed extension units of the window.
     """
     return {
         **dict(zip(("brokerName", "topic", "queueId"), queue, strict=True)),
@@ -117,7 +117,7 @@ def segment_row(
 
 
 class QueueReader:
-    """Reads queue files of one store, looking their messages up in its commit log."""
+    """Reads queue files of one store and looks their messages up in its commit log."""
 
     def __init__(self, store: StoreFiles, broker: str, log: LogIndex) -> None:
         self.store, self.broker, self.log = store, broker, log
@@ -128,17 +128,17 @@ class QueueReader:
         return self._opened.content(file)
 
     def units(self, queue_file: QueueFile) -> Units:
-        """The entries of a queue file that are in use."""
+        """The entries in use of a queue file."""
         content = self.store.content(paths.CONSUME_QUEUE, queue_file.topic, str(queue_file.queue_id), queue_file.file.name)
         return units_of(content[: queue_file.file.wrote])
 
-    def look_up(self, units: Units) -> LookedUp:
-        """What the commit log holds for the entries."""
+    def look_up(self, units: Units) -> EntriesInLog:
+        """The bytes of the entries in the commit log."""
         offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int32)
         return look_up(self.log.files, self.log.walked, self.log_content, offsets, sizes)
 
     def segments(self, queue_file: QueueFile) -> Iterator[pa.RecordBatch]:
-        """The file's entries, SEGMENT_ENTRIES a row, each row with the entries behind it that a scan from its last one may reach."""
+        """The file's entries, SEGMENT_ENTRIES a row; each row also has the later entries that a scan from its last one can reach."""
         starts = queue_file.starts
         if not starts:
             return
@@ -171,7 +171,7 @@ class QueueReader:
         return lambda file: self.store.content(*folder, file.name)
 
     def odd_entries(self, units: Units) -> Iterator[dict[str, object]]:
-        """Rows of odd_entry for entries whose bytes are no record."""
+        """The rows of odd_entry for the entries whose bytes are no record."""
         found = self.look_up(units)
         for unit, index, position in zip(units, found.file.tolist(), found.positions.tolist(), strict=True):
             file = self.log.files[index]
@@ -206,7 +206,7 @@ def _decoded(message: Message | None) -> dict[str, object]:
 
 
 def odd_entry_batches(reader: QueueReader, segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Rows of odd_entry for a batch of segments."""
+    """The rows of odd_entry for a batch of consume_queue_segment."""
     for segment in segments.select(["entries", "oddEntries"]).to_pylist():
         units = units_of(np.frombuffer(segment["entries"], np.uint8))
         rows = list(reader.odd_entries(units[segment["oddEntries"]]))
@@ -215,7 +215,7 @@ def odd_entry_batches(reader: QueueReader, segments: pa.RecordBatch) -> Iterator
 
 
 def unpack_segments(segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Rows of consume_queue from a batch of segments, in their order."""
+    """The rows of consume_queue in a batch of consume_queue_segment, in their order."""
     schema = arrow_schema(CONSUME_QUEUE)
     for row in segments.to_pylist():
         units = units_of(np.frombuffer(row["entries"], np.uint8))[: row["entryCount"]]
@@ -237,7 +237,7 @@ def unpack_segments(segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _ext_units(packed: bytes | None, packed_count: int, count: int) -> pa.Array:
-    """The first `count` of packed units as the column extUnit."""
+    """The column extUnit with the first `count` of `packed_count` packed units."""
     kind = arrow_schema(CONSUME_QUEUE).field("extUnit").type
     if packed is None:
         return pa.nulls(count, kind)
@@ -250,13 +250,13 @@ def _ext_units(packed: bytes | None, packed_count: int, count: int) -> pa.Array:
 
 
 def read_segments(reader: QueueReader, files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of consume_queue_segment for rows of loaded_queue, each with a segment: what mapInArrow calls."""
+    """The rows of consume_queue_segment for rows of loaded_queue, each with a segment; a function for mapInArrow."""
     for queue_file in queue_files(files):
         yield from reader.segments(queue_file)
 
 
 def queue_files(files: Iterator[pa.RecordBatch]) -> Iterator[QueueFile]:
-    """The parts of files that rows of loaded_queue name, each with a `segment` of its file; those that follow each other in one."""
+    """The queue files of rows of loaded_queue, each row with a `segment`; consecutive segments of a file become one QueueFile."""
     rows = (row for batch in files for row in batch.to_pylist())
     numbered = ((row["segment"] - place, row) for place, row in enumerate(rows))
     for _, run in groupby(numbered, lambda one: (one[0], one[1]["topic"], one[1]["queueId"], one[1]["name"])):
@@ -275,12 +275,12 @@ def _mapped(row: Mapping[str, Any]) -> MappedFile:
 
 
 def read_odd_entries(reader: QueueReader, segments: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of odd_entry for rows of consume_queue_segment."""
+    """The rows of odd_entry for rows of consume_queue_segment."""
     for batch in segments:
         yield from odd_entry_batches(reader, batch)
 
 
 def unpack(segments: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of consume_queue for rows of consume_queue_segment."""
+    """The rows of consume_queue in rows of consume_queue_segment."""
     for batch in segments:
         yield from unpack_segments(batch)

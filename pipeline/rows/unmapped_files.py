@@ -1,7 +1,7 @@
-"""What makes the tables the whole store: the files beside the mapped ones, empty folders, and the bytes that no other table gives back.
+"""Reads the parts of a store that no other table has: files that are not mapped, empty folders, bytes outside of records and entries.
 
-Broker source (4.9.3): MappedFileQueue.load takes every name in the folder of a mapped file queue, so that what lies in there is a mapped
-file or no broker starts; elsewhere anything may lie, and is kept as it is.
+Broker source (4.9.3): MappedFileQueue.load reads every file in a folder of mapped files, and the broker does not start if one is no mapped
+file. Other folders may have any files; their bytes are kept.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.rows.log_batches import used_ranges
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import STORE_FILE, STORE_FILE_RANGE
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.errors import StoreError
 from store_format.files.files import Entry, FilePath
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, kind_of
 
 FOLDER = "folder"
-# folders in folders: a link that leads to a folder above it never ends
+# greatest depth of folders: a link to a folder above it would never end
 _DEEPEST = 64
 _TOPICS_A_TASK = 256
-# a task reads so much of a file at once, and so much of it is mapped
+# bytes of a file that a task reads and maps at once
 _PIECE_BYTES = 64 << 20
 
 
 def walk_tree(store: StoreFiles, *folder: str) -> Iterator[tuple[FilePath, Entry | None]]:
-    """Every file in a folder and below, and every empty folder, for which there is None."""
+    """The path and entry of every file in a folder and below, and the path of every empty folder with None."""
     if len(folder) > _DEEPEST:
         raise StoreError(store.path_of(*folder), f"folders at most {_DEEPEST} deep", "deeper ones", hint="does a link lead upwards?")
     entries = store.folder(*folder)
@@ -47,7 +47,7 @@ def walk_tree(store: StoreFiles, *folder: str) -> Iterator[tuple[FilePath, Entry
 
 
 def beside_mapped_files(store: StoreFiles, *, has_log: bool) -> Iterator[tuple[FilePath, Entry | None]]:
-    """What lies outside of the folders of commit log and topics; `has_log` says whether the commit log has files left."""
+    """The files and empty folders outside of the folders of commit log and topics; `has_log` is whether the commit log has files."""
     for entry in store.folder():
         if not entry.is_folder:
             yield (entry.name,), entry
@@ -64,9 +64,9 @@ def beside_mapped_files(store: StoreFiles, *, has_log: bool) -> Iterator[tuple[F
 
 
 def beside_queues(store: StoreFiles, topic: str) -> Iterator[tuple[FilePath, Entry | None]]:
-    """What lies in the folder of a topic and is no queue."""
+    """The files and empty folders in the folder of a topic that belong to no queue."""
     folder = (CONSUME_QUEUE, topic)
-    queues = set(map(str, ls.queue_ids(store, topic)))
+    queues = set(map(str, lf.queue_ids(store, topic)))
     entries = store.folder(*folder)
     if not entries:
         yield folder, None
@@ -94,8 +94,8 @@ def _rows(broker: str, found: Iterator[tuple[FilePath, Entry | None]]) -> pa.Rec
 
 
 def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log: bool) -> DataFrame:
-    """Rows of store_file for what is no mapped file, nor the folder of a queue."""
-    topics = ls.topics(store)
+    """The rows of store_file for all files and empty folders but mapped files and folders of queues."""
+    topics = lf.topics(store)
     groups = [topics[start : start + _TOPICS_A_TASK] for start in range(0, len(topics), _TOPICS_A_TASK)]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -111,14 +111,14 @@ def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log:
 
 
 def pieces_of(files: DataFrame, first: Column) -> DataFrame:
-    """Stretches (path, start, end) of files of store_file from position `first` on, each of a size for one reading."""
+    """The pieces (path, start, end) of files of store_file from position `first` on, each small enough to be read at once."""
     stretches = files.select("path", "length", first.alias("first")).where("first < length")
     pieces = stretches.withColumn("start", F.explode(F.sequence("first", F.col("length") - 1, F.lit(_PIECE_BYTES))))
     return pieces.select("path", "start", F.least(F.col("start") + _PIECE_BYTES, "length").alias("end"))
 
 
 def file_ranges(files: DataFrame, store: StoreFiles, broker: str, parallelism: int) -> DataFrame:
-    """Rows of store_file_range for rows of store_file: the bytes of queue files behind their entries, all bytes of other files."""
+    """The rows of store_file_range for rows of store_file: the bytes after the entries of queue files, and all bytes of other files."""
     behind = F.floor(F.coalesce("wrote", F.lit(0)) / CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
     pieces = pieces_of(files.where(~F.col("kind").isin(COMMIT_LOG, FOLDER)), behind.cast("BIGINT"))
     return pieces.repartition(parallelism).mapInArrow(partial(_read, store, broker), STORE_FILE_RANGE.schema)

@@ -9,7 +9,7 @@ from pipeline.scenarios.scenario_file import Step
 from pipeline.scenarios.scenario_requests import heartbeat, thrown, unregister
 from pipeline.scenarios.scenario_run import Run
 from store_format.remoting.headers import RequestCode
-from store_format.remoting.heartbeat import ConsumerData, SubscriptionData
+from store_format.remoting.heartbeat import ConsumerData, HeartbeatSubscription
 from store_format.store.lookup import ThrownError
 from udfs.broker.consumer_manager import subscriptions_of
 from udfs.filters import message_filter
@@ -39,7 +39,7 @@ def send_heartbeat(run: Run, step: Step) -> None:
     step["result"] = {"code": told["code"]}
 
 
-def _subscription(one: Mapping[str, Any]) -> SubscriptionData:
+def _subscription(one: Mapping[str, Any]) -> HeartbeatSubscription:
     """Return a step's subscription as the client's FilterAPI builds it."""
     kind, text = one.get("expressionType"), one.get("subString")
     tags: list[str] = []
@@ -50,7 +50,7 @@ def _subscription(one: Mapping[str, Any]) -> SubscriptionData:
         tags = (split_tags(text) or []) if kind == TAG else []
     if one.get("codeSetOverride") is not None:
         codes = frozenset(one["codeSetOverride"])
-    return SubscriptionData(
+    return HeartbeatSubscription(
         topic=one["topic"],
         subString=text,
         tagsSet=frozenset(tags),

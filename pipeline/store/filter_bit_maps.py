@@ -1,9 +1,9 @@
-"""The bit map that a message gets in the consume queue extension: which consumers' expressions it matches.
+"""Computes the bit map of a message in the consume queue extension: the consumers whose expressions it matches.
 
 Broker source (4.9.3): CommitLogDispatcherCalcBitMap.dispatch.
-Rule: every consumer of the topic whose expression is true sets its bits.
-Surprises: consumers that died long ago set their bits too. A topic without consumers gives no bit map, not an empty one. One bit that the
-filter does not have, and the message gets no bit map.
+Rule: each consumer of the topic whose expression is true sets its bits.
+Surprises: consumers that died long ago set their bits too. The messages of a topic without consumers get no bit map, not an empty one. If
+a consumer has a bit outside of the filter, the message gets no bit map.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ CONSUMER_FILTER = "consumerFilter.json"
 
 
 def bloom_filter(settings: BrokerSettings) -> BloomFilter:
-    """The broker's bloom filter: k bits a consumer, of m."""
+    """The broker's bloom filter: k of its m bits for each consumer."""
     return BloomFilter.create_by_fn(settings.value("maxErrorRateOfBloomFilter"), settings.value("expectConsumerNumUseFilter"))
 
 
 def bit_map_of(files: StoreFiles, settings: BrokerSettings) -> BitMapOf | None:
-    """The bit maps of a store's messages.
+    """The function that computes the bit map of a message, None where the broker computes none.
 
     Args:
-        files: of the store, for config/consumerFilter.json.
+        files: the store's files, for config/consumerFilter.json.
         settings: enableCalcFilterBitMap and the size of the bloom filter.
 
     Returns:
-        (topic, properties) -> bit map, None where the topic has no consumers; None altogether where the broker makes none.
+        (topic, properties) -> bit map; it returns None for a topic without consumers.
     """
     if not settings.value("enableCalcFilterBitMap") or not settings.value("enableConsumeQueueExt"):
         return None
     path = files.path_of(CONFIG, CONSUMER_FILTER)
     main, bak = files.read(CONFIG, CONSUMER_FILTER), files.read(CONFIG, f"{CONSUMER_FILTER}.bak")
     manager = ConsumerFilterManager(bloom_filter(settings))
-    # when a consumer died makes no difference here
+    # the time at which a consumer died makes no difference here
     manager.load(load(main, bak, path, decode_consumer_filters).table, now=0)
 
     def bit_map(topic: str, properties: Mapping[str, str]) -> bytes | None:
@@ -52,7 +52,7 @@ def bit_map_of(files: StoreFiles, settings: BrokerSettings) -> BitMapOf | None:
             for consumer in consumers:
                 if compiled(consumer) is not None and matches(consumer.expression or "", properties) and consumer.bloomFilterData:
                     manager.bloom_filter.hash_to(consumer.bloomFilterData.bitPos or (), bits)
-        except BloomFilterError:  # a bit that the filter does not have: the broker throws, and the message gets no bit map
+        except BloomFilterError:  # a bit is outside of the filter: the broker throws, and the message gets no bit map
             return None
         return bytes(bits) if consumers else None
 

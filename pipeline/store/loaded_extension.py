@@ -1,6 +1,6 @@
-"""The extension of a consume queue as the broker's load leaves it.
+"""Recovers the extension of a consume queue as the broker's load does.
 
-Broker source (4.9.3): ConsumeQueue.load, recover and correctMinOffset, as far as they reach ConsumeQueueExt.
+Broker source (4.9.3): ConsumeQueue.load, recover and correctMinOffset, as far as they call ConsumeQueueExt.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.store.loaded_store import FileSizes, LogBounds, load_files, load_queue
+from pipeline.store.load_files import FileSizes, LogBounds, load_files, load_queue
 from store_format.errors import CorruptStoreError
 from store_format.files.changed_files import ChangedFiles
 from store_format.files.mapped_files import MappedFile
@@ -20,7 +20,7 @@ from store_format.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedExtension:
-    """The files of one queue's extension; `deleted` is how many load takes away."""
+    """The files of one queue's extension after load; `deleted` is the number of files that load deletes."""
 
     files: tuple[MappedFile, ...] = ()
     deleted: int = 0
@@ -30,7 +30,7 @@ def recover_extension(store: StoreFiles, topic: str, queue_id: int, sizes: FileS
     """The extension of a queue after load.
 
     Raises:
-        CorruptStoreError: the broker does not load it.
+        CorruptStoreError: the broker does not load the extension.
     """
     folder = (CONSUME_QUEUE_EXT, topic, str(queue_id))
     if sizes.extension is None:
@@ -58,7 +58,7 @@ def recover_extension(store: StoreFiles, topic: str, queue_id: int, sizes: FileS
 
 
 def has_extension(store: StoreFiles) -> bool:
-    """Whether a queue of the store has an extension."""
+    """Whether the store has a file of a queue's extension."""
     return any(
         store.folder(CONSUME_QUEUE_EXT, topic.name, queue.name)
         for topic in store.folder(CONSUME_QUEUE_EXT)

@@ -1,7 +1,7 @@
-"""`pullsim lookup`: the operations of golden/store/lookup/*.jsonl on a store as its broker's load and start leave it.
+"""`pullsim lookup`: runs the operations of golden/store/lookup/*.jsonl on a store after the broker's load and start.
 
-Rule: modification times of queue files come from the header of the requests where it has them, else from the files.
-Surprise: a queue file that start would write to is as young as the look-up, whatever the file in the store says.
+Rule: modification times of queue files come from the header of the requests, or from the files if the header does not have them.
+Surprise: the modification time of a queue file to which start would write is the time of the look-up, not that of the file in the store.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from pipeline.files.store_files import StoreFiles, is_uri, local_path
 from pipeline.files.whole_file import whole_file
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store.loaded_store import FileSizes, load_log, load_queue, queue_ids, topics
+from pipeline.store.load_files import FileSizes, load_log, load_queue, queue_ids, topics
 from pipeline.store.lookup_requests import LookupRequest, open_requests
 from pipeline.store.message_store import store_over
 from pipeline.store.store_settings import store_settings
@@ -33,13 +33,13 @@ from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 UNANSWERABLE = "CORRUPT_STORE"
 _JUST_WRITTEN = 2**63 - 1
-# so many mapped files are kept open, or files of another file system in memory
+# numbers of mapped files that stay open, and of files of a remote file system that stay in memory
 _OPEN_FILES, _OPEN_REMOTE_FILES = 512, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookedUp:
-    """What a run did; `unanswered` requests by error code."""
+class LookupReport:
+    """The number of requests of a run, and the number of unanswered requests by error code."""
 
     requests: int
     unanswered: Mapping[str, int]
@@ -47,7 +47,7 @@ class LookedUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupStore:
-    """A store after load and start, with the settings that look-ups ask for."""
+    """A store after load and start, with the settings that look-ups need."""
 
     store: MessageStore[ChangedFiles]
     files: LoadedFiles
@@ -56,15 +56,15 @@ class LookupStore:
 
 
 def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int]) -> LookupStore:
-    """Load and start a store as its broker does, nothing being written.
+    """The store in a directory after the broker's load and start; nothing is written.
 
     Args:
-        store: its directory.
-        settings: of the broker; lengths of files that they do not give are taken from the files.
-        mtimes_ms: modification times of queue files by their path below the store; those of the files where they are left out.
+        store: directory of the store.
+        settings: the broker's settings; file lengths that they do not have are inferred from the files.
+        mtimes_ms: modification times of queue files in ms by path below the store; missing ones are those of the files.
 
     Raises:
-        StoreError: no store, or one that the broker would not load or start.
+        StoreError: there is no store, or the broker would not load or start it.
     """
     files = StoreFiles(store)
     files.check_exists()
@@ -86,7 +86,7 @@ def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int
 
 
 def _refuse(files: StoreFiles, sizes: FileSizes) -> NoReturn:
-    """Say why the broker does not load a store: which file has another length or name than it must have, as a rule."""
+    """Raise the error for a store that the broker does not load; it usually names a file with a wrong length or name."""
     if files.folder(COMMIT_LOG):
         load_log(files, sizes)
     for topic in topics(files):
@@ -171,7 +171,7 @@ def _or_thrown(result: Callable[[], Any]) -> dict[str, Any]:
 def _brief(message: Message | None) -> dict[str, Any] | None:
     if message is None:
         return None
-    if not message.properties:  # MessageExt.getProperties is null, and the recorded answer is what reading it throws
+    if not message.properties:  # MessageExt.getProperties is null; the recorded answer is the exception of reading it
         raise ThrownError(NULL_POINTER)
     properties = message.properties_map()
     return {
@@ -213,19 +213,19 @@ ANSWERS: Mapping[str, Callable[[LookupStore, LookupRequest], dict[str, Any]]] = 
 
 def run_lookup(
     store: str, requests: str, out: str, *, settings_of: Callable[[dict[str, Any] | None], BrokerSettings], progress: Callable[[str], None]
-) -> LookedUp:
-    """Answer a file of look-ups; the answers have its lines in their order.
+) -> LookupReport:
+    """Answer a file of look-ups: write each line with its answer, in the order of the file.
 
     Args:
-        store: the store's directory.
-        requests: file of look-ups, a JSON object a line, with a header line or without.
-        out: file for the answers; it is there whole or not at all.
-        settings_of: the broker's settings, by the header.
-        progress: told what is done.
+        store: directory of the store.
+        requests: file of look-ups, a JSON object a line, with or without a header line.
+        out: file for the answers; it appears only when it is complete.
+        settings_of: header line, or None without one -> the broker's settings.
+        progress: called with a line for each step.
 
     Raises:
-        StoreError: a store that cannot be used, or a file that cannot be written.
-        RequestError: a line that is no look-up.
+        StoreError: the store cannot be used, or `out` cannot be written.
+        RequestError: a line is no look-up.
     """
     with open_requests(requests) as (header, lines):
         progress(f"loading {store}")
@@ -246,11 +246,11 @@ def run_lookup(
                 yield request.without_answers() | answer
 
         write_lines(answered(), out)
-    return LookedUp(requests=counted["requests"], unanswered=dict(unanswered))
+    return LookupReport(requests=counted["requests"], unanswered=dict(unanswered))
 
 
 def write_lines(lines: Iterator[dict[str, Any]], out: str) -> None:
-    """Write JSON lines to a file that appears when all of them are there."""
+    """Write JSON lines to the file `out`, which appears only when it is complete."""
     try:
         with whole_file(local_path(out)) as file:
             for line in lines:

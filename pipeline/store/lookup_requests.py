@@ -1,6 +1,6 @@
-"""Files of look-ups: JSON lines as in golden/store/lookup, with a header line where they were recorded.
+"""Reads files of look-ups: JSON lines as in golden/store/lookup, with a header line if they were recorded.
 
-A line that is no look-up ends the job before anything is written. Answers that a line has already are left out of the new one.
+A line that is no look-up ends the job, and nothing is written. Answers that a line already has are not copied to the new line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipeline.requests.request_lines import RequestError
 
 _INT, _LONG, _TEXT = 2**31, 2**63, None
 _TOPIC, _QUEUE_ID = ("topic", _TEXT), ("queueId", _INT)
-# operation -> its fields with the limit of a number
+# operation -> its fields, each with the limit of its number, None for a text
 FIELDS: Mapping[str, tuple[tuple[str, int | None], ...]] = {
     "getOffsetInQueueByTime": (_TOPIC, _QUEUE_ID, ("timestamp", _LONG)),
     "getMessageStoreTimeStamp": (_TOPIC, _QUEUE_ID, ("consumeQueueOffset", _LONG)),
@@ -41,7 +41,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class LookupRequest:
-    """One look-up: the line, whose operation and fields are what they should be."""
+    """One look-up: a line whose operation and fields were checked."""
 
     line: Mapping[str, Any]
 
@@ -55,13 +55,13 @@ class LookupRequest:
         return self.line[field]
 
     def without_answers(self) -> dict[str, Any]:
-        """The line as it was asked."""
+        """The line without the answers that it already has."""
         return {name: value for name, value in self.line.items() if name not in _ANSWERS}
 
 
 @dataclass(frozen=True, slots=True)
 class LookupHeader:
-    """The first line of a recorded file, and the modification times of queue files that it has, ms by path below the store."""
+    """The first line of a recorded file, and its modification times of queue files: ms by path below the store."""
 
     line: dict[str, Any]
     mtimes_ms: Mapping[str, int]
@@ -69,10 +69,10 @@ class LookupHeader:
 
 @contextmanager
 def open_requests(path: str) -> Iterator[tuple[LookupHeader | None, Iterator[LookupRequest]]]:
-    """Open a file of look-ups: its header, None without one, and its look-ups, read while they are asked for.
+    """Open a file of look-ups: its header, None without one, and an iterator that reads its look-ups.
 
     Raises:
-        RequestError: no file, an empty one, or (from the iterator too) a line that is no look-up.
+        RequestError: there is no file, it is empty, or a line is no look-up (the iterator raises this too).
     """
     try:
         file = open_file(path)

@@ -1,4 +1,4 @@
-"""What a broker's load, start and clean shutdown make of a store, told in the form of golden/store/recover/*.json."""
+"""Computes the state of a store after the broker's load, start and clean shutdown, in the form of golden/store/recover/*.json."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, INDEX
 
 _SLAVE = "SLAVE"
 _HASHED_AT_ONCE = 16 << 20
-_NEW_INDEX_FILE = f"{INDEX}/<new>"  # its name is the wall clock's
-_AFTER_NEW_INDEX_FILES = f"{INDEX}/3"  # a clock of this millennium that is ahead of the store's
+_NEW_INDEX_FILE = f"{INDEX}/<new>"  # the broker names it by the wall clock
+_AFTER_NEW_INDEX_FILES = f"{INDEX}/3"  # a name by a clock of this millennium later than the store's
 _UNDERFLOW = "exception: java.nio.BufferUnderflowException"
 _CONFIG_NAMES = (
     "brokerRole",
@@ -64,17 +64,14 @@ _CONFIG_NAMES = (
 
 
 def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
-    """Recover a store directory, to which nothing is written.
+    """The recovery of a store directory, an object as in golden/store/recover/*.json; nothing is written.
 
     Args:
         store: the directory or its URI.
-        settings: of the broker; lengths of files that they do not give are taken from the files.
-
-    Returns:
-        An object as in golden/store/recover/*.json.
+        settings: the broker's settings; file lengths that they do not have are inferred from the files.
 
     Raises:
-        StoreError: no store, or one whose recovery cannot be told.
+        StoreError: there is no store, or its recovery cannot be computed.
     """
     files = StoreFiles(store)
     files.check_exists()
@@ -99,21 +96,21 @@ def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
     return told
 
 
-def summary(told: dict[str, Any]) -> str:
-    """One line for people about what `run_recover` told."""
-    if not told["load"]:
-        return f"{told['store']}: load fails, the broker does not start"
-    state = told["afterStart"]
-    again = f"load dispatches {told['redispatchedInLoad']:,} messages again, start {told['redispatchedInStart']:,}"
-    never = "" if told["start"] == "ok" else ", and never ends"
-    return f"{told['store']}: commit log {state['minPhyOffset']} to {state['maxPhyOffset']}, {again}{never}"
+def summary(recovery: dict[str, Any]) -> str:
+    """One line for people about `recovery`, the result of `run_recover`."""
+    if not recovery["load"]:
+        return f"{recovery['store']}: load fails, the broker does not start"
+    state = recovery["afterStart"]
+    again = f"load dispatches {recovery['redispatchedInLoad']:,} messages again, start {recovery['redispatchedInStart']:,}"
+    never = "" if recovery["start"] == "ok" else ", and never ends"
+    return f"{recovery['store']}: commit log {state['minPhyOffset']} to {state['maxPhyOffset']}, {again}{never}"
 
 
-def write_recovery(told: dict[str, Any], out: str) -> None:
-    """Write what `run_recover` told."""
+def write_recovery(recovery: dict[str, Any], out: str) -> None:
+    """Write `recovery`, the result of `run_recover`, as JSON to the file `out`."""
     try:
         with whole_file(local_path(out)) as file:
-            file.write((json.dumps(told, indent="\t", ensure_ascii=False) + "\n").encode())
+            file.write((json.dumps(recovery, indent="\t", ensure_ascii=False) + "\n").encode())
     except OSError as error:
         raise StoreError(out, "a file that can be written", str(error.strerror or error)) from error
 
@@ -137,7 +134,7 @@ def _config(settings: BrokerSettings, used: StoreSettings) -> dict[str, Any]:
 
 
 def _walk(files: StoreFiles, folder: FilePath = ()) -> Iterator[tuple[FilePath, int]]:
-    """Every file of the store with its length."""
+    """The path and length of every file of the store."""
     entries: list[Entry] = files.folder(*folder)
     for entry in entries:
         if entry.is_folder:
@@ -147,7 +144,7 @@ def _walk(files: StoreFiles, folder: FilePath = ()) -> Iterator[tuple[FilePath, 
 
 
 def _java_order(path: str) -> bytes:
-    """String.compareTo, by UTF-16 units."""
+    """A sort key for the order of String.compareTo, by UTF-16 units."""
     return path.encode("utf-16-be", "surrogatepass")
 
 
@@ -230,7 +227,7 @@ def _camel_case(fields: dict[str, int]) -> dict[str, int]:
 
 def _queue(store: MessageStore[ChangedFiles], queue: Queue) -> dict[str, Any]:
     last = queue.last_offset(store.files)
-    told = {
+    row = {
         "topic": queue.topic,
         "queueId": queue.queue_id,
         "minOffsetInQueue": queue.min_logic_offset // CQ_STORE_UNIT_SIZE,
@@ -241,7 +238,7 @@ def _queue(store: MessageStore[ChangedFiles], queue: Queue) -> dict[str, Any]:
         "files": [file.name for file in queue.files],
     }
     if queue.extension is not None:
-        told["extFiles"] = [file.name for file in queue.extension.files]
-        told["extMinAddress"] = queue.extension.min_address
-        told["extMaxAddress"] = queue.extension.max_address
-    return told
+        row["extFiles"] = [file.name for file in queue.extension.files]
+        row["extMinAddress"] = queue.extension.min_address
+        row["extMaxAddress"] = queue.extension.max_address
+    return row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store.loaded_store import file_sizes
+from pipeline.store.load_files import file_sizes
 from store_format.files.files import FilePath
 from store_format.files.mapped_files import file_size_of
 from store_format.index.index_file import DEFAULT_INDEX_SIZES, IndexSizes
@@ -19,7 +19,7 @@ _SLAVE = "SLAVE"
 
 
 def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings:
-    """What recovery depends on, from the settings and, for lengths that they do not give, the files."""
+    """The StoreSettings of the broker's settings; file lengths that they do not have are inferred from the files."""
     explicit = {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")}
     sizes = file_sizes(files, explicit)
     value = settings.value
@@ -46,7 +46,7 @@ def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings
 
 
 def ext_size(files: StoreFiles, settings: BrokerSettings) -> int:
-    """Length of the extensions' files: from the settings, else the commonest one, else 4.9.3's default."""
+    """The length of the extensions' files: by the settings, else the commonest length, else 4.9.3's default."""
     given: int | None = settings.explicit("mappedFileSizeConsumeQueueExt")
     folders: list[FilePath] = [(CONSUME_QUEUE_EXT,)]
     for _ in ("topic", "queueId"):
@@ -56,7 +56,7 @@ def ext_size(files: StoreFiles, settings: BrokerSettings) -> int:
 
 
 def index_sizes(files: StoreFiles, settings: BrokerSettings) -> IndexSizes:
-    """What index files are written with: from the settings, else as the files' own chains tell.
+    """The sizes of the index files: by the settings, else inferred from the chains in the files.
 
     Raises:
         CorruptStoreError: the chains agree with no sizes, or with several.

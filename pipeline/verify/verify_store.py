@@ -21,7 +21,7 @@ from pipeline.rows.log_batches import walks
 from pipeline.rows.unmapped_files import beside_mapped_files, beside_queues
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from pipeline.store.open_log import OpenLog
 from pipeline.store.store_settings import index_sizes
 from pipeline.verify.verify_files import NOT_CHECKED, OtherFiles
@@ -102,7 +102,7 @@ class Plan:
         store = self.log.store
         odd_names = odd_queues(store, [topic])
         store = store.changed({}, frozenset(odd_names))
-        for queue_id in ls.queue_ids(store, topic)[share.number :: share.shares]:
+        for queue_id in lf.queue_ids(store, topic)[share.number :: share.shares]:
             folder = (CONSUME_QUEUE, topic, str(queue_id))
             files, odd = _mapped(store, folder, self.queue_size)
             yield from odd
@@ -149,12 +149,12 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
 
 def plan_of(store: StoreFiles, settings: BrokerSettings, topic_tasks: int) -> Plan:
     """The plan that shares the files of a store out to tasks, the queues to about `topic_tasks`. It reads the last commit log file."""
-    sampled = store.changed({}, frozenset(odd_queues(store, ls.topics(store)[: ls.SAMPLED_TOPICS])))
-    sizes = ls.file_sizes(sampled, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    sampled = store.changed({}, frozenset(odd_queues(store, lf.topics(store)[: lf.SAMPLED_TOPICS])))
+    sizes = lf.file_sizes(sampled, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     log_files, odd = _mapped(store, (COMMIT_LOG,), sizes.commit_log)
     filled, newest = _filled(store, log_files)
     log = LogFiles(store=store, files=filled, opened=OpenLog(store))
-    names = ls.topics(store)
+    names = lf.topics(store)
     beside = [(path, entry) for path, entry in beside_mapped_files(store, has_log=True) if entry is not None]
     large = [(one,) for one in beside if one[0][0] == INDEX]
     small = [one for one in beside if one[0][0] != INDEX]

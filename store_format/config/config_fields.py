@@ -1,9 +1,9 @@
-"""From the tree of a config file to its rows, as fastjson fills the broker's objects.
+"""Reads the rows of a config file from its JSON tree, as fastjson fills the broker's objects.
 
 Broker source (4.9.3): the classes of config_rows; JavaBeanDeserializer, IntegerCodec and LongCodec of fastjson 1.2.76.
 Rule: an integer may stand in quotes, null leaves a primitive field at its default, an integer out of range fails.
-Surprise: fastjson also takes 1.9 for 1, true for 1 and `read_queue_nums` for readQueueNums. Such a file is refused, and
-its .bak is not taken, since the broker would have loaded the file.
+Surprise: fastjson also reads 1.9 as 1, true as 1 and `read_queue_nums` as readQueueNums. This module refuses such a file. Its .bak is not
+used instead, because the broker would load the file itself.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class ConfigText:
     path: str
 
     def raw(self, node: Node) -> str:
-        """The text a value was read from."""
-        return self.text[node.start : node.end].decode(errors="replace")  # comments may hold anything
+        """The text from which a node was read."""
+        return self.text[node.start : node.end].decode(errors="replace")  # a comment may hold any bytes
 
     def broken(self, node: Node, expected: str) -> ConfigFileError:
-        """The error for what fails in the broker too."""
+        """The error for a node that the broker refuses too."""
         return ConfigFileError(self.path, expected, self._found(node), position=node.start)
 
     def unsupported(self, node: Node, expected: str) -> UnsupportedConfigError:
-        """The error for what the broker may load in a way of its own."""
+        """The error for a node that the broker may load, but that this module does not read."""
         hint = "the broker may read this all the same; write it as the broker does"
         return UnsupportedConfigError(self.path, expected, self._found(node), position=node.start, hint=hint)
 
@@ -51,7 +51,7 @@ Reader = Callable[[Node, ConfigText], Any]
 
 
 def integer(node: Node, source: ConfigText, bits: int) -> int:
-    """A Java int or long, perhaps in quotes."""
+    """The value of a node as a Java integer of 32 or 64 bits; it may stand in quotes."""
     value, expected = node.value, f"an integer of {bits} bits"
     if isinstance(value, NumberText):
         raise source.broken(node, expected) if value.lstrip("+-").isdigit() else source.unsupported(node, expected)
@@ -69,7 +69,7 @@ def _fits(value: int, bits: int) -> bool:
 
 
 def members(node: Node, source: ConfigText) -> Iterator[tuple[str, Node, Node]]:
-    """Name, key and value of each member of an object with names for keys."""
+    """Name, key and value of each member of an object whose keys are names."""
     if not isinstance(node.value, tuple):
         raise source.broken(node, "an object")
     for key, value in node.value:
@@ -79,7 +79,7 @@ def members(node: Node, source: ConfigText) -> Iterator[tuple[str, Node, Node]]:
 
 
 def refuse_similar(name: str, key: Node, source: ConfigText, known: Iterable[str]) -> None:
-    """Names that fastjson's smart match takes for a field: case, '_', '-' and a leading "is" do not count."""
+    """Raise if fastjson's smart match takes `name` for a known field: it ignores case, '_', '-' and a leading "is"."""
     plain_name = _smart(name)
     for field in known:
         if _smart(field) in {plain_name, plain_name.removeprefix("is")}:
@@ -91,12 +91,12 @@ def _smart(name: str) -> str:
 
 
 def extra_text(extra: Mapping[str, str]) -> str:
-    """The members no class knows as the text of an object, their values as they were written."""
+    """The text of a JSON object with the members that no class knows, their values as they were written; empty without members."""
     return "{" + ",".join(f"{quoted(name)}:{text}" for name, text in extra.items()) + "}" if extra else ""
 
 
 def read_row(kind: type[R], node: Node, source: ConfigText, **names: str) -> R:
-    """One row; `names` are the fields that its place in the file gives."""
+    """The row of class `kind` in a node; `names` are the fields that are known from the row's key in the file."""
     known: dict[str, Any] = {}
     extra: dict[str, str] = {}
     for name, key, value in members(node, source):
@@ -122,7 +122,7 @@ def _int(node: Node, source: ConfigText) -> int:
 def _long(node: Node, source: ConfigText) -> int:
     value = node.value
     if isinstance(value, NumberText) or (isinstance(value, int) and not _fits(value, LONG_BITS)):
-        raise source.unsupported(node, f"an integer of {LONG_BITS} bits")  # some of those out of range wrap in the broker
+        raise source.unsupported(node, f"an integer of {LONG_BITS} bits")  # the broker wraps some integers that are out of range
     return integer(node, source, LONG_BITS)
 
 
@@ -160,7 +160,7 @@ def _bit_positions(node: Node, source: ConfigText) -> tuple[int, ...] | None:
     try:
         if isinstance(node.value, list):
             return tuple(_int(item, source) for item in node.value)
-    except ConfigFileError as error:  # fastjson clips what is out of range
+    except ConfigFileError as error:  # fastjson clips integers that are out of range
         raise source.unsupported(node, "a list of integers of 32 bits") from error
     raise source.unsupported(node, "a list of integers of 32 bits")
 
@@ -169,7 +169,7 @@ def _bloom_filter_data(node: Node, source: ConfigText) -> BloomFilterData | None
     return None if node.value is None else read_row(BloomFilterData, node, source)
 
 
-_PRIMITIVE: set[Reader] = {_int, _long, _boolean}  # null leaves them as they are
+_PRIMITIVE: set[Reader] = {_int, _long, _boolean}  # a null leaves a primitive field at its default
 FIELDS: Mapping[type[object], Mapping[str, Reader]] = {
     DataVersion: {"counter": _atomic_long, "timestamp": _long},
     TopicConfig: {

@@ -1,10 +1,10 @@
-"""The broker's tables under config/: topics, subscriptionGroup, consumerOffset, delayOffset, consumerFilter (.json).
+"""Loads and encodes the broker's tables under config/: topics, subscriptionGroup, consumerOffset, delayOffset, consumerFilter (.json).
 
 Broker source (4.9.3): ConfigManager.load, loadBak and persist, MixAll.file2String; decode of TopicConfigManager,
 SubscriptionGroupManager, ConsumerOffsetManager, ScheduleMessageService, ConsumerFilterManager.
-Rule: a file that is missing, empty or cannot be decoded gives way to its .bak; without either the table starts empty.
-Surprise: a file of blanks or of `null` is decoded (to nothing) and hides a good .bak. A file that cannot be decoded
-and has no .bak gives the broker an empty table and a line in its log; here that is an error.
+Rule: the .bak is read if the file is missing, empty or cannot be decoded; without a .bak the table starts empty.
+Surprise: a file of blanks or of `null` is decoded to an empty table, even if its .bak is good. For a file that cannot be decoded and has no
+.bak, the broker starts with an empty table and writes a line to its log; here that is an error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[T]):
-    """A table, the file it came from, and for any but the main file the reason why it is not that one."""
+    """A table, the file it was read from, and the reason why it was not read from the main file (empty where it was)."""
 
     table: T
     source: Literal["main", "bak", "missing"]
@@ -46,11 +46,18 @@ class Loaded(Generic[T]):
 
 
 def load(main: bytes | None, bak: bytes | None, path: str, decode: Callable[[bytes, str], T]) -> Loaded[T]:
-    """A table by the order of ConfigManager.load; None is a file that does not exist.
+    """The table that ConfigManager.load takes from the bytes of a main file and its .bak; None for a file that does not exist.
 
-    `path` names the main file in errors, `decode` is one of the decode functions here.
-    Raises ConfigFileError where the broker would not start (both unusable) or would lose the table (main unusable, no
-    .bak), and UnsupportedConfigError where it may read what these functions do not.
+    Args:
+        main: bytes of the main file.
+        bak: bytes of the .bak file.
+        path: name of the main file in errors.
+        decode: one of the decode functions of this module.
+
+    Raises:
+        ConfigFileError: both files are unusable and the broker would not start, or the main file is unusable, there is no .bak, and the
+            broker would start with an empty table.
+        UnsupportedConfigError: the broker may read a file that `decode` does not.
     """
     failure: ConfigFileError | None = None
     if main:
@@ -76,7 +83,7 @@ def load(main: bytes | None, bak: bytes | None, path: str, decode: Callable[[byt
 
 
 def decode_consumer_offsets(text: bytes, path: str) -> ConsumerOffsets:
-    """The committed offsets (ConsumerOffsetManager.decode)."""
+    """The committed offsets in the text of consumerOffset.json (ConsumerOffsetManager.decode)."""
     source = ConfigText(text, path)
     tables, extra = _tables(source, "offsetTable")
     table = {name: _offsets(queues, source) for name, _, queues in members(tables["offsetTable"], source)}
@@ -84,14 +91,14 @@ def decode_consumer_offsets(text: bytes, path: str) -> ConsumerOffsets:
 
 
 def decode_delay_offsets(text: bytes, path: str) -> DelayOffsets:
-    """The offsets of the delay levels (ScheduleMessageService.decode)."""
+    """The offsets of the delay levels in the text of delayOffset.json (ScheduleMessageService.decode)."""
     source = ConfigText(text, path)
     tables, extra = _tables(source, "offsetTable")
     return DelayOffsets(_offsets(tables["offsetTable"], source), extra)
 
 
 def decode_topic_configs(text: bytes, path: str) -> TopicConfigs:
-    """The topics of the file; the broker has those it makes at its start beside them (TopicConfigManager.decode)."""
+    """The topics in the text of topics.json, without the topics that the broker creates at its start (TopicConfigManager.decode)."""
     source = ConfigText(text, path)
     tables, extra = _tables(source, "topicConfigTable", "dataVersion")
     topics = {name: read_row(TopicConfig, row, source, topicName=name) for name, _, row in members(tables["topicConfigTable"], source)}
@@ -100,9 +107,9 @@ def decode_topic_configs(text: bytes, path: str) -> TopicConfigs:
 
 
 def decode_subscription_groups(text: bytes, path: str) -> SubscriptionGroups:
-    """The groups of the file; the broker has its own system groups beside them (SubscriptionGroupManager.decode)."""
+    """The groups in the text of subscriptionGroup.json, without the broker's system groups (SubscriptionGroupManager.decode)."""
     source = ConfigText(text, path)
-    if text and not text.strip(BLANKS):  # the one class that fastjson fills without code of its own, so other rules hold
+    if text and not text.strip(BLANKS):  # fastjson fills this class alone without generated code, and refuses a blank text
         raise source.broken(Node(0, 0, None), "an object")
     tables, extra = _tables(source, "subscriptionGroupTable", "dataVersion")
     groups = {
@@ -112,15 +119,16 @@ def decode_subscription_groups(text: bytes, path: str) -> SubscriptionGroups:
     version = tables.get("dataVersion")
     try:
         return SubscriptionGroups(tuple(groups.values()), read_row(DataVersion, version, source) if version else None, extra)
-    except ConfigFileError as error:  # no setter: fastjson skips it, whatever it is
+    except ConfigFileError as error:  # the class has no setter for dataVersion, so fastjson skips any value
         hint = "the broker does not read it; take it out"
         raise UnsupportedConfigError(path, error.expected, error.found, position=error.position, hint=hint) from error
 
 
 def decode_consumer_filters(text: bytes, path: str) -> ConsumerFilters:
-    """The subscriptions by expression (ConsumerFilterManager.decode).
+    """The subscriptions by expression in the text of consumerFilter.json (ConsumerFilterManager.decode).
 
-    The broker throws all of them away when bitNum is not that of its own Bloom filter, and takes the living for dead.
+    This is the file's content. The broker discards all subscriptions if their bitNum is not that of its own Bloom filter, and marks the
+    live ones dead.
     """
     source = ConfigText(text, path)
     tables, extra = _tables(source, "filterDataByTopic")
@@ -162,7 +170,7 @@ def encode_consumer_filters(table: ConsumerFilters) -> bytes:
 
 
 def _tables(source: ConfigText, *names: str) -> tuple[dict[str, Node], str]:
-    """The members of the file's object by name, the first of `names` at least, and the rest as text."""
+    """The members `names` of the file's object, of which the first is always there, and all other members as text."""
     found: dict[str, Node] = {}
     extra: dict[str, str] = {}
     root = parse_json(source.text, source.path)
@@ -180,7 +188,7 @@ def _tables(source: ConfigText, *names: str) -> tuple[dict[str, Node], str]:
 
 
 def _offsets(node: Node, source: ConfigText) -> dict[int, int]:
-    """queueId or delay level -> offset."""
+    """The offsets in a node, by queueId or delay level."""
     if not isinstance(node.value, tuple):
         raise source.broken(node, "an object")
     return {integer(key, source, INT_BITS): integer(value, source, LONG_BITS) for key, value in node.value}

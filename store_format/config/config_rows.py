@@ -1,10 +1,10 @@
 """The rows of the broker's config files: one frozen class for each class that fastjson fills from them.
 
 Broker source (4.9.3): TopicConfig, SubscriptionGroupConfig, DataVersion, ConsumerFilterData, BloomFilterData.
-Rule: a field that is missing keeps the default of its class. A field that no class knows is skipped by the broker and
-kept here in `extra` (the text of a JSON object, or empty): files of newer brokers lose nothing.
-Surprise: a row is found by its key in the table, not by the name inside it. The key is the name here; where the inner
-name is another or missing (null), `extra` has that one.
+Rule: a missing field keeps the default of its class. The broker skips a field that its class does not have; here `extra` keeps it (the text
+of a JSON object, or empty), so that no field of a newer broker's file is lost.
+Surprise: the broker finds a row by its key in the table, not by the name inside the row. The row's name here is the key; if the name inside
+the row differs from it or is missing (null), `extra` has the inner name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOPIC_GROUP_SEPARATOR = "@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataVersion:
-    """Version of a table; `timestamp` in milliseconds, None where the file has none (the broker takes its clock)."""
+    """Version of a table; `timestamp` in ms, None where the file has none (the broker then takes the time of its clock)."""
 
     counter: int = 0
     timestamp: int | None = None
@@ -58,7 +58,7 @@ class SubscriptionGroupConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BloomFilterData:
-    """The bits of one subscription in the bit maps of the consume queue extension."""
+    """The bits of one subscription in the bit maps of the consume queue extension: their positions, and the length of a bit map in bits."""
 
     bitPos: tuple[int, ...] | None = None
     bitNum: int = 0
@@ -67,9 +67,9 @@ class BloomFilterData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerFilterData:
-    """A subscription by expression, of consumerFilter.json; times in milliseconds.
+    """A subscription by expression in consumerFilter.json; times in ms.
 
-    `dead` is as the file has it: deadTime >= bornTime when the broker wrote it, which never reads it (isDead).
+    `dead` is the file's value. The broker writes deadTime >= bornTime there (isDead) and never reads it.
     """
 
     topic: str
@@ -86,9 +86,9 @@ class ConsumerFilterData:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOffset:
-    """One committed offset: the next queue offset that the group wants.
+    """One committed offset: the queue offset of the next message for the group.
 
-    `topic` and `group` are None where the key does not tell them apart (see split_topic_at_group).
+    `topic` and `group` are None where the key `topicAtGroup` cannot be split (see split_topic_at_group).
     """
 
     topicAtGroup: str
@@ -106,7 +106,7 @@ class ConsumerOffsets:
     extra: str = ""
 
     def rows(self) -> list[ConsumerOffset]:
-        """One row for each offset."""
+        """One ConsumerOffset for each offset of the table."""
         rows = []
         for key, queues in self.offsetTable.items():
             topic, group = split_topic_at_group(key) or (None, None)
@@ -114,7 +114,7 @@ class ConsumerOffsets:
         return rows
 
     def by_queue(self) -> dict[tuple[str, str, int], int]:
-        """(group, topic, queueId) -> offset, for the keys that name a topic and a group."""
+        """The offsets by (group, topic, queueId), without the keys that cannot be split into topic and group."""
         return {(row.group, row.topic, row.queueId): row.offset for row in self.rows() if row.group is not None and row.topic is not None}
 
 
@@ -137,7 +137,7 @@ class TopicConfigs:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroups:
-    """subscriptionGroup.json; a broker writes the dataVersion and does not read it back."""
+    """subscriptionGroup.json; the broker writes dataVersion and never reads it."""
 
     subscriptionGroupTable: tuple[SubscriptionGroupConfig, ...] = ()
     dataVersion: DataVersion | None = None
@@ -162,11 +162,11 @@ class ConsumerFilters:
 
 
 def split_topic_at_group(key: str) -> tuple[str, str] | None:
-    """Topic and group of a key of the offset table, None where it does not tell.
+    """Topic and group of a key of the offset table, None where the broker does not split the key.
 
-    whichTopicByConsumer and its like split the key at each `@`, drop empty parts at the end, and take it if two are
-    left; queryOffset joins topic and group again. Of `a@b@` the one makes what the other cannot find, and `a@`,
-    `a@b@c` and `a` are not taken at all: an offset under such a key is found by the whole key only.
+    whichTopicByConsumer and similar methods split the key at each `@`, drop empty parts at the end, and accept two parts; queryOffset joins
+    topic and group again. They do not accept `a@`, `a@b@c` and `a`. They split `a@b@` into a topic and a group that queryOffset joins to
+    `a@b`, which is another key. An offset under any of these keys is found by the whole key only.
     """
     parts = key.split(TOPIC_GROUP_SEPARATOR)
     return (parts[0], parts[1]) if len(parts) == 2 and parts[1] else None
@@ -176,7 +176,7 @@ Row = DataVersion | TopicConfig | SubscriptionGroupConfig | BloomFilterData | Co
 
 
 def members_of(row: Row) -> dict[str, object]:
-    """A row as the members fastjson writes, by field name; what `extra` holds goes before the row's own fields."""
+    """The members that fastjson writes for a row, by field name; members of `extra` come before the row's own fields."""
     members: dict[str, object] = {}
     for part in fields(row):
         value = getattr(row, part.name)
@@ -185,7 +185,7 @@ def members_of(row: Row) -> dict[str, object]:
 
 
 def with_extra(members: dict[str, object], extra: str) -> dict[str, object]:
-    """`members` and those of the JSON object in the text `extra`, in the order of their names."""
+    """`members` and the members of the JSON object in the text `extra`, in the order of their names."""
     others = plain(parse_json(extra.encode(), "extra"))
     if isinstance(others, dict):
         members |= others

@@ -1,12 +1,10 @@
 """The JSON dialect of the broker's config files, as the broker's fastjson 1.2.76 reads it.
 
 Broker source (4.9.3): RemotingSerializable.fromJson, which is JSON.parseObject with fastjson's default features.
-Rule: integer keys stand unquoted; bare names, single quotes, comments, a trailing comma and zeros behind the text are
-read as well.
-Surprise: whether fastjson reads a text decides between a file and its .bak, and it reads nearly everything: where a
-text is garbled it often drops a token and goes on. So there are three outcomes, not two: a tree, which fastjson sees in
-the same way; ConfigFileError, where fastjson fails as well; and UnsupportedConfigError, where fastjson may read what
-this reader does not, so that the .bak would be the wrong file.
+Rule: integer keys have no quotes. Bare names, single quotes, comments, a trailing comma and zeros after the text are allowed.
+Surprise: the broker reads a .bak only if fastjson fails on the file, and fastjson reads nearly every text: in a garbled one it often drops
+a token and goes on. So this reader has three outcomes. A tree: fastjson reads the same. ConfigFileError: fastjson fails too.
+UnsupportedConfigError: fastjson may read the text, this reader does not, and the .bak would be the wrong file.
 """
 
 from __future__ import annotations
@@ -28,10 +26,15 @@ _VALUES_OF_FASTJSON = {b"NaN", b"undefined", b"new", b"Set", b"TreeSet", b"x"}
 
 
 def parse_json(text: bytes, path: str) -> Node:
-    """The tree of a config file's text, in one pass; a text of blanks only is null, as it is for fastjson.
+    """The tree of a config file's text; a text of blanks only is null, as it is for fastjson.
 
-    `path` names the file in errors, which point to the first byte that a broker would not have written there.
-    Raises ConfigFileError and UnsupportedConfigError (see the module).
+    Args:
+        text: bytes of the file.
+        path: name of the file in errors.
+
+    Raises:
+        ConfigFileError: fastjson fails too. The position is that of the first byte that a broker does not write there.
+        UnsupportedConfigError: fastjson may read the text, this reader does not.
     """
     if not text.strip(BLANKS):
         return Node(0, len(text), None)
@@ -49,7 +52,7 @@ def parse_json(text: bytes, path: str) -> Node:
 
 
 def plain(node: Node) -> object:
-    """The values of a tree: dict (of equal keys the last counts), list, str, int, bool, None, NumberText."""
+    """The plain value of a tree: dict (the last of equal keys counts), list, str, int, bool, None or NumberText."""
     if isinstance(node.value, tuple):
         return {key.value: plain(value) for key, value in node.value}
     if isinstance(node.value, list):
@@ -58,10 +61,10 @@ def plain(node: Node) -> object:
 
 
 class _Parser(Scanner):
-    """Recursive descent; `depth` counts objects and lists."""
+    """A recursive descent parser; `depth` counts the objects and lists around a value."""
 
     def document(self) -> Node:
-        """One value, then blanks, zeros and comments up to the end."""
+        """The value of the text; only blanks, zeros and comments may follow it."""
         if self.text.startswith(b"\xef\xbb\xbf"):
             self.position = 3
         self.skip()
@@ -69,11 +72,11 @@ class _Parser(Scanner):
         if self.text[self.position :].strip(BLANKS + b"\0") and self.skip():
             if isinstance(root.value, tuple | list | None):
                 self.fail("the end of the file")
-            self.refuse("the end of the file")  # fastjson may drop the value and take the rest for members
+            self.refuse("the end of the file")  # fastjson may drop the value and read the rest as members
         return root
 
     def _value(self, depth: int) -> Node:
-        """The value that starts here; the caller has skipped what comes before it."""
+        """The value that starts at the position; the caller has skipped blanks and comments before it."""
         if depth > DEPTH_MAX:
             self.refuse(f"at most {DEPTH_MAX} levels")
         start = self.position
@@ -103,7 +106,7 @@ class _Parser(Scanner):
         return Node(start, self.position, _WORDS[word.group()])
 
     def _more(self, closing: bytes) -> bool:
-        """Go over the comma to the next member or item; False at the closing bracket, which is taken."""
+        """Skip the comma and return True, or skip the closing bracket and return False."""
         byte = self.skip()
         if byte == b",":
             self.position += 1
@@ -140,7 +143,7 @@ class _Parser(Scanner):
             self._end_of_member(key, value)
 
     def _to_colon(self, key: Node) -> None:
-        """Only blanks may stand before a colon; fastjson takes comments and control characters behind some keys."""
+        """Skip blanks to the colon after a key; fastjson also allows comments and control characters there after some keys."""
         colon = end_of(_BLANKS, self.text, self.position)
         if self.skip() != b":":
             self.fail("':'")
@@ -148,17 +151,17 @@ class _Parser(Scanner):
             self.note("':' right behind the key", key.end)
 
     def _end_of_member(self, key: Node, value: Node) -> None:
-        """Without a comma fastjson reads on behind an integer key, and drops one token of any kind behind another."""
+        """Check what follows a member; without a comma fastjson goes on after an integer key, and drops one token after another key."""
         numeric = isinstance(value.value, int | NumberText)
         if numeric and self.text.startswith(b"/", end_of(_BLANKS, self.text, self.position)):
-            self.note("no comment behind a number")  # in a long field the rest is garbled for fastjson
+            self.note("no comment behind a number")  # after a comment in a field of type long, fastjson misreads the rest
         byte = self.skip()
         if byte in {b",", b"}", b""}:
             return
         self.note("',' or '}'")
         if isinstance(key.value, int) or str(key.value).lstrip("+-").isdigit():
             return
-        if byte in {b"[", b"]"} or numeric:  # here it depends on the class of the field
+        if byte in {b"[", b"]"} or numeric:  # what fastjson does here depends on the class of the field
             self.refuse("',' or '}'")
         if byte in QUOTES:
             self.string(byte)

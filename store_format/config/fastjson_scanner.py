@@ -2,11 +2,11 @@
 
 Broker source (4.9.3): fastjson 1.2.76 under RemotingSerializable.fromJson: JSONLexerBase.skipWhitespace, skipComment,
 scanString, scanNumber.
-Rule: strings stand in double or single quotes, may hold control characters, and have the escapes \\v \\F \\0 to \\7 \\xhh too.
-Surprise: control characters are blanks before a value and not before a name; 0x1a is the end of the text in some places.
-Headers of commands have a reader of their own, `store_format.remoting.header_text`: it must do exactly what fastjson does as it fills the
-fields of a command. The reader of config files makes a tree, and refuses a text that fastjson may read in another way. Both use the
-escapes of this module, and a test has both read the same texts.
+Rule: strings stand in double or single quotes, may hold control characters, and have also the escapes \\v \\F \\0 to \\7 \\xhh.
+Surprise: control characters count as blanks before a value, but not before a name; 0x1a ends the text in some places.
+`store_format.remoting.header_text` reads the headers of commands: it must do exactly what fastjson does when it fills the fields of a
+command. This reader makes a tree, and refuses a text that fastjson may read in another way. Both use the escapes of this module, and a
+test gives both the same texts.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _SUFFIXES = {b".", b"L", b"S", b"B", b"F", b"D"}
 _CHUNK = {quote: re.compile(rb"[^\\" + quote + rb"]*") for quote in QUOTES}
 _HEX = re.compile(rb"[0-9a-fA-F]+")
 SURROGATE = re.compile("[\ud800-\udfff]")
-# what a letter stands for behind a backslash, beside u and x
+# the character that a backslash and a letter stand for; u and x are not here
 ESCAPES = dict(zip("\"\\/'bfnrtvF01234567", "\"\\/'\b\f\n\r\t\v\f\0\1\2\3\4\5\6\7", strict=True))
 
 
 class UnsupportedConfigError(ConfigFileError):
-    """A form that this reader does not know and fastjson may read: the broker would not go on to the .bak."""
+    """A text that this reader does not read and fastjson may read; the broker would then not read the .bak."""
 
 
 class NumberText(str):
-    """A number that is not an integer, or one of very many digits, as it was written."""
+    """The text of a number that is not an integer or has too many digits."""
 
     __slots__ = ()
 
@@ -51,10 +51,10 @@ class Node(NamedTuple):
 
 
 class Scanner:
-    """A position in a text, which only grows, and what stands there.
+    """A text and a position in it that only grows.
 
-    A form that fastjson may read and this reader does not is remembered in `unsupported`, and counts once the rest of
-    the text has been read: where a later byte makes fastjson fail too, that failure is the answer.
+    `unsupported` keeps the error for the first form that fastjson may read and this reader does not. It is raised only after the rest of
+    the text has been read: if fastjson fails at a later byte, that error is raised instead.
     """
 
     def __init__(self, text: bytes, path: str) -> None:
@@ -67,11 +67,11 @@ class Scanner:
         return repr(self.text[position : position + 12]) if position < len(self.text) else "the end of the file"
 
     def fail(self, expected: str) -> NoReturn:
-        """Raise what fastjson fails at too."""
+        """Raise the error for a text at which fastjson fails too."""
         raise ConfigFileError(self.path, expected, self._found(self.position), position=self.position)
 
     def note(self, expected: str, position: int | None = None) -> UnsupportedConfigError:
-        """Remember the first form that fastjson may read, and go on."""
+        """Keep the error for a form that fastjson may read and this reader does not; the first one is kept."""
         if self.unsupported is None:
             where = self.position if position is None else position
             hint = "the broker may read this all the same; write it as the broker does"
@@ -79,11 +79,11 @@ class Scanner:
         return self.unsupported
 
     def refuse(self, expected: str) -> NoReturn:
-        """Raise what fastjson may read, where going on makes no sense."""
+        """Raise the error for a form that fastjson may read and after which this reader cannot go on."""
         raise self.note(expected)
 
     def skip(self) -> bytes:
-        """Go over blanks and comments; the next byte, or none at the end."""
+        """Skip blanks and comments; returns the next byte, or empty bytes at the end."""
         text = self.text
         byte = text[self.position : self.position + 1]
         if byte in _SOLID:
@@ -107,7 +107,7 @@ class Scanner:
                 self.note("no 0x1a, which may end a text for fastjson", end)
 
     def number(self, number: re.Match[bytes]) -> Node:
-        """The number that a match of NUMBER has found here."""
+        """The node of the number that NUMBER matched at the position."""
         start, end = number.span()
         self.position = end
         written = number[0]
@@ -121,7 +121,7 @@ class Scanner:
         return Node(start, end, NumberText(written.decode()))
 
     def string(self, quote: bytes) -> Node:
-        """The string that starts with the quote here."""
+        """The node of the string whose opening quote is at the position."""
         start = self.position
         self.position += 1
         parts: list[str] = []
@@ -144,7 +144,7 @@ class Scanner:
         return Node(start, self.position, self._joined("".join(parts), start))
 
     def _joined(self, value: str, start: int) -> str:
-        """Halves of a surrogate pair, which two escapes make, as the one character they stand for."""
+        """`value` with each surrogate pair that two escapes made joined to one character."""
         if not SURROGATE.search(value):
             return value
         try:
@@ -174,6 +174,6 @@ class Scanner:
 
 
 def end_of(pattern: re.Pattern[AnyStr], text: AnyStr, position: int) -> int:
-    """Where a pattern that also matches nothing ends."""
+    """The end of a pattern's match at `position`; the pattern must also match the empty text."""
     found = pattern.match(text, position)
     return found.end() if found else position

@@ -1,9 +1,9 @@
 """The text of the broker's config files, as the broker's fastjson 1.2.76 writes it with prettyFormat.
 
 Broker source (4.9.3): ConfigManager.persist, RemotingSerializable.toJson(obj, true): JSON.toJSONString(obj, true).
-Rule: a member with a string key starts a line, with a tab a level; members that are null are left out; the fields of a
-class come by name.
-Surprise: a map with integer keys stays on its line, keys unquoted, and breaks it only before the closing brace.
+Rule: a member with a string key starts a line, indented by one tab for each level; members that are null are left out; the fields of a
+class are in the order of their names.
+Surprise: the members of a map with integer keys stay on one line, keys without quotes; only the closing brace starts a line.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f":
 
 
 def encode_json(value: object) -> bytes:
-    """Nested dicts (string or integer keys, in the order given), sequences, str, int, bool and None as UTF-8 text.
+    """The UTF-8 text of nested dicts (string or integer keys, in their order), sequences, str, int, bool and None.
 
-    Sequences are written as an int[] is, on one line: no file of the broker has another kind. Raises UnicodeEncodeError
-    for half a surrogate pair (the broker would write a question mark) and TypeError for any other type.
+    A sequence is written on one line, as fastjson writes an int[]: the broker's files have no other sequences.
+
+    Raises:
+        UnicodeEncodeError: a string has half a surrogate pair, for which the broker writes a question mark.
+        TypeError: a value has another type.
     """
     out: list[str] = []
     _write(value, "\n", out)
@@ -29,7 +32,7 @@ def encode_json(value: object) -> bytes:
 
 
 def quoted(text: str) -> str:
-    r"""A string in double quotes: short escapes, `\u007F` in capitals for other controls and for U+2028 and U+2029."""
+    r"""A text in double quotes: short escapes, and escapes like `\u007F` in capitals for other controls, U+2028 and U+2029."""
     return '"' + _ESCAPED.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}", text) + '"'
 
 

@@ -1,1 +1,1 @@
-"""Files of a store as ranges of bytes: mapped files, changes laid over files, stretches in use."""
+"""The files of a store as byte ranges: mapped files, changes over files, ranges in use."""

@@ -1,8 +1,8 @@
-"""What a broker's load, start and shutdown change in a store, as ranges of bytes to lay over its files.
+"""The changes that a broker's load, start and shutdown make to a store's files, kept as byte ranges; the files stay untouched.
 
-Broker source (4.9.3): MappedFile.appendMessage, MappedFileQueue.tryCreateMappedFile, MappedFile.destroy; here on files that stay untouched.
-Rule: a file is its own bytes with the changed ranges over them; a new file is zeros with the ranges over them.
-Surprise: truncating changes no byte. What lies behind the new end stays in the file until something is written over it.
+Broker source (4.9.3): MappedFile.appendMessage, MappedFileQueue.tryCreateMappedFile, MappedFile.destroy.
+Rule: a changed file is the file in the store with the changed ranges written over it; a new file is zeros with the ranges over them.
+Surprise: truncating changes no byte. The bytes past the new end stay in the file until something is written over them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from store_format.files.files import Entry, FilePath, StoredFiles
 
 @dataclass(slots=True, kw_only=True)
 class FileChange:
-    """How one file differs from the store's own; can be sent to Spark's workers.
+    """The differences between a changed file and the file in the store; can be sent to Spark's workers.
 
     Attributes:
-        length: the file's length afterwards, bytes.
-        is_new: none of the bytes in the store show; what no range covers is zero.
-        ranges: (position, bytes), ascending, without overlap.
+        length: length of the changed file, bytes.
+        is_new: the changed file has no bytes of a file in the store; bytes outside of `ranges` are zero.
+        ranges: (position, bytes) of each changed range, ascending, without overlap.
     """
 
     length: int
@@ -32,7 +32,7 @@ class FileChange:
     ranges: list[tuple[int, Bytes]] = field(default_factory=list)
 
     def write(self, at: int, data: Bytes) -> None:
-        """Put `data` over what is at position `at`."""
+        """Add the range of `data` at position `at`."""
         if not len(data):
             return
         end = at + len(data)
@@ -49,7 +49,7 @@ class FileChange:
         self.ranges = sorted(kept, key=lambda item: item[0])
 
     def joined(self) -> FileChange:
-        """The same change with ranges that touch each other made one."""
+        """The same change with adjacent ranges joined."""
         groups: list[tuple[int, list[Bytes]]] = []
         end = -1
         for at, data in self.ranges:
@@ -65,12 +65,12 @@ class FileChange:
         """Bytes [start, stop) of the changed file.
 
         Args:
-            base: the file in the store (not read where the file is new); where it ends early, zeros follow.
+            base: bytes of the file in the store (not read for a new file); zeros follow its end.
             start: first position, not negative.
-            stop: end, cut to the changed file's length.
+            stop: position past the last byte, cut to the changed file's length.
 
         Returns:
-            A slice of `base` where no range touches the stretch, else a copy of that stretch alone.
+            A slice of `base` where no range overlaps [start, stop), else a copy of these bytes.
         """
         stop = min(stop, self.length)
         touched = [item for item in self.ranges if item[0] < stop and item[0] + len(item[1]) > start]
@@ -87,7 +87,7 @@ class FileChange:
 
 
 class ChangedFiles:
-    """The files of a store with what was changed in them; the store itself is only read."""
+    """The files of a store and the changes to them; the store itself is only read."""
 
     def __init__(self, stored: StoredFiles) -> None:
         """`stored` are the files of the store."""
@@ -123,21 +123,21 @@ class ChangedFiles:
         self._created.add(path)
 
     def delete(self, path: FilePath) -> None:
-        """Take a file away."""
+        """Delete a file."""
         self.changes.pop(path, None)
         self._created.discard(path)
         self.deleted.add(path)
 
     def is_created(self, path: FilePath) -> bool:
-        """Whether the file is one that `create` made."""
+        """Whether `create` made the file."""
         return path in self._created
 
     def set_length(self, path: FilePath, length: int) -> None:
-        """Make a file of the store at least `length` bytes long, as mapping more than it has does; zeros follow its bytes."""
+        """Extend a file of the store with zeros to at least `length` bytes, as mapping more than its length does."""
         self._change(path).length = max(self._change(path).length, length)
 
     def write(self, path: FilePath, at: int, data: Bytes) -> None:
-        """Put bytes over a file from position `at` on."""
+        """Write `data` over a file's bytes from position `at` on."""
         self._change(path).write(at, data)
 
     def window(self, path: FilePath, at: int, length: int) -> Bytes:
@@ -157,18 +157,18 @@ class ChangedFiles:
         return self.changes[path]
 
     def content(self, path: FilePath) -> Bytes:
-        """All bytes of a file as it is now; a copy only where it was changed."""
+        """All bytes of a file with its changes; a copy only where the file was changed."""
         change = self.changes.get(path)
         if change is None:
             return self._stored.stored(path)
         return change.lay_over(self._base(path, change), 0, change.length)
 
     def joined(self) -> dict[FilePath, FileChange]:
-        """Every change, in the fewest ranges."""
+        """The change of each changed file, adjacent ranges joined."""
         return {path: change.joined() for path, change in self.changes.items()}
 
     def pieces(self, path: FilePath, size: int) -> Iterator[Bytes]:
-        """The bytes of a file as it is now, `size` at a time, so that a great file need not be in memory."""
+        """The bytes of a file with its changes, `size` at a time, so that a large file is never in memory as a whole."""
         change = self.changes.get(path)
         base = self._base(path, change)
         length = len(base) if change is None else change.length
@@ -193,8 +193,8 @@ def _differing_pages(former, now, differs):  # type: ignore[no-untyped-def]
 
 
 def changed_ranges(former: Bytes, now: Bytes) -> list[tuple[int, Bytes]]:
-    """The pages of `now` that differ from `former` (zeros follow where that ends early), neighbours joined: (position, bytes)."""
-    differs = np.zeros(-(-len(now) // PAGE) + 1, np.bool_)  # and one behind them that does not
+    """(position, bytes) of each run of pages in which `now` differs from `former`; zeros follow the end of `former`."""
+    differs = np.zeros(-(-len(now) // PAGE) + 1, np.bool_)  # the last element stays False and ends the last run
     _differing_pages(former, now, differs[:-1])
     turns = np.flatnonzero(np.diff(differs, prepend=False))
     return [(first * PAGE, np.array(now[first * PAGE : last * PAGE])) for first, last in turns.reshape(-1, 2).tolist()]

@@ -1,8 +1,8 @@
-"""A queue of mapped files: files of one fixed length, each named by the twenty digits of its first byte's offset.
+"""Folders of mapped files: files of one fixed length, each named by the twenty digits of its first byte's offset.
 
 Broker source (4.9.3): MappedFileQueue.doLoad, truncateDirtyFiles, findMappedFileByOffset; UtilAll.offset2FileName.
-Rule: load refuses a file of any other length, and takes every name in the folder.
-Surprise: a missing file in the middle is no error; offsets in the hole are simply not found.
+Rule: load refuses a file of any other length. It takes every file in the folder, whatever its name.
+Surprise: a missing file in the middle is no error; the offsets in the gap are not found.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def is_mapped_file_name(name: str) -> bool:
 
 
 def is_aligned(from_offset: int, file_size: int) -> bool:
-    """Whether a mapped file may start at `from_offset`: at a multiple of the file size, and so that it ends within a Java long."""
+    """Whether a mapped file may start at `from_offset`: a multiple of `file_size`, with the file's end within a Java long."""
     return file_size > 0 and from_offset % file_size == 0 and from_offset + file_size < _LONG_END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedFile:
-    """One file of a queue: `from_offset` is the offset of its first byte, `wrote` the bytes in use."""
+    """One mapped file: `from_offset` is the offset of its first byte, `length` its bytes, `wrote` the number of bytes in use."""
 
     name: str
     from_offset: int
@@ -44,12 +44,12 @@ class MappedFile:
 
     @property
     def end(self) -> int:
-        """Offset just past the file."""
+        """The offset just past the file."""
         return self.from_offset + self.length
 
 
 def file_size_of(lengths: Iterable[int], default: int) -> int:
-    """The file size of a queue of mapped files: the commonest length, the greater one of equals, else `default`."""
+    """The commonest of `lengths` (the greatest of equally common ones), or `default` without any length."""
     counts = Counter(lengths)
     if not counts:
         return default
@@ -60,15 +60,15 @@ def load(folder: str, entries: Sequence[tuple[str, int, int]], file_size: int) -
     """The mapped files of a folder after MappedFileQueue.load.
 
     Args:
-        folder: its path, for messages.
-        entries: (name, length in bytes, modification time in ms) of each file in it.
-        file_size: length that each of them must have.
+        folder: path of the folder, for messages.
+        entries: (name, length in bytes, modification time in ms) of each file in the folder.
+        file_size: the length that each file must have, bytes.
 
     Returns:
-        The files in order of name, each taken as full.
+        The files in order of name; `wrote` of each is its length.
 
     Raises:
-        CorruptStoreError: a length or a name with which the broker does not start.
+        CorruptStoreError: a file's length or name stops the broker's load.
     """
     files = []
     for name, length, mtime_ms in sorted(entries):
@@ -86,10 +86,10 @@ def load(folder: str, entries: Sequence[tuple[str, int, int]], file_size: int) -
 
 
 def check_aligned(folder: str, files: Iterable[MappedFile], file_size: int) -> None:
-    """Refuse files that do not start at a multiple of the file size: the broker loads them, but its offsets have no one place in them.
+    """Raise if a file does not start at a multiple of the file size: the broker loads it, but an offset can then lie in two files.
 
     Raises:
-        CorruptStoreError: such a file of `folder`, a path for messages.
+        CorruptStoreError: names the file; `folder` is the path in the message.
     """
     for file in files:
         if not is_aligned(file.from_offset, file_size):
@@ -98,7 +98,7 @@ def check_aligned(folder: str, files: Iterable[MappedFile], file_size: int) -> N
 
 
 def truncate_dirty_files(files: Sequence[MappedFile], offset: int) -> tuple[MappedFile, ...]:
-    """The files after MappedFileQueue.truncateDirtyFiles(offset): those past it are gone, the one that holds it ends there."""
+    """The files after MappedFileQueue.truncateDirtyFiles(offset): the files past `offset` are gone, the file with `offset` ends there."""
     kept = []
     for file in files:
         if file.end <= offset:
@@ -109,10 +109,10 @@ def truncate_dirty_files(files: Sequence[MappedFile], offset: int) -> tuple[Mapp
 
 
 def min_offset(files: Sequence[MappedFile]) -> int:
-    """MappedFileQueue.getMinOffset: -1 where there is no file."""
+    """MappedFileQueue.getMinOffset: the first file's offset, -1 without files."""
     return files[0].from_offset if files else -1
 
 
 def max_offset(files: Sequence[MappedFile]) -> int:
-    """MappedFileQueue.getMaxOffset: 0 where there is no file."""
+    """MappedFileQueue.getMaxOffset: the end of the bytes in use, 0 without files."""
     return files[-1].from_offset + files[-1].wrote if files else 0

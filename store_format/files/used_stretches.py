@@ -1,7 +1,7 @@
-"""Which stretches of a file hold anything but zeros.
+"""The ranges of a file that are not all zeros.
 
-Broker source (4.9.3): MappedFile, whose files have their full length from the first day on; what was never written is zeros.
-Rule: pages of zeros are left out, so that a file of mostly nothing costs what is in it.
+Broker source (4.9.3): MappedFile, whose files have their full length from the start; bytes that were never written are zeros.
+Rule: pages of zeros are left out, so the cost of a mostly empty file is that of its used pages.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ def _used_pages(content, used):  # type: ignore[no-untyped-def]
 
 
 def used_stretches(content: Bytes, longest: int) -> Iterator[tuple[int, int]]:
-    """The stretches [start, end) of `content` outside of which there are zeros only.
+    """The ranges [start, end) of `content` outside of which all bytes are zero, in order.
 
     Args:
         content: any bytes.
-        longest: length of a stretch at most.
+        longest: greatest length of a range, bytes.
 
     Returns:
-        In order, each beginning and ending with a byte that is not zero.
+        The ranges; each begins and ends with a byte that is not zero.
     """
-    used = np.zeros(-(-len(content) // PAGE) + 1, np.bool_)  # and one behind them that is not
+    used = np.zeros(-(-len(content) // PAGE) + 1, np.bool_)  # the last element stays False and ends the last run
     _used_pages(content, used[:-1])
     turns = np.flatnonzero(np.diff(used, prepend=False)) * PAGE
     for first, last in turns.reshape(-1, 2).tolist():

@@ -1,8 +1,8 @@
-"""Dispatching messages to the index, whose files grow as ranges over those of the store.
+"""Dispatches messages to the index; the changes to its files are kept as byte ranges.
 
 Broker source (4.9.3): CommitLogDispatcherBuildIndex, IndexService.buildIndex, IndexFile.indexKeyHashMethod.
-Rule: every dispatched message is offered, in order; the texts hashed are "topic#key" for UNIQ_KEY and then each of KEYS.
-Surprise: blanks separate KEYS, empty keys between them are passed over, and nothing stops a key from being indexed twice.
+Rule: the index gets every dispatched message, in order. It hashes the text "topic#key" for UNIQ_KEY and then for each of KEYS.
+Surprise: blanks separate the keys in KEYS, empty keys are skipped, and a key can be indexed twice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HASH = ord("#")
 
 @compiled
 def hash_key(buffer, code, start, end):  # type: ignore[no-untyped-def]
-    """indexKeyHashMethod of a text that goes on with valid UTF-8, from the hash of its beginning."""
+    """indexKeyHashMethod of a text that begins with a text of hash `code` and goes on with the valid UTF-8 in `buffer[start:end]`."""
     code = hash_on(buffer, start, end, code)
     code = code - (np.int64(1) << 32) if code >= (np.int64(1) << 31) else code
     return 0 if code == -(np.int64(1) << 31) else abs(code)
@@ -47,9 +47,9 @@ def hash_key(buffer, code, start, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def hash_keys(buffer, prefix, uniq_key, uniq_key_end, keys, keys_end, hashes, count):  # type: ignore[no-untyped-def]
-    """Put the hashes of a message's UNIQ_KEY, and then of each of its KEYS, into `hashes` from `count` on; gives the number after them.
+    """Write the hashes of a message's UNIQ_KEY and of each of its KEYS to `hashes` from index `count` on; returns the new count.
 
-    `prefix` is the hash of the topic and "#"; a text that there is none of ends at -1.
+    `prefix` is the hash of the topic and "#". The end of a missing text is -1.
     """
     if uniq_key_end >= 0:
         hashes[count] = hash_key(buffer, prefix, uniq_key, uniq_key_end)
@@ -67,7 +67,7 @@ def hash_keys(buffer, prefix, uniq_key, uniq_key_end, keys, keys_end, hashes, co
 
 @compiled
 def topic_prefix(buffer, start, end):  # type: ignore[no-untyped-def]
-    """The hash of a topic and "#", which the text of each key begins with."""
+    """The hash of a topic and "#", with which the text of each key begins."""
     return (hash_on(buffer, start, end, np.int64(0)) * 31 + _HASH) & 0xFFFFFFFF
 
 
@@ -85,7 +85,7 @@ def _hash_messages(buffer, topics, uniq_keys, keys, is_indexed, key_ends, hashes
 
 
 def messages_to_index(requests: DispatchRequests) -> IndexedMessages:
-    """What the index is told of dispatched messages."""
+    """The offsets, times and key hashes that the index gets of dispatched messages."""
     columns = [requests.topic, requests.uniq_key, requests.keys]
     if not all(are_utf8(requests.buffer, column).all() for column in columns):
         return _decoded(requests)
@@ -99,7 +99,7 @@ def messages_to_index(requests: DispatchRequests) -> IndexedMessages:
 
 
 def _decoded(requests: DispatchRequests) -> IndexedMessages:
-    """The same with texts as Java decodes them, for bytes that are no UTF-8."""
+    """The result of `messages_to_index` for texts that are no UTF-8, decoded as Java does."""
     messages = []
     for row in range(len(requests)):
         found = {UNIQ_KEY: requests.text(requests.uniq_key, row), KEYS: requests.text(requests.keys, row)}
@@ -111,7 +111,7 @@ def _decoded(requests: DispatchRequests) -> IndexedMessages:
 
 @dataclass(slots=True, kw_only=True)
 class RunningIndex:
-    """The index of a broker that runs.
+    """The index of a running broker.
 
     Attributes:
         store: the files, in which `settle` notes what changed.
@@ -149,7 +149,7 @@ class RunningIndex:
         self.files = list(loaded.files)
 
     def build_index(self, requests: DispatchRequests) -> None:
-        """IndexService.buildIndex for each message."""
+        """IndexService.buildIndex for each message, in order."""
         if not len(requests):
             return
         if self.files and not self.files[-1].is_write_full and self.files[-1].name not in self._grown:
@@ -174,7 +174,7 @@ class RunningIndex:
         self._grown[last.name] = self.files[-1].content
 
     def settle(self) -> None:
-        """Note in the store's changed files what was put since."""
+        """Add to `store` the changes of index files since the last call."""
         for name in sorted(self._to_settle):
             path = (INDEX, name)
             for at, data in changed_ranges(self.store.content(path), self._grown[name]):

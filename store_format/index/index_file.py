@@ -1,10 +1,10 @@
 """One index file: header, hash slots, and entries that are chained backwards from their slot.
 
 Broker source (4.9.3): IndexFile, IndexHeader.
-Rule: an entry has the hash of "topic#key", the message's offset in the log, seconds since the file's begin, and the entry before it
-in its slot. Entries count from 1, so a file holds one entry less than maxIndexNum.
-Surprises: the first entry of a second or later file takes its seconds from the end of the file before, for the begin is set after it.
-abs(-2147483648) is negative in Java, and hashes to 0.
+Rule: an entry has the hash of "topic#key", the message's offset in the log, the seconds since the file's begin time, and the number of the
+last entry before it in its slot. Entries count from 1, so a file holds one entry less than maxIndexNum.
+Surprises: the first entry of a file that is not the first counts its seconds from the end time of the last file, since the file's own begin
+time is set after that entry. abs(-2147483648) is negative in Java; the broker makes 0 of that hash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INDEX_HEADER: Final = np.dtype(
         ("beginPhyOffset", ">i8"),
         ("endPhyOffset", ">i8"),
         ("hashSlotCount", ">i4"),  # slots in use
-        ("indexCount", ">i4"),  # entries and one more; 0 where nothing was ever put
+        ("indexCount", ">i4"),  # number of entries plus one; 0 where nothing was ever put
     ]
 )
 assert INDEX_HEADER.itemsize == 40
@@ -41,7 +41,7 @@ INDEX_ENTRY: Final = np.dtype(
         ("keyHash", ">i4"),
         ("phyOffset", ">i8"),
         ("timeDiff", ">i4"),  # seconds
-        ("previous", ">i4"),  # number of the entry before it in the slot, 0 for none
+        ("previous", ">i4"),  # number of the last entry before this one in the slot, 0 for none
     ]
 )
 assert INDEX_ENTRY.itemsize == 20
@@ -66,12 +66,12 @@ class IndexSizes:
 
     @property
     def file_length(self) -> int:
-        """Length of an index file, bytes."""
+        """The length of an index file of these sizes, bytes."""
         return _HEADER_LENGTH + self.hash_slot_num * HASH_SLOT.itemsize + self.index_num * _ENTRY_LENGTH
 
     @property
     def are_usable(self) -> bool:
-        """Whether a broker can put a key: not without slots, not without room for one entry, not in a file past an int."""
+        """Whether a broker can put a key: there is a slot, room for one entry, and the file's length fits an int."""
         return self.hash_slot_num > 0 and self.index_num > 1 and self.file_length <= _INT_MAX
 
 
@@ -81,7 +81,7 @@ assert DEFAULT_INDEX_SIZES.file_length == 420_000_040
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexHeader:
-    """The header as IndexHeader.load holds it; `index_count` is at least 1."""
+    """The header as IndexHeader.load reads it; `index_count` is at least 1."""
 
     begin_timestamp: int
     end_timestamp: int
@@ -93,7 +93,7 @@ class IndexHeader:
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """A file by its name and bytes (writable where keys are put into it); `content` is as long as the sizes say."""
+    """One index file; `content` has the length `sizes.file_length`, and must be writable if keys are put into the file."""
 
     name: str
     content: Bytes
@@ -101,7 +101,7 @@ class IndexFile:
 
     @property
     def header(self) -> IndexHeader:
-        """The header, read anew."""
+        """The header in `content`, read at each call."""
         row = self.content[:_HEADER_LENGTH].view(INDEX_HEADER)[0]
         return IndexHeader(
             begin_timestamp=int(row["beginTimestamp"]),
@@ -119,7 +119,7 @@ class IndexFile:
 
 
 def mapped_content(content: Bytes, sizes: IndexSizes, *, writable: bool = False) -> Bytes:
-    """A file's bytes as the broker maps them: a shorter file followed by zeros, a longer one cut; a copy only where it must be."""
+    """A file's bytes as the broker maps them: zeros follow a shorter file, a longer one is cut. A copy only where it is needed."""
     if len(content) >= sizes.file_length and not writable:
         return content[: sizes.file_length]
     whole = np.zeros(sizes.file_length, np.uint8)
@@ -128,7 +128,7 @@ def mapped_content(content: Bytes, sizes: IndexSizes, *, writable: bool = False)
 
 
 def fill_header(content: Bytes, previous: IndexHeader | None) -> None:
-    """What IndexFile's constructor writes into a new file: begin and end of the file before, where they are above 0."""
+    """Write into a new file what IndexFile's constructor does: the end time and end offset of the last file, where they are above 0."""
     if previous is None:
         return
     row = content[:_HEADER_LENGTH].view(INDEX_HEADER)
@@ -139,7 +139,7 @@ def fill_header(content: Bytes, previous: IndexHeader | None) -> None:
 
 
 def index_keys(topic: str, properties: Mapping[str, str], sys_flag: int) -> list[str]:
-    """The texts "topic#key" that IndexService.buildIndex puts for a message: UNIQ_KEY, then each of KEYS; none for a rollback."""
+    """The texts "topic#key" that IndexService.buildIndex puts for a message: UNIQ_KEY, then each of KEYS; none for a rolled back one."""
     if sys_flag & TRANSACTION_ROLLBACK_TYPE == TRANSACTION_ROLLBACK_TYPE:
         return []
     keys = [properties[UNIQ_KEY]] if UNIQ_KEY in properties else []
@@ -185,7 +185,7 @@ def _put_messages(content, slots, index_num, offsets, stamps, key_ends, hashes, 
         first = key_ends[message - 1] if message > 0 else np.int64(0)
         is_full = int32_at(content, INDEX_COUNT_AT) >= index_num
         if key == first:
-            if is_full:  # asked for even by a message without keys
+            if is_full:  # the broker needs a file that is not full even for a message without keys
                 return message, key
             if offsets[message] < int64_at(content, _END_OFFSET):
                 key = key_ends[message]
@@ -203,9 +203,9 @@ class IndexedMessages:
     """Messages to be indexed, in the order of their dispatch.
 
     Attributes:
-        offsets: of the messages in the log.
-        stamps: their store timestamps, ms.
-        key_ends: where each message's keys end in `hashes`; they begin where those of the message before end.
+        offsets: offset in the log of each message.
+        stamps: store timestamp of each message, ms.
+        key_ends: index in `hashes` past the last key of each message; the keys of the next message begin there.
         hashes: `key_hashes` of `index_keys` of all messages, one after the other.
     """
 
@@ -216,7 +216,7 @@ class IndexedMessages:
 
 
 def indexed_messages(messages: Sequence[tuple[int, int, Sequence[str]]]) -> IndexedMessages:
-    """Messages given as (offset, store timestamp, `index_keys`)."""
+    """The IndexedMessages of messages given as (offset in the log, store timestamp in ms, `index_keys`)."""
     return IndexedMessages(
         offsets=np.array([offset for offset, _, _ in messages], np.int64),
         stamps=np.array([stamp for _, stamp, _ in messages], np.int64),
@@ -228,15 +228,15 @@ def indexed_messages(messages: Sequence[tuple[int, int, Sequence[str]]]) -> Inde
 def put_messages(file: IndexFile, messages: IndexedMessages, at: tuple[int, int]) -> tuple[int, int]:
     """Put messages into one file until it is full.
 
-    A message below the file's end offset is passed over whole (it is indexed already); an equal one is indexed again.
+    A message whose offset is below the file's end offset is skipped (it is indexed already); one at the end offset is indexed again.
 
     Args:
-        file: its `content` is written to.
-        messages: what IndexService.buildIndex is given.
-        at: message and key to begin with.
+        file: the file; its `content` is written to.
+        messages: the messages that IndexService.buildIndex gets.
+        at: indices of the message and of the key to begin with.
 
     Returns:
-        Message and key to go on with in the next file; (number of messages, number of keys) where all is done.
+        Indices of the message and of the key to begin with in the next file; (number of messages, number of keys) if all keys are put.
     """
     parts = (messages.offsets, messages.stamps, messages.key_ends, messages.hashes)
     message, key = _put_messages(file.content, file.sizes.hash_slot_num, file.sizes.index_num, *parts, *at)

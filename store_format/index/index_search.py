@@ -1,9 +1,9 @@
 """The search of one index file for the messages of a key.
 
 Broker source (4.9.3): IndexFile.selectPhyOffset.
-Rule: from the slot of the key's hash back along the chain, newest entry first.
-Surprises: whole seconds are compared, so exact bounds can miss the message itself; keys are not, so that other keys of the same hash are
-found with it. The search ends at the first entry older than asked for, and an entry of a damaged chain outside the file ends it as well.
+Rule: the search follows the chain of the key hash's slot from the newest entry to the oldest.
+Surprises: entries have whole seconds, so exact bounds can miss the message itself. Keys are not compared, so messages of other keys with
+the same hash are found too. The search ends at the first entry older than `begin`, and at an entry number outside of the file.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def _select(content, slots, key_hash, begin, end, found, count):  # type: ignore
     entry = int32_at(content, _HEADER + key_hash % slots * 4)
     if entry <= 0 or entry > index_count or index_count <= 1:
         return count, False
-    steps = np.int64(0)  # since the last one found: more than there are entries go round for ever
+    steps = np.int64(0)  # steps since the last found entry; more steps than entries mean a cycle
     while count < len(found):
         at = to_int(_HEADER + slots * 4 + entry * _ENTRY)
         if at < 0 or at + _ENTRY > len(content):
-            break  # IndexOutOfBoundsException, which is logged
+            break  # the broker logs an IndexOutOfBoundsException
         diff = int32_at(content, at + 12)
         if diff < 0:
             break
@@ -54,21 +54,21 @@ def _select(content, slots, key_hash, begin, end, found, count):  # type: ignore
 
 
 def select_phy_offsets(file: IndexFile, key_hash: int, begin: int, end: int, found: NDArray[np.int64], count: int) -> int:
-    """IndexFile.selectPhyOffset: add the offsets of messages of a key hash, newest first.
+    """IndexFile.selectPhyOffset: write the offsets of messages with a key hash to `found`, newest first.
 
     Args:
-        file: where to look.
-        key_hash: of "topic#key".
+        file: the index file.
+        key_hash: hash of "topic#key".
         begin: least store timestamp, ms.
         end: greatest store timestamp, ms.
-        found: room for as many offsets as are wanted in all.
-        count: how many of them are there already.
+        found: array of offsets; its length is the greatest number of offsets to find in all.
+        count: number of offsets in `found` so far.
 
     Returns:
-        How many there are now.
+        The number of offsets in `found` after the search.
 
     Raises:
-        CorruptStoreError: a chain that goes round, on which the broker's thread would never end.
+        CorruptStoreError: a chain is a cycle, and the broker would search for ever.
     """
     count, endless = _select(file.content, file.sizes.hash_slot_num, key_hash, begin, end, found, count)
     if endless:

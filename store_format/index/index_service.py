@@ -1,10 +1,10 @@
 """The index: a list of index files, of which the last one grows.
 
 Broker source (4.9.3): IndexService.load, buildIndex, getAndCreateLastIndexFile, flush, queryOffset.
-Rule: a file that is full is followed by one named by the wall clock; a search goes from the newest file to the oldest.
-Surprises: a search ends at the first file that begins before the time asked for, so that files begun in the same second are passed over
-or not by chance. Loaded after a kill, every file that ends after the checkpoint's index time is deleted, which the last one nearly always
-does. A message without keys makes the next file too. Names that are no number are passed over without being touched.
+Rule: when a file is full, the next one is created and named by the wall clock; a search goes from the newest file to the oldest.
+Surprises: a search ends at the first file that begins before the search's begin time, so it is chance whether files that were begun in the
+same second are searched. Load after a kill deletes every file that ends after the checkpoint's index time; the last file nearly always
+does. A message without keys can create the next file too. Load ignores files whose names are no number.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from store_format.index.index_file import (
 )
 from store_format.index.index_search import select_phy_offsets
 
-_LONG = re.compile(r"[+-]?\d{1,40}")  # Long.parseLong, which takes the digits of every script
+_LONG = re.compile(r"[+-]?\d{1,40}")  # Long.parseLong accepts the decimal digits of every script
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_CLOCK_MAX = 8000 * 365 * 86_400_000  # a clock whose years have four digits
+_CLOCK_MAX = 8000 * 365 * 86_400_000  # ms; the year then has four digits
 
 
 def is_index_file_name(name: str) -> bool:
-    """Whether load takes a name for an index file: any long; the broker's own are a date and time of 17 digits."""
+    """Whether load reads a file of this name as an index file: any long is a name; the broker's names are date and time in 17 digits."""
     return _LONG.fullmatch(name) is not None and -(2**63) <= int(name) < 2**63
 
 
 def index_file_name(clock_ms: int) -> str:
-    """UtilAll.timeMillisToHumanString of a clock in UTC; the broker takes its own time zone."""
+    """UtilAll.timeMillisToHumanString of a time in UTC; the broker uses its own time zone."""
     time = _EPOCH + dt.timedelta(milliseconds=clock_ms)
     return f"{time:%Y%m%d%H%M%S}{time.microsecond // 1000:03d}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedIndex:
-    """What IndexService.load makes of the folder: files in order, and the names of those it deletes."""
+    """The result of IndexService.load: the files in order, and the names of the deleted files."""
 
     files: tuple[IndexFile, ...]
     deleted: tuple[str, ...]
@@ -62,13 +62,13 @@ def load_index(
     index_msg_timestamp: int = 0,
     writable: bool = False,
 ) -> LoadedIndex:
-    """IndexService.load.
+    """IndexService.load of the files in the index folder.
 
     Args:
         entries: name and bytes of each file of the folder.
-        sizes: settings; a file of another length is taken as cut or followed by zeros.
-        last_exit_ok: whether there was no abort file.
-        index_msg_timestamp: that of the checkpoint; matters only after a kill.
+        sizes: settings maxHashSlotNum and maxIndexNum; a longer file is cut, and zeros follow a shorter one.
+        last_exit_ok: whether the store has no abort file.
+        index_msg_timestamp: the checkpoint's index time, ms; used only after a kill.
         writable: whether keys will be put into the files; their bytes are then copied.
     """
     files, deleted = [], []
@@ -96,12 +96,12 @@ class IndexService:
     """The index while messages are dispatched.
 
     Attributes:
-        sizes: settings.
-        files: those loaded, then those created; writable where they may grow.
-        created: names of those created.
-        index_msg_timestamp: what flushing full files sets in the checkpoint, None where none was flushed.
-        clock: wall clock, ms, by the store timestamp of the message that needs a file; gives the file its name.
-        new_content: the zeros of a new file of a name and length.
+        sizes: settings maxHashSlotNum and maxIndexNum.
+        files: the loaded files, then the created ones; the content of the last one must be writable.
+        created: names of the created files.
+        index_msg_timestamp: time that flushing a full file sets in the checkpoint, ms; None while no file was flushed.
+        clock: store timestamp in ms of the message that needs a new file -> wall clock in ms, by which the file is named.
+        new_content: (name, length) -> the zeros of a new file.
     """
 
     sizes: IndexSizes
@@ -112,10 +112,10 @@ class IndexService:
     new_content: Callable[[str, int], Bytes] = _new_zeros
 
     def build_index(self, messages: IndexedMessages) -> None:
-        """IndexService.buildIndex for each message in turn, rolling over files.
+        """IndexService.buildIndex for each message in order; creates the next file when one is full.
 
         Raises:
-            StoreError: sizes with which the broker cannot put a key.
+            StoreError: `sizes` are unusable, and the broker cannot put a key.
         """
         if not self.sizes.are_usable:
             raise StoreError(
@@ -145,7 +145,7 @@ class IndexService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOffsetResult:
-    """Offsets in the log, those of the newest file first, each file's newest first; and the end of the last file."""
+    """The result of a search: offsets in the log, newest file first and newest entry of a file first, and the end of the last file."""
 
     phy_offsets: tuple[int, ...]
     index_last_update_timestamp: int
@@ -153,19 +153,19 @@ class QueryOffsetResult:
 
 
 def is_time_matched(header: IndexHeader, begin: int, end: int) -> bool:
-    """IndexFile.isTimeMatched."""
+    """IndexFile.isTimeMatched: whether a file's times overlap the times from `begin` to `end`, ms."""
     first, last = header.begin_timestamp, header.end_timestamp
     return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
 
 def query_offset(files: Sequence[IndexFile], topic: str, key: str, max_num: int, begin: int, end: int) -> QueryOffsetResult:
-    """IndexService.queryOffset.
+    """IndexService.queryOffset: the offsets of messages of a topic with a key, stored between two times.
 
     Args:
-        files: of the index, oldest first.
-        topic: of the message.
-        key: one of its keys.
-        max_num: how many are wanted at most; no more than the setting maxMsgsNumBatch, 0 or more.
+        files: files of the index, oldest first.
+        topic: topic of the messages.
+        key: a key of the messages.
+        max_num: greatest number of offsets, from 0 to the setting maxMsgsNumBatch.
         begin: least store timestamp, ms.
         end: greatest store timestamp, ms.
     """

@@ -1,10 +1,10 @@
-"""What maxHashSlotNum and maxIndexNum a store's index files were written with, told from their bytes.
+"""Finds the maxHashSlotNum and maxIndexNum with which a store's index files were written, from the files' bytes.
 
-Broker source (4.9.3): IndexFile.putKey, whose every entry must be found again under the right sizes.
-Rule: a file's length says 4 * slots + 20 * entries only. The entries end with the file, so each number of entries puts entry 0, which is
-never written, at another place; the first and the last entry must have the offsets of the header, putting all the key hashes again
-must give every chain and every slot, and behind the last entry there is nothing.
-Surprise: a file without entries fits all sizes, and a damaged one none.
+Broker source (4.9.3): IndexFile.putKey; under the right sizes every entry that it wrote is found again.
+Rule: a file's length gives only the sum 4 * slots + 20 * entries. The entries end with the file, so each number of entries puts entry 0,
+which is never written, at another position. The right sizes pass three checks: the first and the last entry have the offsets in the header,
+putting all key hashes again gives every chain and every slot, and there are only zeros after the last entry.
+Surprise: a file without entries fits all sizes, a damaged file fits none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from store_format.index.index_file import DEFAULT_INDEX_SIZES, HASH_SLOT, INDEX_
 from store_format.index.index_service import is_index_file_name
 
 _SCANNED_ROWS = 1 << 18
-_SMALLEST = IndexSizes(hash_slot_num=1, index_num=1).file_length  # one slot, and no room for an entry
+_SMALLEST = IndexSizes(hash_slot_num=1, index_num=1).file_length  # one slot and no entries
 
 
 @compiled
@@ -48,7 +48,7 @@ def _chains_agree(content, slots, index_count, slot_count, last):  # type: ignor
 
 
 def sizes_agree(file: IndexFile) -> bool:
-    """Whether putting a file's key hashes again, under its sizes, gives its slots and chains."""
+    """Whether putting a file's key hashes again, with its sizes, gives the slots and chains in the file."""
     header, sizes = file.header, file.sizes
     if header.index_count > sizes.index_num:
         return False
@@ -57,10 +57,10 @@ def sizes_agree(file: IndexFile) -> bool:
 
 
 def infer_index_sizes(entries: Sequence[tuple[str, Bytes]]) -> IndexSizes | None:
-    """The sizes that a store's index files were written with, None where no file has an entry to tell them by.
+    """The sizes with which a store's index files were written, None where no file has an entry.
 
     Args:
-        entries: name and bytes of each file of the folder; a file of another length than the commonest was cut, and says nothing.
+        entries: name and bytes of each file of the folder; a file whose length is not the commonest one was cut and is not used.
 
     Raises:
         CorruptStoreError: no sizes, or several, agree with every chain of every file.
@@ -88,7 +88,7 @@ def infer_index_sizes(entries: Sequence[tuple[str, Bytes]]) -> IndexSizes | None
 
 
 def _fits(file: IndexFile) -> bool:
-    """Whether sizes agree with a file, and nothing lies behind its last entry."""
+    """Whether `file.sizes` agree with the file's slots and chains, and only zeros follow its last entry."""
     sizes = file.sizes
     unused = IndexSizes(hash_slot_num=sizes.hash_slot_num, index_num=file.header.index_count).file_length
     return sizes_agree(file) and (sizes == DEFAULT_INDEX_SIZES or not file.content[unused:].any())
@@ -99,7 +99,7 @@ def _header(content: Bytes) -> IndexHeader:
 
 
 def _candidates(content: Bytes) -> Iterator[IndexSizes]:
-    """Sizes that put the header's first and last offset where the first and last entry are, the defaults before all others."""
+    """The sizes for which the first and last entry have the offsets in the header; the default sizes come first."""
     length = len(content)
     if (length - INDEX_HEADER.itemsize) % HASH_SLOT.itemsize:
         return
@@ -118,7 +118,7 @@ def _slots_before(base: int, length: int) -> int:
 
 
 def _bases(content: Bytes, rows: NDArray[np.void], start: int) -> list[int]:
-    """Rows from `start` on that can be entry 0."""
+    """The rows from `start` on that can be entry 0."""
     header = _header(content)
     last_entry = header.index_count - 1
     stop = min(start + _SCANNED_ROWS, len(rows) - last_entry)
@@ -132,7 +132,7 @@ def _bases(content: Bytes, rows: NDArray[np.void], start: int) -> list[int]:
     found = []
     for base in (start + np.flatnonzero(fits)).tolist():
         count = _slots_before(base, len(content))
-        # the last entry put is the one that its slot names
+        # the slot of the last entry has the last entry's number
         if count > 0 and slots[int(rows["keyHash"][base + last_entry]) % count] == last_entry:
             found.append(base)
     return found

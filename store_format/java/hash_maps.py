@@ -1,13 +1,13 @@
-"""The order in which Java's hash maps iterate over keys that are strings: part of the bytes that the broker writes.
+"""The order in which Java's hash maps iterate over string keys, which decides bytes that the broker writes.
 
 Source: java.util.HashMap.putVal, resize, treeifyBin; java.util.concurrent.ConcurrentHashMap.putVal, addCount, transfer (JDK 8 to 17).
-Where the broker (4.9.3) writes in this order: Message.properties in MessageDecoder.messageProperties2String and RemotingCommand.extFields
+The broker (4.9.3) writes in this order: Message.properties in MessageDecoder.messageProperties2String and RemotingCommand.extFields
 in both header forms (HashMap); the tables of topics, groups and offsets in ConfigManager.persist (ConcurrentHashMap).
-Rule: iteration goes by bucket. The bucket is the low bits of the hash code, after its high half was folded in.
+Rule: iteration goes by bucket. A key's bucket is the low bits of its hash code, into which the high half was folded.
 Surprises: a HashMap doubles when more than three quarters of its buckets are in use, a ConcurrentHashMap when exactly three quarters are.
-A HashMap of fewer than 64 buckets also doubles with the ninth key of one bucket. A HashMap that grows keeps the keys of a bucket in order
-of arrival; a ConcurrentHashMap reverses most of them.
-Not covered: buckets that Java turns into trees, which takes 64 buckets and nine keys in one of them.
+A HashMap of fewer than 64 buckets also doubles with the ninth key of one bucket. A HashMap that grows keeps the keys of a bucket in the
+order in which they were put; a ConcurrentHashMap reverses most of them.
+Not covered: the trees that Java makes of buckets with nine keys or more once a map has 64 buckets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Buckets = list[list[_Node]]
 
 
 def hash_map_order(keys: Iterable[str]) -> list[str]:
-    """The keys, each once, in the order in which `new HashMap()` gives them after puts in the given order."""
+    """The distinct keys in the iteration order of a `new HashMap()` into which they were put in the given order."""
     buckets: _Buckets = [[] for _ in range(_DEFAULT_INITIAL_CAPACITY)]
     for size, key in enumerate(dict.fromkeys(keys), 1):
         bucket = _put(buckets, key)
@@ -37,9 +37,9 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
 
 
 def concurrent_hash_map_order(keys: Iterable[str], initial_capacity: int) -> list[str]:
-    """The keys, each once, in the order in which `new ConcurrentHashMap(initial_capacity)` gives them after puts in the given order.
+    """The distinct keys in the iteration order of a `new ConcurrentHashMap(initial_capacity)` into which they were put in the given order.
 
-    An initial capacity below 32 begins with fewer than 64 buckets, where the ninth key of one bucket would make the map grow: not covered.
+    Not covered: an initial capacity below 32 gives fewer than 64 buckets, and then the ninth key of one bucket makes Java's map grow.
     """
     buckets: _Buckets = [[] for _ in range(1 << (initial_capacity + initial_capacity // 2).bit_length())]
     for size, key in enumerate(dict.fromkeys(keys), 1):

@@ -1,9 +1,9 @@
 """Java's int and long where they differ from Python's integers: a result that is too large wraps.
 
-Broker source (4.9.3): everywhere; it shows in DefaultMessageStore.isTheBatchFull (bytes so far + size of the entry), in
-getMessage (maxMsgNums * 20) and in `(int) tagsCode`. Java Language Specification 5.1.3 and 15.18.2.
-Surprise: a damaged entry can claim 2147483647 bytes. The sum with the bytes taken so far is negative then, and the batch is not full.
-No step of the compiled functions leaves 64 bits, so their `py_func` gives the same for Python's integers.
+Broker source (4.9.3): visible in DefaultMessageStore.isTheBatchFull (bytes so far + size of the entry), in getMessage (maxMsgNums * 20)
+and in `(int) tagsCode`. Java Language Specification 5.1.3 and 15.18.2.
+Surprise: a damaged entry can claim 2147483647 bytes. Its sum with the bytes taken so far is then negative, and the batch is not full.
+No step of the compiled functions needs more than 64 bits, so their `py_func` returns the same for Python's integers.
 """
 
 from __future__ import annotations

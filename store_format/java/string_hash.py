@@ -1,8 +1,8 @@
 """String.hashCode of many texts that lie in a buffer as UTF-8.
 
 Broker source (4.9.3): MessageExtBrokerInner.tagsString2tagsCode, which is java.lang.String.hashCode.
-Rule: 31 times what was, plus the next UTF-16 unit, in an int that wraps.
-Surprise: bytes that are no UTF-8 count as the replacement characters that Java decodes them to.
+Rule: for each UTF-16 unit, hash = 31 * hash + unit, in an int that wraps.
+Surprise: bytes that are no UTF-8 count as the replacement characters to which Java decodes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def string_hash(text: str) -> int:
 
 @compiled
 def hash_on(buffer, start, end, code):  # type: ignore[no-untyped-def]
-    """The hash of a text that goes on with valid UTF-8, from that of its beginning; both from 0 to 2**32 - 1."""
+    """The hash of a text that begins with a text of hash `code` and goes on with the valid UTF-8 in `buffer[start:end]`.
+
+    `code` and the result are from 0 to 2**32 - 1.
+    """
     at = start
     while at < end:
         lead = np.int64(buffer[at])
@@ -59,7 +62,7 @@ def _hashes(buffer, starts, lengths, out):  # type: ignore[no-untyped-def]
 
 
 def string_hashes(buffer: Bytes, texts: Slices) -> NDArray[np.int64]:
-    """String.hashCode of each text, 0 where it is missing."""
+    """String.hashCode of each text, 0 for a missing one."""
     out = np.zeros(len(texts.starts), np.int64)
     plain = are_utf8(buffer, texts)
     lengths = np.where(plain, texts.lengths, 0)

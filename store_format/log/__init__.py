@@ -1,1 +1,1 @@
-"""The commit log: files of records, appending to them, and dispatch requests made from them."""
+"""The commit log: walks over its records, appending records, and the dispatch requests of records."""

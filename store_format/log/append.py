@@ -1,11 +1,11 @@
-"""Appending many messages to the commit log at once: where each goes, its queue offset, and its bytes.
+"""Appends many messages to the commit log at once: the offset in the log, the queue offset and the bytes of each.
 
 Broker source (4.9.3): CommitLog.DefaultAppendMessageCallback.doAppend (both), MappedFile.appendMessagesInner, calMsgLength.
-Rule: a message goes where the last one ended if eight bytes are left behind it, else a BLANK fills the file and the next one takes it; the
-messages of a batch go together.
-Surprises: of a BLANK only eight bytes are written, but the whole rest of the file counts as used. A message that no file has room for
-leaves a BLANK in two files and is answered PUT_OK all the same, though it is nowhere. A prepared or rolled back message has queue offset 0
-and moves no queue on.
+Rule: a message follows the last one if at least eight bytes of the file remain after it. Else a BLANK fills the file, and the message goes
+to the next file. The messages of a batch stay together in one file.
+Surprises: only eight bytes of a BLANK are written, but the whole rest of the file counts as used. A message larger than a file leaves a
+BLANK in two files and is answered PUT_OK, though it is not stored. A prepared or rolled back message has queue offset 0 and does not
+advance its queue.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _FIXED = RECORD_MIN_SIZE - 2 * IPV4_HOST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageColumns:
-    """Messages to be appended, in order.
+    """Messages to be appended, in order, as columns.
 
     Attributes:
-        buffer: the bytes that the slices point into, but for those of the bodies.
-        bodies: the bytes that the bodies' slices point into; may be the same.
-        queue: number of each message's topic and queueId in the table of queue offsets.
-        batch: number of the batch that a message belongs to, NO_BATCH for none; those of a batch follow each other.
-        born_host: address and port, 8 or 20 bytes, as sysFlag says.
-        store_host: likewise.
-        body_crc: of the body as stored.
+        buffer: the bytes that all slices but `body` point into.
+        bodies: the bytes that the slices of `body` point into; may be `buffer`.
+        queue: row of each message's topic and queueId in the table of queue offsets.
+        batch: number of each message's batch, NO_BATCH for a message outside a batch; the messages of a batch are neighbours.
+        born_host: address and port of each message's producer, 8 or 20 bytes, as sysFlag says.
+        store_host: address and port of the broker, likewise.
+        body_crc: CRC-32 of each body as stored, top bit cleared.
     """
 
     buffer: Bytes
@@ -77,19 +77,19 @@ class MessageColumns:
         return len(self.queue)
 
     def record_sizes(self) -> Longs:
-        """CommitLog.calMsgLength of each."""
+        """CommitLog.calMsgLength of each message: the bytes of its record."""
         born = np.where(self.sys_flag & BORNHOST_V6_FLAG, IPV6_HOST, IPV4_HOST)
         store = np.where(self.sys_flag & STOREHOSTADDRESS_V6_FLAG, IPV6_HOST, IPV4_HOST)
         return _FIXED + born + store + self.body.lengths + self.topic.lengths + self.properties.lengths
 
 
 def body_crcs(buffer: Bytes, body: Slices) -> Longs:
-    """UtilAll.crc32 of each body."""
+    """UtilAll.crc32 of each body in `buffer`."""
     return crc32_of_ranges(buffer, body.starts, body.lengths).astype(np.int64) & 0x7FFFFFFF
 
 
 def columns_of(messages: Sequence[Message], queues: Sequence[int], batches: Sequence[int]) -> MessageColumns:
-    """Messages that are objects, as columns; their offsets are not looked at."""
+    """The columns of `messages`, whose own offsets are ignored; `queues` and `batches` are as in MessageColumns."""
     parts: list[bytes] = []
     for one in messages:
         parts += [host_bytes(one.born_host), host_bytes(one.store_host), one.body, one.topic, one.properties]
@@ -123,7 +123,7 @@ def columns_of(messages: Sequence[Message], queues: Sequence[int], batches: Sequ
 
 
 def host_bytes(host: Host) -> bytes:
-    """Address and port as a record has them."""
+    """The bytes of a host's address and port in a record."""
     return host.address + host.port.to_bytes(4, "big")
 
 
@@ -137,15 +137,15 @@ def _put_hosts(table, widths, codes, ports, out):  # type: ignore[no-untyped-def
 
 
 def hosts_bytes(addresses: Sequence[bytes], codes: Longs, ports: Longs) -> tuple[Longs, Bytes]:
-    """Hosts as records have them.
+    """The length and the bytes of each host in a record.
 
     Args:
-        addresses: the different ones, each of 4 or 16 bytes.
-        codes: which of them each host has.
-        ports: of each host.
+        addresses: the distinct addresses, each of 4 or 16 bytes.
+        codes: for each host the index of its address in `addresses`.
+        ports: port of each host.
 
     Returns:
-        The length of each host, 8 or 20, and the bytes, of which each has twenty.
+        The length of each host, 8 or 20, and a buffer with twenty bytes for each host.
     """
     table = np.zeros((len(addresses), IPV6_HOST - 4), np.uint8)
     for row, address in zip(table, addresses, strict=True):
@@ -158,7 +158,7 @@ def hosts_bytes(addresses: Sequence[bytes], codes: Longs, ports: Longs) -> tuple
 
 @compiled
 def _place(sizes, batches, file_size, end, offsets, blanks):  # type: ignore[no-untyped-def]
-    """`end` is where the log ends; offsets of the messages, (offset, length, message) of the BLANKs, and the new end."""
+    """Write `offsets` and `blanks` (offset, length, message); the number of BLANKs and the log's new end. `end` is the log's end before."""
     count = 0
     i = 0
     while i < len(sizes):
@@ -187,13 +187,13 @@ def _place(sizes, batches, file_size, end, offsets, blanks):  # type: ignore[no-
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where messages go.
+    """The places of messages in the log.
 
     Attributes:
-        offsets: of each in the log, NOT_APPENDED for none.
+        offsets: offset in the log of each message, NOT_APPENDED for a message that fits no file.
         blanks: (offset, length) of each BLANK.
-        blank_rows: the message that made it.
-        log_end: where the log then ends.
+        blank_rows: for each BLANK the index of the message that did not fit before it.
+        log_end: offset at which the log ends after the last message.
     """
 
     offsets: Longs
@@ -203,7 +203,7 @@ class Placed:
 
 
 def place(sizes: Longs, batches: Longs, file_size: int, log_end: int) -> Placed:
-    """Find room for messages of these sizes behind a log that ends at `log_end`, in files of `file_size` bytes (more than eight)."""
+    """The places of messages of the given sizes and batches after `log_end`, in files of `file_size` bytes (more than eight)."""
     offsets = np.empty(len(sizes), np.int64)
     blanks = np.empty((2 * len(sizes), 3), np.int64)
     count, end = _place(sizes, batches, np.int64(file_size), np.int64(log_end), offsets, blanks)
@@ -221,7 +221,7 @@ def _number(queues, sys_flags, offsets, table, out):  # type: ignore[no-untyped-
 
 
 def number(messages: MessageColumns, offsets: Longs, topic_queue_table: Longs) -> Longs:
-    """The queue offset of each message that was placed; `topic_queue_table`, the next offset of each queue, moves on."""
+    """The queue offset of each message, 0 for one that was not placed; advances `topic_queue_table`, the next offset of each queue."""
     out = np.empty(len(messages), np.int64)
     _number(messages.queue, messages.sys_flag, offsets, topic_queue_table, out)
     return out
@@ -229,7 +229,7 @@ def number(messages: MessageColumns, offsets: Longs, topic_queue_table: Longs) -
 
 @compiled
 def put_bytes(out, at, buffer, start, length):  # type: ignore[no-untyped-def]
-    """Copy bytes, none where `length` is negative; gives the position behind them."""
+    """Copy `length` bytes to position `at` of `out` (none where `length` is negative); returns `at + length`."""
     if length > 0:
         copy_bytes(out, np.uint64(at), buffer, np.uint64(start), np.uint64(length))
     return at + length
@@ -263,18 +263,15 @@ def _encode(out, at, buffer, bodies, sizes, offsets, queue_offsets, numbers, sta
 
 
 def encode(messages: MessageColumns, rows: slice, offsets: Longs, queue_offsets: Longs, out: Bytes, out_offset: int) -> Longs:
-    """Write the records of some messages.
+    """Write the records of the messages in `rows` to `out`; returns where each record starts in `out`.
 
     Args:
-        messages: all of them.
-        rows: those to be written, all of which were placed.
-        offsets: where each of all messages goes in the log.
-        queue_offsets: of all messages.
-        out: bytes of the log from `out_offset` on.
-        out_offset: see `out`.
-
-    Returns:
-        Where each record starts in `out`.
+        messages: the messages.
+        rows: the messages to be written; all of them have a place.
+        offsets: offset in the log of each of `messages`.
+        queue_offsets: queue offset of each of `messages`.
+        out: bytes of the log from offset `out_offset` on.
+        out_offset: offset in the log of the first byte of `out`.
     """
     positions = offsets[rows] - out_offset
     encode_at(messages, rows, positions, offsets, queue_offsets, out)
@@ -282,7 +279,7 @@ def encode(messages: MessageColumns, rows: slice, offsets: Longs, queue_offsets:
 
 
 def encode_at(messages: MessageColumns, rows: slice, positions: Longs, offsets: Longs, queue_offsets: Longs, out: Bytes) -> None:
-    """The same, each record to begin at its own place in `out`: a position for each of the rows."""
+    """Write the records of the messages in `rows` to `out`, each at its own of `positions`; the other arguments are as in `encode`."""
     names = ("body_crc", "queue_id", "flag", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times")
     numbers = np.stack([getattr(messages, name)[rows] for name in (*names, "prepared_transaction_offset")])
     slices = (messages.born_host, messages.store_host, messages.body, messages.topic, messages.properties)
@@ -292,5 +289,5 @@ def encode_at(messages: MessageColumns, rows: slice, positions: Longs, offsets: 
 
 
 def encode_blank(length: int) -> bytes:
-    """The eight bytes of a BLANK over a rest of `length` bytes."""
+    """The eight bytes of a BLANK that fills the last `length` bytes of a file."""
     return length.to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big", signed=True)

@@ -1,8 +1,8 @@
-"""The commit log: records one after the other, a file never cutting one.
+"""Walks over the commit log: records one after the other, each whole in one file.
 
 Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, calMsgLength, rollNextFile; DefaultAppendMessageCallback.
-Rule: a record goes into a file only if eight bytes are left behind it; else a BLANK (size of the rest, magic code) ends the file.
-Surprise: the bytes after a BLANK are arbitrary, and what follows the last record of the last file need not be zeros.
+Rule: a record goes into a file only if eight bytes are left after it; else a BLANK (size of the rest, magic code) ends the file.
+Surprise: the bytes after a BLANK are arbitrary, and the bytes after the last record of the last file need not be zeros.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class WalkEnd(IntEnum):
     """Why a walk over records ended."""
 
     LIMIT = 0  # the bytes given are used up
-    BLANK = 1  # the file's closing blank
-    NO_RECORD = 2  # no magic code of a record there: zeros, or bytes of something else
-    BAD_RECORD = 3  # a magic code, but lengths that do not add up
-    BAD_CRC = 4  # a record whose body is not the one that was written
+    BLANK = 1  # the BLANK at the file's end
+    NO_RECORD = 2  # no magic code of a record: zeros, or other bytes
+    BAD_RECORD = 3  # a record's magic code, but lengths that do not add up
+    BAD_CRC = 4  # a record whose body does not have the stored CRC
 
 
 @compiled
@@ -55,7 +55,7 @@ def _walk(buffer, start, limit, positions):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A stretch of records: their positions in the buffer, where the walk stands, and why it ended (None: more may follow)."""
+    """Consecutive records: their positions in the buffer, the position past the last one, why the walk ended (None: more may follow)."""
 
     positions: Positions
     end: int
@@ -63,7 +63,7 @@ class Walk:
 
 
 def walk(buffer: Bytes, start: int, limit: int, max_records: int) -> Walk:
-    """Find the records from `start` on, at most `max_records`, none reaching past `limit`; nothing is decoded."""
+    """Find at most `max_records` records in `buffer[start:limit]` without decoding them."""
     positions = np.empty(max_records, np.int64)
     count, end, ended = _walk(buffer, start, limit, positions)
     return Walk(positions[:count], int(end), None if ended < 0 else WalkEnd(ended))
@@ -79,7 +79,7 @@ def _bodies(buffer, positions, starts, lengths, crcs):  # type: ignore[no-untype
 
 
 def first_bad_body(buffer: Bytes, positions: Positions) -> int:
-    """Index of the first record whose body CRC differs from the stored one, or len(positions). An empty body is not checked."""
+    """Index of the first record whose body does not have the stored CRC, or len(positions). An empty body is not checked."""
     starts, lengths, crcs = (np.empty(len(positions), np.int64) for _ in range(3))
     _bodies(buffer, positions, starts, lengths, crcs)
     actual = crc32_of_ranges(buffer, starts, lengths).astype(np.int64) & 0x7FFFFFFF
@@ -91,7 +91,7 @@ WALK_BATCH = 65_536
 
 
 def walk_checked(buffer: Bytes, limit: int, *, check_crc: bool) -> tuple[int, WalkEnd]:
-    """Walk a whole file as recovery does (CommitLog.checkMessageAndReturnSize): where it ends, and why."""
+    """Walk a whole file as recovery does (CommitLog.checkMessageAndReturnSize): the position at which the walk ends, and why."""
     at = 0
     while True:
         part = walk(buffer, at, limit, WALK_BATCH)

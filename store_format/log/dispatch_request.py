@@ -1,9 +1,9 @@
-"""What the dispatchers are told of a message, for many messages at once.
+"""The dispatch requests of many messages at once: what the consume queues and the index get of each message.
 
-Broker source (4.9.3): CommitLog.checkMessageAndReturnSize (the part behind the lengths), DispatchRequest.
-Rule: everything comes from the record itself, its place in the commit log too.
-Surprises: load has not read the delay levels when it recovers, so a delayed message that it dispatches gets the hash of its tag and not the
-time of its delivery; start has. A delayed message whose level is no number counts as a bad record.
+Broker source (4.9.3): CommitLog.checkMessageAndReturnSize (the part after the lengths), DispatchRequest.
+Rule: every field comes from the record itself, also the message's offset in the commit log.
+Surprises: when load dispatches a delayed message, the delay levels are not read yet, so its tagsCode is the hash of its tag. When start
+dispatches it, its tagsCode is the time of its delivery. A delayed message whose level is no number counts as a bad record.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _INT = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchRequests:
-    """DispatchRequest of each message of a stretch, in the order of the log.
+    """DispatchRequest of consecutive messages of the log, as columns.
 
     Attributes:
         buffer: the bytes that the slices point into.
-        physic_offset: getCommitLogOffset, as the record says.
-        size: whole record, bytes.
-        tags_code: hash of the tag, or the time of delivery, or 0.
-        keys: property KEYS, missing where there is none.
-        uniq_key: property UNIQ_KEY, likewise.
+        physic_offset: getCommitLogOffset, as the record has it.
+        size: bytes of the whole record.
+        tags_code: hash of the tag, or the time of delivery of a delayed message, or 0.
+        keys: property KEYS, a missing slice for a message without it.
+        uniq_key: property UNIQ_KEY, a missing slice for a message without it.
         has_properties: whether getPropertiesMap is not null.
-        properties: all of them, for filters.
+        properties: the text of all properties, for filters.
         multi_dispatch: property INNER_MULTI_DISPATCH, the names of further queues.
-        multi_queue_offset: property INNER_MULTI_QUEUE_OFFSET, an offset for each of them.
+        multi_queue_offset: property INNER_MULTI_QUEUE_OFFSET, an offset for each further queue.
     """
 
     buffer: Bytes
@@ -80,17 +80,17 @@ class DispatchRequests:
         return len(self.size)
 
     def text(self, slices: Slices, row: int) -> str | None:
-        """A text of one message, None where it is missing."""
+        """The text of one row of `slices`, None where it is missing."""
         start, length = int(slices.starts[row]), int(slices.lengths[row])
         return None if length < 0 else decode_text(self.buffer[start : start + length].tobytes())
 
     def properties_map(self, row: int) -> dict[str, str]:
-        """getPropertiesMap of one message."""
+        """getPropertiesMap of the message in a row."""
         start, length = int(self.properties.starts[row]), int(self.properties.lengths[row])
         return decode_properties(self.buffer[start : start + length].tobytes())
 
     def first(self, count: int) -> DispatchRequests:
-        """The first `count` of them."""
+        """The requests of the first `count` messages."""
         rows = np.arange(min(count, len(self)))
         taken = {name: getattr(self, name)[rows] for name in self.__slots__ if name != "buffer"}
         return DispatchRequests(buffer=self.buffer, **taken)
@@ -112,15 +112,12 @@ def _is_text(buffer: Bytes, slices: Slices, wanted: bytes) -> NDArray[np.bool_]:
 
 
 def read_requests(buffer: Bytes, positions: Positions, deliver_timestamp: DeliverTimestamp | None) -> DispatchRequests:
-    """The requests of walked records.
+    """The dispatch requests of the records at `positions`, up to the first record with a bad delay level.
 
     Args:
-        buffer: bytes of their file.
-        positions: where they start in it.
-        deliver_timestamp: (delay level, store time in ms) -> when such a message is due; None while the delay levels are not read.
-
-    Returns:
-        Their requests, fewer than `positions` where one of them is a bad record for its delay level.
+        buffer: bytes of the records' file.
+        positions: where the records start in `buffer`, found by a walk.
+        deliver_timestamp: (delay level, store time in ms) -> time at which the message is due, ms; None while no delay levels are read.
     """
     parts = locate(buffer, positions)
     prefix = prefixes(buffer, positions)
@@ -128,7 +125,7 @@ def read_requests(buffer: Bytes, positions: Positions, deliver_timestamp: Delive
     stored = Slices(parts.properties.starts, np.maximum(parts.properties.lengths, 0))
     properties = parse_properties(buffer, stored)
     tags = pick_property(buffer, properties, PROPERTY_TAGS)
-    # without properties keys is "" and not null, which means the same to the index
+    # for a message without properties the broker's keys is "", not null; the index treats both alike
     requests = DispatchRequests(
         buffer=buffer,
         physic_offset=prefix["physicOffset"].astype(np.int64),
@@ -150,14 +147,14 @@ def read_requests(buffer: Bytes, positions: Positions, deliver_timestamp: Delive
 
 
 def first_bad_level(buffer: Bytes, positions: Positions) -> int:
-    """Index of the first walked record that is bad for its delay level, or len(positions); cheaper than `read_requests`."""
+    """Index of the first of the records at `positions` with a bad delay level, or len(positions); cheaper than `read_requests`."""
     delayed = np.flatnonzero(_is_text(buffer, locate(buffer, positions).topic, SCHEDULE_TOPIC))
     requests = read_requests(buffer, positions[delayed], None)
     return len(positions) if len(requests) == len(delayed) else int(delayed[len(requests)])
 
 
 def _with_delivery(requests: DispatchRequests, properties: Properties, deliver_timestamp: DeliverTimestamp | None) -> DispatchRequests:
-    """Delayed messages get the time of their delivery as tagsCode."""
+    """The requests with the time of delivery as tagsCode of the delayed messages."""
     levels = pick_property(requests.buffer, properties, PROPERTY_DELAY)
     delayed = _is_text(requests.buffer, requests.topic, SCHEDULE_TOPIC) & (levels.lengths >= 0)
     for row in np.flatnonzero(delayed).tolist():

@@ -1,11 +1,13 @@
-"""Putting a message: what the store refuses, and what it makes of a delayed message before it writes it.
+"""Putting a message: the checks of the store, and how it changes a delayed message before it writes it.
 
 Broker source (4.9.3): DefaultMessageStore.checkMessage, checkMessages; CommitLog.asyncPutMessage, asyncPutMessages; MessageExtEncoder.
-Rule: a message is turned down with a status. One with a delay level above 0, unless it is prepared or rolled back, goes to the queue of its
-level in SCHEDULE_TOPIC_XXXX, its level cut to the last one, and its own topic and queue become properties.
-Surprises: topic and properties are measured in UTF-16 units first and in bytes later, and what is too long in bytes only is another status
-(properties), or is written with a length that wraps (topic). Only a delayed message's properties are written anew, in the order of
-Java's map; of all others the text that was given counts. A batch that is too long makes the broker throw.
+Rule: the store refuses a message with a status. A message with a delay level above 0, unless it is prepared or rolled back, goes to the
+queue of its level in SCHEDULE_TOPIC_XXXX. A level above the last one becomes the last one; the message's own topic and queue become
+properties.
+Surprises: the lengths of topic and properties are checked in UTF-16 units first and in bytes later. Properties that are too long only in
+bytes get another status; a topic that is too long only in bytes is written with a length that wraps. The properties of a delayed message
+are written anew, in the order of Java's map; of any other message the given text is written. A batch that is too long makes the broker
+throw.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ PROPERTY_REAL_QUEUE_ID = "REAL_QID"
 
 BYTE_MAX = 2**7 - 1
 SHORT_MAX = 2**15 - 1
-_FIXED = 75  # all of a record but hosts, body, topic and properties
-_BATCHED = 22  # the same of a message within a client's batch
+_FIXED = 75  # bytes of a record without hosts, body, topic and properties
+_BATCHED = 22  # bytes of a message in a client's batch without body and properties
 _INT = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 
 
 class PutMessageStatus(Enum):
-    """PutMessageStatus, as far as a store that is up and has room gives them."""
+    """The values of PutMessageStatus that a running store with free disk space returns."""
 
     PUT_OK = "PUT_OK"
     MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
@@ -48,17 +50,17 @@ class PutMessageStatus(Enum):
 
 
 class PutMessageError(ValueError):
-    """A message at which the broker throws, or which it writes so that nobody can read it again."""
+    """A message at which the broker throws, or that it writes as a record that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutSettings:
-    """What putting depends on.
+    """The broker's settings that `prepare` and `prepare_batch` need.
 
     Attributes:
-        max_message_size: the setting maxMessageSize: bytes of a whole record, and of a batch's.
-        max_delay_level: how many levels messageDelayLevel has.
-        is_slave: brokerRole is SLAVE, which takes no messages.
+        max_message_size: setting maxMessageSize: the limit for a whole record, and for all records of a batch, bytes.
+        max_delay_level: number of levels in messageDelayLevel.
+        is_slave: brokerRole is SLAVE; a slave takes no messages.
     """
 
     max_message_size: int = 4 << 20
@@ -71,8 +73,8 @@ class InnerMessage:
     """MessageExtBrokerInner: a message as the broker gives it to its store.
 
     Attributes:
-        properties: the map.
-        properties_string: their text, which is what is stored; None stands for null.
+        properties: the properties as a map.
+        properties_string: the properties as text, which is stored; None stands for null.
     """
 
     topic: str
@@ -100,7 +102,7 @@ class BatchedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageBatch:
-    """MessageExtBatch: messages for one queue that are stored side by side; `properties` are added to those of each."""
+    """MessageExtBatch: messages for one queue that are stored next to each other; `properties` are added to each message's own."""
 
     topic: str
     queue_id: int
@@ -114,15 +116,15 @@ class MessageBatch:
 
 
 def properties_to_string(properties: Mapping[str, str]) -> str:
-    """MessageDecoder.messageProperties2String of a HashMap that was filled in the order given."""
+    """MessageDecoder.messageProperties2String of a HashMap that was filled in the order of `properties`."""
     return encode_properties({name: properties[name] for name in hash_map_order(properties)}).decode()
 
 
 def delay_level(properties: Mapping[str, str]) -> int:
-    """Message.getDelayTimeLevel.
+    """Message.getDelayTimeLevel: the delay level in `properties`, 0 for none.
 
     Raises:
-        PutMessageError: a level that is no int; the broker throws.
+        PutMessageError: the level is no int; the broker throws.
     """
     text = properties.get(PROPERTY_DELAY, "0")
     if not _INT.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
@@ -131,7 +133,7 @@ def delay_level(properties: Mapping[str, str]) -> int:
 
 
 def scheduled(message: InnerMessage, max_delay_level: int) -> InnerMessage:
-    """The message that CommitLog writes for it: itself, or one of the delay topic."""
+    """The message that CommitLog writes: `message` itself, or for a delayed one the message of the delay topic."""
     kind = message.sys_flag & TRANSACTION_ROLLBACK_TYPE
     if kind not in {0, TRANSACTION_COMMIT_TYPE}:
         return message
@@ -148,10 +150,10 @@ def scheduled(message: InnerMessage, max_delay_level: int) -> InnerMessage:
 
 
 def prepare(message: InnerMessage, store_timestamp: int, settings: PutSettings) -> Message | PutMessageStatus:
-    """The record of a message, its two offsets still 0, or the status with which the broker turns it down.
+    """The record of `message` with both offsets 0, or the status with which the broker refuses it.
 
     Raises:
-        PutMessageError: the broker throws, or writes what it cannot read.
+        PutMessageError: the broker throws, or writes a record that it cannot read.
     """
     if settings.is_slave:
         return PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -186,10 +188,10 @@ def prepare(message: InnerMessage, store_timestamp: int, settings: PutSettings) 
 
 
 def prepare_batch(batch: MessageBatch, store_timestamp: int, settings: PutSettings) -> list[Message] | PutMessageStatus:
-    """The records of a batch, their offsets still 0, or the status with which the broker turns it down.
+    """The records of `batch` with both offsets 0, or the status with which the broker refuses it.
 
     Raises:
-        PutMessageError: the broker throws, or writes what it cannot read.
+        PutMessageError: the broker throws, or writes a record that it cannot read.
     """
     if settings.is_slave:
         return PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -234,10 +236,10 @@ def _batched(batch: MessageBatch, message: BatchedMessage, added: bytes, store_t
 
 
 def with_host_flags(sys_flag: int, born_host: Host, store_host: Host) -> int:
-    """sysFlag with the bits of hosts of IPv6.
+    """`sys_flag` with the bits that mark IPv6 hosts set.
 
     Raises:
-        PutMessageError: a bit that the caller has set for an address of IPv4; the record's lengths would not add up.
+        PutMessageError: `sys_flag` has such a bit for an IPv4 host; the record's lengths would not add up.
     """
     for host, bit in ((born_host, BORNHOST_V6_FLAG), (store_host, STOREHOSTADDRESS_V6_FLAG)):
         if len(host.address) == IPV6_HOST - 4:
@@ -248,13 +250,13 @@ def with_host_flags(sys_flag: int, born_host: Host, store_host: Host) -> int:
 
 
 def hosts_length(sys_flag: int) -> int:
-    """Bytes of both hosts of a record."""
+    """The bytes of both hosts of a record with this sysFlag."""
     born = IPV6_HOST if sys_flag & BORNHOST_V6_FLAG else IPV4_HOST
     return born + (IPV6_HOST if sys_flag & STOREHOSTADDRESS_V6_FLAG else IPV4_HOST)
 
 
 def _units(text: str) -> int:
-    """String.length."""
+    """String.length: UTF-16 units of `text`."""
     return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 

@@ -1,1 +1,1 @@
-"""Messages that are made up, many at once, for generated stores."""
+"""Makes messages, many at once, for generated stores."""

@@ -1,8 +1,8 @@
-"""Messages made up by number, many at once: what producers might have sent.
+"""Makes messages as producers might have sent them, many at once.
 
-No code of the broker, but for MessageClientIDSetter.createUniqID, the key that a client gives a message.
-Rule: message n of a seed is always the same, whatever was made with it at once: its choices come from a stream of its own,
-only the clock and the batch under way go from one to the next.
+Only MessageClientIDSetter.createUniqID is RocketMQ's code: the key that a client gives a message.
+Rule: message n of a seed is always the same, whatever the number of messages made at once. Its choices come from its own stream of random
+numbers; only the clock and the current batch pass from one message to the next.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ Longs = NDArray[np.int64]
 
 _NAME_VALUE_SEPARATOR = 1
 _PROPERTY_SEPARATOR = 2
-_MAX_LATENCY = 10  # ms from a message's birth to its storing
+_MAX_LATENCY = 10  # greatest store timestamp minus born timestamp, ms
 
-# what goes from one message to the next
+# positions in the state that passes from one message to the next
 _REMAINING, _TOPIC, _QUEUE, _HOST, _STORED, _BORN, _BATCH, _STATE = range(8)
-# columns that are made, in rows of one array
+# rows of the array of made columns
 (
     _C_QUEUE,
     _C_BATCH,
@@ -91,7 +91,7 @@ _REMAINING, _TOPIC, _QUEUE, _HOST, _STORED, _BORN, _BATCH, _STATE = range(8)
 
 @compiled
 def _uniq_key(out, at, tables, host, born, message):  # type: ignore[no-untyped-def]
-    """MessageClientIDSetter.createUniqID: address, process, class loader, time since the month began, counter."""
+    """Write MessageClientIDSetter.createUniqID: address, process, class loader, time since the month began, counter."""
     start = tables.hosts[host, 0]
     for k in range(tables.hosts[host, 1] - 4):
         at = put_hex(out, at, np.int64(tables.text[start + k]), 2)
@@ -155,7 +155,7 @@ def _properties(out, at, tables, topic, queue, host, born, level, message, strea
 
 @compiled
 def _send(tables, state, clock, stream):  # type: ignore[no-untyped-def]
-    """Begin the next send: when, to which queue, from where, how many messages."""
+    """Draw the next send's time, queue, producer and number of messages into `state`; returns the clock and the stream."""
     stream += GAMMA
     clock -= math.log(1.0 - unit(mixed(stream))) * tables.gap_ms
     stream += GAMMA
@@ -188,7 +188,7 @@ def _level_and_kind(tables, row, stream):  # type: ignore[no-untyped-def]
 
 @compiled
 def _make(tables, message, state, clock, out, columns):  # type: ignore[no-untyped-def]
-    """Make messages from number `message` on until columns or buffer are full; a batch is never parted."""
+    """Make messages from number `message` on until `columns` or `out` is full; a batch is never split between two calls."""
     at = np.int64(0)
     count = 0
     while True:
@@ -228,16 +228,16 @@ def _make(tables, message, state, clock, out, columns):  # type: ignore[no-untyp
 
 
 class MessageMaker:
-    """Makes the messages of a workload, one stretch after the other."""
+    """Makes the messages of a workload, part by part."""
 
     def __init__(self, tables: Tables, *, messages: int, rows: int, buffer_bytes: int) -> None:
         """Begin with message 0.
 
         Args:
-            tables: see there.
-            messages: how many there are in all; the last batch is cut there.
-            rows: most messages of a stretch, no less than those of a batch.
-            buffer_bytes: room for their bodies and properties, enough for the largest batch.
+            tables: topics, choices and texts of the messages.
+            messages: number of messages to make in all; the last batch is cut to it.
+            rows: greatest number of messages in a part, at least that of the largest batch.
+            buffer_bytes: bytes for the bodies and properties of a part, at least those of the largest batch.
         """
         self.made = 0
         self._tables = tables
@@ -248,7 +248,7 @@ class MessageMaker:
         self._clock = 0.0
 
     def next_stretch(self) -> MessageColumns | None:
-        """The next messages, None after the last one."""
+        """The columns of the next messages, None after the last message."""
         if self.made >= self._messages:
             return None
         text = self._tables.text

@@ -1,6 +1,7 @@
-"""The tables that made-up messages are made of: topics with their choices, and the texts of both.
+"""The tables from which `made_messages` makes messages: topics, their choices, and texts.
 
-No code of the broker; what it makes of a message before it writes it (put_message.scheduled) is already in them.
+Not the broker's code. The changes that the broker makes to a delayed message before it writes it (put_message.scheduled) are already in the
+tables.
 Rule: numbers and texts lie in arrays, so that compiled code takes them as one argument; a text is (start, length).
 """
 
@@ -15,7 +16,7 @@ from store_format.big_endian import Bytes
 
 Longs = NDArray[np.int64]
 
-# kinds of a property: a text that is chosen, or one that is made
+# kinds of a property: its value is CHOSEN among given texts, or made in the way that the kind names
 CHOSEN, UNIQ_KEY, KEYS, DELAY, REAL_TOPIC, REAL_QUEUE_ID = range(6)
 
 # columns of Tables.topics; *_FIRST and *_COUNT are rows of the choices, or of hosts or properties
@@ -50,21 +51,21 @@ PROPERTY_KIND, PROPERTY_NAME, PROPERTY_NAME_LENGTH, CHOICE_FIRST, CHOICE_COUNT, 
 
 
 class Tables(NamedTuple):
-    """What messages are made of.
+    """The tables from which messages are made.
 
     Attributes:
-        topic_shares: of all sends, cumulative, the last one 1.
-        topics: a row for each topic, see the columns above.
-        shares: of the choices, cumulative within each group of them.
-        values: number of each choice: delay level, or bits of sysFlag.
+        topic_shares: share of each topic in all sends, cumulative; the last one is 1.
+        topics: a row for each topic, with the columns above.
+        shares: share of each choice in its group, cumulative within the group.
+        values: number of each choice: a delay level, or bits of sysFlag.
         choice_text: (start, length) in `text` of each choice.
         properties: a row for each property of each topic, in the order in which they are written.
-        hosts: (start, length) of each producer's address and port in `text`.
-        text: names, values, hosts.
-        delay_topic: (start, length) of the delay topic's name, the number of the queue of its level 1.
-        store_host: (start, length) of the broker's address and port.
-        numbers: seed, first message's time in ms, begin of the month of it in ms.
-        gap_ms: mean time between sends.
+        hosts: (start, length) in `text` of each producer's address and port.
+        text: the bytes of names, values and hosts.
+        delay_topic: (start, length) in `text` of the delay topic's name, and the number of the queue of delay level 1.
+        store_host: (start, length) in `text` of the broker's address and port.
+        numbers: seed, time of the first message in ms, time in ms at which the month of the first message begins.
+        gap_ms: mean time between sends, ms.
     """
 
     topic_shares: NDArray[np.float64]

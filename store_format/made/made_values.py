@@ -1,7 +1,8 @@
-"""What made-up messages are filled with: random numbers, choices, digits and letters.
+"""Random numbers, choices, digits and letters for made messages.
 
-No code of the broker. Random numbers are those of SplitMix64: a stream is a number, the next one is GAMMA more, and `mixed` of it is used.
-Surprise: numba turns a sum of signed and unsigned numbers into a float, so that everything random is uint64 here.
+Not the broker's code. The generator is SplitMix64: its state is a number, each step adds GAMMA, and `mixed` of the state is the random
+number.
+Surprise: numba makes a float of the sum of a signed and an unsigned number, so all random numbers here are uint64.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 @compiled
 def mixed(number):  # type: ignore[no-untyped-def]
-    """A random number from a number."""
+    """The random number of a SplitMix64 state."""
     number = (number ^ (number >> np.uint64(30))) * _MIX_1
     number = (number ^ (number >> np.uint64(27))) * _MIX_2
     return number ^ (number >> np.uint64(31))
@@ -27,13 +28,13 @@ def mixed(number):  # type: ignore[no-untyped-def]
 
 @compiled
 def unit(number):  # type: ignore[no-untyped-def]
-    """A random number as a fraction, 0 or more, below 1."""
+    """A random number as a fraction in [0, 1)."""
     return np.float64(number >> np.uint64(11)) / 9007199254740992.0
 
 
 @compiled
 def pick(shares, first, count, number):  # type: ignore[no-untyped-def]
-    """The row of a choice, by cumulative shares from row `first` on."""
+    """The row that a random number chooses among `count` rows of cumulative `shares` from row `first` on."""
     wanted = unit(number)
     low = first
     high = first + count - 1
@@ -48,13 +49,13 @@ def pick(shares, first, count, number):  # type: ignore[no-untyped-def]
 
 @compiled
 def between(least, most, number):  # type: ignore[no-untyped-def]
-    """A number from `least` to `most`."""
+    """The number from `least` to `most`, both included, that a random number chooses."""
     return least + np.int64(number % np.uint64(most - least + 1))
 
 
 @compiled
 def put_decimal(out, at, value):  # type: ignore[no-untyped-def]
-    """Write a number that is not negative; gives the position behind it."""
+    """Write `value`, which is not negative, in decimal digits at position `at`; returns the position after them."""
     digits = 1
     rest = value
     while rest >= 10:
@@ -68,7 +69,7 @@ def put_decimal(out, at, value):  # type: ignore[no-untyped-def]
 
 @compiled
 def put_hex(out, at, value, digits):  # type: ignore[no-untyped-def]
-    """Write the last digits of a number in upper case; gives the position behind them."""
+    """Write the last `digits` hexadecimal digits of `value` in upper case at position `at`; returns the position after them."""
     for k in range(digits):
         out[at + k] = _HEX[(value >> (4 * (digits - 1 - k))) & 15]
     return at + digits
@@ -76,7 +77,7 @@ def put_hex(out, at, value, digits):  # type: ignore[no-untyped-def]
 
 @compiled
 def put_letters(out, at, length, stream):  # type: ignore[no-untyped-def]
-    """Write `length` letters; gives the position behind them."""
+    """Write `length` random letters at position `at`; returns the position after them."""
     end = at + length
     while at < end:
         stream += GAMMA

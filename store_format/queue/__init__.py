@@ -1,1 +1,1 @@
-"""Consume queues and their extension: files, entries, dispatch, and the messages behind entries."""
+"""Consume queues and their extension: files, entries, dispatch, and the messages that entries point to."""

@@ -1,9 +1,10 @@
-"""The consume queue: one 20-byte unit a message, in queue order.
+"""The files of a consume queue: one 20-byte unit a message, in queue order.
 
 Broker source (4.9.3): ConsumeQueue.recover, truncateDirtyLogicFiles, correctMinOffset, fillPreBlank.
-Rule: a unit's position is its queue offset (position = offset * 20); nothing in the unit repeats it.
-Surprise: recover looks at the last three files only, correctMinOffset at the first one only, and a min that no unit of that file
-qualifies for stays what it was, 0 after a load. Units before a queue's first message are (0, 2147483647, 0) and count as valid.
+Rule: a unit's position gives its queue offset (position = offset * 20); the unit itself does not have it.
+Surprise: recover looks at the last three files only, correctMinOffset at the first one only. If no unit of the first file is at or above
+the log's minimum, the queue's min offset stays as it was, 0 after a load. Units before a queue's first message are (0, 2147483647, 0) and
+count as valid.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ RECOVERED_FILES = 3  # ConsumeQueue.recover begins at the third file from the en
 
 
 def units_of(content: NDArray[np.uint8]) -> Units:
-    """The units of a file's bytes (trailing bytes that are no whole unit are left out), as CQ_UNIT rows, without a copy."""
+    """The units in a file's bytes as CQ_UNIT rows, without a copy; trailing bytes of a part of a unit are left out."""
     whole = len(content) // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE
     return content[:whole].view(CQ_UNIT)
 
 
 def encode_units(physic_offsets: Numbers, sizes: Numbers, tags_codes: Numbers) -> bytes:
-    """Units as the broker writes them."""
+    """The bytes of units with these offsets, sizes and tags codes, as the broker writes them."""
     units = np.empty(len(physic_offsets), CQ_UNIT)
     units["physicOffset"], units["size"], units["tagsCode"] = physic_offsets, sizes, tags_codes
     return units.tobytes()
@@ -43,8 +44,8 @@ class RecoveredQueue:
     """A consume queue as ConsumeQueue.recover or truncateDirtyLogicFiles leaves it.
 
     Attributes:
-        files: its mapped files, `wrote` being bytes in use.
-        max_physic_offset: end in the commit log of the last message it knows, -1 where it knows none.
+        files: the queue's mapped files; `wrote` of each is the bytes in use.
+        max_physic_offset: end in the commit log of the last entry's message, -1 without entries.
     """
 
     files: tuple[MappedFile, ...]
@@ -57,19 +58,19 @@ class RecoveredQueue:
 
 
 def _leading_valid(units: Units) -> int:
-    """How many units come before the first that recover takes for the end."""
+    """The number of units before the first one at which recover ends the queue."""
     bad = (units["physicOffset"] < 0) | (units["size"] <= 0)
     first = int(bad.argmax()) if len(bad) else 0
     return first if len(bad) and bad[first] else len(units)
 
 
 def _end_of(unit: np.void) -> int:
-    """offset + size in a Java long, which wraps."""
+    """The end of a unit's message in the log: offset + size in a Java long, which wraps."""
     return to_long(int(unit["physicOffset"]) + int(unit["size"]))
 
 
 def recover(files: Sequence[MappedFile], read: ReadUnits) -> RecoveredQueue:
-    """The queue after ConsumeQueue.recover; `read` gives all units of a file."""
+    """The queue after ConsumeQueue.recover; `read` returns all units of a file."""
     if not files:
         return RecoveredQueue(files=(), max_physic_offset=-1)
     max_physic_offset = -1
@@ -88,7 +89,7 @@ def recover(files: Sequence[MappedFile], read: ReadUnits) -> RecoveredQueue:
 def truncate_dirty_logic_files(queue: RecoveredQueue, log_end: int, read: ReadUnits) -> RecoveredQueue:
     """The queue after ConsumeQueue.truncateDirtyLogicFiles(log_end): units of messages at or past the log's end are gone.
 
-    The first unit of the last file is kept whatever it is unless it lies past the end, so that a file of zeros gains one unit.
+    The first unit of the last file is kept, whatever its bytes, unless its message lies past the log's end: a file of zeros gains one unit.
     """
     files = list(queue.files)
     max_physic_offset = log_end
@@ -110,7 +111,7 @@ def truncate_dirty_logic_files(queue: RecoveredQueue, log_end: int, read: ReadUn
 
 
 def correct_min_offset(files: Sequence[MappedFile], log_min: int, read: ReadUnits, former: int = 0) -> int:
-    """The queue's min offset after ConsumeQueue.correctMinOffset(log_min); `former` (0 after a load) where no unit qualifies."""
+    """The queue's min offset after ConsumeQueue.correctMinOffset(log_min); `former` where no unit of the first file reaches `log_min`."""
     if not files or not files[0].wrote:
         return former
     units = read(files[0])[: files[0].wrote // CQ_STORE_UNIT_SIZE]

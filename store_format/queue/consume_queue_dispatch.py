@@ -24,10 +24,10 @@ Longs = NDArray[np.int64]
 def put_message_position_info(
     store: Files, queue: Queue, physic_offsets: Longs, sizes: Longs, tags_codes: Longs, queue_offsets: Longs
 ) -> None:
-    """Put messages, in the order of the log, into one queue: its files, bounds and changed bytes move on.
+    """Put the entries of messages, in the order of the log, into `queue`; changes the queue's files and bounds, and `store`.
 
     Raises:
-        StoreError: the first message of a queue without files is so far below 0 that the broker would name a file by it.
+        StoreError: the queue has no files, and its first message has a negative queue offset for which the broker would create a file.
     """
     done = put_entries(_end_of(store, queue), physic_offsets, sizes, queue_offsets, queue.file_size, "/".join(queue.folder))
     end, placed = done.end, done.placed

@@ -1,10 +1,10 @@
-"""The consume queue extension: for each entry of a queue a unit with tag hash, store timestamp and a bit map of consumers.
+"""The files of a consume queue extension: for each queue entry a unit with tag hash, store timestamp and a bit map of consumers.
 
 Broker source (4.9.3): ConsumeQueueExt and its CqExtUnit.
-Rule: an entry whose tagsCode is -2147483649 or below has its unit at that number plus 2**63; no hash of a tag is that small.
-Surprises: a unit never crosses a file: where it does not fit with four bytes to spare, -1 is written as a size and the rest stays zero.
-Recover walks all files, but the last file alone says where the extension ends, and that is in front of its -1.
-A unit that sticks out of what is in use makes the broker throw, not answer null.
+Rule: a tagsCode of -2147483649 or below is an address: the entry's unit is at byte tagsCode + 2**63. No tag has a hash that small.
+Surprises: a unit lies whole in one file. If it does not fit with four bytes to spare, -1 is written as a size and the rest of the file
+stays zero. Recover walks all files, but only the last file decides where the extension ends: before its -1. The broker throws, and does not
+return null, if a unit reaches past the bytes in use.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ assert _UNIT.size == EXT_UNIT.itemsize
 
 MAX_EXT_UNIT_SIZE: Final = 32767
 END_BLANK_DATA_LENGTH: Final = 4
-END_OF_FILE: Final = -1  # in place of a size
-NO_ADDRESS: Final = 1  # what the broker starts with when it looks for the last address
+END_OF_FILE: Final = -1  # the value of a size after the last unit of a file
+NO_ADDRESS: Final = 1  # the broker's value while it has found no address
 DEFAULT_EXT_FILE_SIZE: Final = 48 << 20
 _REAL_OFFSET_MAX: Final = EXT_MAX_ADDRESS + 2**63
 
@@ -51,24 +51,24 @@ def is_ext_address(tags_code: int) -> bool:
 
 
 def offset_of(address: int) -> int:
-    """ConsumeQueueExt.unDecorate: where in the extension a unit lies, bytes."""
+    """ConsumeQueueExt.unDecorate: the position in bytes in the extension of the unit at `address`."""
     return address + 2**63
 
 
 def address_of(offset: int) -> int:
-    """ConsumeQueueExt.decorate: the tagsCode that points to a unit at `offset`."""
+    """ConsumeQueueExt.decorate: the tagsCode that is the address of a unit at byte `offset`."""
     return offset - 2**63
 
 
 def last_address(tags_codes: NDArray[np.int64], former: int = NO_ADDRESS) -> int:
-    """The last of some entries' tagsCodes that is an address, else `former`: what queues keep as maxExtAddr while they walk."""
+    """The last of `tags_codes` that is an address, else `former`; a queue keeps it as maxExtAddr while it walks its entries."""
     found = np.flatnonzero(tags_codes <= EXT_MAX_ADDRESS)
     return int(tags_codes[found[-1]]) if len(found) else former
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtUnit:
-    """One unit; `bit_map` is None where no consumer was known. `size` is what the file says."""
+    """One unit; `bit_map` is None where the broker knew no consumer, `size` is the number in the file."""
 
     tags_code: int
     msg_store_time: int
@@ -77,17 +77,17 @@ class ExtUnit:
 
 
 class UnitUnderflowError(Exception):
-    """A unit that ends behind the bytes in use: java.nio.BufferUnderflowException out of ConsumeQueueExt.get."""
+    """A unit that ends past the bytes in use: ConsumeQueueExt.get throws java.nio.BufferUnderflowException."""
 
 
 def encode_unit(unit: ExtUnit) -> bytes:
-    """CqExtUnit.write; `size` is computed."""
+    """CqExtUnit.write: the bytes of a unit; its size is computed."""
     bit_map = unit.bit_map or b""
     return _UNIT.pack(_UNIT.size + len(bit_map), unit.tags_code, unit.msg_store_time, len(bit_map)) + bit_map
 
 
 def decode_unit(raw: Bytes) -> ExtUnit | None:
-    """CqExtUnit.read from the front of `raw`; None where there is no unit.
+    """CqExtUnit.read: the unit at the start of `raw`, None where there is none.
 
     Raises:
         UnitUnderflowError: the bytes end inside the unit.
@@ -116,12 +116,12 @@ def get(files: Sequence[MappedFile], address: int, read: ReadBytes) -> ExtUnit |
     """ConsumeQueueExt.get: the unit at an address, None where there is none.
 
     Args:
-        files: of the queue's extension.
-        address: a tagsCode, of any kind.
-        read: all bytes of a file.
+        files: files of the queue's extension.
+        address: any tagsCode, also one that is no address.
+        read: returns all bytes of a file.
 
     Raises:
-        UnitUnderflowError: the broker throws.
+        UnitUnderflowError: the unit ends past the bytes in use, and the broker throws.
     """
     if not is_ext_address(address):
         return None
@@ -144,10 +144,10 @@ def _end_of_units(content):  # type: ignore[no-untyped-def]
 
 
 def recover(files: Sequence[MappedFile], read: ReadBytes) -> tuple[MappedFile, ...]:
-    """The files after ConsumeQueueExt.recover, the last one in use up to its last unit.
+    """The files after ConsumeQueueExt.recover; the bytes in use of the last one end with its last unit.
 
     Raises:
-        CorruptStoreError: sizes that run over a file's end, on which the broker's load fails.
+        CorruptStoreError: the sizes of a file's units reach past its end, and the broker's load fails.
     """
     end = 0
     for file in files:
@@ -164,17 +164,17 @@ def recover(files: Sequence[MappedFile], read: ReadBytes) -> tuple[MappedFile, .
 
 
 def truncate_by_min_address(files: Sequence[MappedFile], address: int) -> tuple[MappedFile, ...]:
-    """ConsumeQueueExt.truncateByMinAddress: without the files that end before the address."""
+    """The files after ConsumeQueueExt.truncateByMinAddress: without the files that end before `address`."""
     if not is_ext_address(address):
         return tuple(files)
     return tuple(file for file in files if file.end >= offset_of(address))
 
 
 def truncate_by_max_address(files: Sequence[MappedFile], address: int, read: ReadBytes) -> tuple[MappedFile, ...]:
-    """ConsumeQueueExt.truncateByMaxAddress: up to the end of the unit at the address; all where there is none.
+    """The files after ConsumeQueueExt.truncateByMaxAddress: up to the end of the unit at `address`, or all if there is no unit.
 
     Raises:
-        UnitUnderflowError: the broker throws.
+        UnitUnderflowError: the unit ends past the bytes in use, and the broker throws.
     """
     unit = get(files, address, read)
     return tuple(files) if unit is None else truncate_dirty_files(files, offset_of(address) + unit.size)
@@ -190,9 +190,9 @@ class ExtWriter:
 
     Attributes:
         file_size: setting mappedFileSizeConsumeQueueExt.
-        files: of the queue's extension, oldest first.
-        contents: writable bytes by name, of the last file and of those created.
-        new_content: the zeros of a new file of a name and length.
+        files: files of the queue's extension, oldest first.
+        contents: writable bytes by file name, of the last file and of each created file.
+        new_content: (name, length) -> the zeros of a new file.
     """
 
     file_size: int
@@ -201,7 +201,7 @@ class ExtWriter:
     new_content: Callable[[str, int], Bytes] = _new_zeros
 
     def put(self, unit: ExtUnit) -> int:
-        """ConsumeQueueExt.put: the unit's address, or NO_ADDRESS where it cannot be stored and the entry keeps its tagsCode."""
+        """ConsumeQueueExt.put: the address of the stored unit, or NO_ADDRESS where it cannot be stored and the entry keeps its tagsCode."""
         raw = encode_unit(unit) if len(unit.bit_map or b"") <= MAX_EXT_UNIT_SIZE - _UNIT.size else None
         if raw is None or max_offset(self.files) + len(raw) > _REAL_OFFSET_MAX:
             return NO_ADDRESS
@@ -215,7 +215,7 @@ class ExtWriter:
                 self.files[-1] = replace(file, wrote=file.wrote + len(raw))
                 return address_of(file.from_offset + file.wrote)
             if file.wrote + 2 > self.file_size:
-                break  # BufferOverflowException, which is logged
+                break  # the broker logs a BufferOverflowException
             content[file.wrote : file.wrote + 2] = 0xFF
             self.files[-1] = replace(file, wrote=self.file_size)
         return NO_ADDRESS

@@ -1,8 +1,8 @@
-"""What the commit log holds at the places that consume queue entries name.
+"""Looks up in the commit log the bytes that consume queue entries point to.
 
 Broker source (4.9.3): CommitLog.getMessage and pickupStoreTimestamp, MappedFileQueue.findMappedFileByOffset.
-Rule: an entry is (physicOffset, size), nothing more; the bytes there are delivered whatever they are.
-Surprise: offset 0 is looked for in the first file where it is not found, so that a cleaned store delivers another message's bytes.
+Rule: an entry is (physicOffset, size); the broker delivers the bytes at that place, whatever they are.
+Surprise: if no file has offset 0, the first file is used, so a cleaned store delivers another message's bytes for it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ NO_TIMESTAMP = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class LookedUp:
-    """One value an entry.
+class EntriesInLog:
+    """The bytes in the commit log of queue entries, a row each.
 
     Attributes:
-        store_timestamps: ms, NO_TIMESTAMP where the log has no message there (CommitLog.pickupStoreTimestamp, which asks no other file).
-        file: index of the log file that delivers, -1 where the broker gets null.
-        positions: where in that file the delivered bytes start.
-        is_record: the delivered bytes are exactly one record that lies where it says it lies.
+        store_timestamps: ms, NO_TIMESTAMP where the log has no message there. Unlike a pull, CommitLog.pickupStoreTimestamp does not fall
+            back to the first file.
+        file: index of the log file with the delivered bytes, -1 where the broker gets null.
+        positions: position in that file at which the delivered bytes start.
+        is_record: whether the delivered bytes are exactly one record whose physicOffset is its place.
     """
 
     store_timestamps: NDArray[np.int64]
@@ -41,7 +42,7 @@ class LookedUp:
 
 
 def find_files(files: Sequence[MappedFile], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Index of the file that holds each offset (offset 0 falls back to the first one), -1 where there is none."""
+    """The index of the file that holds each offset, -1 where no file does; offset 0 falls back to the first file."""
     if not files:
         return np.full(len(offsets), -1, np.int64)
     starts = np.array([file.from_offset for file in files], np.int64)
@@ -54,11 +55,11 @@ def find_files(files: Sequence[MappedFile], offsets: NDArray[np.int64]) -> NDArr
 def locate(
     files: Sequence[MappedFile], physic_offsets: NDArray[np.int64], sizes: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each entry the index of the file that delivers its bytes (-1 where the broker gets null) and where they start in that file."""
+    """For each entry the index of the file with its bytes (-1 where the broker gets null) and their start in that file."""
     file = find_files(files, physic_offsets)
     positions = np.where(file >= 0, physic_offsets % files[0].length if files else 0, 0)
     wrote = np.array([one.wrote for one in files] or [0], np.int64)[file]
-    there = (file >= 0) & (sizes >= 0) & (positions + sizes <= wrote)  # no bytes are not null
+    there = (file >= 0) & (sizes >= 0) & (positions + sizes <= wrote)  # zero bytes are an empty buffer, not null
     return np.where(there, file, -1), positions
 
 
@@ -84,15 +85,15 @@ def look_up(
     read: Callable[[MappedFile], Bytes],
     physic_offsets: NDArray[np.int64],
     sizes: NDArray[np.int32],
-) -> LookedUp:
+) -> EntriesInLog:
     """Look each entry up in the commit log.
 
     Args:
         files: files of the commit log.
-        walked: position in each file up to which its records are known one by one.
-        read: the bytes of a file; asked once a file.
-        physic_offsets: of the entries.
-        sizes: of the entries.
+        walked: position in each file up to which a walk has found its records.
+        read: returns the bytes of a file; called once for each file.
+        physic_offsets: physicOffset of each entry.
+        sizes: size of each entry, bytes.
     """
     count = len(physic_offsets)
     file, positions = locate(files, physic_offsets, sizes)
@@ -104,4 +105,4 @@ def look_up(
         _inspect(content, files[index].from_offset, walked[index], physic_offsets, positions, sizes, rows, stamps, is_record)
     if files:
         stamps[physic_offsets < files[0].from_offset] = NO_TIMESTAMP
-    return LookedUp(stamps, file, positions, is_record)
+    return EntriesInLog(stamps, file, positions, is_record)

@@ -1,9 +1,9 @@
-"""The properties of the messages that consume queue entries point to, as a filter by expression reads them.
+"""Finds the properties of the messages that consume queue entries point to, as a filter by expression reads them.
 
 Broker source (4.9.3): MessageDecoder.decodeProperties(ByteBuffer), which ExpressionMessageFilter calls on the bytes of an entry.
-Rule: an entry is (physicOffset, size), nothing more: whatever bytes lie there are taken for a record, whose magic code nobody checks.
-Surprise: bytes that are no record make the decoder throw out of getMessage, or give the properties of another message; a region of zeros
-is a message without properties.
+Rule: an entry is (physicOffset, size); the bytes at that place are read as a record, and the magic code is not checked.
+Surprise: if the bytes are no record, the decoder throws and getMessage fails, or the properties of another message are read. Zeros are a
+message without properties.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from store_format.layout import SYS_FLAG_POSITION
 from store_format.queue.entry_lookup import locate
 from store_format.record.record_length import body_length_position
 
-# in place of a length
-NOT_THERE: Final = -1  # the broker gets no bytes, so that there is nothing to decode
+# values of a length where there are no properties
+NOT_THERE: Final = -1  # the broker gets no bytes to decode
 INDEX_OUT_OF_BOUNDS: Final = -2  # the decoder throws an IndexOutOfBoundsException
 BUFFER_UNDERFLOW: Final = -3  # the decoder throws a BufferUnderflowException
 
@@ -40,7 +40,7 @@ def _find_properties(content, start, size):  # type: ignore[no-untyped-def]
     body_at = body_length_position(content, start) - start
     if body_at + 4 > size:
         return start, np.int64(INDEX_OUT_OF_BOUNDS)
-    # a sum of ints, which wraps
+    # Java's sum of ints wraps
     topic_at = np.int64(np.int32(body_at + 4 + int32_at(content, start + body_at)))
     if topic_at < 0 or topic_at >= size:
         return start, np.int64(INDEX_OUT_OF_BOUNDS)
@@ -71,12 +71,12 @@ def _copy(content, starts, lengths, rows, offsets, out):  # type: ignore[no-unty
 
 @dataclass(frozen=True, slots=True)
 class EntryProperties:
-    """Where the properties of some entries lie: one value an entry.
+    """The places of the properties of entries' messages, a row for each entry.
 
     Attributes:
-        file: index of the log file that they are in, -1 where the broker gets no bytes.
-        starts: their position in that file.
-        lengths: bytes, 0 where the message has none; NOT_THERE, INDEX_OUT_OF_BOUNDS or BUFFER_UNDERFLOW where there is nothing.
+        file: index of the log file with the properties, -1 where the broker gets no bytes.
+        starts: position of the properties in that file.
+        lengths: bytes of the properties, 0 where the message has none; else NOT_THERE, INDEX_OUT_OF_BOUNDS or BUFFER_UNDERFLOW.
     """
 
     file: Longs
@@ -90,7 +90,7 @@ class EntryProperties:
         return len(self.lengths)
 
     def bytes_of(self, read: Callable[[int], Bytes]) -> Bytes:
-        """All properties, one entry's after the other's; `read` gives the bytes of a file of this index."""
+        """The bytes of all properties in the order of the entries; `read` returns the bytes of the file with an index."""
         offsets = np.cumsum(np.maximum(self.lengths, 0)) - np.maximum(self.lengths, 0)
         out = np.empty(int(np.maximum(self.lengths, 0).sum()), np.uint8)
         some = self.lengths > 0
@@ -106,10 +106,10 @@ def find_properties(
     """Find the properties of each entry.
 
     Args:
-        files: of the commit log.
-        read: the bytes of the file of an index; asked once a file.
-        physic_offsets: of the entries.
-        sizes: of the entries, bytes.
+        files: files of the commit log.
+        read: returns the bytes of the file with an index; called once for each file.
+        physic_offsets: physicOffset of each entry.
+        sizes: size of each entry, bytes.
     """
     file, positions = locate(files, physic_offsets, sizes)
     starts, lengths = np.zeros(len(file), np.int64), np.full(len(file), NOT_THERE, np.int64)

@@ -1,9 +1,9 @@
-"""The extension of a queue of a broker that runs: its files, and the units that dispatched messages get.
+"""The extension of a running broker's queue: its files, and the units of dispatched messages.
 
-Broker source (4.9.3): ConsumeQueue.recover, correctMinOffset and putMessagePositionInfoWrapper, as far as they reach ConsumeQueueExt.
-Rule: a message gets its unit before the queue looks whether it has the message already.
-Surprises: so each message that is dispatched again gets a unit again, which no entry points to. A queue that was not there at load does not
-know the files of an extension that was; it writes over them from their beginning.
+Broker source (4.9.3): ConsumeQueue.recover, correctMinOffset and putMessagePositionInfoWrapper, as far as they call ConsumeQueueExt.
+Rule: a message gets its unit before the queue checks whether it already has the message.
+Surprises: each message that is dispatched again gets another unit, to which no entry points. A queue that did not exist at load does not
+know the files of its extension, if there are any, and writes over them from their beginning.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from store_format.queue import consume_queue_ext as ext
 
 
 class _Written:
-    """The bytes of a file that is only written to, as ExtWriter slices them."""
+    """A file for ExtWriter that is only written: assigning to a slice adds a change to the store."""
 
     def __init__(self, store: Files, path: FilePath) -> None:
         self._store = store
@@ -55,8 +55,8 @@ class Extension:
         """Recover, and cut behind the unit of the last entry that has one.
 
         Raises:
-            CorruptStoreError: a unit that sticks out of its file; the broker's load fails.
-            UnitUnderflowError: likewise for the last entry's unit.
+            CorruptStoreError: a unit reaches past its file's end, and the broker's load fails.
+            UnitUnderflowError: the unit at `max_address` ends past the bytes in use, and the broker's load fails.
         """
         self._keep(store, ext.recover(self.files, self._reader(store)))
         self._keep(store, ext.truncate_by_max_address(self.files, max_address, self._reader(store)))

@@ -1,11 +1,11 @@
-"""Units of the consume queue extension, one a queue entry, as the tables carry them beside the entries.
+"""Packs the extension's unit of each queue entry for the tables, which have a column for it next to the entries.
 
 Broker source (4.9.3): ConsumeQueue.getExt, ConsumeQueueExt.get, CqExtUnit.read, as DefaultMessageStore.getMessage calls them.
-Rule: an entry whose tagsCode is an address gets the unit there, and with it another tagsCode.
-Surprise: a unit that cannot be found makes the entry one without a tagsCode, which every TAG filter lets pass; one that is cut off by the
-end of what is in use makes getMessage throw.
+Rule: if an entry's tagsCode is an address, the tagsCode of the unit at that address is used instead.
+Surprise: if there is no unit at the address, the entry has no tagsCode, and every TAG filter lets it pass. If the unit reaches past the
+bytes in use, getMessage throws.
 
-Packed form: a row of PACKED_UNIT an entry, then the bit maps one after the other.
+Packed form: a row of PACKED_UNIT for each entry, then all bit maps one after the other.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from store_format.queue.consume_queue_ext import EXT_UNIT
 from store_format.queue.entry_lookup import find_files
 from store_format.record.record_columns import Slices
 
-# states of an entry
-NO_UNIT: Final = 0  # its tagsCode is no address, or none at which there is a unit
+# states of an entry's unit
+NO_UNIT: Final = 0  # the entry's tagsCode is no address, or there is no unit at the address
 UNIT: Final = 1
-UNDERFLOW: Final = 2  # the unit is cut off: BufferUnderflowException
+UNDERFLOW: Final = 2  # the unit reaches past the bytes in use: BufferUnderflowException
 
 PACKED_UNIT: Final = np.dtype(
     [
@@ -43,14 +43,14 @@ _FIXED_PART = EXT_UNIT.itemsize
 
 @dataclass(frozen=True, slots=True)
 class UnitColumns:
-    """The units of some entries.
+    """The units of entries, a row for each entry.
 
     Attributes:
-        states: NO_UNIT, UNIT or UNDERFLOW; the other columns are of a UNIT.
+        states: NO_UNIT, UNIT or UNDERFLOW; the other columns have a value for a UNIT only.
         tags_codes: hash code of the tag.
-        msg_store_times: ms.
-        buffer: where the bit maps are.
-        bit_maps: their places in it.
+        msg_store_times: store timestamp of the message, ms.
+        buffer: the bytes that the slices of `bit_maps` point into.
+        bit_maps: the bit map of each unit.
     """
 
     states: NDArray[np.int8]
@@ -89,12 +89,12 @@ def _copy(content, starts, units, rows, offsets, out):  # type: ignore[no-untype
 
 
 def pack_units(files: Sequence[MappedFile], read: Callable[[MappedFile], Bytes], tags_codes: NDArray[np.int64]) -> bytes | None:
-    """The units of entries with these tagsCodes, None where no entry has one.
+    """The packed units of entries with these tagsCodes, None if no tagsCode is an address.
 
     Args:
-        files: of the queue's extension, `wrote` being bytes in use.
-        read: all bytes of a file.
-        tags_codes: of the entries.
+        files: files of the queue's extension; `wrote` of each is the bytes in use.
+        read: returns all bytes of a file.
+        tags_codes: tagsCode of each entry.
     """
     offsets = tags_codes ^ np.int64(-(2**63))  # ConsumeQueueExt.unDecorate: plus 2**63
     file = np.where(tags_codes <= EXT_MAX_ADDRESS, find_files(files, offsets), -1)
@@ -115,7 +115,7 @@ def pack_units(files: Sequence[MappedFile], read: Callable[[MappedFile], Bytes],
 
 
 def unpack_units(packed: bytes, count: int) -> UnitColumns:
-    """The units of `count` entries out of their packed form."""
+    """The units of `count` entries in their packed form."""
     raw = np.frombuffer(packed, np.uint8)
     units = raw[: count * PACKED_UNIT.itemsize].view(PACKED_UNIT)
     lengths = units["bitMapLength"].astype(np.int64)
@@ -129,7 +129,11 @@ def unpack_units(packed: bytes, count: int) -> UnitColumns:
 
 
 def join_units(parts: Sequence[tuple[bytes | None, int, int]]) -> UnitColumns | None:
-    """The units of runs of entries that follow each other, each (packed units, entries, how many count); None where none has any."""
+    """The units of consecutive runs of entries, None where no run has units.
+
+    Args:
+        parts: for each run its packed units, its number of entries, and how many of the entries to take.
+    """
     if all(packed is None for packed, _, _ in parts):
         return None
     nothing = np.zeros(max(count for _, count, _ in parts), PACKED_UNIT).tobytes()

@@ -1,8 +1,8 @@
-"""One consume queue of a broker that runs: its files and bounds, and what load and start do to them.
+"""One consume queue of a running broker: its files and bounds, and how load and start change them.
 
 Broker source (4.9.3): ConsumeQueue.recover, truncateDirtyLogicFiles, correctMinOffset, getLastOffset, destroy.
-Rule: the rules of consume_queue, on files that stay untouched; what is deleted is noted in the store's changed files.
-Surprise: getLastOffset reads on behind the queue's end, over entries that were cut off and never cleared.
+Rule: the rules of consume_queue, on files that stay untouched; deletions are kept in ChangedFiles.
+Surprise: getLastOffset reads past the queue's end, over entries that were truncated and never cleared.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from store_format.queue.extension_dispatch import Extension
 
 @dataclass(slots=True, kw_only=True)
 class Queue:
-    """A consume queue of a broker that runs.
+    """A consume queue of a running broker.
 
     Attributes:
-        folder: path of its files in the store.
-        file_size: length of each, bytes.
-        files: its mapped files, `wrote` being bytes in use.
+        folder: path in the store of the folder with the queue's files.
+        file_size: length of each file, bytes.
+        files: the queue's mapped files; `wrote` of each is the bytes in use.
         max_physic_offset: ConsumeQueue.maxPhysicOffset.
         min_logic_offset: ConsumeQueue.minLogicOffset, bytes.
-        has_folder: whether there is a folder of it, be it empty.
-        extension: its extension, None where the setting enableConsumeQueueExt is off.
+        has_folder: whether the store has the queue's folder; it may be empty.
+        extension: the queue's extension, None where the setting enableConsumeQueueExt is off.
     """
 
     topic: str
@@ -49,7 +49,7 @@ class Queue:
         return max_offset(self.files) // CQ_STORE_UNIT_SIZE
 
     def path(self, name: str) -> FilePath:
-        """Path of one of its files."""
+        """The path of the queue's file with a name."""
         return (*self.folder, name)
 
     def units(self, store: Files, file: MappedFile) -> cq.Units:
@@ -60,8 +60,8 @@ class Queue:
         """ConsumeQueue.recover.
 
         Raises:
-            CorruptStoreError: an extension on which the broker's load fails.
-            UnitUnderflowError: likewise.
+            CorruptStoreError: a unit of the extension reaches past its file's end, and the broker's load fails.
+            UnitUnderflowError: the last entry's unit ends past the bytes in use, and the broker's load fails.
         """
         if not self.files:
             return

@@ -1,13 +1,13 @@
 """The inner loop of a CRC-32 by carry-less multiplication, an instruction of x86-64 processors since 2010.
 
-The bytes are taken as a polynomial over GF(2). Its first 128 bits times x^n mod P, added to the 128 bits that stand n bits behind them,
-leave the remainder what it is; so a message shrinks to its last 128 bits, four lanes of it at a time. The constants are x^n mod P for the
-two halves of a lane, of the polynomial of zlib in reflected bit order (Gopal et al., "Fast CRC computation for generic polynomials using
-PCLMULQDQ instruction", Intel, 2009).
+The bytes are a polynomial over GF(2). Multiplying its first 128 bits by x^n mod P and adding the product to the 128 bits that follow n bits
+later does not change the remainder. So the loop folds a message into its last 128 bits, four lanes at a time. The constants are x^n mod P
+for the two halves of a lane, for zlib's polynomial in reflected bit order (Gopal et al., "Fast CRC computation for generic polynomials
+using PCLMULQDQ instruction", Intel, 2009).
 
-Surprise: numba has no such instruction, so the loop is written for LLVM. Where the processor lacks it, or numba is told of another one,
-`AVAILABLE` is False and `folded` must not be compiled. What uses it is cached by numba, which looks at the using module alone: who changes
-this one has to touch that one.
+Surprise: numba does not offer this instruction, so the loop is written as LLVM code. If the processor lacks the instruction, or numba
+compiles for another processor, `AVAILABLE` is False and `folded` must not be compiled. numba's cache checks only the module that calls
+`folded`: after a change here, change the modification time of that module too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 LANE: Final = 16
-LANES: Final = 4  # the processor multiplies them side by side
+LANES: Final = 4  # the processor multiplies four lanes in parallel
 
 _BYTE, _INT, _LONG = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_LONG, 2)
@@ -33,7 +33,7 @@ def _is_available() -> bool:
         return False
     try:
         return bool(binding.get_host_cpu_features().get("pclmul"))
-    except RuntimeError:  # LLVM cannot tell
+    except RuntimeError:  # LLVM does not know the processor's features
         return False
 
 
@@ -41,7 +41,7 @@ AVAILABLE: Final = _is_available()
 
 
 class _Folding:
-    """Code for a stretch of bytes: lanes are loaded, and folded into others."""
+    """Writes the LLVM code that loads lanes of 16 bytes and folds them into other lanes."""
 
     def __init__(self, builder: Any) -> None:
         self.builder = builder
@@ -89,7 +89,7 @@ def _typed(_context: Any, _address: Any, _lanes: Any, _crc: Any) -> Any:
     return types.UniTuple(types.uint64, 2)(types.uint64, types.int64, types.uint32), _folded
 
 
-# (address, lanes, crc) -> sixteen bytes, as two np.uint64, whose sum begun with 0 is that of `lanes` times sixteen bytes at `address`
-# (np.uint64) begun with `crc` (np.uint32, not closed). There are LANES lanes (np.int64) or more; their bytes are read, and nobody checks
-# that they may be.
+# (address: np.uint64, lanes: np.int64, crc: np.uint32) -> sixteen bytes, as two np.uint64.
+# The CRC of these bytes, begun with 0, is the CRC of the `lanes * 16` bytes at `address`, begun with `crc` (before its final inversion).
+# `lanes` must be LANES or more. The address is not checked.
 folded: Any = intrinsic(_typed)

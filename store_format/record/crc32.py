@@ -1,7 +1,7 @@
 """CRC-32 (the one of zlib and java.util.zip.CRC32) of many byte ranges at once.
 
-zlib takes one range a call, which costs more than the sum itself for messages of a few hundred bytes; this is the same polynomial,
-compiled: by carry-less multiplication where the processor has it, which takes less than half the time, else with sixteen tables.
+zlib takes one range a call; for messages of a few hundred bytes the call costs more than the sum. This module computes the same CRC in
+compiled code: by carry-less multiplication if the processor has it, else with sixteen tables, which takes more than twice as long.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TABLES = _tables()
 
 @compiled
 def _sixteen(crc, buffer, at, tables):  # type: ignore[no-untyped-def]
-    """The sum so far taken over the sixteen bytes at `at`, a np.uint64: an index that may be negative costs more."""
+    """The sum `crc` continued over the sixteen bytes at `at`, an np.uint64, since numba's indexing with signed numbers is slower."""
     word = crc ^ (
         np.uint32(buffer[at])
         | (np.uint32(buffer[at + np.uint64(1)]) << np.uint32(8))
@@ -55,7 +55,7 @@ def _sixteen(crc, buffer, at, tables):  # type: ignore[no-untyped-def]
 
 @compiled
 def _rest(crc, buffer, start, end, tables):  # type: ignore[no-untyped-def]
-    """The sum so far taken over the bytes from `start` to `end`, and closed."""
+    """The sum `crc` continued over `buffer[start:end]` and inverted, which ends it."""
     at = np.uint64(start)
     while np.uint64(end) - at >= np.uint64(_STEP):
         crc = _sixteen(crc, buffer, at, tables)
@@ -68,7 +68,7 @@ def _rest(crc, buffer, start, end, tables):  # type: ignore[no-untyped-def]
 
 @compiled
 def _crc32_by_tables(buffer, starts, lengths, tables, out):  # type: ignore[no-untyped-def]
-    """Two ranges at a time, for each step of a sum waits for the one before it."""
+    """Write the CRC of each range to `out`, two ranges at a time: each step of one sum has to wait for its last step."""
     for i in range(0, len(starts), 2):
         other = min(i + 1, len(starts) - 1)
         one = two = np.uint32(0xFFFFFFFF)
@@ -82,7 +82,7 @@ def _crc32_by_tables(buffer, starts, lengths, tables, out):  # type: ignore[no-u
 
 @compiled
 def _word(crc, word, tables):  # type: ignore[no-untyped-def]
-    """The sum so far taken over eight bytes, which come as a number."""
+    """The sum `crc` continued over the eight bytes of the number `word`."""
     word ^= np.uint64(crc)
     crc = np.uint32(0)
     for lane in range(8):
@@ -92,7 +92,7 @@ def _word(crc, word, tables):  # type: ignore[no-untyped-def]
 
 @compiled
 def _crc32_by_folding(buffer, starts, lengths, tables, out):  # type: ignore[no-untyped-def]
-    """`buffer` is contiguous."""
+    """Write the CRC of each range of `buffer`, which must be contiguous, to `out`."""
     first = np.uint64(buffer.ctypes.data)
     for i in range(len(starts)):
         crc, start = np.uint32(0xFFFFFFFF), starts[i]

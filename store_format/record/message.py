@@ -1,9 +1,9 @@
-"""One record of the commit log, as an object: the slow, plain form of the codec.
+"""Decodes and encodes one record of the commit log as an object: the slow and simple form of the codec.
 
 Broker source (4.9.3): MessageDecoder.decode and string2messageProperties, CommitLog's MessageExtEncoder.
-Rule: `decode` trusts nothing but the lengths, not even the magic code, just as MessageDecoder does, and says None where that gives null.
-Surprise: properties without a value vanish when decoded; a port above 65535, or a compressed body that does not inflate, makes the whole
-message undecodable.
+Rule: like MessageDecoder, `decode` reads the lengths and does not check the magic code. It returns None where MessageDecoder returns null.
+Surprise: decoding drops properties without a value. A port above 65535, or a compressed body that does not inflate, makes the whole message
+undecodable.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ assert _MIDDLE.size == 16
 _GROUPS = struct.Struct(">8H")
 
 MAX_PORT = 65535
-# half a surrogate pair written as UTF-8: Java's decoder replaces it as one, Python's byte by byte
+# half a surrogate pair written as UTF-8: Java's decoder replaces it with one U+FFFD, Python's with one for each byte
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _INFLATED_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """An address with its port; four bytes of address or sixteen."""
+    """An address of four or sixteen bytes, and a port."""
 
     address: bytes
     port: int
@@ -55,7 +55,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Every field of a record; `body`, `topic` and `properties` as stored."""
+    """Every field of a record; `body`, `topic` and `properties` are the stored bytes."""
 
     queue_id: int
     queue_offset: int
@@ -82,7 +82,7 @@ class Message:
         return (self.store_host.address + port + struct.pack(">q", self.physic_offset)).hex().upper()
 
     def properties_map(self) -> dict[str, str]:
-        """The properties as MessageDecoder.string2messageProperties reads them."""
+        """The properties by name, as MessageDecoder.string2messageProperties reads them."""
         return decode_properties(self.properties)
 
 
@@ -92,12 +92,12 @@ def body_crc32(body: bytes) -> int:
 
 
 def decode_text(raw: bytes) -> str:
-    """new String(raw, UTF_8): as many U+FFFD for malformed bytes as Java puts."""
+    """Java's new String(raw, UTF_8), with the same number of U+FFFD for malformed bytes."""
     return _SURROGATE.sub("\ufffd".encode(), raw).decode("utf-8", "replace")
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:
-    """Names and values in order of their first appearance; of equal names the last value counts."""
+    """The values of properties by name, in the order in which the names first appear; the last value of a name counts."""
     found: dict[str, str] = {}
     for part in decode_text(raw).split(PROPERTY_SEPARATOR):
         name, separator, value = part.partition(NAME_VALUE_SEPARATOR)
@@ -107,12 +107,12 @@ def decode_properties(raw: bytes) -> dict[str, str]:
 
 
 def encode_properties(properties: dict[str, str]) -> bytes:
-    """MessageDecoder.messageProperties2String, without the separator after the last one."""
+    """MessageDecoder.messageProperties2String as bytes, without the separator after the last property."""
     return PROPERTY_SEPARATOR.join(name + NAME_VALUE_SEPARATOR + value for name, value in properties.items()).encode()
 
 
 def encode(message: Message) -> bytes:
-    """The record's bytes; its size is computed, its CRC is taken as it is."""
+    """The bytes of the message's record; the size is computed, the CRC is `message.body_crc`."""
     parts = [
         b"",
         message.born_host.address + struct.pack(">i", message.born_host.port),
@@ -140,11 +140,12 @@ def encode(message: Message) -> bytes:
 
 
 def decode(raw: bytes, *, uncompress_body: bool = True) -> Message | None:
-    """What MessageDecoder.decode reads from the front of `raw`, or None where it gives null.
+    """The message that MessageDecoder.decode reads from the start of `raw`, None where it returns null.
 
     Args:
         raw: bytes that begin with a record.
-        uncompress_body: refuse a body that is said to be compressed and does not inflate, as a client does. It stays as stored.
+        uncompress_body: return None for a body that is marked as compressed and does not inflate, as a client does. The message's body is
+            always the stored one.
     """
     try:
         return _decode(memoryview(raw), uncompress_body=uncompress_body)
@@ -187,7 +188,7 @@ def _decode(raw: memoryview, *, uncompress_body: bool) -> Message | None:
 
 
 def _inflates(body: bytes) -> bool:
-    """Whether UtilAll.uncompress gives a body back; bytes behind the end of the zlib stream do not count."""
+    """Whether UtilAll.uncompress can inflate a body; bytes after the end of the zlib stream are ignored."""
     inflater = zlib.decompressobj()
     try:
         while not inflater.eof:

@@ -1,4 +1,4 @@
-"""Bytes of records, compared and counted: what a check of tables or of files written again asks."""
+"""Compares and counts bytes of records, for the checks of tables and of rewritten files."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ def _first_difference(one, positions, other, other_positions, sizes):  # type: i
     for i in range(len(positions)):
         at, other_at, size = np.uint64(positions[i]), np.uint64(other_positions[i]), np.uint64(sizes[i])
         differ = False
-        for k in range(size):  # without a way out the compiler takes many bytes at once
+        for k in range(size):  # without an early exit the compiler compares many bytes at once
             differ |= one[at + k] != other[other_at + k]
         if differ:
             first = np.uint64(0)
-            while first + np.uint64(1) < size and one[at + first] == other[other_at + first]:  # a file may be written to meanwhile
+            while first + np.uint64(1) < size and one[at + first] == other[other_at + first]:  # bounded: a file may change
                 first += np.uint64(1)
             return np.int64(other_at + first)
     return np.int64(-1)
 
 
 def first_difference(one: Bytes, positions: Positions, other: Bytes, other_positions: Positions, sizes: Positions) -> int:
-    """Position in the other buffer of the first byte in which ranges of two buffers differ, -1 where they are the same."""
+    """The position in `other` of the first byte in which the ranges of `one` and `other` differ, -1 where all ranges are equal."""
     return int(_first_difference(one, positions, other, other_positions, sizes))
 
 
@@ -38,5 +38,5 @@ def _used_bytes(content, positions, sizes):  # type: ignore[no-untyped-def]
 
 
 def used_bytes(content: Bytes, positions: Positions, sizes: Positions) -> int:
-    """How many bytes of the ranges are not zero."""
+    """The number of bytes in the ranges of `content` that are not zero."""
     return int(_used_bytes(content, positions, sizes))

@@ -1,8 +1,8 @@
-"""Many records of the commit log at once, as columns.
+"""Reads many records of the commit log at once into columns.
 
-Broker source (4.9.3): CommitLog.calMsgLength for where each field stands, MessageDecoder.string2messageProperties for the properties.
-Rule: a record becomes a row only if the row gives the same bytes back; `representable` says which ones do.
-Variable-length columns are `Slices`: (start, length) pairs into the buffer, nothing is copied until somebody gathers them.
+Broker source (4.9.3): CommitLog.calMsgLength for the position of each field, MessageDecoder.string2messageProperties for the properties.
+Rule: a record becomes a row only if the same bytes can be written from the row; `representable` finds these records.
+Variable-length columns are `Slices`: (start, length) pairs into the buffer, whose bytes are copied by `gather` only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from store_format.record.record_length import body_length_position
 _NAME_VALUE_SEPARATOR = 1
 _PROPERTY_SEPARATOR = 2
 
-# properties that have a column of their own, by name
+# names of the properties that have their own column
 PROPERTY_TAGS = b"TAGS"
 PROPERTY_KEYS = b"KEYS"
 
@@ -38,7 +38,7 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class RecordParts:
-    """Where the moving parts of each record stand, all as absolute positions in the buffer."""
+    """The positions in the buffer of the parts of each record that have no fixed place in it."""
 
     born_host: Slices
     store_timestamp: Positions
@@ -73,7 +73,7 @@ def _locate(buffer, positions, out):  # type: ignore[no-untyped-def]
 
 
 def locate(buffer: Bytes, positions: Positions) -> RecordParts:
-    """Find the parts of records whose lengths were checked by a walk."""
+    """The parts of the records at `positions`, whose lengths a walk has checked."""
     out = np.empty((10, len(positions)), np.int64)
     _locate(buffer, positions, out)
     born, stored_at, store, middle, body_at, body, topic_at, topic, properties_at, properties = out
@@ -90,7 +90,7 @@ def locate(buffer: Bytes, positions: Positions) -> RecordParts:
 
 @compiled
 def copy_bytes(out, at, buffer, start, length):  # type: ignore[no-untyped-def]
-    """Copy `length` bytes, all arguments being np.uint64: an index that may be negative costs five times as much."""
+    """Copy `length` bytes; numbers must be np.uint64, since indexing with signed numbers takes five times as long."""
     for k in range(length):
         out[at + k] = buffer[start + k]
 
@@ -103,9 +103,9 @@ def _gather(buffer, starts, lengths, offsets, out):  # type: ignore[no-untyped-d
 
 
 def gather(buffer: Bytes, slices: Slices) -> tuple[NDArray[np.int32], Bytes]:
-    """Copy the ranges one after the other: (n + 1 offsets, bytes), as Arrow lays out binary columns.
+    """Copy the slices one after the other: (n + 1 offsets, bytes), the layout of Arrow's binary columns.
 
-    The ranges together must stay below 2 GiB.
+    The slices together must be smaller than 2 GiB.
     """
     offsets = np.zeros(len(slices.starts) + 1, np.int64)
     np.cumsum(np.maximum(slices.lengths, 0), out=offsets[1:])
@@ -121,10 +121,10 @@ def _fixed(buffer, positions, width, out):  # type: ignore[no-untyped-def]
 
 
 def fixed(buffer: Bytes, positions: Positions, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    """The rows of a fixed layout that start at `positions`.
+    """The rows of layout `dtype` that start at `positions`.
 
     Raises:
-        IndexError: one does not lie in the buffer.
+        IndexError: a row does not lie in the buffer.
     """
     if len(positions) and not 0 <= positions.min() <= positions.max() <= len(buffer) - dtype.itemsize:
         raise IndexError(f"rows of {dtype.itemsize} bytes at {positions.min()} to {positions.max()} in a buffer of {len(buffer)}")
@@ -160,7 +160,7 @@ def _equal(buffer, a, a_length, b, b_length):  # type: ignore[no-untyped-def]
 
 @compiled
 def _parse_properties(buffer, starts, lengths, counts, out):  # type: ignore[no-untyped-def]
-    """Write (name start, name length, value start, value length) of each property; of equal names the last one stays."""
+    """Write (name start, name length, value start, value length) of each property to `out`; the last of equal names counts."""
     total = 0
     for i in range(len(starts)):
         first = total
@@ -191,7 +191,7 @@ def _parse_properties(buffer, starts, lengths, counts, out):  # type: ignore[no-
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The properties of many records, one record's after the other's: `counts` each, names and values."""
+    """The properties of many records: the number of properties of each record, and all names and values in the order of the records."""
 
     counts: NDArray[np.int64]
     names: Slices
@@ -201,7 +201,7 @@ class Properties:
 def parse_properties(buffer: Bytes, properties: Slices) -> Properties:
     """Split the properties of each record as MessageDecoder.string2messageProperties does."""
     counts = np.empty(len(properties.starts), np.int64)
-    # a property takes three bytes at least, and all but the last one a separator
+    # a property has at least three bytes, and each but the last one a separator
     bound = int((np.maximum(properties.lengths, 0) // 4 + 1).sum())
     out = np.empty((bound, 4), np.int64)
     total = _parse_properties(buffer, properties.starts, properties.lengths, counts, out)
@@ -230,7 +230,7 @@ def _pick(buffer, counts, names, name_lengths, values, value_lengths, wanted, st
 
 
 def pick_property(buffer: Bytes, properties: Properties, name: bytes) -> Slices:
-    """The value of one property of each record, missing where it has none."""
+    """The value of the property `name` of each record, a missing slice where the record has none."""
     starts, lengths = (np.empty(len(properties.counts), np.int64) for _ in range(2))
     wanted = np.frombuffer(name, np.uint8)
     names, values = properties.names, properties.values
@@ -250,7 +250,7 @@ def hex_text(offsets: NDArray[np.int32], data: Bytes) -> tuple[NDArray[np.int32]
 
 @compiled
 def is_utf8(buffer, at, end):  # type: ignore[no-untyped-def]
-    """Whether the bytes from `at` to `end` are valid UTF-8."""
+    """Whether `buffer[at:end]` is valid UTF-8."""
     while at < end:
         lead = buffer[at]
         low, high = np.uint8(0x80), np.uint8(0xBF)
@@ -285,7 +285,7 @@ def _are_utf8(buffer, starts, lengths, out):  # type: ignore[no-untyped-def]
 
 
 def are_utf8(buffer: Bytes, slices: Slices) -> NDArray[np.bool_]:
-    """Which of the ranges are valid UTF-8; a missing value is."""
+    """For each slice whether it is valid UTF-8; a missing slice is."""
     out = np.empty(len(slices.starts), np.bool_)
     _are_utf8(buffer, slices.starts, slices.lengths, out)
     return out
@@ -293,7 +293,7 @@ def are_utf8(buffer: Bytes, slices: Slices) -> NDArray[np.bool_]:
 
 @compiled
 def is_representable(buffer, at, from_offset):  # type: ignore[no-untyped-def]
-    """Whether a row gives the checked record at `at` back: true offset, no negative length, a topic that is a text and not empty."""
+    """Whether a row can represent the record at `at`: right offset, no negative length, a UTF-8 topic that is not empty."""
     if int64_at(buffer, at + 28) != from_offset + at:
         return False
     body = body_length_position(buffer, at)
@@ -313,7 +313,7 @@ def _representable(buffer, positions, from_offset, out):  # type: ignore[no-unty
 
 
 def representable(buffer: Bytes, positions: Positions, from_offset: int) -> NDArray[np.bool_]:
-    """Which of the walked records at `positions` of a file that starts at `from_offset` a row can give back."""
+    """For each walked record at `positions` of a file that starts at `from_offset` whether a row can represent it."""
     out = np.empty(len(positions), np.bool_)
     _representable(buffer, positions, from_offset, out)
     return out

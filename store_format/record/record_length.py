@@ -19,7 +19,7 @@ def stored_length(content: Bytes, position: int) -> int:
 
 @compiled
 def body_length_position(buffer, start):  # type: ignore[no-untyped-def]
-    """Where the length of the body stands, by the widths of the two hosts."""
+    """The position of the body's length in the record at `start`; it depends on the lengths of the two hosts."""
     sys_flag = int32_at(buffer, start + 36)
     born = 20 if sys_flag & BORNHOST_V6_FLAG else 8
     store = 20 if sys_flag & STOREHOSTADDRESS_V6_FLAG else 8
@@ -28,7 +28,7 @@ def body_length_position(buffer, start):  # type: ignore[no-untyped-def]
 
 @compiled
 def record_length(buffer, start, limit):  # type: ignore[no-untyped-def]
-    """Length of the record at `start` by its own parts, or -1 where it does not fit before `limit` or its sizes disagree."""
+    """The length of the record at `start`, or -1 where it reaches past `limit` or the lengths of its parts do not add up to its size."""
     size = int32_at(buffer, start)
     if size < RECORD_MIN_SIZE or start + size > limit:
         return np.int64(-1)

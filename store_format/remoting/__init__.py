@@ -1,1 +1,1 @@
-"""The broker's wire protocol: frames, commands, their headers and bodies. One concept of the broker a module; bytes in, values out."""
+"""The broker's wire protocol: frames, commands, their headers and bodies. Each module decodes or encodes one concept of the broker."""

@@ -1,8 +1,9 @@
-"""One command of the wire protocol, as an object.
+"""A command of the wire protocol: a request or a response.
 
 Broker source (4.9.3): RemotingCommand, LanguageCode, SerializeType, RemotingCommandType.
-Rule: bit 0 of the flag makes a command a response, bit 1 one-way; the type of the header is told by the frame, never by the header.
-Surprise: a JSON header without an opaque gets the next number of the receiver's own counter, so what it was nobody else can say.
+Rule: bit 0 of the flag marks a response, bit 1 a one-way command. The frame gives the header's serialize type; a type in the header is
+ignored.
+Surprise: a command whose JSON header has no opaque gets the next number of the receiver's own counter, which only the receiver knows.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ OPAQUE_OF_RECEIVER = "<next value of the process-wide request counter>"
 
 
 class SerializeType(IntEnum):
-    """How a header is written: the first byte behind a frame's length."""
+    """The form of a header: the first byte after a frame's length."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
 class LanguageCode(IntEnum):
-    """What a client is written in; the number stands in ROCKETMQ headers, the name in JSON."""
+    """The programming language of a client; ROCKETMQ headers have the number, JSON headers the name."""
 
     JAVA = 0
     CPP = 1
@@ -44,8 +45,8 @@ class LanguageCode(IntEnum):
 class RemotingCommand:
     """A request or a response.
 
-    `opaque` is None where a JSON header has none (see the module); `language` where it is none that the broker knows; a value of
-    `ext_fields` where the header says null. An empty body is None.
+    None stands for: an `opaque` that a JSON header does not have (see the module); a `language` that the broker does not know; a null value
+    in `ext_fields`; an empty body.
     """
 
     code: int
@@ -79,7 +80,7 @@ class RemotingCommand:
 
     @property
     def is_oneway(self) -> bool:
-        """RemotingCommand.isOnewayRPC: nobody waits for an answer."""
+        """RemotingCommand.isOnewayRPC: the sender waits for no answer."""
         return bool(self.flag & RPC_ONEWAY_FLAG)
 
     def decoded_form(self) -> dict[str, object]:

@@ -1,11 +1,11 @@
-"""The commands in the bytes of a connection, as they arrive chunk by chunk.
+"""Decodes the commands in the bytes of a connection, chunk by chunk.
 
 Broker source (4.9.3): NettyDecoder on netty's LengthFieldBasedFrameDecoder and ByteToMessageDecoder.
-Rule: a frame is decoded once it is whole; one that cannot be decoded, or is too long, closes the connection.
-Surprise: frames behind the bad one that came in the same chunk are decoded all the same, and the broker acts on them; a length too great
-swallows the rest of the chunk. A value of two gigabytes in ROCKETMQ ext fields is an Error, which the decoder does not catch: the
-connection is left to the handlers behind it, and the rest of the chunk waits for the next one.
-No command runs this decoder: captures are read by `frame_search`. It is the rule in full that recorded connections are checked against.
+Rule: a frame is decoded once all its bytes have arrived; a frame that cannot be decoded, or is too long, closes the connection.
+Surprise: frames after the bad one in the same chunk are still decoded, and the broker acts on them; a length that is too great discards the
+rest of the chunk. A value of two gigabytes in ROCKETMQ ext fields is an Error, which the decoder does not catch: the next handlers get the
+connection, and the rest of the chunk waits for the next chunk.
+No command of pullsim runs this decoder, since `frame_search` reads captures. Tests compare recorded connections with it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LENGTH = struct.Struct(">I")
 class NettyDecoder:
     """The decoder of one direction of a connection.
 
-    It holds at most one frame that is not whole yet: bytes that arrived, never a buffer of a length that a frame only claims.
+    It holds at most the bytes of one incomplete frame. It never allocates the length that a frame claims.
 
     Attributes:
-        open: whether the connection still is; chunks that come later are not read.
-        errors: what closed it, and what else was bad in that chunk; positions count from the connection's first byte.
+        open: whether the connection is still open; later chunks of a closed one are ignored.
+        errors: the error that closed the connection, and other errors in the same chunk; positions count from the connection's first byte.
     """
 
     frame_max_length: int = FRAME_MAX_LENGTH
@@ -38,7 +38,7 @@ class NettyDecoder:
     _start: int = 0
 
     def feed(self, chunk: bytes) -> list[RemotingCommand]:
-        """The commands that become whole with this chunk, in order."""
+        """The commands whose last byte is in this chunk, in order."""
         if not self.open:
             return []
         self._held += chunk
@@ -49,7 +49,7 @@ class NettyDecoder:
         return commands
 
     def _decode(self, held: memoryview, commands: list[RemotingCommand]) -> int:
-        """Decode what is whole; where the first frame begins that is not."""
+        """Decode the whole frames in `held` into `commands`; returns the position of the first incomplete frame."""
         at = 0
         while len(held) - at >= LENGTH_FIELD:
             (length,) = _LENGTH.unpack_from(held, at)
@@ -71,7 +71,7 @@ class NettyDecoder:
         return at
 
     def _drop(self, count: int) -> None:
-        """Forget the bytes that were decoded, and all if the connection is closed."""
+        """Drop the decoded bytes, or all bytes if the connection is closed."""
         del self._held[: count if self.open else len(self._held)]
         self._start += count
 

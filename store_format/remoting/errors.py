@@ -1,7 +1,7 @@
-"""What a frame can be refused for.
+"""The error for a frame that the broker's decoder refuses.
 
 Broker source (4.9.3): the exceptions of RemotingCommand.decode, RocketMQSerializable and netty's LengthFieldBasedFrameDecoder.
-Surprise: a header that ends too early is no RemotingCommandException there but whatever the Java library throws.
+Surprise: for a header that ends too early the broker throws no RemotingCommandException, but the exception of the Java library.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class FrameError(StoreError):
         self.offset = position
 
     def moved(self, by: int) -> FrameError:
-        """The same, told from another start: `by` bytes before the one it was found from."""
+        """The same error with `by` added to its position: for a start that is `by` bytes earlier."""
         return FrameError(self.exception, self.expected, self.found, position=self.offset + by, path=self.path)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Survive the way from a Spark worker to the driver."""
+        """Pickle all attributes, so that the error passes from a Spark worker to the driver."""
         return (_rebuild, (self.exception, self.expected, self.found, self.offset, self.path))
 
 

@@ -1,8 +1,9 @@
-"""One frame: length, type and length of the header, header, body.
+"""Decodes and encodes one frame: length, type and length of the header, header, body.
 
 Broker source (4.9.3): RemotingCommand.decode(ByteBuffer), encode, getHeaderLength, getProtocolType, markProtocolType.
-Rule: int32 length of all that follows; a byte of serialize type and 24 bits of header length; the header; the rest is the body.
-Surprise: the header is taken before its type is looked at, so a wrong length wins over an unknown type; an empty body is null.
+Rule: an int32 is the length of the bytes after it; a byte is the serialize type, and 24 bits are the header's length; then follow the
+header and the body.
+Surprise: the broker checks the header's length before its type, so a frame with both wrong fails for the length. An empty body is null.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ HEADER_START = LENGTH_FIELD + HEADER_WORD
 
 
 def decode_command(content: bytes | memoryview) -> RemotingCommand:
-    """RemotingCommand.decode: the command of a frame's bytes behind its length field.
+    """RemotingCommand.decode: the command of a frame; `content` is the frame's bytes after its length field.
 
     Raises:
-        FrameError: its `exception` is the one that the broker's decoder throws; positions count from the start of the frame.
+        FrameError: `exception` is the one that the broker's decoder throws; positions count from the start of the frame.
     """
     command, end = decode_header(content)
     return command if end == len(content) else command.with_body(bytes(content[end:]))
 
 
 def decode_header(content: bytes | memoryview) -> tuple[RemotingCommand, int]:
-    """The command without its body, and where in `content` the body starts; errors as in decode_command."""
+    """The command of a frame without its body, and the position in `content` at which the body starts; errors as in decode_command."""
     if len(content) < HEADER_WORD:
         raise FrameError(BUFFER_UNDERFLOW, "type and length of the header, 4 bytes", f"{len(content)} bytes", position=LENGTH_FIELD)
     (word,) = _WORD.unpack_from(content)
@@ -54,7 +55,7 @@ def decode_frame(frame: bytes) -> RemotingCommand:
     """The command of one whole frame, its length field included.
 
     Raises:
-        FrameError: also where the length field is not that of the bytes given, or above what the broker takes.
+        FrameError: also if the length field is not the length of `frame`, or is above the broker's limit.
     """
     if len(frame) < LENGTH_FIELD:
         raise FrameError(BUFFER_UNDERFLOW, "a length, 4 bytes", f"{len(frame)} bytes", position=0)
@@ -77,7 +78,7 @@ def header_length(frame: Bytes) -> int:
 
 
 def too_long(length: int) -> FrameError:
-    """The error for a length field above the limit; the decoder takes it as unsigned, so a negative one is just very long."""
+    """The error for a length field above the limit; the decoder reads it as unsigned, so a negative one is very long."""
     limit = FRAME_MAX_LENGTH - LENGTH_FIELD
     return FrameError(TOO_LONG_FRAME, f"a length of at most {limit}", str(length), position=0)
 

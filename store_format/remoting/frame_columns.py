@@ -1,8 +1,8 @@
-"""Many frames at once, as columns: what a capture of gigabytes is read with.
+"""Decodes many frames at once into columns, fast enough for captures of gigabytes.
 
 Broker source (4.9.3): RemotingCommand.decode, for headers as the broker and its clients write them.
-Rule: a compiled kernel reads a header that has nothing special to it; every other one goes through `decode_header`, so that the columns say
-of each frame what that says.
+Rule: a compiled kernel reads the headers of the usual form; `decode_header` reads every other one. The columns have the same values as
+`decode_header` for each frame.
 Texts are byte ranges of the buffer: no header and no body is copied.
 """
 
@@ -25,9 +25,9 @@ from store_format.remoting.frame import FRAME_MAX_LENGTH, LENGTH_FIELD, decode_h
 from store_format.remoting.frame_kernel import CODE, FLAG, LANGUAGE, NUMBERS, OPAQUE, PULL_FIELDS, VERSION, read_headers, split_frames
 from store_format.remoting.headers import java_number
 
-NO_OPAQUE: Final = -(2**63)  # a JSON header without opaque, which the receiver makes up
+NO_OPAQUE: Final = -(2**63)  # a JSON header without opaque; the receiver assigns one
 NO_LANGUAGE: Final = -1
-MAX_FRAMES: Final = 1 << 16  # at a time: a column takes more room than an empty frame
+MAX_FRAMES: Final = 1 << 16  # frames in one FrameColumns: the columns of a small frame take more memory than the frame
 
 _REMARK: Final = len(PULL_FIELDS)
 _DIGITS_MAX: Final = 19
@@ -38,12 +38,12 @@ class FrameColumns:
     """Whole frames at the beginning of a buffer, a row each.
 
     Attributes:
-        starts, lengths: where each frame is, its length field included.
-        code, flag, opaque, version, language: as in the header; see NO_OPAQUE and NO_LANGUAGE. 0 in rows of `errors`.
-        body: byte range of each body; length 0 where there is none.
-        errors: by row, why the broker's decoder refuses the frame; positions count from the start of the frame.
-        consumed: where the first frame begins that is not in the rows.
-        stopped_by: why no frame can follow, where the next length is more than the broker takes.
+        starts, lengths: position and bytes of each frame, its length field included.
+        code, flag, opaque, version, language: as in the header; see NO_OPAQUE and NO_LANGUAGE. 0 in the rows in `errors`.
+        body: byte range of each body; its length is 0 without a body.
+        errors: by row, the error with which the broker's decoder refuses the frame; positions count from the start of the frame.
+        consumed: position of the first frame that is not in the rows.
+        stopped_by: the error if the next frame's length is above the broker's limit, so that no frame can follow.
     """
 
     buffer: Bytes
@@ -62,7 +62,7 @@ class FrameColumns:
     _careful: dict[int, RemotingCommand]
 
     def text(self, row: int, field: str) -> str | None:
-        """A field's value: one of PULL_FIELDS, which are ext fields, or "remark"; None where it is null or absent."""
+        """The value of `field` in a row, None where it is null or absent; `field` is one of PULL_FIELDS (ext fields) or "remark"."""
         if command := self._careful.get(row):
             return command.remark if field == "remark" else (command.ext_fields or {}).get(field)
         start, length = self._spans[row, _place(field)].tolist()
@@ -72,16 +72,16 @@ class FrameColumns:
         return decode_text(self.buffer[begin : begin + length].tobytes())
 
     def slices(self, field: str) -> Slices:
-        """Byte ranges of a field's values, as they stand there; a negative length for null, and in all of `careful_rows`."""
+        """The byte ranges of a field's raw values; the length is negative for null and in all `careful_rows`."""
         spans = self._spans[:, _place(field)].astype(np.int64)
         return Slices(self.starts + spans[:, 0], spans[:, 1])
 
     def careful_rows(self) -> list[int]:
-        """Rows whose header is not as the broker writes it; ask `text` for their fields."""
+        """The rows whose header is not of the broker's form; only `text` returns their fields."""
         return sorted(self._careful)
 
     def numbers(self, field: str, bits: int = 64) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """A field as Long.parseLong (or, of 32 bits, Integer.parseInt) reads it, and where it is such a number at all."""
+        """A field's values as Long.parseLong (or Integer.parseInt for 32 bits) reads them, and for each row whether it is a number."""
         values, state = _numbers(self.buffer, self.starts, self._spans[:, _place(field)])
         known = state > 0
         for row in [*np.flatnonzero(state < 0).tolist(), *self._careful]:
@@ -97,9 +97,9 @@ def _place(field: str) -> int:
 
 
 def frame_columns(buffer: Bytes, *, max_frames: int = MAX_FRAMES, frame_max_length: int = FRAME_MAX_LENGTH) -> FrameColumns:
-    """The whole frames at the beginning of a stream, at most `max_frames`; go on with `buffer[columns.consumed:]`.
+    """The whole frames at the beginning of `buffer`, at most `max_frames`; the next frames begin at `buffer[columns.consumed:]`.
 
-    A frame that the broker refuses is a row in `errors`, and the frames behind it are read all the same.
+    A frame that the broker refuses is a row in `errors`; the frames after it are read too.
     """
     starts = np.empty(min(max_frames, len(buffer) // LENGTH_FIELD), np.int64)
     count, consumed, too_great = split_frames(buffer, frame_max_length, starts)
@@ -132,7 +132,7 @@ def frame_columns(buffer: Bytes, *, max_frames: int = MAX_FRAMES, frame_max_leng
 
 
 def stream_columns(stream: Bytes, *, max_frames: int = MAX_FRAMES) -> Iterator[FrameColumns]:
-    """The whole frames of a stream, part by part; positions in each count from its own `buffer`, a view of the stream."""
+    """The whole frames of a stream, part by part; positions in a part count from the start of its `buffer`, a view of the stream."""
     while (columns := frame_columns(stream, max_frames=max_frames)).consumed:
         yield columns
         stream = stream[columns.consumed :]
@@ -158,7 +158,7 @@ def _read_carefully(columns: FrameColumns, row: int) -> None:
 
 @compiled
 def _numbers(buffer, starts, spans):  # type: ignore[no-untyped-def]
-    """Values, and their state: 1 a number, 0 null or none, -1 not known here."""
+    """The values, and a state for each: 1 for a number, 0 for null or no number, -1 for one that this function cannot decide."""
     values = np.zeros(len(starts), np.int64)
     state = np.zeros(len(starts), np.int8)
     for row in range(len(starts)):

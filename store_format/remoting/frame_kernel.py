@@ -1,8 +1,8 @@
 """The compiled kernels that find frames in a stream and read their headers.
 
-Broker source (4.9.3): RemotingCommand.encode, for what a header looks like that is read here: JSON without blanks, equal names and unknown
-ones, every ext value a text, no escapes in what a pull says; ROCKETMQ with all lengths in place.
-Rule: a header is either read to its last byte or said to be not plain; nothing is guessed.
+Broker source (4.9.3): RemotingCommand.encode. A plain header, which is read here, is JSON without blanks, without equal or unknown names,
+with strings as ext values and without escapes in a pull's fields; or ROCKETMQ with right lengths.
+Rule: a header is read to its last byte, or it is not plain; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NUMBERS: Final = LANGUAGE + 1
 
 _REMARK: Final = len(PULL_FIELDS)
 _LANGUAGES: Final = len(LanguageCode)
-_AT_TYPE: Final = 0x40  # an ext field @type is not for this kernel
+_AT_TYPE: Final = 0x40  # "@": a header with an ext field @type is not plain
 _QUOTE, _COLON, _COMMA, _OPEN, _CLOSE, _MINUS, _BACKSLASH = 0x22, 0x3A, 0x2C, 0x7B, 0x7D, 0x2D, 0x5C
 _ESCAPE_U: Final = 0x75
 _SHORT_ESCAPE: Final = np.isin(np.arange(256), np.frombuffer(b'"\\/bfnrt', np.uint8))
@@ -33,7 +33,7 @@ _FIXED: Final = 17
 
 
 def _table(names: tuple[str, ...]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Names one behind the other, and where each begins."""
+    """The bytes of all names one after the other, and the position of each name."""
     return np.frombuffer("".join(names).encode(), np.uint8).copy(), np.cumsum([0, *map(len, names)])
 
 
@@ -44,7 +44,7 @@ _LANGUAGE_NAMES, _LANGUAGE_BOUNDS = _table(tuple(language.name for language in L
 
 @compiled
 def split_frames(buffer, limit, starts):  # type: ignore[no-untyped-def]
-    """Write the start of each whole frame into `starts`, as many as fit; their number, where the next begins, its length if too great."""
+    """Write the start of each whole frame to `starts`, as many as fit; returns their number, the next start, and its excessive length."""
     at, count = np.int64(0), 0
     while count < len(starts) and len(buffer) - at >= 4:
         length = np.int64(int32_at(buffer, at)) & 0xFFFFFFFF
@@ -78,7 +78,7 @@ def read_headers(buffer, starts, lengths, numbers, spans, bodies, plain):  # typ
 
 @compiled
 def _string_end(buffer, at, end):  # type: ignore[no-untyped-def]
-    """Where the quote stands that ends a string, from behind the one that begins it; -1 where it is no plain string."""
+    """The position of the quote that ends a string, -1 where the string is not plain; `at` is the position after the opening quote."""
     while at < end:
         byte = buffer[at]
         if byte == _QUOTE:
@@ -91,7 +91,7 @@ def _string_end(buffer, at, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _escaped_string_end(buffer, at, end):  # type: ignore[no-untyped-def]
-    """The same for a string that nobody asks for, which may have escapes of JSON (properties of sent messages have)."""
+    """The position of the quote that ends an unused string, which may have JSON escapes, as properties of sent messages do."""
     while at < end:
         byte = buffer[at]
         if byte == _QUOTE:
@@ -115,7 +115,7 @@ def _escaped_string_end(buffer, at, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _name_at(buffer, start, length, names, bounds):  # type: ignore[no-untyped-def]
-    """Which of the names stands there, or -1."""
+    """The index in `names` of the name at `start`, or -1."""
     for index in range(len(bounds) - 1):
         begin = bounds[index]
         if bounds[index + 1] - begin == length:
@@ -129,7 +129,7 @@ def _name_at(buffer, start, length, names, bounds):  # type: ignore[no-untyped-d
 
 @compiled
 def _int_at(buffer, at, end):  # type: ignore[no-untyped-def]
-    """An int and where it ends; -1 where there is none, or one that may not fit."""
+    """The int at `at` and its end; the end is -1 where there is no int, or one that may not fit 32 bits."""
     negative = at < end and buffer[at] == _MINUS
     if negative:
         at += 1
@@ -146,7 +146,7 @@ def _int_at(buffer, at, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _json_header(buffer, start, at, end, numbers, spans):  # type: ignore[no-untyped-def]
-    """Read a JSON header in [at, end); whether it is plain."""
+    """Read the JSON header in [at, end); returns whether it is plain."""
     seen = 0
     opening = _OPEN
     while at < end - 1 and buffer[at] == opening:
@@ -172,7 +172,7 @@ def _json_header(buffer, start, at, end, numbers, spans):  # type: ignore[no-unt
 
 @compiled
 def _json_text(buffer, start, at, end, field, numbers, spans):  # type: ignore[no-untyped-def]
-    """Read language, remark or serialize type; where it ends, or -1."""
+    """Read a language, remark or serialize type; returns the position of its end, or -1 where it is not plain."""
     close = _string_end(buffer, at + 1, end) if buffer[at] == _QUOTE else -1
     if close < 0:
         return -1
@@ -187,7 +187,7 @@ def _json_text(buffer, start, at, end, field, numbers, spans):  # type: ignore[n
 
 @compiled
 def _json_map(buffer, start, at, end, spans):  # type: ignore[no-untyped-def]
-    """Read the ext fields; where they end, or -1."""
+    """Read the ext fields; returns the position of their end, or -1 where they are not plain."""
     if buffer[at] == _OPEN and at + 1 < end and buffer[at + 1] == _CLOSE:
         return at + 2
     opening = _OPEN
@@ -210,7 +210,7 @@ def _json_map(buffer, start, at, end, spans):  # type: ignore[no-untyped-def]
 
 @compiled
 def _rocketmq_header(buffer, start, at, end, numbers, spans):  # type: ignore[no-untyped-def]
-    """Read a ROCKETMQ header in [at, end); whether it is plain."""
+    """Read the ROCKETMQ header in [at, end); returns whether it is plain."""
     if end - at < _FIXED + 4:
         return False
     numbers[CODE] = np.int16(np.int64(buffer[at]) << 8 | np.int64(buffer[at + 1]))
@@ -233,7 +233,7 @@ def _rocketmq_header(buffer, start, at, end, numbers, spans):  # type: ignore[no
 
 @compiled
 def _rocketmq_map(buffer, start, at, end, spans):  # type: ignore[no-untyped-def]
-    """Read the ext fields in [at, end); whether all lengths are in place."""
+    """Read the ext fields in [at, end); returns whether all lengths are right."""
     while at < end:
         if at + 2 > end:
             return False

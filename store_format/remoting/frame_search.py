@@ -1,8 +1,8 @@
-"""Where the next frame begins in bytes that nobody knows the beginning of: behind a hole of a capture, or behind junk.
+"""Finds the next frame in bytes that may begin inside a frame: after a hole in a capture, or after bytes that are no frame.
 
-Broker source (4.9.3): RemotingCommand.encode, for what the first bytes of a frame look like.
-Rule: a frame may begin where a length, a type and a header length fit each other and the header, once it is whole, can be decoded. The
-broker itself never looks: it closes the connection.
+Broker source (4.9.3): RemotingCommand.encode, for the first bytes of a frame.
+Rule: a frame may begin where the length, the header's type and the header's length agree, and the header can be decoded once all its bytes
+are there. The broker itself does not search: it closes the connection.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from store_format.compiled import compiled
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, LENGTH_FIELD, decode_header
 
-HEADER_MAX: Final = 1 << 16  # the broker's longest header is one of a message with 32 KiB of properties
+HEADER_MAX: Final = 1 << 16  # bytes; the broker's longest header has a message's 32 KiB of properties
 _HEADER_AT: Final = 8
 _LIMIT: Final = FRAME_MAX_LENGTH
 _SHORTEST: Final = 2  # {}
@@ -24,11 +24,11 @@ _UNKNOWN, _NO, _MAYBE = 0, 1, 2
 
 
 def find_frame(buffer: Bytes, start: int) -> tuple[int, bool]:
-    """The first place from `start` on where a frame may begin.
+    """The first position from `start` on at which a frame may begin.
 
     Returns:
-        The place, and whether its header was there and could be decoded; if it was not, all before the place is no beginning, and more
-        bytes will tell about the place.
+        The position, and whether the header there is complete and could be decoded. If it is not complete, no frame begins before the
+        position, and more bytes are needed to decide about it.
     """
     at = start
     while True:
@@ -50,7 +50,7 @@ def _header_length(buffer, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def _next_candidate(buffer, at):  # type: ignore[no-untyped-def]
-    """The first place that is no wrong beginning, and whether its header is whole."""
+    """The first position from `at` on at which a frame may begin, and whether all bytes of its header are there."""
     while at < len(buffer):
         judged = _judge(buffer, at)
         if judged != _NO:

@@ -1,10 +1,10 @@
-r"""The JSON form of a command's header.
+r"""Decodes and encodes the JSON form of a command's header.
 
-Broker source (4.9.3): RemotingCommand's setters under fastjson 1.2.76; RemotingSerializable.encode for the way back.
-Rule: numbers come as numbers or in quotes, fractions are cut off, null leaves a number as it is; ext values that are no strings become
-their text; an unknown language is null. Keys are matched without case, underscores and hyphens; unknown ones are dropped.
-Surprise: of equal keys the second counts and the third does not, and even the second only if the first stood where and as the broker would
-have written it.
+Broker source (4.9.3): decoding is RemotingCommand's setters under fastjson 1.2.76, encoding is RemotingSerializable.encode.
+Rule: numbers may stand in quotes, fractions are cut off, null leaves a number as it is. An ext value that is no string becomes its text.
+An unknown language is null. Keys are matched without case, underscores and hyphens; unknown keys are ignored.
+Surprise: of equal keys the second counts and the third does not; and the second counts only if the first has the place and the form in
+which the broker writes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from store_format.remoting.errors import NULL_POINTER, FrameError
 from store_format.remoting.header_text import HeaderText, Member, Undefined, Value, plain_name
 from store_format.remoting.text import java_bytes, java_text
 
-# the fields as fastjson keeps them, in the order in which it tries them
+# the fields in the order in which fastjson looks for them
 FIELDS = ("body", "code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
 _NUMBERS = {"code", "flag", "opaque", "version"}
 _ENUMS: dict[str, dict[str, int]] = {
@@ -34,7 +34,7 @@ _ENUMS: dict[str, dict[str, int]] = {
 }
 _PLAIN_NAMES = {plain_name(name): name for name in FIELDS}
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
-_SCALE_MAX = 100  # beyond it TypeUtils.intValue wants the exact value
+_SCALE_MAX = 100  # above it TypeUtils.intValue calls intValueExact
 _WRITTEN_INT = re.compile(r'("?)(-?\d{1,10})\1[ \t\n\r]*[,}]', re.ASCII)
 _WRITTEN_END = {"remark": re.compile(r"[ \t\n\r]*[,}]"), "language": re.compile("[,}]"), "serializeTypeCurrentRPC": re.compile("[,}]")}
 _JAVA_INT = re.compile(r"[+-]?\d{1,400}")
@@ -47,7 +47,7 @@ def decode_json_header(header: bytes) -> RemotingCommand:
     """The command of a header, without its body.
 
     Raises:
-        FrameError: a JSONException, or the NullPointerException where the text is null to fastjson; positions count from the start.
+        FrameError: `exception` is JSONException, or NullPointerException where fastjson reads null; positions count from the start.
     """
     text = java_text(header)
     plain = _as_the_broker_writes(text)
@@ -64,7 +64,7 @@ def decode_json_header(header: bytes) -> RemotingCommand:
 
 
 def _byte_position(header: bytes, position: int) -> int:
-    """Where a character of the decoded text starts in the bytes."""
+    """The position in `header` of the character at `position` of its decoded text."""
     return max(0, bisect_left(range(len(header) + 1), position + 1, key=lambda end: len(java_text(header[:end]))) - 1)
 
 
@@ -84,7 +84,7 @@ _STRICT = json.JSONDecoder(object_pairs_hook=_members_once, parse_float=_no_numb
 
 
 def _as_the_broker_writes(text: str) -> RemotingCommand | None:
-    """The command of a header that has nothing special to it, in the quick way; None where it needs a closer look."""
+    """The command of a header in the broker's own form, read fast; None for any other header."""
     try:
         members = _STRICT.decode(text)
     except (ValueError, RecursionError):
@@ -112,13 +112,13 @@ _TEXTS = {str, type(None)}
 
 
 class _Fields:
-    """What the members of a header set, one after the other."""
+    """The fields of a command, set by one member of a header after the other."""
 
     def __init__(self, parser: HeaderText) -> None:
         self.parser = parser
         self.values: dict[str, Any] = {}
-        self.tried = 0  # how many of FIELDS fastjson has gone over
-        self.settled: set[str] = set()  # fields that a further member does not change
+        self.tried = 0  # number of FIELDS for which fastjson has looked
+        self.settled: set[str] = set()  # fields that no further member changes
         self.seen: set[str] = set()
 
     def command(self) -> RemotingCommand:
@@ -136,7 +136,7 @@ class _Fields:
         )
 
     def take(self, member: Member) -> None:
-        """Set what a member sets."""
+        """Set the field that a member names."""
         written = self._as_written(member)
         name = self._field_of(member)
         if name is None:
@@ -151,7 +151,7 @@ class _Fields:
             self.values[name] = value
 
     def _as_written(self, member: Member) -> bool:
-        """Whether fastjson finds the member where it looks for the next field, in the form it looks for."""
+        """Whether fastjson finds the member at the place and in the form in which it looks for the next field."""
         text = self.parser.text
         if member.key in FIELDS[self.tried :] and text.startswith(f'"{member.key}":', member.key_start):
             self.tried = FIELDS.index(member.key) + 1
@@ -167,7 +167,7 @@ class _Fields:
         return False
 
     def _field_of(self, member: Member) -> str | None:
-        """The field that a key stands for, if it may still be set."""
+        """The field that a member's key names, None where there is none or it can no longer be set."""
         if member.key == "@type":
             self._type_key(member)
         if member.key in FIELDS:
@@ -192,7 +192,7 @@ class _Fields:
         return self._body(value, member)
 
     def _int(self, value: Value, member: Member) -> int | None:
-        """TypeUtils.castToInt, and IntegerCodec before it."""
+        """The int of a value, by IntegerCodec and then TypeUtils.castToInt."""
         if isinstance(value, bool):
             return int(value)
         if value is None or isinstance(value, Undefined):
@@ -224,7 +224,7 @@ class _Fields:
         return to_int(to_long(int(scaled)))
 
     def _enum(self, name: str, value: Value, member: Member) -> int | None:
-        """EnumDeserializer: by name whatever its case, or by number."""
+        """The number of an enum's value by EnumDeserializer: found by name without case, or by number."""
         if value is None or (isinstance(value, str) and not isinstance(value, NumberText)):
             return _ENUMS[name].get((value or "").lower())
         number = int(value or "0") if isinstance(value, NumberText) and _ORDINAL.fullmatch(value) else -1
@@ -242,7 +242,7 @@ class _Fields:
         return {key: as_text(one) for key, one in value.items()}
 
     def _body(self, value: Value, member: Member) -> None:
-        """The header's own body is read and then replaced by the frame's."""
+        """Check the body in the header, which the broker reads and then replaces by the frame's body."""
         if isinstance(value, list) and all(isinstance(one, NumberText) and re.fullmatch(r"-?\d{1,3}", one) for one in value):
             if all(-128 <= int(str(one)) <= 127 for one in value):
                 return
@@ -252,7 +252,7 @@ class _Fields:
 
 
 def as_text(value: Value) -> str | None:
-    """A value where a string is asked for: numbers as they were written, or as BigDecimal.toString writes them; trees as JSON."""
+    """The text of a value for a field of type String: numbers as written, or as BigDecimal.toString writes them; trees as JSON."""
     if value is None or isinstance(value, Undefined):
         return None
     if isinstance(value, NumberText):
@@ -266,7 +266,7 @@ def _big_decimal(written: str) -> str:
 
 
 def _tree(value: Value) -> str:
-    """A tree as fastjson writes it: members that are null are left out, objects in the order of a HashMap."""
+    """The JSON text of a tree as fastjson writes it: without null members, objects in the order of a HashMap."""
     if value is None or isinstance(value, Undefined):
         return "null"
     if isinstance(value, bool):
@@ -285,10 +285,10 @@ def _tree(value: Value) -> str:
 
 
 def encode_json_header(command: RemotingCommand) -> bytes:
-    """The bytes that the broker writes for a command: fields by name, those that are null left out, without blanks.
+    """The header that the broker writes for a command: fields in the order of their names, without null fields and blanks.
 
     Raises:
-        FrameError: no opaque.
+        FrameError: the command has no opaque.
     """
     if command.opaque is None:
         raise FrameError(NULL_POINTER, "a command with an opaque", "none", position=0)

@@ -1,10 +1,10 @@
-"""The ROCKETMQ form of a command's header.
+"""Decodes and encodes the ROCKETMQ form of a command's header.
 
 Broker source (4.9.3): RocketMQSerializable.rocketMQProtocolEncode, rocketMQProtocolDecode, mapSerialize, mapDeserialize.
-Rule: code (2 bytes), language (1), version (2), opaque (4), flag (4), then remark and ext fields behind lengths of four bytes; in the ext
-fields a key stands behind two bytes of length and its value behind four. Numbers are big endian and signed.
-Surprise: code and version are cut to 16 bits when written; a length of zero or less means absent, so "" comes back as null; bytes behind
-the ext fields are not looked at; a length may reach as far as the header is long before it counts as wrong.
+Rule: code (2 bytes), language (1), version (2), opaque (4), flag (4), then remark and ext fields, each after a length of four bytes. In the
+ext fields, two bytes of length precede a key and four bytes its value. Numbers are big endian and signed.
+Surprise: code and version are cut to 16 bits when written. A length of zero or less means absent, so "" is read as null. Bytes after the
+ext fields are ignored. A length counts as wrong only if it is greater than the whole header.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIXED = struct.Struct(">hbhiii")
 assert _FIXED.size == 17
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
-_ARRAY_MAX = 2**31 - 3  # no JVM makes a longer byte[], and the broker makes it before it looks
+_ARRAY_MAX = 2**31 - 3  # no JVM makes a longer byte[], and the broker allocates it before any check
 _LANGUAGES = {language.value: language for language in LanguageCode}
 
 
@@ -56,7 +56,7 @@ def decode_rocketmq_header(header: bytes) -> RemotingCommand:
 
 
 def _block(header: bytes, at: int, length: int, what: str) -> tuple[bytes | None, int]:
-    """The bytes behind a length, or None where it is not positive; and where they end."""
+    """The `length` bytes at `at`, or None where the length is not positive; and the position after them."""
     if length <= 0:
         return None, at
     if length > len(header):
@@ -82,7 +82,7 @@ def _number(header: bytes, at: int, form: struct.Struct, what: str, end: int) ->
 
 
 def _decode_map(header: bytes, at: int, end: int) -> dict[str, str | None]:
-    """The ext fields in [at, end); of equal keys the last one counts."""
+    """The ext fields in [at, end); the last of equal keys counts."""
     fields: dict[str, str | None] = {}
     while at < end:
         key = at + _SHORT.size
@@ -99,7 +99,7 @@ def _decode_map(header: bytes, at: int, end: int) -> dict[str, str | None]:
 
 
 def _bad_entry(header: bytes, at: int, end: int) -> FrameError:
-    """What is wrong with the entry at `at`."""
+    """The error for the bad ext field at `at`."""
     try:
         length, at = _number(header, at, _SHORT, "length of a key", end)
         _, at = _taken(header, at, length, "key", end)
@@ -111,10 +111,10 @@ def _bad_entry(header: bytes, at: int, end: int) -> FrameError:
 
 
 def encode_rocketmq_header(command: RemotingCommand) -> bytes:
-    """The bytes that the broker writes for a command; of its values, those that are null are left out.
+    """The header that the broker writes for a command, without null values.
 
     Raises:
-        FrameError: no language (the broker fails with a NullPointerException), or no opaque.
+        FrameError: the command has no language (the broker throws a NullPointerException), or no opaque.
     """
     if command.language is None or command.opaque is None:
         raise FrameError(NULL_POINTER, "a command with language and opaque", repr(command)[:80], position=0)

@@ -1,10 +1,10 @@
-"""The text of a JSON header, read as leniently as the broker's fastjson 1.2.76 reads it.
+"""Reads the text of a JSON header as leniently as the broker's fastjson 1.2.76.
 
 Broker source (4.9.3): RemotingSerializable.decode, which is JSON.parseObject(text, RemotingCommand.class).
-Rule: names may stand without quotes or in single ones, comments and extra commas go, and behind a value of the header's own object one
-token of another kind than a comma is dropped; nothing but blanks and comments may follow that object.
-Surprise: what may stand somewhere differs with the level: a number is a key in an inner object only, a missing comma passes in the header's
-own object and in lists, but not in inner objects.
+Rule: names may stand without quotes or in single quotes; comments and extra commas are skipped. After a value of the outermost object one
+token that is no comma is dropped. Only blanks and comments may follow the outermost object.
+Surprise: the grammar differs by level. A number can be a key in an inner object only. A comma may be missing in the outermost object and in
+lists, but not in inner objects.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final, NamedTuple, NoReturn
 from store_format.config.fastjson_scanner import ESCAPES, SURROGATE, NumberText, end_of
 from store_format.remoting.errors import JSON_EXCEPTION, FrameError
 
-DEPTH_MAX: Final = 200  # fastjson takes 512 levels of lists; nobody writes them
+DEPTH_MAX: Final = 200  # fastjson accepts 512 levels of lists; no client writes so many
 END: Final = "end of the header"
 
 _BLANKS = re.compile(r"[ \t\n\r\f\b]*")
 _CONTROLS = re.compile(r"[\x00-\x20\x7f]*")
-_CONTROLS_BEHIND = re.compile(r"[\x00-\x19\x1b-\x20\x7f]*")  # 0x1a is the end of the text where no value is awaited
+_CONTROLS_BEHIND = re.compile(r"[\x00-\x19\x1b-\x20\x7f]*")  # 0x1a ends the text where no value is expected
 _NAME = re.compile(r"[^\W\d]\w*|\$\w*")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,9})?L?|[+-]", re.ASCII)
 _WORDS = {"true": True, "false": False, "null": None}
@@ -31,18 +31,18 @@ _CHUNK = {quote: re.compile(rf"[^\\{quote}]*") for quote in "\"'"}
 _HEX = re.compile(r"u([0-9a-fA-F]{4}|[+-][0-9a-fA-F]{3})|x([0-9a-fA-F]{2})")
 _BAD_BEHIND_NUMBER = set("fFdDSBeE0123456789")
 _DROPPED_BEHIND_A_FIELD = set(";)][{(.")
-_OPENING = re.compile(r"\{|[}:,;)\].](?=\")|-?\d+(?=\")", re.ASCII)  # before a field that fits, the first token is not looked at
+_OPENING = re.compile(r"\{|[}:,;)\].](?=\")|-?\d+(?=\")", re.ASCII)  # fastjson does not check the first token before an expected field
 
 
 class Undefined:
-    """NaN or undefined: null to most fields, an error to an enum."""
+    """The value NaN or undefined: most fields read it as null, an enum refuses it."""
 
 
 Value = bool | str | NumberText | Undefined | list["Value"] | dict[str, "Value"] | None
 
 
 class Member(NamedTuple):
-    """A member of an object, and where its key and its value start and its value ends in the text."""
+    """A member of an object, with the positions in the text of its key's start, its value's start and its value's end."""
 
     key: str
     value: Value
@@ -57,10 +57,10 @@ class HeaderText:
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
-        self.kept = True  # not the items of lists that no field takes
+        self.kept = True  # False while the items of a list are read that belong to no field
 
     def document(self, take: Callable[[Member], None]) -> bool:
-        """Give each member of the header's object to `take`; False where the broker gets no command from the text."""
+        """Call `take` for each member of the header's object; returns False where the broker gets no command from the text."""
         if self.text.startswith("\ufeff"):
             self.position = 1
         byte = self.skip()
@@ -71,7 +71,7 @@ class HeaderText:
             self.position = opening.end() - 1
             for member in self._members(1):
                 take(member)
-        elif byte == "}":  # an object that only ends
+        elif byte == "}":  # a closing brace without an opening one
             self.position += 1
         else:
             if self._value(1, "a JSON object") not in (None, "", []):
@@ -82,13 +82,13 @@ class HeaderText:
         return is_command
 
     def fail(self, expected: str, position: int | None = None) -> NoReturn:
-        """Raise what fastjson raises; the position counts characters of the text."""
+        """Raise the error for a text that fastjson refuses; the position counts characters of the text."""
         at = self.position if position is None else position
         found = repr(self.text[at : at + 12]) if at < len(self.text) else f"the {END}"
         raise FrameError(JSON_EXCEPTION, expected, found, position=at)
 
     def skip(self, blanks: re.Pattern[str] = _CONTROLS) -> str:
-        """Go over blanks and comments; the next character, or none at the end."""
+        """Skip blanks and comments; returns the next character, or an empty text at the end."""
         text = self.text
         while True:
             self.position = end = end_of(blanks, text, self.position)
@@ -104,7 +104,7 @@ class HeaderText:
             self.position = closing if closing > end else len(text)
 
     def _value(self, depth: int, expected: str = "a value", *, bare: bool = False) -> Value:
-        """The value that starts here; the caller has skipped what comes before it. A sign may be a number, a minus only if `bare`."""
+        """The value at the position; the caller has skipped blanks and comments. A single sign is a number: a minus only if `bare`."""
         text, start = self.text, self.position
         if depth > DEPTH_MAX:
             self.fail(f"at most {DEPTH_MAX} levels")
@@ -160,7 +160,7 @@ class HeaderText:
         return ESCAPES[letter]
 
     def _members(self, depth: int) -> Iterator[Member]:
-        """Members of the header's object, and on the next level of its ext fields, which are read alike."""
+        """The members of the header's object, or of its ext fields, to which the same grammar applies."""
         self.position += 1
         while self._next("}", _BLANKS):
             start = self.position
@@ -185,7 +185,7 @@ class HeaderText:
         return self.text[self.position : self.position + 1]
 
     def _next(self, closing: str, blanks: re.Pattern[str]) -> bool:
-        """Go over commas to the next member or item; False at the closing bracket, which is taken."""
+        """Skip commas and return True, or skip the closing bracket and return False."""
         while (letter := self.skip(blanks)) == ",":
             self.position += 1
         if letter == closing:
@@ -204,7 +204,7 @@ class HeaderText:
         return name[0]
 
     def _drop_token(self, depth: int, *, words: bool) -> None:
-        """Where no comma and no brace follows a value, the broker drops what stands there; less behind a field that it knows."""
+        """Skip the token after a value that is no comma and no brace, as the broker does; it skips fewer kinds after a known field."""
         letter = self.skip(_CONTROLS_BEHIND)
         if letter in {",", "}"}:
             return
@@ -233,7 +233,7 @@ class HeaderText:
         return items
 
     def _inner_members(self, depth: int) -> Iterator[Member]:
-        """Members of an object that lies deeper: nothing is dropped, and any scalar is a key."""
+        """The members of an inner object: no token is dropped, and any scalar can be a key."""
         self.position += 1
         while self._next("}", _BLANKS):
             start = self.position
@@ -257,12 +257,12 @@ def _is_ext_fields(key: str) -> bool:
 
 
 def plain_name(key: str) -> str:
-    """A key as fastjson matches it to a field: case, underscores and hyphens do not count."""
+    """A key in the form in which fastjson compares it with a field's name: lower case, without underscores and hyphens."""
     return key.replace("_", "").replace("-", "").lower()
 
 
 def _joined(value: str) -> str:
-    """Halves of a surrogate pair, which two escapes make, as the one character they stand for; a half alone stays."""
+    """`value` with each surrogate pair that two escapes made joined to one character; a single half stays."""
     if not SURROGATE.search(value):
         return value
     return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

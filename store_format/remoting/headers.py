@@ -1,9 +1,10 @@
-"""The ext fields of a pull, as the broker's header classes read them.
+"""The header classes of pulls and their answers, which read and write ext fields as the broker does.
 
 Broker source (4.9.3): PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag, RequestCode,
 RemotingCommand.decodeCommandCustomHeader.
-Rule: every value is a text; numbers are read by Integer.parseInt and Long.parseLong, so no blanks, and a plus sign is fine.
-Surprise: required fields are not required: one that is missing or no number is logged, stays null, and hurts only where it is used.
+Rule: every value is a text; Integer.parseInt and Long.parseLong read numbers, so blanks are errors and a plus sign is allowed.
+Surprise: fields marked as required may be missing. The broker logs a field that is missing or no number and leaves it null; it fails only
+where the field is used.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _JAVA_NUMBER = re.compile(r"[+-]?\d{1,64}")
 
 
 class RequestCode(IntEnum):
-    """The requests that consumers send for pulling, and what must be known to answer them; the codes of answers are in udfs.pull.codes."""
+    """The codes of pull requests, and of the requests that change their answers; the codes of answers are in udfs.pull.codes."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -39,7 +40,7 @@ class RequestCode(IntEnum):
 
 
 class PullSysFlag(IntFlag):
-    """Bits of a pull's sysFlag; others mean nothing."""
+    """The bits of a pull's sysFlag that have a meaning."""
 
     COMMIT_OFFSET = 1
     SUSPEND = 2
@@ -49,7 +50,7 @@ class PullSysFlag(IntFlag):
 
 
 def java_number(text: str | None, bits: int) -> int | None:
-    """Integer.parseInt (32 bits) or Long.parseLong (64); None where that throws."""
+    """The number that Integer.parseInt (32 bits) or Long.parseLong (64 bits) reads from `text`; None where it throws."""
     if text is None or not _JAVA_NUMBER.fullmatch(text):
         return None
     number = int(text)
@@ -58,14 +59,14 @@ def java_number(text: str | None, bits: int) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
-    """A header class: its fields by the broker's names; None is the broker's null."""
+    """A header class with fields of the broker's names; None is the broker's null."""
 
     NUMBERS: ClassVar[Mapping[str, int]] = {}
     NULLABLE: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def decode(cls, ext_fields: Mapping[str, str | None] | None) -> Self:
-        """RemotingCommand.decodeCommandCustomHeader: the header of a command's ext fields; nothing is required (see the module)."""
+        """RemotingCommand.decodeCommandCustomHeader: the header in a command's ext fields; every field may be missing (see the module)."""
         values: dict[str, Any] = {}
         for one in fields(cls):
             text = (ext_fields or {}).get(one.name)
@@ -73,18 +74,18 @@ class _Header:
         return cls(**values)
 
     def missing(self) -> tuple[str, ...]:
-        """Fields marked CFNotNull that are null: absent in the command, or no number of their type."""
+        """The names of fields that are marked CFNotNull and null: absent in the command, or no number of the field's type."""
         return tuple(one.name for one in fields(self) if one.name not in self.NULLABLE and getattr(self, one.name) is None)
 
     def ext_fields(self) -> dict[str, str | None]:
-        """RemotingCommand.makeCustomHeaderToNet: the header as ext fields, those that are null left out."""
+        """RemotingCommand.makeCustomHeaderToNet: the header as ext fields, without null fields."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: str(value) for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullMessageRequestHeader(_Header):
-    """What a consumer asks with PULL_MESSAGE; suspendTimeoutMillis and subVersion in ms of its clock, offsets in entries of the queue."""
+    """The header of PULL_MESSAGE: suspendTimeoutMillis in ms, subVersion in ms of the consumer's clock, offsets in entries of the queue."""
 
     NUMBERS: ClassVar[Mapping[str, int]] = {
         "queueId": 32,
@@ -110,13 +111,13 @@ class PullMessageRequestHeader(_Header):
     expressionType: str | None = None
 
     def has(self, flag: PullSysFlag) -> bool:
-        """Whether a bit of the sysFlag is set; a pull without sysFlag, which the broker answers with an error, has none."""
+        """Whether a bit of sysFlag is set; without sysFlag no bit is, and the broker answers with an error."""
         return bool((self.sysFlag or 0) & flag)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullMessageResponseHeader(_Header):
-    """What the broker answers a pull with; all of it is null where an early check failed."""
+    """The header of the answer to a pull; all fields are null where an early check failed."""
 
     NUMBERS: ClassVar[Mapping[str, int]] = {"suggestWhichBrokerId": 64, "nextBeginOffset": 64, "minOffset": 64, "maxOffset": 64}
 

@@ -1,9 +1,9 @@
-"""The body of a HEART_BEAT: which groups a client is in, and what they subscribe to.
+"""Decodes the body of a HEART_BEAT: a client's groups and their subscriptions.
 
 Broker source (4.9.3): HeartbeatData, ConsumerData, ProducerData, SubscriptionData, ClientManageProcessor.heartBeat; fastjson reads it.
-Rule: the body is JSON whatever the form of the frame's header; absent sets are empty, an unknown enum name is null, fractions are cut off,
+Rule: the body is JSON, whatever the form of the frame's header. Absent sets are empty, an unknown enum name is null, fractions are cut off,
 and keys match without case, underscores and hyphens.
-Surprise: the hash codes of the tags come from the client, and pulls without a subscription of their own are filtered by them.
+Surprise: the client computes the hash codes of the tags. The broker filters pulls that have no subscription by these hash codes.
 """
 
 from __future__ import annotations
@@ -35,8 +35,12 @@ _PATH = "body"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionData:
-    """One subscription; subVersion in ms of the client's clock, None where the broker would take its own."""
+class HeartbeatSubscription:
+    """SubscriptionData: one subscription of a heartbeat.
+
+    Attributes:
+        subVersion: ms of the client's clock, None where the heartbeat has none; the broker then takes its own clock.
+    """
 
     topic: str | None
     subString: str | None
@@ -55,13 +59,13 @@ class ConsumerData:
     consumeType: str | None
     messageModel: str | None
     consumeFromWhere: str | None
-    subscriptionDataSet: tuple[SubscriptionData, ...]
+    subscriptionDataSet: tuple[HeartbeatSubscription, ...]
     unitMode: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatData:
-    """What a client tells a broker every half minute; sets in the order of the text."""
+    """A heartbeat, which a client sends to a broker every half minute; the sets are in the order of the text."""
 
     clientID: str | None
     producerGroups: tuple[str | None, ...]
@@ -69,10 +73,10 @@ class HeartbeatData:
 
 
 def decode_heartbeat(body: bytes | None) -> HeartbeatData:
-    """HeartbeatData.decode.
+    """HeartbeatData.decode: the heartbeat in a frame's body.
 
     Raises:
-        FrameError: a body that is no JSON object, or a field of another type than the broker's; it names the field.
+        FrameError: the body is no JSON object, or a field does not have the broker's type; the text names the field.
     """
     tree = _tree(body)
     consumers = enumerate(_list(tree, "consumerDataSet", ""))
@@ -102,7 +106,7 @@ def _refuse(what: str, expected: str, found: object) -> FrameError:
 
 
 def _object(value: object, what: str) -> dict[str, Any]:
-    """The members of an object by their names as fastjson matches them."""
+    """The members of an object, by their names in the form in which fastjson compares them."""
     if not isinstance(value, dict):
         raise _refuse(what, "a JSON object", value)
     return {plain_name(str(key)): one for key, one in value.items()}
@@ -142,7 +146,7 @@ def _as_text(value: object, what: str) -> str | None:
 
 
 def _enum(tree: dict[str, Any], name: str, where: str, names: tuple[str, ...]) -> str | None:
-    """An enum by name, whatever its case, or by its number."""
+    """The name of an enum's value, which is given by its name without case or by its number."""
     value = _field(tree, name)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
         return names[value]
@@ -180,10 +184,10 @@ def _consumer(tree: dict[str, Any], where: str) -> ConsumerData:
     )
 
 
-def _subscription(tree: dict[str, Any], where: str) -> SubscriptionData:
+def _subscription(tree: dict[str, Any], where: str) -> HeartbeatSubscription:
     version = _field(tree, "subVersion")
     tags = [_as_text(one, f"{where}.tagsSet") for one in _items(tree, "tagsSet", where)]
-    return SubscriptionData(
+    return HeartbeatSubscription(
         topic=_text(tree, "topic", where),
         subString=_text(tree, "subString", where),
         tagsSet=frozenset(tag for tag in tags if tag is not None),

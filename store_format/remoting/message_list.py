@@ -1,11 +1,11 @@
-"""The messages in the body of a pull response, and those in the body of a batch that a producer sends.
+"""Decodes the messages in the body of a pull response, and in the body of a producer's batch.
 
 Broker source (4.9.3): MessageDecoder.decodes, clientDecode, decodeMessages; UtilAll.uncompress.
-Rule: records stand one behind the other; the list ends where one cannot be decoded, and that is no error.
-Surprise: the next record starts where the fields of the last one end, whatever its size says; a client's message id is the property
-UNIQ_KEY if there is one. A batch that ends too early is an error, and none of it counts.
-No command decodes a message list: of the body of a captured answer only length and checksum are kept. The module is for readers of raw
-bodies; recorded bodies check it.
+Rule: records follow each other; the list ends at the first record that cannot be decoded, which is no error.
+Surprise: the next record starts where the fields of the last one end, whatever the record's size field has. A client's message id is the
+property UNIQ_KEY if there is one. A batch that ends too early is an error, and none of its messages is read.
+No command of pullsim decodes a message list: of a captured answer's body only length and checksum are kept. The module is for readers of
+raw bodies; tests check it with recorded bodies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from store_format.layout import COMPRESSED_FLAG, RECORD_MIDDLE, RECORD_PREFIX
 from store_format.record.message import Host, Message, decode, decode_properties, decode_text
 from store_format.remoting.errors import BUFFER_UNDERFLOW, NEGATIVE_ARRAY_SIZE, FrameError
 
-UNCOMPRESSED_MAX = 64 << 20  # a body of a frame could claim sixteen gigabytes; no producer may send above four megabytes
+UNCOMPRESSED_MAX = 64 << 20  # bytes; a frame's body could inflate to 16 GB, and no producer may send more than 4 MB
 _UNIQUE_KEY = "UNIQ_KEY"
 _BATCH_PREFIX = struct.Struct(">iiiii")
 _SHORT = struct.Struct(">h")
@@ -27,7 +27,7 @@ _SHORT = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchMessage:
-    """A message inside a batch: no queue, no times, not even a topic."""
+    """A message inside a batch, which has no queue, no times and no topic of its own."""
 
     flag: int
     body: bytes
@@ -40,7 +40,7 @@ class BatchMessage:
 
 
 def decode_messages(body: bytes, *, read_body: bool = True) -> list[Message]:
-    """MessageDecoder.decodes: the messages of a pull response, bodies as stored; without `read_body` nobody checks that they inflate."""
+    """MessageDecoder.decodes: the messages of a pull response, bodies as stored; `read_body` also checks that compressed ones inflate."""
     view, at, found = memoryview(body), 0, []
     while at < len(view):
         message = decode(view[at:], uncompress_body=read_body)  # type: ignore[arg-type]
@@ -58,10 +58,10 @@ def _fields_length(message: Message) -> int:
 
 
 def uncompressed_body(message: Message) -> bytes:
-    """The body as a client gets it.
+    """The body of a message as a client gets it, inflated if it is compressed.
 
     Raises:
-        FrameError: a compressed body that does not inflate, or to more than UNCOMPRESSED_MAX bytes.
+        FrameError: a compressed body does not inflate, or inflates to more than UNCOMPRESSED_MAX bytes.
     """
     if not message.sys_flag & COMPRESSED_FLAG or not message.body:
         return message.body
@@ -110,7 +110,7 @@ def decode_batch(body: bytes) -> list[BatchMessage]:
     """MessageDecoder.decodeMessages: the messages of a batch.
 
     Raises:
-        FrameError: a message that is not whole; positions count from the start of the body.
+        FrameError: the body ends inside a message; positions count from the start of the body.
     """
     found, at = [], 0
     while at < len(body):

@@ -1,7 +1,7 @@
-"""Text of the wire protocol: UTF-8 as Java decodes and encodes it.
+"""Decodes and encodes the UTF-8 texts of the wire protocol as Java does.
 
 Broker source (4.9.3): RemotingSerializable.decode and encode, RocketMQSerializable: new String(bytes, UTF_8) and String.getBytes(UTF_8).
-Surprise: neither ever fails; malformed bytes become U+FFFD, and half a surrogate pair becomes a question mark.
+Surprise: neither fails. Malformed bytes become U+FFFD, and half a surrogate pair becomes a question mark.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from store_format.record.message import decode_text
 
 
 def java_text(raw: bytes) -> str:
-    """new String(raw, UTF_8), quick where the bytes are well formed."""
+    """Java's new String(raw, UTF_8), fast for valid UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -18,5 +18,5 @@ def java_text(raw: bytes) -> str:
 
 
 def java_bytes(text: str) -> bytes:
-    """String.getBytes(UTF_8)."""
+    """Java's text.getBytes(UTF_8)."""
     return text.encode("utf-8", "replace")

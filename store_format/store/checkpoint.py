@@ -1,9 +1,9 @@
-"""The checkpoint file: up to which store timestamps log, queues and index are known to be on disk.
+"""The checkpoint file: the store timestamps up to which log, queues and index are on disk.
 
 Broker source (4.9.3): StoreCheckpoint; MappedFile.OS_PAGE_SIZE.
-Rule: 4096 bytes, three longs at their start, milliseconds; the rest is never used.
-Surprise: an abnormal recovery goes back three seconds before the older of the first two, and the third counts only for what it
-does to index files, unless messageIndexSafe is set. A missing file is three zeros, a shorter one is read as if zeros followed.
+Rule: the file has 4096 bytes and begins with three longs, in ms; the rest is never used.
+Surprise: an abnormal recovery starts three seconds before the older of the first two. The third decides only which index files are deleted,
+unless messageIndexSafe is set. A missing file counts as three zeros, a shorter one as followed by zeros.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAFETY_MS = 3000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCheckpoint:
-    """Store timestamps in ms, 0 where nothing is known."""
+    """The three store timestamps of the checkpoint in ms, 0 where the broker has not set one."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
@@ -38,25 +38,25 @@ class StoreCheckpoint:
 
     @property
     def min_timestamp(self) -> int:
-        """StoreCheckpoint.getMinTimestamp: recovery starts with a file that begins no later than this."""
+        """StoreCheckpoint.getMinTimestamp: recovery starts at a file whose first message was stored no later."""
         least = min(self.physic_msg_timestamp, self.logics_msg_timestamp)
         return max(to_long(least - _SAFETY_MS), 0)
 
     @property
     def min_timestamp_index(self) -> int:
-        """StoreCheckpoint.getMinTimestampIndex: the same with messageIndexSafe."""
+        """StoreCheckpoint.getMinTimestampIndex, which replaces getMinTimestamp with messageIndexSafe."""
         return min(self.min_timestamp, self.index_msg_timestamp)
 
 
 def decode_checkpoint(raw: bytes | None) -> StoreCheckpoint:
-    """The checkpoint in a file's bytes, None for a missing file; short ones count as followed by zeros."""
+    """The checkpoint in a file's bytes; a missing file (None) is all zeros, a shorter one is read as if zeros followed."""
     values = np.frombuffer((raw or b"")[: CHECKPOINT.itemsize].ljust(CHECKPOINT.itemsize, b"\0"), ">i8")
     physic, logics, index = values.tolist()
     return StoreCheckpoint(physic_msg_timestamp=physic, logics_msg_timestamp=logics, index_msg_timestamp=index)
 
 
 def encode_checkpoint(checkpoint: StoreCheckpoint, former: bytes | None = None) -> bytes:
-    """The file's bytes after StoreCheckpoint.flush, over those of the file that was there."""
+    """The file's bytes after StoreCheckpoint.flush of `checkpoint` into a file with the bytes `former`."""
     row = np.array(
         [(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp)],
         CHECKPOINT,

@@ -1,11 +1,11 @@
-"""The dispatchers of the commit log: from messages to consume queues, checkpoint and index.
+"""Dispatches messages of the commit log to consume queues, checkpoint and index.
 
 Broker source (4.9.3): DefaultMessageStore.doDispatch, putMessagePositionInfo, checkMultiDispatchQueue, findConsumeQueue;
 ConsumeQueue.putMessagePositionInfoWrapper, multiDispatchLmqQueue.
-Rule: consume queue first (not for prepared and rolled back messages), then the index, message by message; queues do not see each other,
-so here a stretch is put queue by queue.
-Surprises: the checkpoint's time of the queues is that of the last dispatched message, also when its queue ignored it. With multi dispatch
-on, a message without properties or with an offset that is no number throws: load fails, and start tries it again for ever.
+Rule: each message goes to its consume queue (unless it is prepared or rolled back), then to the index. Queues do not depend on each other,
+so here consecutive messages are put queue by queue.
+Surprises: the checkpoint's time of the queues is that of the last dispatched message, also if its queue ignored it. With multi dispatch on,
+a message without properties or with an offset that is no number throws: load fails, and start repeats it for ever.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class BuildsIndex(Protocol):
 
 
 class DispatchError(Exception):
-    """A message on which the broker's dispatch throws."""
+    """A message at which the broker's dispatch throws."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchSettings:
-    """Settings that dispatching depends on, by their own names."""
+    """The broker's settings that change dispatching, by their names in snake case."""
 
     is_slave: bool = False
     enable_multi_dispatch: bool = False
@@ -67,7 +67,7 @@ def _same_queue(buffer, starts, lengths, queue_ids, a, b):  # type: ignore[no-un
 
 @compiled
 def _group(buffer, starts, lengths, queue_ids, table, first, group):  # type: ignore[no-untyped-def]
-    """Number the queues that messages name in order of appearance: `group` of each message, `first` message of each queue."""
+    """Number the messages' queues in order of appearance: write each message's number to `group`, each queue's first message to `first`."""
     count = 0
     for i in range(len(starts)):
         code = np.int64(queue_ids[i]) & 0xFFFFFFFF
@@ -86,18 +86,18 @@ def _group(buffer, starts, lengths, queue_ids, table, first, group):  # type: ig
 
 @dataclass(slots=True, kw_only=True)
 class Dispatcher:
-    """The dispatchers and what they move.
+    """The broker's dispatchers and the state that they change.
 
     Attributes:
-        store: the files.
+        store: the store's files and their changes.
         queues: consumeQueueTable.
-        new_queue: a queue without files.
-        index: None where the setting messageIndexEnable is off.
-        bit_map_of: (topic, properties) -> bit map of the consumers that want the message, None where there is none.
-        physic_msg_timestamp: what dispatch sets in the checkpoint, None where nothing.
-        logics_msg_timestamp: likewise.
-        count: messages dispatched so far.
-        first_offset: place in the log of the first of them since `count` was 0.
+        new_queue: (topic, queueId) -> a queue without files.
+        index: the index, None where the setting messageIndexEnable is off.
+        bit_map_of: (topic, properties) -> bit map of the consumers whose filter takes the message; None where units get no bit map.
+        physic_msg_timestamp: time that dispatch sets in the checkpoint for the log, ms; None where it sets none.
+        logics_msg_timestamp: time that dispatch sets in the checkpoint for the queues, ms; None where it sets none.
+        count: number of messages dispatched so far.
+        first_offset: offset in the log of the first dispatched message since `count` was 0.
     """
 
     store: Files
@@ -113,16 +113,16 @@ class Dispatcher:
     _pending: DispatchError | None = field(default=None)
 
     def find_consume_queue(self, topic: str, queue_id: int) -> Queue:
-        """DefaultMessageStore.findConsumeQueue."""
+        """DefaultMessageStore.findConsumeQueue: the queue, which is created if it is unknown."""
         if (topic, queue_id) not in self.queues:
             self.queues[topic, queue_id] = self.new_queue(topic, queue_id)
         return self.queues[topic, queue_id]
 
     def dispatch(self, requests: DispatchRequests) -> None:
-        """doDispatch of each message in turn.
+        """DefaultMessageStore.doDispatch of each message, in order.
 
         Raises:
-            DispatchError: the broker throws at one of them; those before it are dispatched.
+            DispatchError: the broker throws at a message; the messages before it are dispatched.
         """
         self._pending = None
         puts = self._puts(requests)
@@ -146,19 +146,19 @@ class Dispatcher:
         return puts
 
     def _queues_of(self, requests: DispatchRequests, rows: Rows) -> tuple[dict[QueueKey, int], Rows]:
-        """The queues that messages name, numbered, and the number of each message's own."""
+        """The messages' queues with their numbers, and for each message the number of its queue."""
         table = np.full(1 << (2 * len(rows) + 1).bit_length(), -1, np.int64)
         first, group = np.empty((2, len(rows)), np.int64)
         topics = requests.topic[rows]
         count = _group(requests.buffer, topics.starts, topics.lengths, requests.queue_id[rows], table, first, group)
-        # topics of other bytes can be the same text, where they are no UTF-8
+        # topics of different bytes can be the same text if they are no UTF-8
         keys = [(requests.text(requests.topic, row) or "", int(requests.queue_id[row])) for row in rows[first[:count]].tolist()]
         named: dict[QueueKey, int] = {}
         numbers = np.array([named.setdefault(key, len(named)) for key in keys], np.int64)
         return named, numbers[group]
 
     def _add_multi_dispatch(self, requests: DispatchRequests, puts: _Puts) -> None:
-        """The light message queues and others that messages name; what throws ends the puts."""
+        """Add the entries for the further queues (light message queues and others) of each message; a message that throws ends `puts`."""
         for place, row in enumerate(puts.rows.tolist()):
             if not requests.has_properties[row]:
                 self._fail(puts, place, row, f"the message at {requests.physic_offset[row]} has no properties")
@@ -205,7 +205,7 @@ class Dispatcher:
 
 
 def _split(text: str) -> list[str]:
-    """String.split with a comma: empty parts at the end are dropped."""
+    """Java's text.split(","): without empty parts at the end."""
     parts = text.split(MULTI_DISPATCH_QUEUE_SPLITTER)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -214,15 +214,15 @@ def _split(text: str) -> list[str]:
 
 @dataclass(slots=True, kw_only=True)
 class _Puts:
-    """Entries to be put: each message's own, then those for further queues.
+    """The entries to put: an entry for each message's own queue, then the entries for further queues.
 
     Attributes:
-        rows: the messages with an entry of their own.
-        named: the queues, numbered.
-        numbers: which of them is each message's own.
-        offsets: queue offset of each message's own entry.
-        more: (message, number of the queue, offset in it).
-        failed_at: the message on which the broker throws.
+        rows: the messages that get an entry in their own queue.
+        named: the number of each queue.
+        numbers: number of each message's own queue.
+        offsets: queue offset of each message's entry in its own queue.
+        more: (message, number of the queue, queue offset) of each entry for a further queue.
+        failed_at: the message at which the broker throws.
     """
 
     rows: Rows
@@ -233,12 +233,12 @@ class _Puts:
     failed_at: int = -1
 
     def by_queue(self) -> list[tuple[QueueKey, Rows, Longs, NDArray[np.bool_]]]:
-        """For each queue the messages it gets, in order, their offsets in it, and which of them are its own."""
+        """For each queue its messages in order, their queue offsets, and for each message whether the queue is the message's own."""
         more = np.array(self.more, np.int64).reshape(-1, 3)
         rows = np.concatenate([self.rows, more[:, 0]])
         numbers = np.concatenate([self.numbers, more[:, 1]])
         offsets = np.concatenate([self.offsets, more[:, 2]])
-        # stable: a message's own entry stands before the others of the same message
+        # the sort is stable: a message's entry for its own queue comes before its other entries
         order = np.lexsort((rows, numbers))
         parts = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
         keys = list(self.named)

@@ -1,10 +1,10 @@
-"""Entries of consume queues and of index files held against the messages that they are for.
+"""Checks entries of consume queues and of index files against the messages that they point to.
 
 Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, MessageDecoder.string2messageProperties, IndexService.buildIndex,
 ConsumeQueue.putMessagePositionInfoWrapper.
-Rule: an entry of a queue is right if a record of its size lies where it says, of its topic, queue and offset, with its tag's hash code; one
-of the index if the message there has a key of its hash.
-Surprise: of properties of one name the last one counts. What takes Java's decoder, as texts that are no UTF-8 do, is left to the caller.
+Rule: a queue's entry is right if at its offset lies a record of its size with the queue's topic, queueId and offset, and the hash code of
+the record's tag is the entry's. An index entry is right if the message at its offset has a key with the entry's hash.
+Surprise: the last of properties with equal names counts. Texts that are no UTF-8 need Java's decoder; they are left to the caller.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from store_format.record.record_length import body_length_position, record_lengt
 _TAGS, _UNIQ_KEY, _KEYS = (np.frombuffer(name, np.uint8) for name in (PROPERTY_TAGS, UNIQ_KEY.encode(), KEYS.encode()))
 _NAME_VALUE_SEPARATOR, _PROPERTY_SEPARATOR = 1, 2
 _QUEUE_ID, _QUEUE_OFFSET = 12, 20  # positions in a record
-# a key takes two bytes of the properties with the blank that ends it
+# a key and the blank after it take at least two bytes of the properties
 _KEYS_MAX = 32767 // 2 + 2
 
 
 class Held(IntEnum):
-    """What came of it; the first thing that is wrong."""
+    """The result of checking an entry: right, or the first thing that is wrong."""
 
     RIGHT = 0
     NO_RECORD = 1
     OTHER_MESSAGE = 2
-    OTHER_CODE = 3  # another tagsCode or key hash than the message's
-    UNSURE = 4  # to be looked at with Java's decoder, or in the queue extension
+    OTHER_CODE = 3  # the tagsCode or key hash is not the message's
+    UNSURE = 4  # the check needs Java's decoder, or the queue extension
 
 
 @compiled
@@ -50,7 +50,7 @@ def _is_record(content, at, limit):  # type: ignore[no-untyped-def]
 
 @compiled
 def _texts(content, at):  # type: ignore[no-untyped-def]
-    """Start and end of the topic, and of the properties, of a record."""
+    """Start and end of the topic, and start and end of the properties, of the record at `at`."""
     body = body_length_position(content, at)
     topic = body + 5 + max(int32_at(content, body), np.int64(0))
     topic_end = topic + np.int64(content[topic - 1])
@@ -60,7 +60,7 @@ def _texts(content, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def _property(content, start, end, name):  # type: ignore[no-untyped-def]
-    """Start and end of the value of a property, (0, -1) where there is none."""
+    """Start and end of the value of the property `name` in the properties at `content[start:end]`, (0, -1) where there is none."""
     found, found_end = np.int64(0), np.int64(-1)
     at = start
     while at < end:
@@ -115,16 +115,16 @@ def check_units(
     *,
     is_lmq: bool,
 ) -> NDArray[np.int8]:
-    """Hold entries of a queue against the messages of one file of the commit log.
+    """Check entries of a queue against the messages in one file of the commit log.
 
     Args:
-        content: of the file.
-        limit: up to where there are records.
-        positions: where each entry's message starts in the file.
+        content: bytes of the log file.
+        limit: position at which the file's records end.
+        positions: position in the file of each entry's message.
         units: the entries.
-        queue_offsets: theirs.
-        queue: topic and queueId.
-        is_lmq: the messages belong to other queues.
+        queue_offsets: queue offset of each entry.
+        queue: topic and queueId of the queue.
+        is_lmq: whether this is a light message queue, whose messages belong to other queues.
 
     Returns:
         A `Held` for each entry.
@@ -138,7 +138,7 @@ def check_units(
 
 @compiled
 def _key_hashes(content, at, known):  # type: ignore[no-untyped-def]
-    """Hashes of a message's keys; their number, -1 where a text is no UTF-8."""
+    """The hashes of a message's keys, and their number, -1 where a text is no UTF-8."""
     if int32_at(content, at + SYS_FLAG_POSITION) & TRANSACTION_ROLLBACK_TYPE == TRANSACTION_ROLLBACK_TYPE:
         return 0
     topic, topic_end, properties, properties_end = _texts(content, at)
@@ -171,13 +171,16 @@ def _check_keys(content, limit, positions, hashes, known, out):  # type: ignore[
 
 
 def check_keys(content: Bytes, limit: int, positions: Positions, hashes: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Hold entries of an index file against the messages of one file of the commit log; a `Held` for each.
+    """Check entries of an index file against the messages in one file of the commit log.
 
     Args:
-        content: of the log file.
-        limit: up to where there are records.
-        positions: where each entry's message starts in it.
-        hashes: the entries' key hashes.
+        content: bytes of the log file.
+        limit: position at which the file's records end.
+        positions: position in the file of each entry's message.
+        hashes: key hash of each entry.
+
+    Returns:
+        A `Held` for each entry.
     """
     out = np.empty(len(positions), np.int8)
     _check_keys(content, limit, positions, hashes, np.empty(_KEYS_MAX, np.int64), out)

@@ -3,9 +3,9 @@
 Broker source (4.9.3): DefaultMessageStore.getOffsetInQueueByTime, getMessageStoreTimeStamp, getEarliestMessageTime, lookMessageByOffset,
 selectOneMessageByOffset; ConsumeQueue.getOffsetInQueueByTime and getIndexBuffer; CommitLog.getMessage and pickupStoreTimestamp;
 MappedFileQueue.getMappedFileByTime; MappedFile.selectMappedBuffer.
-Rule: a time is first turned into a file, by the file's own modification time, and then searched for in that file alone.
-Surprises: of equal times any may be found; behind all of them the answer is the last entry, not the end. Offset 0 of the log falls back to
-the first file. The four bytes at an offset are taken for a size, whatever they are.
+Rule: the search for a time first chooses a file by its modification time, and then searches that file alone.
+Surprises: among entries of the same time any may be found. For a time after the last entry's the answer is the last entry, not the queue's
+end. Offset 0 of the log falls back to the first file. The four bytes at an offset are read as a size, whatever they are.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ NULL_POINTER = "java.lang.NullPointerException"
 
 NO_TIME = -1
 SIZE_BYTES = 4
-_BORN_HOST_END = {False: 56, True: 68}  # where the store timestamp stands
+_BORN_HOST_END = {False: 56, True: 68}  # position of the store timestamp in a record, by whether the born host is IPv6
 
 ReadBytes = Callable[[MappedFile], Bytes]
 
 
 class ThrownError(Exception):
-    """The broker's method throws.
+    """The broker's method throws an exception.
 
     Attributes:
         java_class: full name of the exception's class.
@@ -45,19 +45,19 @@ class ThrownError(Exception):
 
 
 def _divided(value: int, by: int) -> int:
-    """Java's division, which rounds towards 0."""
+    """`value / by` as Java divides: rounded towards 0."""
     return -(-value // by) if value < 0 else value // by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """What selectMappedBuffer gives: some bytes of a file, and the offset of the first one."""
+    """SelectMappedBufferResult: bytes of a file, and the offset of the first one."""
 
     start_offset: int
     content: Bytes
 
     def number(self, at: int, length: int) -> int:
-        """A signed number of so many bytes, read by position."""
+        """The signed number of `length` bytes at position `at`."""
         if at + length > len(self.content):
             raise ThrownError(INDEX_OUT_OF_BOUNDS)
         return int.from_bytes(self.content[at : at + length].tobytes(), "big", signed=True)
@@ -65,13 +65,13 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class MappedFiles:
-    """The files of the commit log or of one queue, and how their bytes are read."""
+    """The files of the commit log or of one queue, and the function that reads their bytes."""
 
     files: Sequence[MappedFile]
     read: ReadBytes
 
     def find(self, offset: int, *, or_first: bool = False) -> MappedFile | None:
-        """MappedFileQueue.findMappedFileByOffset."""
+        """MappedFileQueue.findMappedFileByOffset: the file with `offset`; without one, the first file if `or_first`, else None."""
         starts = range(len(self.files))
         low, high = 0, len(starts)
         while low < high:
@@ -82,10 +82,10 @@ class MappedFiles:
         return self.files[0] if or_first and self.files else None
 
     def select(self, file: MappedFile, position: int, size: int) -> Selected | None:
-        """MappedFile.selectMappedBuffer(pos, size): None behind the bytes in use.
+        """MappedFile.selectMappedBuffer(pos, size): the bytes, None where they reach past the bytes in use.
 
         Raises:
-            ThrownError: a negative size, or one so great that its sum with the position wraps.
+            ThrownError: the size is negative, or so large that its sum with the position wraps.
         """
         if to_int(position + size) > file.wrote:
             return None
@@ -94,7 +94,7 @@ class MappedFiles:
         return Selected(start_offset=file.from_offset + position, content=self.read(file)[position : position + size])
 
     def rest(self, file: MappedFile, position: int) -> Selected | None:
-        """MappedFile.selectMappedBuffer(pos): all bytes in use from there on."""
+        """MappedFile.selectMappedBuffer(pos): all bytes in use from `position` on."""
         if not 0 <= position < file.wrote:
             return None
         return Selected(start_offset=file.from_offset + position, content=self.read(file)[position : file.wrote])
@@ -108,26 +108,26 @@ class CommitLogLookup:
 
     @property
     def min_offset(self) -> int:
-        """CommitLog.getMinOffset: -1 where there is no file."""
+        """CommitLog.getMinOffset: the first file's offset, -1 without files."""
         return self.mapped.files[0].from_offset if self.mapped.files else -1
 
     def get_message(self, offset: int, size: int) -> Selected | None:
-        """CommitLog.getMessage: so many bytes at an offset, None where they are not."""
+        """CommitLog.getMessage: the `size` bytes at `offset`, None where the log does not have them."""
         file = self.mapped.find(offset, or_first=offset == 0)
         return None if file is None else self.mapped.select(file, offset % file.length, size)
 
     def select_one_message(self, offset: int) -> Selected | None:
-        """DefaultMessageStore.selectOneMessageByOffset."""
+        """DefaultMessageStore.selectOneMessageByOffset: the bytes of the message at `offset`, None where there is none."""
         head = self.get_message(offset, SIZE_BYTES)
         return None if head is None else self.get_message(offset, head.number(0, SIZE_BYTES))
 
     def look_message(self, offset: int) -> Message | None:
-        """DefaultMessageStore.lookMessageByOffset; the body as it is stored."""
+        """DefaultMessageStore.lookMessageByOffset: the message at `offset`, its body as stored; None where there is none."""
         found = self.select_one_message(offset)
         return None if found is None else decode(found.content.tobytes(), uncompress_body=False)
 
     def pickup_store_timestamp(self, offset: int, size: int) -> int:
-        """CommitLog.pickupStoreTimestamp: ms, -1 where there is no message."""
+        """CommitLog.pickupStoreTimestamp: the store timestamp of the message at `offset` in ms, -1 where there is no message."""
         found = self.get_message(offset, size) if offset >= self.min_offset else None
         if found is None:
             return NO_TIME
@@ -135,13 +135,13 @@ class CommitLogLookup:
         return found.number(_BORN_HOST_END[is_v6], 8)
 
     def earliest_message_time(self, max_message_size: int) -> int:
-        """DefaultMessageStore.getEarliestMessageTime: of the whole store, by the setting maxMessageSize."""
+        """DefaultMessageStore.getEarliestMessageTime of the whole store; `max_message_size` is the setting maxMessageSize."""
         return self.pickup_store_timestamp(self.min_offset, to_int(max_message_size * 2))
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLookup:
-    """One queue of a loaded store; `min_logic_offset` in bytes. An unknown queue is one without files."""
+    """One queue of a loaded store; `min_logic_offset` is in bytes. An unknown queue has no files."""
 
     mapped: MappedFiles
     min_logic_offset: int = 0
@@ -164,22 +164,22 @@ class QueueLookup:
         return None if file is None else self.mapped.rest(file, at % file.length)
 
     def commit_log_offset(self, offset: int) -> int:
-        """DefaultMessageStore.getCommitLogOffsetInQueue: 0 where there is no entry."""
+        """DefaultMessageStore.getCommitLogOffsetInQueue: offset in the log of the message at a queue offset, 0 where there is no entry."""
         found = self.index_buffer(offset)
         if found is None:
             return 0
-        if len(found.content) < 8:  # an offset times 20 that wraps can point into the last entry
+        if len(found.content) < 8:  # offset * 20 can wrap and point into the last entry
             raise ThrownError(BUFFER_UNDERFLOW)
         return found.number(0, 8)
 
     def message_store_time(self, offset: int, log: CommitLogLookup) -> int:
-        """DefaultMessageStore.getMessageStoreTimeStamp: ms, -1 where there is no message."""
+        """DefaultMessageStore.getMessageStoreTimeStamp: the store timestamp in ms, -1 where there is no message."""
         found = self.index_buffer(offset)
         if found is None or len(found.content) < 12:
             return NO_TIME
         try:
             return log.pickup_store_timestamp(found.number(0, 8), found.number(8, 4))
-        except ThrownError:  # caught and dropped
+        except ThrownError:  # the broker catches the exception and does nothing
             return NO_TIME
 
     def earliest_message_time(self, log: CommitLogLookup) -> int:
@@ -187,10 +187,10 @@ class QueueLookup:
         return self.message_store_time(self.min_offset, log)
 
     def offset_by_time(self, timestamp: int, log: CommitLogLookup) -> int:
-        """ConsumeQueue.getOffsetInQueueByTime: the queue offset of an entry stored near a time, ms.
+        """ConsumeQueue.getOffsetInQueueByTime: the queue offset of an entry whose message was stored near `timestamp` (ms).
 
         Raises:
-            ThrownError: an entry whose size is negative, or too small for a message.
+            ThrownError: an entry's size is negative, or too small for a message.
         """
         file = self._file_by_time(timestamp)
         if file is None or not file.wrote:
@@ -205,7 +205,7 @@ class QueueLookup:
         return self.mapped.files[-1] if self.mapped.files else None
 
     def _search(self, file: MappedFile, timestamp: int, log: CommitLogLookup) -> int | None:
-        """Position in a file of the entry found, -1 where none was compared, None where a message has no time."""
+        """Position in `file` of the entry found, -1 where no entry was compared, None where a message has no store timestamp."""
         low = max(self.min_logic_offset - file.from_offset, 0)
         high = file.wrote - CQ_STORE_UNIT_SIZE
         entries = Selected(start_offset=file.from_offset, content=self.mapped.read(file)[: file.wrote])
@@ -237,13 +237,13 @@ class QueueLookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedFiles:
-    """What look-ups need of a loaded store: the log, its queues by topic and queue id."""
+    """The files of a loaded store for look-ups: the commit log, and the queues by topic and queueId."""
 
     log: CommitLogLookup
     queues: Mapping[tuple[str, int], QueueLookup]
 
     def queue(self, topic: str, queue_id: int) -> QueueLookup:
-        """DefaultMessageStore.findConsumeQueue, which makes an empty queue of an unknown one."""
+        """DefaultMessageStore.findConsumeQueue: the queue, an empty one where it is unknown."""
         return self.queues.get((topic, queue_id)) or QueueLookup(MappedFiles((), _no_bytes))
 
 

@@ -1,9 +1,9 @@
-"""Messages by key and time, from the index and the commit log.
+"""Finds messages by key and time in the index and the commit log.
 
 Broker source (4.9.3): DefaultMessageStore.queryMessage, CommitLog.getData.
-Rule: offsets from the index, the messages there in order of offset.
-Surprises: messages are delivered without a look at their keys. Where none can be read the search is made again up to the time of its first
-message, three times in all. What the index says of its last update is 0 where nothing is found.
+Rule: the index gives offsets; the messages at these offsets are returned in order of offset.
+Surprises: the messages' keys are not checked. If no message can be read, the search is repeated up to the store timestamp of its first
+message, three times in all. The index's last update time and offset are 0 if nothing is found.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUERY_ROUNDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMessageResult:
-    """What DefaultMessageStore.queryMessage gives; messages in order of their offsets."""
+    """The result of DefaultMessageStore.queryMessage; messages in order of their offsets."""
 
     messages: tuple[Selected, ...]
     index_last_update_timestamp: int
@@ -29,28 +29,28 @@ class QueryMessageResult:
 
     @property
     def buffer_total_size(self) -> int:
-        """Bytes of all messages, a Java int."""
+        """The bytes of all messages, as a Java int."""
         return to_int(sum(len(message.content) for message in self.messages))
 
 
 def query_message(
     files: Sequence[IndexFile], log: CommitLogLookup, topic: str, key: str, max_num: int, begin: int, end: int, *, batch: int
 ) -> QueryMessageResult:
-    """DefaultMessageStore.queryMessage.
+    """DefaultMessageStore.queryMessage: the messages of a topic with a key, stored between two times.
 
     Args:
-        files: of the index, oldest first.
+        files: files of the index, oldest first.
         log: the commit log.
-        topic: of the messages.
-        key: one of their keys.
-        max_num: how many are wanted at most.
+        topic: topic of the messages.
+        key: a key of the messages.
+        max_num: greatest number of messages to return.
         begin: least store timestamp, ms.
         end: greatest store timestamp, ms.
-        batch: setting maxMsgsNumBatch, the most that is given.
+        batch: setting maxMsgsNumBatch, the limit of `max_num`.
 
     Raises:
-        ThrownError: a negative number is wanted.
-        CorruptStoreError: a chain of index entries that goes round.
+        ThrownError: `max_num` is negative.
+        CorruptStoreError: a chain of index entries is a cycle.
     """
     messages: list[Selected] = []
     last_timestamp = last_offset = 0
@@ -67,7 +67,7 @@ def query_message(
                 message = log.look_message(offset)
                 if number == 0:
                     if message is None:
-                        continue  # its store timestamp is asked for all the same: NullPointerException, which is logged
+                        continue  # the broker reads the store timestamp of null: it logs a NullPointerException
                     last_time = message.store_timestamp
                 messages += _data(log.mapped, offset)
             except ThrownError:
@@ -78,7 +78,7 @@ def query_message(
 
 
 def _data(log: MappedFiles, offset: int) -> Sequence[Selected]:
-    """CommitLog.getData(offset, false), cut to the size that stands there."""
+    """CommitLog.getData(offset, false), cut to the size in its first four bytes."""
     file = log.find(offset)
     rest = None if file is None else log.rest(file, offset % file.length)
     if file is None or rest is None:

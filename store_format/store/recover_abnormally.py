@@ -1,9 +1,9 @@
-"""What a broker's load makes of a commit log after a kill.
+"""The recovery of the commit log by a broker's load after a kill.
 
 Broker source (4.9.3): CommitLog.recoverAbnormally and isMappedFileMatchedRecover.
-Rule: it walks from the newest file that begins no later than the checkpoint's time, and dispatches every message on the way.
-Surprises: a file that begins with no record, or one without a store time, is passed over; where none fits, the walk begins at the first.
-With duplicationEnable nothing is dispatched, for the offset that it is held against is never set.
+Rule: recovery walks from the newest file whose first message was stored no later than the checkpoint's time, and dispatches every message.
+Surprises: it skips a file that does not begin with a record, or whose first record has no store timestamp. If no file fits, the walk begins
+at the first file. With duplicationEnable nothing is dispatched: each message is compared with an offset that is never set.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _READ_FOR_MATCH = BORN_HOST_POSITION + IPV6_HOST + 8
 
 
 def is_mapped_file_matched_recover(content: Bytes, min_timestamp: int) -> bool:
-    """Whether recovery can begin with this file: its first record was stored no later than `min_timestamp` (ms)."""
+    """Whether recovery can begin with the file of these bytes: its first record was stored no later than `min_timestamp` (ms)."""
     head = np.zeros(_READ_FOR_MATCH, np.uint8)
     head[: min(len(content), _READ_FOR_MATCH)] = content[:_READ_FOR_MATCH]
     if int32_at(head, _MAGIC_CODE_POSITION) != MESSAGE_MAGIC_CODE:
@@ -38,7 +38,7 @@ def is_mapped_file_matched_recover(content: Bytes, min_timestamp: int) -> bool:
 
 
 def files_to_walk(files: Sequence[MappedFile], read: ReadLog, min_timestamp: int) -> Sequence[MappedFile]:
-    """The files that recoverAbnormally may read."""
+    """The files that recoverAbnormally may walk, in order; it stops where a walk ends before its file does."""
     for first in range(len(files) - 1, -1, -1):
         if is_mapped_file_matched_recover(read(files[first]), min_timestamp):
             return files[first:]
@@ -48,10 +48,10 @@ def files_to_walk(files: Sequence[MappedFile], read: ReadLog, min_timestamp: int
 def walk_and_dispatch(
     content: Bytes, start: int, limit: int, dispatch: Dispatch | None, deliver_timestamp: DeliverTimestamp | None, *, check_crc: bool
 ) -> tuple[int, WalkEnd]:
-    """Walk records from `start` on, none reaching past `limit`, and dispatch them, if they are to be.
+    """Walk the records in `content[start:limit]` and give their dispatch requests to `dispatch`, if it is not None.
 
     Returns:
-        Where the walk ended, and why.
+        The position at which the walk ended, and why.
     """
     at = start
     while True:
@@ -79,17 +79,17 @@ def recover_abnormally(
     """The commit log after recoverAbnormally.
 
     Args:
-        files: of the log, at least one.
-        read: all bytes of one.
-        dispatch: is given the messages on the way; None with duplicationEnable.
-        min_timestamp: getMinTimestamp of the checkpoint, with messageIndexSafe getMinTimestampIndex; ms.
+        files: files of the log, at least one.
+        read: returns all bytes of a file.
+        dispatch: receives the dispatch requests of the walked messages; None with duplicationEnable.
+        min_timestamp: getMinTimestamp of the checkpoint, or getMinTimestampIndex with messageIndexSafe; ms.
         check_crc: setting checkCRCOnRecover.
     """
     walked = files_to_walk(files, read, min_timestamp)
 
     def walks() -> Iterator[FileWalk]:
         for file in walked:
-            # load reads the delay levels after this
+            # None: load reads the delay levels only after the log's recovery
             end, ended = walk_and_dispatch(read(file), 0, file.length, dispatch, None, check_crc=check_crc)
             yield FileWalk(name=file.name, end=end, ended=ended)
 

@@ -1,8 +1,8 @@
-"""What a broker's load makes of a commit log that was shut down cleanly.
+"""The recovery of the commit log by a broker's load after a clean shutdown.
 
 Broker source (4.9.3): CommitLog.recoverNormally, DefaultMessageStore.recover and start.
-Rule: the walk begins at the third file from the end and dispatches nothing; the log ends where the last good record of that walk does.
-Surprise: where the walk ends on the blank of the last file, the log's end is before that blank; files further on are deleted.
+Rule: the walk begins at the third file from the end and dispatches nothing; the log ends after the last good record of that walk.
+Surprise: if the walk ends at the BLANK of the last file, the log ends before that BLANK. The files after the log's end are deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RECOVERED_FILES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileWalk:
-    """How the walk over one file of the commit log ended: position in the file, and why."""
+    """The end of the walk over one file of the commit log: the position in the file, and why the walk ended."""
 
     name: str
     end: int
@@ -27,29 +27,29 @@ class FileWalk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredLog:
-    """The commit log after recoverNormally: its files, and how the walk that found its end ended."""
+    """The commit log after its recovery: its files, and the end of the walk that found the log's end."""
 
     files: tuple[MappedFile, ...]
     ended: FileWalk | None
 
     @property
     def min_offset(self) -> int:
-        """CommitLog.getMinOffset: -1 where there is no file."""
+        """CommitLog.getMinOffset: the first file's offset, -1 without files."""
         return self.files[0].from_offset if self.files else -1
 
     @property
     def max_offset(self) -> int:
-        """CommitLog.getMaxOffset: 0 where there is no file."""
+        """CommitLog.getMaxOffset: the log's end, 0 without files."""
         return max_offset(self.files)
 
 
 def files_to_walk(files: Sequence[MappedFile]) -> Sequence[MappedFile]:
-    """The files that recoverNormally may read."""
+    """The files that recoverNormally may walk, in order; it stops where a walk ends before its file does."""
     return files[max(len(files) - RECOVERED_FILES, 0) :]
 
 
 def recovered_log(files: Sequence[MappedFile], walked: Sequence[MappedFile], walks: Iterable[FileWalk]) -> RecoveredLog:
-    """Combine the walks over some of a log's files, which may be made as they are asked for, into the log's end."""
+    """The recovered log of `files`, by the walks over its files `walked`; the iterable may make each walk when it is needed."""
     process_offset = 0
     last: FileWalk | None = None
     for file, last in zip(walked, walks, strict=True):
@@ -60,5 +60,5 @@ def recovered_log(files: Sequence[MappedFile], walked: Sequence[MappedFile], wal
 
 
 def recover_normally(files: Sequence[MappedFile], walks: Iterable[FileWalk]) -> RecoveredLog:
-    """The commit log after recoverNormally, from the walks over `files_to_walk(files)`, in their order."""
+    """The commit log after recoverNormally, by the walks over `files_to_walk(files)` in their order."""
     return recovered_log(files, files_to_walk(files), walks)

@@ -1,10 +1,10 @@
-"""Dispatching what the queues do not have yet, as a broker's start does before it goes on.
+"""Dispatches the messages that the queues do not have yet, as a broker's start does.
 
 Broker source (4.9.3): DefaultMessageStore.ReputMessageService.doReput and start, CommitLog.getData, rollNextFile.
-Rule: from the end of the last message that any queue knows, file by file, up to the end of the log.
-Surprises: start waits until that is done, for ever if need be: before a file that is missing, with duplicationEnable, and, but for a master
-(brokerId 0), before a bad record. A master passes over the rest of the file. A record whose lengths do not add up moves it on by its
-size without being dispatched, so that it may end past the log's end, and then the clean shutdown keeps the abort file.
+Rule: dispatch begins at the end of the last message in any queue and goes file by file up to the log's end.
+Surprises: start waits until it ends. It waits for ever at a missing file, with duplicationEnable, and, unless the broker is a
+master (brokerId 0), at a bad record; a master skips the rest of the file. A record whose lengths do not add up is skipped, and not
+dispatched. Dispatch may then end past the log's end, and the clean shutdown keeps the abort file.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Reput:
     """ReputMessageService of a store at rest.
 
     Attributes:
-        files: of the commit log, `wrote` being bytes in use.
-        read: all bytes of one.
-        dispatch: is given the messages.
-        deliver_timestamp: when a message of a delay level is due; None where there are no levels.
-        is_master: brokerId is 0.
-        duplication_enable: the setting.
-        reput_from_offset: where the next message is expected.
+        files: files of the commit log; `wrote` of each is the bytes in use.
+        read: returns all bytes of a file.
+        dispatch: receives the dispatch requests of the messages.
+        deliver_timestamp: (delay level, store time in ms) -> time at which the message is due, ms; None without delay levels.
+        is_master: whether brokerId is 0.
+        duplication_enable: setting duplicationEnable.
+        reput_from_offset: offset in the log of the next message to dispatch.
     """
 
     files: Sequence[MappedFile]
@@ -46,11 +46,11 @@ class Reput:
 
     @property
     def behind(self) -> int:
-        """DefaultMessageStore.dispatchBehindBytes."""
+        """DefaultMessageStore.dispatchBehindBytes: bytes of the log that are not dispatched yet."""
         return max_offset(self.files) - self.reput_from_offset
 
     def catch_up(self) -> bool:
-        """Run until all is dispatched; False where the broker's start would never end."""
+        """Dispatch up to the log's end; returns False where the broker's start would never end."""
         while self.behind > 0:
             before = self.reput_from_offset
             try:
@@ -64,13 +64,13 @@ class Reput:
     def _do_reput(self) -> None:
         self.reput_from_offset = max(self.reput_from_offset, min_offset(self.files))
         goes_on = True
-        # with duplication it is held against an offset that is never set
+        # with duplicationEnable the broker compares the offset with one that is never set
         while self.behind > 0 and goes_on and not self.duplication_enable:
             file = self._file_at(self.reput_from_offset)
             goes_on = file is not None and self._reput_file(file)
 
     def _file_at(self, offset: int) -> MappedFile | None:
-        """The file with data at an offset; offset 0 means the first file where no file has it."""
+        """The file with data at `offset`, None without one; offset 0 falls back to the first file."""
         found = next((file for file in self.files if file.from_offset <= offset < file.end), None)
         if found is None and offset == 0 and self.files:
             found = self.files[0]
@@ -79,7 +79,7 @@ class Reput:
         return found
 
     def _reput_file(self, file: MappedFile) -> bool:
-        """Dispatch what a file has from the offset on; whether to go on with the next file at once."""
+        """Dispatch the messages of `file` from the offset on; returns whether to go on with the next file."""
         content = self.read(file)
         at = self.reput_from_offset % file.length
         self.reput_from_offset = file.from_offset + at
@@ -108,10 +108,10 @@ class Reput:
 
 
 def read_mismatched(raw: Bytes) -> tuple[int, int] | None:
-    """A record whose lengths do not add up to its size, as checkMessageAndReturnSize reads it without its body.
+    """Read a record whose lengths do not add up to its size, as checkMessageAndReturnSize does without its body.
 
     Returns:
-        Its size and how many bytes its parts take, or None where Java throws on the way.
+        The record's size and the sum of the lengths of its parts, or None where Java throws.
     """
     data = raw.tobytes()
     try:

@@ -23,7 +23,7 @@ from pipeline.requests.packing import pack
 from pipeline.rows import queue_batches as qb
 from pipeline.rows.property_batches import property_batches
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from pipeline.store.loaded_extension import recover_extension
 from pipeline.store.store_settings import ext_size
 from store_format.config.config_files import decode_consumer_filters
@@ -76,9 +76,9 @@ def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
     """The tables of a store that was shut down cleanly, with its extension if it has one; with `options`, as load and start leave it."""
     store = StoreFiles(str(path))
     settings = with_extension(BrokerSettings.from_sources(options=options or ()), store)
-    sizes = ls.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
+    sizes = lf.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     if options is None:
-        log = ls.recover_log(store, ls.load_log(store, sizes), check_crc=True).files
+        log = lf.recover_log(store, lf.load_log(store, sizes), check_crc=True).files
         queues = _loaded(store, replace(sizes, extension=ext_size(store, settings)), log)
     else:
         started = start_store(store, settings)
@@ -112,12 +112,12 @@ def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
     )
 
 
-def _loaded(store: StoreFiles, sizes: ls.FileSizes, log: tuple[MappedFile, ...]) -> list[Queue]:
-    log_bounds = ls.LogBounds(min_offset=log[0].from_offset, max_offset=log[-1].from_offset + log[-1].wrote, truncates_queues=True)
+def _loaded(store: StoreFiles, sizes: lf.FileSizes, log: tuple[MappedFile, ...]) -> list[Queue]:
+    log_bounds = lf.LogBounds(min_offset=log[0].from_offset, max_offset=log[-1].from_offset + log[-1].wrote, truncates_queues=True)
     found = []
-    for topic in ls.topics(store):
-        for queue_id in ls.queue_ids(store, topic):
-            queue = ls.recover_queue(store, topic, queue_id, sizes, log_bounds)
+    for topic in lf.topics(store):
+        for queue_id in lf.queue_ids(store, topic):
+            queue = lf.recover_queue(store, topic, queue_id, sizes, log_bounds)
             extension = recover_extension(store, topic, queue_id, sizes, log_bounds).files
             found.append((topic, queue_id, (queue.min_offset, queue.max_offset), queue.files, extension))
     return found

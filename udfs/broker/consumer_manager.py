@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from store_format.remoting.heartbeat import ConsumerData, SubscriptionData
+from store_format.remoting.heartbeat import ConsumerData, HeartbeatSubscription
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
 
 Channel = str
@@ -33,7 +33,7 @@ class ConsumerGroupInfo:
     message_model: str | None
     consume_from_where: str | None
     channel_info_table: dict[Channel, str | None] = field(default_factory=dict)
-    subscription_table: dict[str | None, SubscriptionData] = field(default_factory=dict)
+    subscription_table: dict[str | None, HeartbeatSubscription] = field(default_factory=dict)
 
     def update_channel(self, channel: Channel, client_id: str | None, data: ConsumerData) -> bool:
         """Register the connection of a heartbeat's consumer and return whether it is new."""
@@ -42,7 +42,7 @@ class ConsumerGroupInfo:
         self.channel_info_table[channel] = client_id
         return is_new
 
-    def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+    def update_subscription(self, subscriptions: Iterable[HeartbeatSubscription]) -> bool:
         """Register a heartbeat's subscriptions and return whether a topic was added or removed."""
         updated = False
         named = set()
@@ -137,10 +137,10 @@ class _Registered:
     sub_version: int
 
     @classmethod
-    def of(cls, one: SubscriptionData) -> _Registered:
+    def of(cls, one: HeartbeatSubscription) -> _Registered:
         return cls(one.topic or "", one.subString, one.expressionType, one.subVersion or 0)
 
 
-def subscriptions_of(info: ConsumerGroupInfo) -> Mapping[str | None, SubscriptionData]:
+def subscriptions_of(info: ConsumerGroupInfo) -> Mapping[str | None, HeartbeatSubscription]:
     """Return a group's subscriptions by topic, in the order of topics."""
     return dict(sorted(info.subscription_table.items(), key=lambda item: item[0] or ""))

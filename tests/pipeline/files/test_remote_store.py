@@ -13,7 +13,7 @@ from pipeline.files import store_files
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.store_source import StoreReader
 from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, STORE_FILE_RANGE, Table
-from pipeline.store.loaded_store import FileSizes, LogBounds
+from pipeline.store.load_files import FileSizes, LogBounds
 from store_format.big_endian import Bytes
 
 URI = "elsewhere://store"

@@ -14,7 +14,7 @@ import pytest
 from pipeline.files.store_files import StoreFiles
 from pipeline.rows import queue_batches as qb
 from pipeline.rows.property_batches import property_batches
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.files.mapped_files import MappedFile
 from store_format.record.message import decode
 
@@ -24,17 +24,17 @@ Entry = tuple[int, int, int]
 @pytest.fixture(scope="module")
 def reader(small_store: Path) -> qb.QueueReader:
     store = StoreFiles(str(small_store))
-    log = ls.recover_log(store, ls.load_log(store, ls.file_sizes(store, {})), check_crc=True).files
+    log = lf.recover_log(store, lf.load_log(store, lf.file_sizes(store, {})), check_crc=True).files
     return qb.QueueReader(store, "the broker", qb.LogIndex(files=log, walked=tuple(file.wrote for file in log)))
 
 
 def queue_files(store: StoreFiles) -> list[qb.QueueFile]:
-    sizes = ls.file_sizes(store, {})
+    sizes = lf.file_sizes(store, {})
     return [
         qb.QueueFile(topic=topic, queue_id=queue_id, file=file)
-        for topic in ls.topics(store)
-        for queue_id in ls.queue_ids(store, topic)
-        for file in ls.recover_queue(store, topic, queue_id, sizes, None).files
+        for topic in lf.topics(store)
+        for queue_id in lf.queue_ids(store, topic)
+        for file in lf.recover_queue(store, topic, queue_id, sizes, None).files
     ]
 
 

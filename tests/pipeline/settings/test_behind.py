@@ -164,9 +164,12 @@ def test_only_a_slave_can_be_behind(
         (["replay", "--behind", "1X"], "expected bytes such as 64M (of 1024), or a time such as 500ms or 2s, found '1X'"),
         (["replay", "--behind", "-1s"], "found '-1s'"),
         (["replay", "--behind", "2s"], "--behind with a time: expected --at request-time"),
-        (["replay", "--behind", "2M", "--at", "recorded-max"], "found recorded-max"),
-        (["replay", "--behind", "2M", "--at", "request-time", "--hold", "--requests", "x"], "expected no --hold"),
-        (["whatif", "--behind", "2M", "--drain", "--requests", "x", "--set", "brokerRole=SLAVE"], "expected no --drain"),
+        (["replay", "--behind", "2M", "--at", "recorded-max"], "--behind cannot be combined with --at recorded-max"),
+        (["replay", "--behind", "2M", "--at", "request-time", "--hold", "--requests", "x"], "--behind cannot be combined with --hold"),
+        (
+            ["whatif", "--behind", "2M", "--drain", "--requests", "x", "--set", "brokerRole=SLAVE"],
+            "--behind cannot be combined with --drain",
+        ),
     ],
 )
 def test_what_cannot_be_told_of_a_slave_is_refused(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.queue.consume_queue import units_of
-from store_format.queue.entry_lookup import NO_TIMESTAMP, LookedUp, find_files, look_up
+from store_format.queue.entry_lookup import NO_TIMESTAMP, EntriesInLog, find_files, look_up
 from store_format.record.message import Message, decode, encode
 from tests.makers.records import INTS, messages, placed
 from tests.truth.golden import golden_lines, meta_of, names, needs_golden
@@ -124,7 +124,7 @@ def is_whole_record(raw: bytes, offset: int, start: int) -> bool:
     return message.physic_offset == offset and encode(message) == raw and raw[4:8] == bytes.fromhex("daa320a7")
 
 
-def looked_up(files: list[MappedFile], contents: dict[str, Bytes], entries: list[tuple[int, int]]) -> LookedUp:
+def looked_up(files: list[MappedFile], contents: dict[str, Bytes], entries: list[tuple[int, int]]) -> EntriesInLog:
     offsets, sizes = np.array([offset for offset, _ in entries], np.int64), np.array([size for _, size in entries], np.int32)
     return look_up(files, [file.wrote for file in files], lambda file: contents[file.name], offsets, sizes)
 
@@ -166,12 +166,12 @@ class Queues:
         self.store = StoreFiles(str(path))
         config = meta_of(path)["config"]
         names_of_sizes = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")
-        self.sizes = ls.file_sizes(self.store, {name: int(config[name]) for name in names_of_sizes})
-        self.log = ls.recover_log(self.store, ls.load_log(self.store, self.sizes), check_crc=True).files
+        self.sizes = lf.file_sizes(self.store, {name: int(config[name]) for name in names_of_sizes})
+        self.log = lf.recover_log(self.store, lf.load_log(self.store, self.sizes), check_crc=True).files
         self.found: dict[tuple[str, int, int], tuple[int, bytes, int, bool]] = {}
-        for topic in ls.topics(self.store):
-            for queue_id in ls.queue_ids(self.store, topic):
-                for file in ls.recover_queue(self.store, topic, queue_id, self.sizes, None).files:
+        for topic in lf.topics(self.store):
+            for queue_id in lf.queue_ids(self.store, topic):
+                for file in lf.recover_queue(self.store, topic, queue_id, self.sizes, None).files:
                     self._read(topic, queue_id, file)
 
     def _read(self, topic: str, queue_id: int, file: MappedFile) -> None:

@@ -86,15 +86,15 @@ def test_lengths_of_every_kind_at_their_limits() -> None:
 
 def test_rows_of_properties_are_cut_where_they_get_too_large(small_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipeline.rows import property_batches as pb
-    from pipeline.store import loaded_store as ls
+    from pipeline.store import load_files as lf
 
     store = StoreFiles(str(small_store))
-    sizes = ls.file_sizes(store, {})
-    log = ls.recover_log(store, ls.load_log(store, sizes), check_crc=True).files
+    sizes = lf.file_sizes(store, {})
+    log = lf.recover_log(store, lf.load_log(store, sizes), check_crc=True).files
     reader = qb.QueueReader(store, "b", qb.LogIndex(files=log, walked=tuple(file.wrote for file in log)))
-    for topic in ls.topics(store):
-        for queue_id in ls.queue_ids(store, topic):
-            for file in ls.recover_queue(store, topic, queue_id, sizes, None).files:
+    for topic in lf.topics(store):
+        for queue_id in lf.queue_ids(store, topic):
+            for file in lf.recover_queue(store, topic, queue_id, sizes, None).files:
                 queue_file = qb.QueueFile(topic=topic, queue_id=queue_id, file=file)
                 whole = [row for batch in property_batches(reader, queue_file) for row in batch.to_pylist()]
                 with monkeypatch.context() as patched:

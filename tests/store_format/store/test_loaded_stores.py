@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.store import loaded_store as ls
+from pipeline.store import load_files as lf
 from store_format.errors import CorruptStoreError
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from tests.truth.golden import BESIDE, clean_recoveries, golden_lines, names, needs_golden, recovery
@@ -19,23 +19,23 @@ REFUSED = {"torn-cq-wrong-size", "torn-last-file-length-0"}
 LOADED = [name for name in clean_recoveries() if name not in {NO_FILES, *REFUSED}]
 
 
-def sizes_of(config: dict[str, Any]) -> ls.FileSizes:
-    return ls.FileSizes(commit_log=int(config["mappedFileSizeCommitLog"]), consume_queue=int(config["mappedFileSizeConsumeQueue"]))
+def sizes_of(config: dict[str, Any]) -> lf.FileSizes:
+    return lf.FileSizes(commit_log=int(config["mappedFileSizeCommitLog"]), consume_queue=int(config["mappedFileSizeConsumeQueue"]))
 
 
 class Loaded:
     """A store after load, all of it, as `pipeline.importing.import_store` does it with jobs."""
 
-    def __init__(self, path: Path, *, check_crc: bool, sizes: ls.FileSizes | None = None) -> None:
+    def __init__(self, path: Path, *, check_crc: bool, sizes: lf.FileSizes | None = None) -> None:
         store = StoreFiles(str(path))
-        self.sizes = sizes or ls.file_sizes(store, {})
-        self.log: RecoveredLog = ls.recover_log(store, ls.load_log(store, self.sizes), check_crc=check_crc)
-        queues = [(topic, queue_id) for topic in ls.topics(store) for queue_id in ls.queue_ids(store, topic)]
-        furthest = max((ls.recover_queue(store, *queue, self.sizes, None).max_physic_offset for queue in queues), default=-1)
-        bounds = ls.LogBounds(
+        self.sizes = sizes or lf.file_sizes(store, {})
+        self.log: RecoveredLog = lf.recover_log(store, lf.load_log(store, self.sizes), check_crc=check_crc)
+        queues = [(topic, queue_id) for topic in lf.topics(store) for queue_id in lf.queue_ids(store, topic)]
+        furthest = max((lf.recover_queue(store, *queue, self.sizes, None).max_physic_offset for queue in queues), default=-1)
+        bounds = lf.LogBounds(
             min_offset=self.log.min_offset, max_offset=self.log.max_offset, truncates_queues=furthest >= self.log.max_offset
         )
-        self.queues = [ls.recover_queue(store, *queue, self.sizes, bounds) for queue in queues]
+        self.queues = [lf.recover_queue(store, *queue, self.sizes, bounds) for queue in queues]
 
     def state(self) -> dict[str, Any]:
         """In the form of golden/store/recover; queues without files are left out there."""
@@ -83,7 +83,7 @@ def test_a_store_without_an_abort_file_loads_as_in_the_broker(stores: Path, name
     if recorded["start"] == "ok" and not recorded["redispatchedInStart"]:
         assert loaded.state() == recorded_state(recorded["afterStart"])
     if any((stores / recorded["store"] / "consumequeue").glob("*/*/*")):
-        assert ls.file_sizes(StoreFiles(str(stores / recorded["store"])), {}) == sizes
+        assert lf.file_sizes(StoreFiles(str(stores / recorded["store"])), {}) == sizes
 
 
 @needs_golden
@@ -99,7 +99,7 @@ def test_a_store_that_the_broker_does_not_load_is_refused(stores: Path, name: st
 def test_a_store_without_a_log_has_none_after_load(stores: Path) -> None:
     recorded = recovery(NO_FILES)
     assert recorded_state(recorded["afterLoad"]) == {"minPhyOffset": -1, "maxPhyOffset": 0, "commitLogFiles": [], "queues": {}}
-    assert ls.load_log(StoreFiles(str(stores / recorded["store"])), ls.FileSizes(commit_log=1, consume_queue=20)) == ()
+    assert lf.load_log(StoreFiles(str(stores / recorded["store"])), lf.FileSizes(commit_log=1, consume_queue=20)) == ()
     empty = recover_normally((), ())
     assert (empty.min_offset, empty.max_offset, empty.ended) == (-1, 0, None)
 
@@ -127,7 +127,7 @@ def test_bounds_are_those_of_every_recorded_answer(stores: Path, name: str) -> N
 
 def test_only_the_last_three_files_are_walked(small_store: Path) -> None:
     store = StoreFiles(str(small_store))
-    files = ls.load_log(store, ls.file_sizes(store, {}))
+    files = lf.load_log(store, lf.file_sizes(store, {}))
     assert len(files) > 3
     assert [file.name for file in files_to_walk(files)] == [file.name for file in files[-3:]]
     assert files_to_walk(files[:2]) == files[:2]
@@ -136,9 +136,9 @@ def test_only_the_last_three_files_are_walked(small_store: Path) -> None:
 def test_a_walk_that_ends_on_the_last_blank_ends_the_log_before_it(small_store: Path) -> None:
     """As `torn-cq-truncated-by-crash` shows, whose last file is the sixth of these."""
     store = StoreFiles(str(small_store))
-    files = ls.load_log(store, ls.file_sizes(store, {}))[:6]
-    recovered = ls.recover_log(store, files, check_crc=True)
+    files = lf.load_log(store, lf.file_sizes(store, {}))[:6]
+    recovered = lf.recover_log(store, files, check_crc=True)
     assert (recovered.max_offset, len(recovered.files)) == (393012, 6)
     assert recovered.ended == FileWalk(
-        name="00000000000000327680", end=393012 - 327680, ended=ls.walk_log_file(store, files[5], check_crc=True).ended
+        name="00000000000000327680", end=393012 - 327680, ended=lf.walk_log_file(store, files[5], check_crc=True).ended
     )

@@ -9,7 +9,7 @@ import pytest
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.log.put_message import InnerMessage
 from store_format.record.message import Host, Message
-from store_format.remoting.heartbeat import ConsumerData, SubscriptionData
+from store_format.remoting.heartbeat import ConsumerData, HeartbeatSubscription
 from store_format.store.lookup import ThrownError
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager, first_offset
@@ -114,7 +114,9 @@ class Clients:
 
     def beat(self, channel: str, *topics: str, version: int = 1, tell: bool = True, text: str = "*", kind: str = "TAG") -> None:
         subscriptions = tuple(
-            SubscriptionData(topic=topic, subString=text, tagsSet=frozenset(), codeSet=frozenset(), subVersion=version, expressionType=kind)
+            HeartbeatSubscription(
+                topic=topic, subString=text, tagsSet=frozenset(), codeSet=frozenset(), subVersion=version, expressionType=kind
+            )
             for topic in topics
         )
         data = ConsumerData(

@@ -10,7 +10,7 @@ import pytest
 
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.remoting.headers import PullMessageRequestHeader
-from store_format.remoting.heartbeat import ConsumerData, SubscriptionData
+from store_format.remoting.heartbeat import ConsumerData, HeartbeatSubscription
 from store_format.store.lookup import ThrownError
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
@@ -99,7 +99,7 @@ class World:
         return int(self.answers[0].code) if self.answers else None
 
     def register(self, text: str, kind: str, version: int, model: str = "CLUSTERING", topic: str = "T") -> None:
-        one = SubscriptionData(
+        one = HeartbeatSubscription(
             topic=topic, subString=text, tagsSet=frozenset(), codeSet=frozenset(), subVersion=version, expressionType=kind
         )
         data = ConsumerData(

@@ -1,6 +1,6 @@
-"""A store as the broker's load leaves it: which files count, how far each is in use, and the bounds of each queue.
+"""Load the commit log and the consume queues of a store as the broker does: their files, the bytes in use, the bounds of each queue.
 
-Driver and workers use the same functions here, on one file or one queue at a time.
+The driver and Spark's workers use the same functions, on one file or one queue at a time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from store_format.queue.queue_folders import queue_ids_of, topics_of
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
 
-# so many topics are asked for the length of their queue files when no setting says it
+# number of topics whose files give the length of queue files, if the setting is not given
 SAMPLED_TOPICS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSizes:
-    """Lengths of the mapped files, bytes; that of the extensions' files is None where the broker reads none (enableConsumeQueueExt)."""
+    """Lengths of the mapped files, bytes; `extension` is None where the broker reads no extensions (enableConsumeQueueExt)."""
 
     commit_log: int
     consume_queue: int
@@ -38,12 +38,12 @@ class FileSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """What the queues' recovery must know of the recovered commit log.
+    """The bounds of the recovered commit log, for the recovery of queues.
 
     Attributes:
-        min_offset: of its first file, -1 where it has none.
-        max_offset: its end.
-        truncates_queues: some queue reaches as far as the log, so that load cuts all of them at its end.
+        min_offset: offset of the log's first file, -1 without files.
+        max_offset: offset of the log's end.
+        truncates_queues: whether load truncates the queues at the log's end: it does if a queue reaches at least as far as the log.
     """
 
     min_offset: int
@@ -62,7 +62,7 @@ def queue_ids(store: StoreFiles, topic: str) -> list[int]:
 
 
 def file_sizes(store: StoreFiles, explicit: Mapping[str, int | None]) -> FileSizes:
-    """Lengths of the store's files: from the settings, else the commonest length of each kind, else 4.9.3's defaults."""
+    """The lengths of the store's files: by `explicit` settings, else the commonest length of each kind, else 4.9.3's defaults."""
     log_size, queue_size = explicit.get("mappedFileSizeCommitLog"), explicit.get("mappedFileSizeConsumeQueue")
     if log_size is None:
         log_size = _commonest(store.folder(COMMIT_LOG), DEFAULT_COMMIT_LOG_FILE_SIZE)
@@ -73,7 +73,7 @@ def file_sizes(store: StoreFiles, explicit: Mapping[str, int | None]) -> FileSiz
 
 
 def _commonest(entries: Iterable[Entry], default: int) -> int:
-    # an empty file or a folder says nothing of the setting, and load refuses it
+    # load refuses an empty file or a folder, so neither counts here
     return file_size_of((entry.length for entry in entries if entry.length and not entry.is_folder), default)
 
 
@@ -82,7 +82,12 @@ def _queue_files(store: StoreFiles, topic: str) -> list[Entry]:
 
 
 def load_log(store: StoreFiles, sizes: FileSizes) -> tuple[MappedFile, ...]:
-    """The commit log's files after MappedFileQueue.load."""
+    """The commit log's files after MappedFileQueue.load.
+
+    Raises:
+        NotAStoreError: the directory is no store.
+        CorruptStoreError: a file's length or name stops the broker's load, or a file does not start at a multiple of its length.
+    """
     entries = store.folder(COMMIT_LOG)
     found = {entry.name: entry for entry in store.folder()}
     if not entries and (found.keys().isdisjoint(STORE_FOLDERS) or (COMMIT_LOG in found and not found[COMMIT_LOG].is_folder)):
@@ -96,7 +101,7 @@ def load_log(store: StoreFiles, sizes: FileSizes) -> tuple[MappedFile, ...]:
 
 
 def load_files(store: StoreFiles, size: int, *folder: str) -> tuple[MappedFile, ...]:
-    """The files of a folder after MappedFileQueue.load."""
+    """The files of a folder after MappedFileQueue.load; `size` is their length, bytes."""
     return _load(store, store.folder(*folder), size, *folder)
 
 
@@ -108,7 +113,7 @@ def _load(store: StoreFiles, entries: Sequence[Entry], size: int, *folder: str) 
 
 
 def walk_log_file(store: StoreFiles, file: MappedFile, *, check_crc: bool) -> FileWalk:
-    """Walk one file of the commit log as recovery does."""
+    """The walk over one file of the commit log, as recovery does it."""
     end, ended = walk_checked(store.content(COMMIT_LOG, file.name), file.length, check_crc=check_crc)
     return FileWalk(name=file.name, end=end, ended=ended)
 
@@ -120,7 +125,7 @@ def recover_log(store: StoreFiles, files: tuple[MappedFile, ...], *, check_crc: 
 
 
 def load_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes) -> tuple[MappedFile, ...]:
-    """A queue's files after MappedFileQueue.load."""
+    """The files of a queue after MappedFileQueue.load."""
     return load_files(store, sizes.consume_queue, CONSUME_QUEUE, topic, str(queue_id))
 
 
@@ -129,9 +134,9 @@ class LoadedQueue:
     """A queue after load: its files and bounds.
 
     Attributes:
-        recovered_physic_offset: end in the log of the last message that recover found, -1 where it found none.
-        max_physic_offset: the same after the log's end cut the queue.
-        cut_entries: how many it cut off.
+        recovered_physic_offset: end in the log of the last entry's message after recover, -1 without entries.
+        max_physic_offset: the same after the queue was truncated at the log's end.
+        cut_entries: number of entries that were truncated.
     """
 
     topic: str
@@ -145,7 +150,7 @@ class LoadedQueue:
 
 
 def recover_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes, log: LogBounds | None) -> LoadedQueue:
-    """A queue after load; without `log` only what `recover` finds, before the log cuts it."""
+    """A queue after load; with `log` None after recover only, before it is truncated at the log's end."""
 
     def read(file: MappedFile) -> cq.Units:
         return cq.units_of(store.content(CONSUME_QUEUE, topic, str(queue_id), file.name))
