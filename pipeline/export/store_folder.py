@@ -106,9 +106,9 @@ def _fill(place: str) -> None:
 def _fill_next(place: str) -> None:
     """Fill the file after `place`, which is needed soon, while another task fills `place`."""
     folder, name = os.path.split(place)
-    behind = [other for other in os.listdir(folder) if other > name and os.path.exists(_marker(f"{folder}/{other}"))]
-    if behind:
-        _fill(f"{folder}/{min(behind)}")
+    later = [other for other in os.listdir(folder) if other > name and os.path.exists(_marker(f"{folder}/{other}"))]
+    if later:
+        _fill(f"{folder}/{min(later)}")
 
 
 class _Descriptors(LRUCache[str, int]):

@@ -168,8 +168,8 @@ class LogTail:
         for file, _, positions, stop, _ in self._walks(start):
             inside = positions[positions + file.from_offset < end]
             if len(inside):
-                behind = int(positions[len(inside)]) if len(inside) < len(positions) else stop
-                yield Piece(file=file, start=int(inside[0]), end=behind)
+                end_of_piece = int(positions[len(inside)]) if len(inside) < len(positions) else stop
+                yield Piece(file=file, start=int(inside[0]), end=end_of_piece)
             if len(inside) < len(positions) or file.from_offset + stop >= end:
                 return
 

@@ -243,10 +243,10 @@ def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -
 def segments_by_age(queues: DataFrame) -> DataFrame:
     """The rows of loaded_queue, once for each `segment` of each file, with its `age`: log2 of one plus the number of later segments."""
     last = f"(wrote DIV {CQ_STORE_UNIT_SIZE} - 1)"
-    behind = f"(maxOffset - fromOffset DIV {CQ_STORE_UNIT_SIZE}) DIV {SEGMENT_ENTRIES} - segment"
+    later_segments = f"(maxOffset - fromOffset DIV {CQ_STORE_UNIT_SIZE}) DIV {SEGMENT_ENTRIES} - segment"
     segments = F.expr(f"explode(sequence(0L, {last} DIV {SEGMENT_ENTRIES}))")
     numbered = queues.where(f"name IS NOT NULL AND {last} >= 0").withColumn("segment", segments)
-    return numbered.withColumn("age", F.expr(f"CAST(log2(1 + greatest({behind}, 0)) AS INT)"))
+    return numbered.withColumn("age", F.expr(f"CAST(log2(1 + greatest({later_segments}, 0)) AS INT)"))
 
 
 def rows_of_store(

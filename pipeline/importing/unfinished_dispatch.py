@@ -19,11 +19,11 @@ from store_format.store_paths import COMMIT_LOG
 
 def undispatched_records(spark: SparkSession, store: StoreFiles, files: tuple[MappedFile, ...], reput_from: int) -> int:
     """The number of records from offset `reput_from` on that would become queue entries; prepared and rolled back ones never do."""
-    behind = [file for file in files if file.from_offset + file.wrote > reput_from]
+    undispatched = [file for file in files if file.from_offset + file.wrote > reput_from]
     rows = spark.createDataFrame(
-        [(file.name, file.from_offset, file.wrote) for file in behind], "name STRING, fromOffset BIGINT, wrote BIGINT"
+        [(file.name, file.from_offset, file.wrote) for file in undispatched], "name STRING, fromOffset BIGINT, wrote BIGINT"
     )
-    counted = rows.repartition(len(behind), "name").mapInArrow(partial(_count, store, reput_from), "records BIGINT")
+    counted = rows.repartition(len(undispatched), "name").mapInArrow(partial(_count, store, reput_from), "records BIGINT")
     row = counted.agg(F.sum("records")).first()
     return 0 if row is None or row[0] is None else int(row[0])
 

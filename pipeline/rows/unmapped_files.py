@@ -112,15 +112,15 @@ def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log:
 
 def pieces_of(files: DataFrame, first: Column) -> DataFrame:
     """The pieces (path, start, end) of files of store_file from position `first` on, each small enough to be read at once."""
-    stretches = files.select("path", "length", first.alias("first")).where("first < length")
-    pieces = stretches.withColumn("start", F.explode(F.sequence("first", F.col("length") - 1, F.lit(_PIECE_BYTES))))
+    rests = files.select("path", "length", first.alias("first")).where("first < length")
+    pieces = rests.withColumn("start", F.explode(F.sequence("first", F.col("length") - 1, F.lit(_PIECE_BYTES))))
     return pieces.select("path", "start", F.least(F.col("start") + _PIECE_BYTES, "length").alias("end"))
 
 
 def file_ranges(files: DataFrame, store: StoreFiles, broker: str, parallelism: int) -> DataFrame:
     """The rows of store_file_range for rows of store_file: the bytes after the entries of queue files, and all bytes of other files."""
-    behind = F.floor(F.coalesce("wrote", F.lit(0)) / CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
-    pieces = pieces_of(files.where(~F.col("kind").isin(COMMIT_LOG, FOLDER)), behind.cast("BIGINT"))
+    entries_end = F.floor(F.coalesce("wrote", F.lit(0)) / CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
+    pieces = pieces_of(files.where(~F.col("kind").isin(COMMIT_LOG, FOLDER)), entries_end.cast("BIGINT"))
     return pieces.repartition(parallelism).mapInArrow(partial(_read, store, broker), STORE_FILE_RANGE.schema)
 
 

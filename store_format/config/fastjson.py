@@ -102,7 +102,7 @@ class _Parser(Scanner):
             return Node(start, start, tuple(self._members(depth)))
         self.position = word.end()
         if self.text[self.position : self.position + 1] not in _AFTER_WORD:
-            self.note("a blank, comma or bracket behind a word")
+            self.note("a blank, comma or bracket after a word")
         return Node(start, self.position, _WORDS[word.group()])
 
     def _more(self, closing: bytes) -> bool:
@@ -148,13 +148,13 @@ class _Parser(Scanner):
         if self.skip() != b":":
             self.fail("':'")
         if self.position != colon:
-            self.note("':' right behind the key", key.end)
+            self.note("':' right after the key", key.end)
 
     def _end_of_member(self, key: Node, value: Node) -> None:
         """Check what follows a member; without a comma fastjson goes on after an integer key, and drops one token after another key."""
         numeric = isinstance(value.value, int | NumberText)
         if numeric and self.text.startswith(b"/", end_of(_BLANKS, self.text, self.position)):
-            self.note("no comment behind a number")  # after a comment in a field of type long, fastjson misreads the rest
+            self.note("no comment after a number")  # after a comment in a field of type long, fastjson misreads the rest
         byte = self.skip()
         if byte in {b",", b"}", b""}:
             return

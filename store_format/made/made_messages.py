@@ -261,9 +261,9 @@ class MessageMaker:
         return self._columns(buffer, made[:, :count])
 
     def _columns(self, buffer: Bytes, made: Longs) -> MessageColumns:
-        behind_text = len(self._tables.text)
+        text_end = len(self._tables.text)
         zeros = np.zeros(made.shape[1], np.int64)
-        body = Slices(made[_C_BODY] + behind_text, made[_C_BODY_LENGTH])
+        body = Slices(made[_C_BODY] + text_end, made[_C_BODY_LENGTH])
         start, length = self._tables.store_host.tolist()
         flags = np.where(made[_C_HOST_LENGTH] > IPV4_HOST, BORNHOST_V6_FLAG, 0) | (STOREHOSTADDRESS_V6_FLAG if length > IPV4_HOST else 0)
         return MessageColumns(
@@ -283,5 +283,5 @@ class MessageMaker:
             store_host=Slices(zeros + start, zeros + length),
             body=body,
             topic=Slices(made[_C_TOPIC], made[_C_TOPIC_LENGTH]),
-            properties=Slices(made[_C_PROPERTIES] + behind_text, made[_C_PROPERTIES_LENGTH]),
+            properties=Slices(made[_C_PROPERTIES] + text_end, made[_C_PROPERTIES_LENGTH]),
         )

@@ -63,7 +63,7 @@ def decode_frame(frame: bytes) -> RemotingCommand:
     if length + LENGTH_FIELD > FRAME_MAX_LENGTH:
         raise too_long(length)
     if length != len(frame) - LENGTH_FIELD:
-        raise FrameError(BUFFER_UNDERFLOW, f"a frame of {length} bytes behind its length", str(len(frame) - LENGTH_FIELD), position=0)
+        raise FrameError(BUFFER_UNDERFLOW, f"a frame of {length} bytes after its length", str(len(frame) - LENGTH_FIELD), position=0)
     return decode_command(frame[LENGTH_FIELD:])
 
 

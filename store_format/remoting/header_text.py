@@ -100,7 +100,7 @@ class HeaderText:
             elif opening == "/*":
                 closing = text.find("*/", end + 2) + 2
             else:
-                self.fail("a comment behind '/'")
+                self.fail("a comment after '/'")
             self.position = closing if closing > end else len(text)
 
     def _value(self, depth: int, expected: str = "a value", *, bare: bool = False) -> Value:
@@ -166,7 +166,7 @@ class HeaderText:
             start = self.position
             key = self._key()
             if (self.skip(_BLANKS) if depth > 1 else self._letter_behind_blanks()) != ":":
-                self.fail("':' behind a key")
+                self.fail("':' after a key")
             self.position += 1
             opening = self.skip()
             begin = self.position
@@ -240,7 +240,7 @@ class HeaderText:
             number = _NUMBER.match(self.text, start)
             key = str(self._value(DEPTH_MAX)) if number else self._key()
             if self.skip(_BLANKS) != ":":
-                self.fail("':' behind a key")
+                self.fail("':' after a key")
             self.position += 1
             self.skip()
             begin = self.position
