@@ -1,4 +1,4 @@
-"""Which views and functions of rows a lake has, and the files of this folder that define them.
+"""Which views and table functions a lake has, and the files of this folder that define them.
 
 This module needs no Spark: the build of a wheel reads the statements too.
 """

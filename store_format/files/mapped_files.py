@@ -1,7 +1,7 @@
 """Folders of mapped files: files of one fixed length, each named by the twenty digits of its first byte's offset.
 
 Broker source (4.9.3): MappedFileQueue.doLoad, truncateDirtyFiles, findMappedFileByOffset; UtilAll.offset2FileName.
-Rule: load refuses a file of any other length. It takes every file in the folder, whatever its name.
+Rule: load refuses a file of any other length. It skips no file for its name; a name that is no offset is refused here.
 Surprise: a missing file in the middle is no error; the offsets in the gap are not found.
 """
 

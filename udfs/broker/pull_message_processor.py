@@ -5,7 +5,7 @@ Rules: the checks have a fixed order, and the first that fails decides. The answ
 held and commits no offset. After the store's answer come the response code, then the hold or the OFFSET_MOVED event, then the commit of
 the pull's offset.
 Surprises: header fields are not checked, so a missing one makes the broker throw where it is first used. Earlier steps are not undone: a
-pull may be held and answered SYSTEM_ERROR. A missing subVersion beside an expression counts as an expression that does not parse.
+pull may be held and answered SYSTEM_ERROR. A missing subVersion beside an expression that is no TAG counts as one that does not parse.
 A woken pull (second pass) is not held again and commits no offset, and gets no answer if the broker throws. Messages sent by zero copy
 leave before the commit, even to a client that wants no answer.
 """

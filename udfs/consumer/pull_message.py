@@ -4,11 +4,11 @@ Broker source (4.9.3): client.impl.consumer.DefaultMQPushConsumerImpl (pullMessa
 PullSysFlag.buildSysFlag and clearCommitOffsetFlag.
 Rules: a queue has at most one pull in progress, and the next pull follows each answer. A client that holds too many messages of a queue
 sends no pull and tests again 50 ms later.
-Surprises: a pull is stopped only above a limit: by 1001 messages, 101 MiB or a span of 2001. The last pull may have gone above it by all
-its messages. Orderly consumers have no limit of the span. One that has just locked its queue begins at the group's committed offset, and
-at -1 if the broker does not answer the query for it. If the client holds no message of the queue, an answer without messages moves the
-consumed offset. After PULL_OFFSET_MOVED the client gives the queue up: it commits the offset ten seconds later, and the next rebalance
-takes the queue again.
+Surprises: a pull is stopped only above a limit: by 1001 messages, 101 MiB or a span of 2001. The last pull may have gone above it by
+all its messages. Orderly consumers have no limit of the span. One that has just locked its queue begins at the group's committed
+offset, and at -1 if the broker does not answer the query for it. If the client holds no message of the queue, NO_NEW_MSG and
+NO_MATCHED_MSG note nextBeginOffset as consumed. After PULL_OFFSET_MOVED the client gives the queue up: it commits the offset ten
+seconds later, and the next rebalance takes the queue again.
 """
 
 from __future__ import annotations
