@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.files.store_files import absolute_path, is_uri
 from pipeline.lake.delta_log import delta_version, reader_features
 from pipeline.lake.delta_sql import delta
-from pipeline.lake.small_table import reads_without_spark, small_table
+from pipeline.lake.small_table import has_plain_path, plain_message, small_table
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, LAKE_VERSION, TABLES_VERSION, Table
 from store_format.errors import UnusableInputError
@@ -137,14 +137,15 @@ class Lake:
             LakeError: the table's log or one of its files is damaged.
         """
         path, schema = self.path(table.name), arrow_schema(table)
-        if not reads_without_spark(path):
+        try:
+            found = small_table(path, version, schema) if has_plain_path(path) else None
+        except (DeltaError, OSError, pa.ArrowInvalid) as error:
+            raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}") from error
+        if found is None:
             rows = self.spark.read.format("delta").option("versionAsOf", version).load(path)
             none = self.spark.createDataFrame([], table.schema)
             return none.unionByName(rows, allowMissingColumns=True).select(*table.names).toArrow().cast(schema)
-        try:
-            return small_table(path, version, schema)
-        except (DeltaError, OSError, pa.ArrowInvalid) as error:
-            raise LakeError(f"{path}: cannot read version {version} of the Delta table: {error}") from error
+        return found
 
     def remembered(self, what: str, tables: Sequence[Table], make: Callable[[], T]) -> T:
         """The result of `make`, kept under the name `what` until one of `tables` has another version.

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from delta import exceptions as of_delta
+from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
@@ -27,8 +28,8 @@ from pipeline.lake.delta_log import RUN_PROPERTY, delta_version, is_empty, resto
 from pipeline.lake.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of, table_properties
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
 from pipeline.lake.session import columns_without_dictionary, temporary_settings
-from pipeline.lake.small_table import reads_without_spark
-from pipeline.lake.table_commits import CommitConflictError, Found, append_files, create_table, has_columns
+from pipeline.lake.small_table import has_plain_path, opened_table, plain_message
+from pipeline.lake.table_commits import CommitConflictError, Found, append_files, create_table, takes_files
 from pipeline.lake.table_files import FILES_DDL, FileWriter, check_files
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
@@ -53,7 +54,7 @@ _NAMING = threading.Lock()
 # name of the Delta "application" whose transaction version is the lake's version: Delta accepts each version from one run only
 _VERSIONS = "lake_version"
 # most tries to commit, as other runs may commit in between
-_COMMITS_TRIED = 10
+_COMMITS_TRIED = 100
 # number of commits after which small files of a table are compacted
 COMPACTED_EVERY = 50
 
@@ -152,7 +153,7 @@ class LakeWriter:
     def _commits_here(self, table: Table) -> bool:
         """Whether the driver commits to the log of the table without Spark."""
         path = self.lake.path(table.name)
-        return not table.by_queue and reads_without_spark(path) and has_columns(table, path)
+        return not table.by_queue and has_plain_path(path) and takes_files(table, path)
 
     def _written_files(self, table: Table, rows: DataFrame | pa.Table) -> Sequence[Mapping[str, Any]]:
         """Write rows to new files in the table's folder; gives a row of FILES_DDL for each file."""
@@ -238,7 +239,9 @@ class LakeWriter:
             before = delta_version(path) or 0
         try:
             if self._commits_here(LAKE_VERSION):
-                append_files(path, before, self._written_files(LAKE_VERSION, rows), self._named, (_VERSIONS, row["version"]))
+                files = self._written_files(LAKE_VERSION, rows)
+                check_files(path, files)
+                append_files(path, before, files, self._named, (_VERSIONS, row["version"]))
             else:
                 write = self._write(self.spark.createDataFrame(rows), LAKE_VERSION, "append").option("mergeSchema", "true")
                 write.option("txnAppId", _VERSIONS).option("txnVersion", row["version"]).save(path)
@@ -250,8 +253,8 @@ class LakeWriter:
     def _create_versions(self, path: str) -> None:
         """Create lake_version, unless another run has created it in the meantime."""
         with self._raising_conflicts():
-            if reads_without_spark(path):
-                create_table(LAKE_VERSION, path, {}, (), self._named, found="kept")
+            if has_plain_path(path):
+                create_table(LAKE_VERSION, path, table_properties(LAKE_VERSION, Placement()), (), self._named, found="kept")
             else:
                 self.spark.sql(create_empty(LAKE_VERSION, path))
 
@@ -280,7 +283,7 @@ class LakeWriter:
         """Create the table with `rows`, replacing an existing table."""
         path = self.lake.path(table.name)
         with self._raising_conflicts():
-            if table.by_queue or not reads_without_spark(path):
+            if table.by_queue or not has_plain_path(path) or (delta_version(path) is not None and opened_table(path) is None):
                 rows = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
                 properties = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
                 # only if needed: to replace a table, Delta lists its files, which doubles the time
@@ -356,6 +359,8 @@ class LakeWriter:
             if error.getCondition() in _CREATED_MEANWHILE:
                 raise self._conflict() from error
             raise
+        except DeltaError as error:
+            raise LakeError(f"{self.lake.root}: cannot write a Delta table: {plain_message(error)}") from error
 
 
 def _file_writer(table: Table, folder: str) -> FileWriter:

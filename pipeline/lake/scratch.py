@@ -17,6 +17,7 @@ import uuid
 from pathlib import Path
 
 _LOCK = "lock"
+_UNLOCKED = ".new"
 
 
 def scratch_folder() -> str:
@@ -25,9 +26,11 @@ def scratch_folder() -> str:
     for left in root.iterdir():
         _remove_if_dead(left)
     folder = root / uuid.uuid4().hex
-    folder.mkdir(mode=0o700)
-    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)  # held until the process ends
+    unlocked = folder.with_suffix(_UNLOCKED)  # no other run removes a folder of this name
+    unlocked.mkdir(mode=0o700)
+    lock = os.open(unlocked / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)  # held until the process ends
     fcntl.flock(lock, fcntl.LOCK_EX)
+    unlocked.rename(folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return str(folder)
 
@@ -44,13 +47,13 @@ def _root() -> Path:
 
 
 def _remove_if_dead(folder: Path) -> None:
-    """Remove a run's folder if the run has ended; a folder without a lock file is just being created, and stays."""
+    """Remove the folder of a run that has ended; a folder whose run has just begun has no lock yet, and stays."""
+    if folder.suffix == _UNLOCKED:
+        return
     with contextlib.suppress(OSError):
         lock = os.open(folder / _LOCK, os.O_RDWR)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # its run has not ended
-            return
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the run lives
+            shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(lock)
-        shutil.rmtree(folder, ignore_errors=True)

@@ -6,6 +6,7 @@ session takes three seconds; this read takes three milliseconds.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,17 +15,39 @@ from deltalake import DeltaTable
 
 from pipeline.files.store_files import is_uri
 
+# deltalake 1.6 decodes the percent-encoding of a path twice, takes a backslash for a slash, and refuses control characters
+_MISREAD = re.compile(r"[%\\\x00-\x1f\x7f]")
+# with these a table's files hold its rows as they are, and a commit that adds files adds rows
+_PLAIN_FEATURES = {"appendOnly", "invariants", "changeDataFeed"}
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-def reads_without_spark(path: str) -> bool:
-    """Whether `small_table` can read the table at `path`: it lies in a local folder without a `%` in its name.
 
-    Surprise: deltalake 1.6 decodes the percent-encoding of a path twice.
+def has_plain_path(path: str) -> bool:
+    """Whether deltalake can open the table at `path`: it lies in a local folder whose name deltalake reads as it is."""
+    return not is_uri(path) and not _MISREAD.search(path)
+
+
+def opened_table(path: str, version: int | None = None) -> DeltaTable | None:
+    """The Delta table in the local folder `path`, at its newest version by default; None where only Spark handles the table's features.
+
+    Surprise: deltalake opens a table with column mapping, and a table with deletion vectors, whose files alone give other rows.
     """
-    return not is_uri(path) and "%" not in path
+    table = DeltaTable(Path(path).as_uri(), version=version)
+    protocol = table.protocol()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    is_plain = features <= _PLAIN_FEATURES and (protocol.min_writer_version <= 2 or protocol.min_writer_version == 7)
+    return table if is_plain and protocol.min_reader_version in {1, 3} else None
 
 
-def small_table(path: str, version: int, schema: pa.Schema) -> pa.Table:
+def plain_message(error: Exception) -> str:
+    """The first line of a message of deltalake, without colours."""
+    return _COLOURS.sub("", str(error)).strip().split("\n", 1)[0]
+
+
+def small_table(path: str, version: int, schema: pa.Schema) -> pa.Table | None:
     """The rows of an unpartitioned Delta table at one version, with the columns of `schema`; columns that the table lacks are NULL.
+
+    None where only Spark reads the table.
 
     Args:
         path: local folder of the table.
@@ -35,9 +58,11 @@ def small_table(path: str, version: int, schema: pa.Schema) -> pa.Table:
         deltalake.exceptions.DeltaError, OSError, pyarrow.ArrowInvalid: the log or a data file cannot be read.
     """
     # not DeltaTable.to_pyarrow_table: its file system aborts the interpreter at exit (deltalake 1.6.6)
-    table = DeltaTable(Path(path).as_uri(), version=version)
+    table = opened_table(path, version)
+    if table is None:
+        return None
     names = pa.table(table.get_add_actions())["path"].to_pylist()
-    parts = [_with_columns(pq.ParquetFile(f"{path}/{name}").read(), schema) for name in names]
+    parts = [_with_columns(pq.ParquetFile(f"{path}/{name}", page_checksum_verification=True).read(), schema) for name in names]
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 

@@ -6,6 +6,7 @@ A commit that fails is not repeated: the table's next commit must be the run's o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,11 +14,13 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
+from pipeline.lake.small_table import opened_table
 from pipeline.schema.arrow_types import commented_schema
 from pipeline.schema.table import Table
 
-# log entries of old commits are kept, because versions of the lake refer to them
-_HOOK = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+# log entries of old commits are kept, because versions of the lake refer to them; a checkpoint that fails must not fail its commit
+_NO_HOOK = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+_CHECKPOINT_EVERY = 50
 _EXISTS = "already exists"
 Found = Literal["replaced", "kept", "refused"]
 _MODES: dict[Found, Literal["overwrite", "ignore", "error"]] = {"replaced": "overwrite", "kept": "ignore", "refused": "error"}
@@ -59,7 +62,7 @@ def create_table(
             description=table.comment,
             configuration={**properties},
             commit_properties=_commit_properties(user_metadata),
-            post_commithook_properties=_HOOK,
+            post_commithook_properties=_NO_HOOK,
         )
     except CommitFailedError as error:
         raise CommitConflictError(path) from error
@@ -69,9 +72,10 @@ def create_table(
         raise
 
 
-def has_columns(table: Table, path: str) -> bool:
-    """Whether the Delta table at `path` has exactly the columns of `table`; a table of an older release may not."""
-    return [field.name for field in DeltaTable(Path(path).as_uri()).schema().fields] == table.names
+def takes_files(table: Table, path: str) -> bool:
+    """Whether files can be added to the Delta table at `path`: it has exactly the columns of `table`, and no features beyond plain ones."""
+    found = opened_table(path)
+    return found is not None and [field.name for field in found.schema().fields] == table.names
 
 
 def append_files(
@@ -89,8 +93,8 @@ def append_files(
     Raises:
         CommitConflictError: another run has committed to the table, or has committed this version of the application.
     """
-    table = DeltaTable(Path(path).as_uri())
-    if table.version() != version:
+    table = opened_table(path)
+    if table is None or table.version() != version:
         raise CommitConflictError(path)
     if transaction is not None and (table.transaction_version(transaction[0]) or 0) >= transaction[1]:
         raise CommitConflictError(path)
@@ -101,10 +105,15 @@ def append_files(
             mode="append",
             schema=table.schema(),
             commit_properties=_commit_properties(user_metadata, transactions),
-            post_commithook_properties=_HOOK,
+            post_commithook_properties=_NO_HOOK,
         )
     except CommitFailedError as error:
+        if DeltaTable(Path(path).as_uri()).version() == version:  # no other run's commit is the cause
+            raise
         raise CommitConflictError(path) from error
+    if version % _CHECKPOINT_EVERY == _CHECKPOINT_EVERY - 1:
+        with suppress(DeltaError, OSError):  # readers read the commits instead
+            table.create_checkpoint()
 
 
 def _commit_properties(text: str, transactions: Sequence[Transaction] = ()) -> CommitProperties:

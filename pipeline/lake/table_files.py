@@ -7,6 +7,7 @@ and the driver commits the files of successful tasks. If a task runs twice, one 
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import os
 import uuid
@@ -65,10 +66,14 @@ class FileWriter:
             "metadata_collector": footers,
         }
         with _removed_if_unfinished(path):
-            os.makedirs(self.folder, exist_ok=True)
-            with pq.ParquetWriter(path, self.schema, **options) as file:
-                for rows in chain((first,), rest):
+            with _named_in_errors(path):
+                os.makedirs(self.folder, exist_ok=True)
+                file = pq.ParquetWriter(path, self.schema, **options)
+            for rows in chain((first,), rest):
+                with _named_in_errors(path):
                     file.write_table(rows)
+            with _named_in_errors(path):
+                file.close()
         (footer,), file_status = footers, os.stat(path)
         return {
             "path": name,
@@ -113,19 +118,28 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 @contextmanager
 def _removed_if_unfinished(path: str) -> Iterator[None]:
-    """Remove the file `path`, which the block writes, if the block fails.
+    """Remove the file `path`, which the block writes, if the block fails."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(path)
+        raise
+
+
+@contextmanager
+def _named_in_errors(path: str) -> Iterator[None]:
+    """Name the file `path` in an error of the block, which writes the file; a full disk keeps its own error.
 
     Raises:
         OutputError: the file cannot be written.
     """
     try:
         yield
-    except BaseException as error:
-        with suppress(OSError):
-            os.unlink(path)
-        if isinstance(error, OSError):
-            raise OutputError(f"{path}: expected a file of the table that can be written, found {error}") from error
-        raise
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        raise OutputError(f"{path}: expected a file of the table that can be written, found {error}") from error
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[Iterator[pa.Table]]:

@@ -65,3 +65,10 @@ def test_the_next_run_removes_what_a_killed_one_left_and_nothing_of_one_that_liv
     assert not left.exists()
     assert kept.is_dir()
     living.communicate("\n")
+
+
+def test_a_folder_that_is_not_locked_yet_stays(temporary: Path) -> None:
+    usual = Path(scratch_folder()).parent
+    (usual / "begun.new").mkdir()
+    scratch_folder()
+    assert (usual / "begun.new").is_dir()

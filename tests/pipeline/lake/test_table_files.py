@@ -6,8 +6,10 @@ import datetime as dt
 import errno
 import json
 import math
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
@@ -17,12 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.files.output_file import OutputError
-from pipeline.lake import table_files
-from pipeline.lake.small_table import reads_without_spark, small_table
-from pipeline.lake.table_commits import CommitConflictError, append_files, create_table
+from pipeline.lake import table_commits, table_files
+from pipeline.lake.small_table import has_plain_path, small_table
+from pipeline.lake.table_commits import CommitConflictError, append_files, create_table, takes_files
 from pipeline.lake.table_files import FileWriter, check_files
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Column, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TABLE = Table(
     "made",
@@ -59,6 +64,12 @@ def batches(rows: list[dict[str, Any]], size: int) -> list[pa.RecordBatch]:
 def written(folder: Path, rows: list[dict[str, Any]], size: int = 7) -> list[dict[str, Any]]:
     writer = FileWriter(str(folder), SCHEMA, TABLE.stats)
     return [file for batch in writer.write(iter(batches(rows, size))) for file in batch.to_pylist()]
+
+
+def read(path: Path, version: int) -> pa.Table:
+    found = small_table(str(path), version, SCHEMA)
+    assert found is not None
+    return found
 
 
 @given(rows=ROWS, size=st.integers(1, 12), group=st.integers(1, 2000), file=st.integers(1, 4000))
@@ -101,7 +112,7 @@ def test_a_table_reads_back_with_its_comments_at_every_version(tmp_path: Path) -
     path = str(tmp_path / "made")
     create_table(TABLE, path, {}, written(tmp_path / "made", first), "created")
     append_files(path, 0, written(tmp_path / "made", second), "appended")
-    numbers = [sorted(small_table(path, version, SCHEMA)["number"].to_pylist()) for version in (0, 1)]
+    numbers = [sorted(read(Path(path), version)["number"].to_pylist()) for version in (0, 1)]
     assert numbers == [[*range(20)], [*range(25)]]
     table = deltalake.DeltaTable(path)
     assert {field.name: field.metadata["comment"] for field in table.schema().fields} == {one.name: one.comment for one in TABLE.columns}
@@ -129,7 +140,7 @@ def test_columns_that_a_table_lacks_are_null(tmp_path: Path) -> None:
     writer = FileWriter(str(tmp_path / "made"), arrow_schema(fewer), ())
     files = [file for batch in writer.write(iter(batches([{"number": 1}], 1))) for file in batch.to_pylist()]
     create_table(fewer, str(tmp_path / "made"), {}, files, "created")
-    assert small_table(str(tmp_path / "made"), 0, SCHEMA).to_pylist() == [dict.fromkeys(SCHEMA.names) | {"number": 1}]
+    assert read(tmp_path / "made", 0).to_pylist() == [dict.fromkeys(SCHEMA.names) | {"number": 1}]
 
 
 def test_a_commit_that_comes_second_is_refused(tmp_path: Path) -> None:
@@ -140,7 +151,7 @@ def test_a_commit_that_comes_second_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CommitConflictError):
             append_files(path, version, written(tmp_path / "made", [{"number": 2}]), "second", transaction)
     append_files(path, 1, written(tmp_path / "made", [{"number": 3}]), "third", ("run", 6))
-    assert sorted(small_table(path, 2, SCHEMA)["number"].to_pylist()) == [1, 3]
+    assert sorted(read(Path(path), 2)["number"].to_pylist()) == [1, 3]
 
 
 def test_creating_replaces_what_a_dead_run_left_unless_it_must_not(tmp_path: Path) -> None:
@@ -149,9 +160,9 @@ def test_creating_replaces_what_a_dead_run_left_unless_it_must_not(tmp_path: Pat
     create_table(TABLE, path, {}, (), "too late", found="kept")
     with pytest.raises(CommitConflictError):
         create_table(TABLE, path, {}, (), "too late", found="refused")
-    assert small_table(path, 0, SCHEMA)["number"].to_pylist() == [1]
+    assert read(Path(path), 0)["number"].to_pylist() == [1]
     create_table(TABLE, path, {}, written(tmp_path / "made", [{"number": 2}]), "alive")
-    assert small_table(path, 1, SCHEMA)["number"].to_pylist() == [2]
+    assert read(Path(path), 1)["number"].to_pylist() == [2]
 
 
 def test_files_that_the_driver_does_not_see_are_not_committed(tmp_path: Path) -> None:
@@ -165,22 +176,85 @@ def test_files_that_the_driver_does_not_see_are_not_committed(tmp_path: Path) ->
         check_files(str(tmp_path / "made"), [file])
 
 
-def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize(
+    ("number", "raised", "text"),
+    [(errno.ENOSPC, OSError, "No space left on device"), (errno.EIO, OutputError, "expected a file of the table that can be written")],
+)
+@pytest.mark.parametrize("failing", ["write_table", "close"])
+def test_a_file_that_cannot_be_written_leaves_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, raised: type[Exception], text: str, failing: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(table_files.pq.ParquetWriter, "write_table", full)
-    with pytest.raises(OutputError, match="No space left on device"):
+    monkeypatch.setattr(table_files.pq.ParquetWriter, failing, fail)
+    with pytest.raises(raised, match=text) as error:
         written(tmp_path / "made", [{"number": 1}])
+    assert type(error.value) is raised
     assert [*(tmp_path / "made").iterdir()] == []
 
 
-@pytest.mark.parametrize(("path", "expected"), [("/data/lake/made", True), ("/data/50%25/made", False), ("s3://bucket/lake/made", False)])
+def test_an_error_of_the_rows_is_not_called_one_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from batches([{"number": 1}], 1)
+        raise OSError(errno.EIO, "of the input")
+
+    monkeypatch.setattr(table_files, "_ROW_GROUP_BYTES", 1)
+    with pytest.raises(OSError, match="of the input") as error:
+        [*FileWriter(str(tmp_path / "made"), SCHEMA, ()).write(rows())]
+    assert type(error.value) is OSError
+    assert [*(tmp_path / "made").iterdir()] == []
+
+
+def test_a_checkpoint_that_fails_fails_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_commits, "_CHECKPOINT_EVERY", 2)
+    path = str(tmp_path / "made")
+    create_table(TABLE, path, {}, (), "created")
+    in_the_way = tmp_path / "made" / "_delta_log" / f"{2:020d}.checkpoint.parquet"
+    in_the_way.mkdir()
+    for version in range(3):
+        append_files(path, version, written(tmp_path / "made", [{"number": version}]), "more")
+    assert sorted(read(Path(path), 3)["number"].to_pylist()) == [0, 1, 2]
+
+
+def test_a_page_with_another_bit_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    (file,) = written(path, [{"name": "aaaabbbbccccdddd"}])
+    create_table(TABLE, str(path), {}, [file], "created")
+    raw = (path / file["path"]).read_bytes()
+    (path / file["path"]).write_bytes(raw.replace(b"bbbb", b"bbcb", 1))
+    with pytest.raises(OSError, match="CRC checksum verification failed"):
+        small_table(str(path), 0, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"delta.columnMapping.mode": "name"}, {"delta.enableDeletionVectors": "true"}, {"delta.enableInCommitTimestamps": "true"}],
+)
+def test_a_table_with_features_is_left_to_spark(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
+    path = str(tmp_path / "made")
+    told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    spark.sql(f"CREATE TABLE delta.`{path}` (number BIGINT, name STRING) USING delta TBLPROPERTIES ({told})")
+    assert small_table(path, 0, SCHEMA) is None
+    assert not takes_files(Table("made", "", TABLE.columns[:2]), path)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/data/lake/made", True),
+        ("/data/größe #1 +x/made", True),
+        ("/data/50%25/made", False),
+        ("/data/a\\b/made", False),
+        ("/data/a\tb/made", False),
+        ("s3://bucket/lake/made", False),
+    ],
+)
 def test_spark_reads_where_deltalake_cannot(path: str, expected: bool) -> None:
-    assert reads_without_spark(path) is expected
+    assert has_plain_path(path) is expected
 
 
 def test_names_with_blanks_and_umlauts_are_read(tmp_path: Path) -> None:
     path = tmp_path / "größe #1 +x"
     create_table(TABLE, str(path), {}, written(path, [{"number": math.comb(60, 30)}]), "created")
-    assert small_table(str(path), 0, SCHEMA)["number"].to_pylist() == [math.comb(60, 30)]
+    assert read(Path(path), 0)["number"].to_pylist() == [math.comb(60, 30)]
