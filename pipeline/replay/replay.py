@@ -40,7 +40,7 @@ from pipeline.replay.kernel_batches import ENTRIES_KEY, Answering, answer_batche
 from pipeline.replay.segment_files import segment_tasks
 from pipeline.replay.touched_segments import TouchedSegments, only_touched, touched_segments
 from pipeline.requests.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, pack, packed_again
-from pipeline.rows.queue_batches import SCAN_ENTRIES, SEGMENT_ENTRIES, segment_of
+from pipeline.rows.queue_batches import SCAN_ENTRIES, segment_of, segments_a_file
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
 from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
@@ -139,7 +139,7 @@ class BrokerStore:
     @property
     def segments_a_file(self) -> int:
         """Number of segments of a full queue file."""
-        return -(-self.entries_a_file // SEGMENT_ENTRIES)
+        return segments_a_file(self.entries_a_file)
 
 
 def broker_store(broker: OpenedBroker) -> BrokerStore:

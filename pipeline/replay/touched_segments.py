@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.delta_sql import literal
-from pipeline.rows.queue_batches import SEGMENT_ENTRIES
+from pipeline.rows.queue_batches import segment_of_sql
 
 # most terms of a condition; Spark still evaluates such a condition in no time
 _FEW_RANGES = 100
@@ -57,8 +57,7 @@ class TouchedSegments:
 
 def start_segment(entries_a_file: int) -> Column:
     """The number of the segment that a request starts in; its queueOffset must not be negative."""
-    in_file = F.expr(f"queueOffset % {entries_a_file} DIV {SEGMENT_ENTRIES}")
-    return F.expr(f"queueOffset DIV {entries_a_file}") * -(-entries_a_file // SEGMENT_ENTRIES) + in_file
+    return F.expr(segment_of_sql("queueOffset", entries_a_file))
 
 
 def touched_segments(requests: DataFrame, *, entries_a_file: int, whole_files: bool) -> TouchedSegments:

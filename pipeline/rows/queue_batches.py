@@ -69,10 +69,20 @@ def segment_at(file: MappedFile, start: int) -> int:
     return segment_of(file.from_offset // CQ_STORE_UNIT_SIZE + start, entries)
 
 
+def segments_a_file(entries_a_file: int) -> int:
+    """The number of segments of a full queue file; the last one of a file may be shorter than the others."""
+    return -(-entries_a_file // SEGMENT_ENTRIES)
+
+
 def segment_of(offset: Offsets, entries_a_file: int) -> Offsets:
     """The number of the segment with a queue offset, or with each of many queue offsets."""
     file, inside = divmod(offset, entries_a_file)
-    return file * -(-entries_a_file // SEGMENT_ENTRIES) + inside // SEGMENT_ENTRIES
+    return file * segments_a_file(entries_a_file) + inside // SEGMENT_ENTRIES
+
+
+def segment_of_sql(offset: str, entries_a_file: int) -> str:
+    """`segment_of` as an expression of SQL over the column `offset`, whose values must not be negative."""
+    return f"{offset} DIV {entries_a_file} * {segments_a_file(entries_a_file)} + {offset} % {entries_a_file} DIV {SEGMENT_ENTRIES}"
 
 
 def segment_row(

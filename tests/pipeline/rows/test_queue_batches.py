@@ -6,6 +6,7 @@ import struct
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,9 @@ from pipeline.rows.property_batches import property_batches
 from pipeline.store import load_files as lf
 from store_format.files.mapped_files import MappedFile
 from store_format.record.message import decode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Entry = tuple[int, int, int]
 
@@ -145,3 +149,14 @@ def test_entries_that_deliver_no_record_are_odd_and_described(small_store: Path,
     assert odd[2]["recordCrc32"] == 0
     stamps = [row["storeTimestamp"] for batch in qb.unpack_segments(segments) for row in batch.to_pylist()]
     assert stamps == [message.store_timestamp] * 3 + [None] * 4
+
+
+def test_segments_are_numbered_alike_in_sql(spark: SparkSession) -> None:
+    size = qb.SEGMENT_ENTRIES
+    for entries_a_file in (1, 7, size - 1, size, size + 1, 300_000, 3 * size):
+        near = {edge + more for edge in (0, size, entries_a_file, 2 * entries_a_file, 300_000, 2**40) for more in range(-3, 4)}
+        offsets = sorted(offset for offset in near if offset >= 0)
+        rows = spark.createDataFrame([(offset,) for offset in offsets], "queueOffset BIGINT")
+        found = rows.selectExpr("queueOffset", f"{qb.segment_of_sql('queueOffset', entries_a_file)} AS segment").collect()
+        assert {row["queueOffset"]: row["segment"] for row in found} == {one: qb.segment_of(one, entries_a_file) for one in offsets}
+        assert qb.segment_of(entries_a_file, entries_a_file) == qb.segments_a_file(entries_a_file)
