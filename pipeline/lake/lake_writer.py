@@ -88,7 +88,7 @@ class LakeWriter:
 
     def expect_commit(self) -> None:
         """Start to load lake_version into Delta's cache while tables are written; loading it takes longer than the commit itself."""
-        if self.lake.at.version:
+        if self.lake.at.version and not self._commits_here(LAKE_VERSION):
             self._looking = threading.Thread(target=self.lake.features, args=(LAKE_VERSION,), daemon=True)
             self._looking.start()
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.files.output_file import OutputFile, output_file, write_lines
+from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import Comparison, answered_lines, compare, output_lines, with_messages
 from pipeline.replay.held_pulls import TIMEOUT_NEEDED, Polling, lacks_timeout, may_wait, not_found, with_wakes, without_never_woken
@@ -155,7 +156,7 @@ def _write_answers(
     writer = run.writer()
     files_of = writer.file_writer(t.PULL_RESPONSE)
     if files_of is None or options.hold or has_lmq_limit(pull):
-        return _append_answers(run, _answers(run, requests, options=options, profile=profile), now)
+        return _append_answers(run, _answers(run, requests, options=options, profile=profile), now, writer)
     finish = ResponseFiles(broker=run.broker.name, run_id=run.run_id, source_digest=run.source_digest or "", writer=files_of)
     rows = answer(run.broker, requests, options=options, settings=pull, profile=profile, finish=finish)
     files = [row.asDict() for row in rows.collect()]
@@ -166,10 +167,12 @@ def _write_answers(
     return count_by_error(writer.written(t.PULL_RESPONSE).where(F.col("runId") == run.run_id))
 
 
-def _append_answers(run: ReplayRun, answers: DataFrame, now: Callable[[], dt.datetime]) -> dict[str | None, int]:
+def _append_answers(
+    run: ReplayRun, answers: DataFrame, now: Callable[[], dt.datetime], writer: LakeWriter | None = None
+) -> dict[str | None, int]:
     """Append answers of ANSWER_SCHEMA to pull_response; gives the number of answers by error."""
     request_id = F.concat_ws("-", F.lit((run.source_digest or "")[:DIGEST_CHARACTERS]), F.col("seq").cast("STRING"))
-    written = run.write(response_rows(answers.withColumn("requestId", request_id)), now)
+    written = run.write(response_rows(answers.withColumn("requestId", request_id)), now, writer)
     return count_by_error(written.where(F.col("runId") == run.run_id))
 
 

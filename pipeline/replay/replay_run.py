@@ -99,9 +99,9 @@ class ReplayRun:
             writer.prepare(table)
         return writer
 
-    def write(self, answers: DataFrame, now: Callable[[], dt.datetime]) -> DataFrame:
+    def write(self, answers: DataFrame, now: Callable[[], dt.datetime], writer: LakeWriter | None = None) -> DataFrame:
         """Append the answers to pull_response and the run to replay_run, commit both, and return pull_response."""
-        writer = self.writer()
+        writer = writer or self.writer()
         writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": F.lit(self.broker.name), "runId": F.lit(self.run_id)}))
         self.commit(writer, now)
         return writer.written(t.PULL_RESPONSE)
