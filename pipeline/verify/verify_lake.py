@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from pipeline.export.export_store import WRITTEN, RowsOf, entries_of
 from pipeline.files.store_files import StoreFiles
-from pipeline.importing.import_store import rows_of_queue_files, rows_of_store, spark_parallelism
+from pipeline.importing.import_store import packed_rows, rows_of_store, spark_parallelism
 from pipeline.importing.load_store import LoadedStore
 from pipeline.lake.data_files import rows_for_tasks
 from pipeline.lake.opened_broker import OpenedBroker
@@ -57,7 +57,8 @@ def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progr
     expected = files.select(*t.STORE_FILE.names).localCheckpoint()
     compared = _compared_rows(broker, loaded).localCheckpoint()
     findings = [_files(broker, expected), _bytes(compared, expected, loaded.store), _queues(broker)]
-    findings += [_packed(broker, table, rows) for table, rows in rows_of_queue_files(loaded, broker.name, broker.lake.spark).items()]
+    packed = packed_rows(loaded, broker.name, broker.lake.spark)
+    findings += [_packed(broker, table, packed.frame(table)) for table in packed.tables]
     config = config_rows(loaded.store, broker.name, as_found=as_found)
     findings += [_config(broker, table, rows) for table, rows in config.tables.items()]
     index = index_rows(broker.lake.spark, loaded.store, broker.name, settings)

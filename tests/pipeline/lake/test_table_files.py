@@ -62,7 +62,7 @@ def batches(rows: list[dict[str, Any]], size: int) -> list[pa.RecordBatch]:
 
 
 def written(folder: Path, rows: list[dict[str, Any]], size: int = 7) -> list[dict[str, Any]]:
-    writer = FileWriter(str(folder), SCHEMA, TABLE.stats)
+    writer = FileWriter("made", str(folder), SCHEMA, TABLE.stats)
     return [file for batch in writer.write(iter(batches(rows, size))) for file in batch.to_pylist()]
 
 
@@ -121,7 +121,7 @@ def test_a_table_reads_back_with_its_comments_at_every_version(tmp_path: Path) -
 
 def test_only_values_that_repeat_have_a_dictionary(tmp_path: Path) -> None:
     rows = [{"number": number, "name": "same", "given": [("a", "b")], "entries": [number]} for number in range(50)]
-    writer = FileWriter(str(tmp_path), SCHEMA, (), ("number", "entries.list.element"))
+    writer = FileWriter("made", str(tmp_path), SCHEMA, (), ("number", "entries.list.element"))
     (one,) = (file for batch in writer.write(iter(batches(rows, 50))) for file in batch.to_pylist())
     group = pq.read_metadata(tmp_path / one["path"]).row_group(0)
     found = {column.path_in_schema: column.has_dictionary_page for column in map(group.column, range(group.num_columns))}
@@ -137,7 +137,7 @@ def test_only_values_that_repeat_have_a_dictionary(tmp_path: Path) -> None:
 
 def test_columns_that_a_table_lacks_are_null(tmp_path: Path) -> None:
     fewer = Table("made", "fewer columns", TABLE.columns[:1])
-    writer = FileWriter(str(tmp_path / "made"), arrow_schema(fewer), ())
+    writer = FileWriter("made", str(tmp_path / "made"), arrow_schema(fewer), ())
     files = [file for batch in writer.write(iter(batches([{"number": 1}], 1))) for file in batch.to_pylist()]
     create_table(fewer, str(tmp_path / "made"), {}, files, "created")
     assert read(tmp_path / "made", 0).to_pylist() == [dict.fromkeys(SCHEMA.names) | {"number": 1}]
@@ -201,7 +201,7 @@ def test_an_error_of_the_rows_is_not_called_one_of_the_file(tmp_path: Path, monk
 
     monkeypatch.setattr(table_files, "_ROW_GROUP_BYTES", 1)
     with pytest.raises(OSError, match="of the input") as error:
-        [*FileWriter(str(tmp_path / "made"), SCHEMA, ()).write(rows())]
+        [*FileWriter("made", str(tmp_path / "made"), SCHEMA, ()).write(rows())]
     assert type(error.value) is OSError
     assert [*(tmp_path / "made").iterdir()] == []
 
