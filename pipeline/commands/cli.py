@@ -58,7 +58,7 @@ class Engine:
             require_there(reads)
         progress_to_stderr("starting Spark")
         conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | self.conf
-        spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes)
+        spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes, functions=False)
         if workers:
             start_workers(spark)
         try:

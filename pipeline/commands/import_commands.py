@@ -81,7 +81,9 @@ def import_command(
         progress=progress_to_stderr,
     )
     ends = once or not follow
-    with engine.session("long" if ends else "endless", workers=True, leave_classes=ends) as spark:
+    # tasks write the tables of a new lake, Spark the others
+    by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)
+    with engine.session("short" if by_tasks else "long" if ends else "endless", workers=True, leave_classes=ends) as spark:
         opened = Lake(spark, lake)
         if follow:
             again = lambda into: importing(into, run_id=run_id())  # noqa: E731

@@ -27,6 +27,7 @@ from pipeline.importing.store_source import LOG_TABLES, read_stretch
 from pipeline.lake.delta_sql import Placement
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
 from pipeline.lake.task_rows import TaskRows, rows_of
 from pipeline.rows.config_tables import config_rows
 from pipeline.rows.index_tables import index_rows
@@ -111,7 +112,8 @@ def import_store(
     if not as_found:
         settings = with_extension(settings, store)
     progress("looking at the files" if as_found else "recovering the commit log and the queues as the broker's load does")
-    loaded, files = rows_of_store(lake.spark, store, broker, settings, as_found=as_found)
+    with temporary_settings(lake.spark, INTERPRETED_PLANS):
+        loaded, files = rows_of_store(lake.spark, store, broker, settings, as_found=as_found)
     config = config_rows(store, broker, as_found=as_found)
     index = index_rows(lake.spark, loaded.store, broker, settings)
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)
@@ -181,7 +183,8 @@ def _replace(writer: LakeWriter, placement: Placement, rows: Sequence[TaskRows],
     """Replace the broker's rows in tables by rows that tasks make, and in others by `small` ones."""
     tables = dict.fromkeys(table for one in rows for table in one.tables)
     writers = {table: writer.replacing_writer(table, placement) for table in tables}
-    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+    plans = INTERPRETED_PLANS if all(writers.values()) else {}
+    with temporary_settings(writer.spark, plans), ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         written = [pool.submit(one.files, [found for table in one.tables if (found := writers[table])]) for one in rows]
         replaced = []
         for table in [table for table in tables if not writers[table]]:

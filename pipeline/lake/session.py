@@ -89,6 +89,7 @@ def build_session(
     verbose: bool = False,
     app_name: str = "pullsim",
     leave_classes: bool = False,
+    functions: bool = True,
 ) -> SparkSession:
     """Start a session with Delta and the SQL functions of `udfs`; under spark-submit, return the session that it prepared.
 
@@ -98,6 +99,7 @@ def build_session(
         verbose: whether Spark's own output goes to stderr.
         app_name: name of the application.
         leave_classes: whether the JVM writes a class archive at its end, if there is none; later JVMs start faster with it.
+        functions: whether to define the SQL functions now, which takes a second; `create_views` defines them where a query needs them.
 
     Raises:
         EngineError: the session did not start; the message ends with what Spark printed.
@@ -107,7 +109,8 @@ def build_session(
     conf = dict[str, Any](conf or {})
     builder = SparkSession.Builder().appName(app_name).config(map=conf)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return _with_functions(_submitted_session(builder if master is None else builder.master(master)))
+        submitted = _submitted_session(builder if master is None else builder.master(master))
+        return _with_functions(submitted) if functions else submitted
     is_local = (master or "local").partition("[")[0] == "local"
     is_plain = is_local and is_plain_start(conf)  # other machines may not see the jars
     ours = _jars(conf, known_jars(DELTA_JARS) if is_plain else [])
@@ -131,7 +134,7 @@ def build_session(
         session.sparkContext.setLogLevel("OFF")
         # this logger prints each refused query with the JVM's stack; the exception has the reason already
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-    return _with_functions(session)
+    return _with_functions(session) if functions else session
 
 
 def _jars(conf: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:

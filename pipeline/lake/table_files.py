@@ -30,6 +30,9 @@ _FILES_ARROW = arrow_of(FILES_DDL)
 # uncompressed bytes of a row group and of a file
 _ROW_GROUP_BYTES = 64 << 20
 _FILE_BYTES = 256 << 20
+# bytes of a page of large rows, and most rows between two looks at a page's size
+_PAGE_BYTES = 1 << 20
+_ROWS_A_PAGE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +121,14 @@ class _OpenFile:
 
     def __init__(self, writer: FileWriter, partition: tuple[Any, ...]) -> None:
         self.partition, self.bytes = partition, 0
-        self._writer, schema = writer, writer.schema
+        self._writer = writer
+        self._file: pq.ParquetWriter | None = None
         self._rows: list[pa.RecordBatch] = []
         self._rows_bytes = 0
         folders = (f"{name}={_escaped(str(value))}" for name, value in zip(writer.partitioned_by, partition, strict=True))
         self._name = "/".join((*folders, f"part-{uuid.uuid4()}.snappy.parquet"))
         self._path = f"{writer.folder}/{self._name}"
         self._footers: list[pq.FileMetaData] = []
-        repeated = [path for field in schema for path in _leaves(field.name, field.type) if path not in writer.without_dictionary]
-        options: dict[str, Any] = {"compression": "snappy", "use_dictionary": repeated, "write_page_checksum": True}
-        with _named_in_errors(self._path):
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            self._file = pq.ParquetWriter(self._path, schema, metadata_collector=self._footers, **options)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Append rows."""
@@ -139,17 +138,35 @@ class _OpenFile:
             self._write_group()
 
     def _write_group(self) -> None:
+        rows = pa.Table.from_batches(self._rows, self._writer.schema)
         with _named_in_errors(self._path):
-            self._file.write_table(pa.Table.from_batches(self._rows, self._writer.schema))
+            self._file = self._file or self._created(_PAGE_BYTES * len(rows) // max(self._rows_bytes, 1))
+            self._file.write_table(rows)
         self.bytes += self._rows_bytes
         self._rows, self._rows_bytes = [], 0
+
+    def _created(self, rows_a_page: int) -> pq.ParquetWriter:
+        """Create the file. Surprise: pyarrow compares a page's size with its limit once in `write_batch_size` rows, whatever their size."""
+        schema, without_dictionary = self._writer.schema, self._writer.without_dictionary
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        return pq.ParquetWriter(
+            self._path,
+            schema,
+            compression="snappy",
+            use_dictionary=[path for field in schema for path in _leaves(field.name, field.type) if path not in without_dictionary],
+            write_page_checksum=True,
+            write_page_index=True,
+            write_batch_size=min(max(rows_a_page, 1), _ROWS_A_PAGE),
+            metadata_collector=self._footers,
+        )
 
     def close(self) -> dict[str, Any]:
         """Write the file's last row group and its footer; gives a row of FILES_DDL."""
         if self._rows:
             self._write_group()
         with _named_in_errors(self._path):
-            self._file.close()
+            if self._file is not None:
+                self._file.close()
         (footer,), status = self._footers, os.stat(self._path)
         return {
             "table": self._writer.table,
@@ -165,9 +182,10 @@ class _OpenFile:
         """Remove the unfinished file."""
         with suppress(OSError):
             os.unlink(self._path)
-        with suppress(OSError):
-            self._file.close()
-        self._file.is_open = False  # else it is closed again when it is deleted
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._file.is_open = False  # else it is closed again when it is deleted
 
 
 def _escaped(value: str) -> str:

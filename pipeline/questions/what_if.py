@@ -19,9 +19,10 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import Drained, drain
 from pipeline.replay.answer_lines import ANSWER_FIELDS
 from pipeline.replay.replay import RequestProfile
-from pipeline.replay.replay_job import answer, check_timestamps, read_requests
+from pipeline.replay.replay_job import answer, check_timestamps
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import RequestFile, scan_file
+from pipeline.requests.request_source import read_requests
 from pipeline.settings.settings import BrokerSettings, PullSettings, camel_case
 
 SIDES: Final = ("set", "versus")

@@ -6,12 +6,11 @@ The answers go to a file or to the table pull_response.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.files.output_file import OutputFile, output_file, write_lines
@@ -25,16 +24,9 @@ from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, count
 from pipeline.replay.response_files import DIGEST_CHARACTERS, ResponseFiles, no_errors
 from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.requests.request_lines import RequestError
-from pipeline.requests.request_source import NAME, RequestSource
+from pipeline.requests.request_source import read_requests
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
-
-
-def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
-    """The requests of a file, as rows of request_lines.SCHEMA."""
-    spark.dataSource.register(RequestSource)
-    chunks = json.dumps([asdict(chunk) for chunk in file.chunks])
-    return spark.read.format(NAME).option("path", file.path).option("chunks", chunks).load()
 
 
 def answer(
@@ -126,7 +118,7 @@ def run_replay(
     settings = settings_of(file)
     options.check_roles(settings.pull_settings().broker_role)
     with output_file(options.out) if options.out else nullcontext() as out:
-        requests = read_requests(broker.lake.spark, file)
+        requests = read_requests(broker.lake.spark, file, with_lines=out is not None or options.compare)
         check_timestamps(requests, file, options)
         progress("answering")
         profile = RequestProfile(into_messages=file.has_other_filters, about=file.lines)

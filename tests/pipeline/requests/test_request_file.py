@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.requests import request_file as rf
-from pipeline.requests.request_source import RequestReader
+from pipeline.requests.request_source import read_chunk
 
 REQUEST: dict[str, Any] = {"group": "g", "topic": "T", "queueId": 0, "offset": 0, "maxMsgNums": 32, "filter": None}
 PLAIN = json.dumps({"request": REQUEST}).encode()
@@ -36,8 +36,7 @@ def with_response(response: bytes) -> bytes:
 def read(path: Path) -> list[dict[str, Any]]:
     """All requests of a file, as the job reads them."""
     file = rf.scan_file(str(path))
-    reader = RequestReader(file.path, list(file.chunks))
-    return [row for partition in reader.partitions() for batch in reader.read(partition) for row in batch.to_pylist()]
+    return [row for chunk in file.chunks for batch in read_chunk(file.path, chunk) for row in batch.to_pylist()]
 
 
 def read_bytes(folder: Path, content: bytes) -> list[dict[str, Any]]:
