@@ -29,6 +29,7 @@ from typing import Any
 
 import javaproperties
 
+from pipeline.files.small_file import small_file
 from pipeline.settings.resources import conf_text
 from store_format.errors import UnusableInputError
 
@@ -269,7 +270,7 @@ def _bloom_values(bloom: Mapping[str, int], where: str) -> Iterator[tuple[str, V
 def _properties_values(path: Path) -> Iterator[tuple[str, Value]]:
     line = 1
     try:
-        for element in javaproperties.parse(path.read_bytes()):
+        for element in javaproperties.parse(small_file(path)):
             if isinstance(element, javaproperties.KeyValue):
                 where = f"{path}, line {line}"
                 yield element.key, _setting(element.key, where).from_text(element.value, where)
