@@ -53,6 +53,16 @@ def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
     return filesystem
 
 
+def refuse_pipe(path: str) -> None:
+    """Check that a local path is no pipe, socket or device: opening one waits without end, or gives its bytes only once.
+
+    Raises:
+        OSError: it is one.
+    """
+    if not is_uri(path) and filesystem_of(path)[0].get_file_info(local_path(path)).type == pafs.FileType.Unknown:
+        raise OSError(errno.ESPIPE, "a pipe or a device, whose bytes can be read only once; write them to a file first", path)
+
+
 def _by_folder(changes: Mapping[FilePath, FileChange]) -> dict[FilePath, dict[str, int | None]]:
     """The changed names in each folder: the length of a changed file, None for a folder."""
     folders: dict[FilePath, dict[str, int | None]] = {}
