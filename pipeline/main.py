@@ -91,9 +91,9 @@ def judged(error: BaseException) -> tuple[int, str]:
     )
 
     if isinstance(error, UnusableInputError):
-        return 2, f"error: {error}"
+        return 2, f"error: {_shortened(str(error))}"
     if quoted := _QUOTED.search(str(error)):
-        return 2, f"error: {quoted['text'].strip()}"
+        return 2, f"error: {_shortened(quoted['text'].strip())}"
     if isinstance(error, AnalysisException | ParseException | ArithmeticException | NumberFormatException | DateTimeException):
         return 2, f"error: {_PLAN.sub('', str(error))}"
     if isinstance(error, SparkRuntimeException) and error.getCondition() in _FOUND_WHILE_RUNNING:

@@ -23,10 +23,10 @@ from pyspark.sql import functions as F
 
 from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import BAD, OFFSET, PULL, SUBSCRIPTION, Row
-from pipeline.capture.packets import Bad, read_packets
+from pipeline.capture.packets import Bad, read_packets, with_a_packet
 from pipeline.capture.registrations import with_registrations
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
-from pipeline.files.store_files import filesystem_of
+from pipeline.files.store_files import filesystem_of, refuse_pipe
 from pipeline.lake.delta_sql import literal
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
@@ -87,11 +87,12 @@ def open_capture(path: str) -> Iterator[BinaryIO]:
         StoreError: the file cannot be opened.
     """
     try:
+        refuse_pipe(path)
         filesystem, inside = filesystem_of(path)
         with filesystem.open_input_stream(inside, buffer_size=BUFFER_BYTES) as stream:
             yield cast(BinaryIO, io.BufferedReader(stream, BUFFER_BYTES))
     except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(path, "a capture file that every executor can open", str(error)) from error
+        raise StoreError(path, "a capture file that every executor can open", getattr(error, "strerror", None) or str(error)) from error
 
 
 def digest_of(path: str) -> str:
@@ -121,7 +122,7 @@ def run_capture(
         progress: called with a text at each step.
 
     Raises:
-        StoreError: the file cannot be opened or is no capture; nothing was written then.
+        StoreError: the file cannot be opened, is no capture, or has no packet that can be read; nothing was written then.
         LakeError: another run is writing to the lake.
     """
     progress(f"reading {path}")
@@ -186,7 +187,7 @@ def _segments(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
         gathered: list[Row] = []
         size = 0
         with open_capture(path) as file:
-            for found in pack_segments(read_packets(file, path)):
+            for found in pack_segments(with_a_packet(read_packets(file, path), path)):
                 gathered.append(_segment_row(found))
                 size += len(gathered[-1]["payload"]) + len(gathered[-1].get("matrix", b""))
                 if size >= _BATCH_BYTES or len(gathered) >= _BATCH_ROWS:

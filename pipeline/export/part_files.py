@@ -35,7 +35,7 @@ from store_format.index.index_file import DEFAULT_INDEX_SIZES, IndexSizes
 from store_format.log.commit_log import WalkEnd
 from store_format.log.dispatch_request import SCHEDULE_TOPIC, read_requests
 from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, encode_checkpoint
-from store_format.store_paths import CHECKPOINT_FILE, COMMIT_LOG, CONFIG, LOCK_FILE
+from store_format.store_paths import CHECKPOINT_FILE, COMMIT_LOG, CONFIG, LOCK, LOCK_FILE
 
 _OFFSETS = f"{CONFIG}/consumerOffset.json"
 _DELAYS = f"{CONFIG}/delayOffset.json"
@@ -90,7 +90,7 @@ def write_checkpoint(folder: StoreFolder, newest: int, index_msg_timestamp: int)
     """Write the checkpoint and the lock file; `newest` is the storeTimestamp of the last message, ms."""
     checkpoint = StoreCheckpoint(physic_msg_timestamp=newest, logics_msg_timestamp=newest, index_msg_timestamp=index_msg_timestamp)
     _write(folder, CHECKPOINT_FILE, encode_checkpoint(checkpoint)[:CHECKPOINT_LENGTH])
-    _write(folder, LOCK_FILE, b"lock")
+    _write(folder, LOCK_FILE, LOCK)
 
 
 def _write(folder: StoreFolder, path: str, content: bytes) -> None:

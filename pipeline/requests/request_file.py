@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.files.store_files import absolute_path, filesystem_of
+from pipeline.files.store_files import absolute_path, filesystem_of, refuse_pipe
 from pipeline.requests.request_lines import RequestError, parsed_line
 from pipeline.settings.settings import BrokerSettings
 
@@ -50,6 +50,7 @@ class RequestFile:
         header: header in the first line; None where there is none.
         chunks: ranges of complete lines, in order.
         lines: number of lines.
+        is_blank: whether there are no lines but blank ones.
         has_other_filters: whether a filter may be of another type than TAG.
     """
 
@@ -58,6 +59,7 @@ class RequestFile:
     header: dict[str, Any] | None
     chunks: tuple[Chunk, ...]
     lines: int
+    is_blank: bool = False
     has_other_filters: bool = True
 
     def settings(
@@ -72,7 +74,8 @@ class RequestFile:
 
 
 def open_file(path: str) -> pa.NativeFile:
-    """Open a local path or a URI for reading."""
+    """Open a local path or a URI for reading; raises OSError for what cannot be opened, and for a pipe or a device."""
+    refuse_pipe(path)
     filesystem, inside = filesystem_of(path)
     return filesystem.open_input_file(inside)
 
@@ -81,11 +84,12 @@ def scan_file(path: str) -> RequestFile:
     """Read a request file once, and its header.
 
     Raises:
-        RequestError: the file does not exist or is empty, a line is longer than LINE_BYTES_MAX, or the first line is no JSON object.
+        RequestError: the file does not exist, or is empty or blank, or a line is longer than LINE_BYTES_MAX, or the first line is no JSON
+            object.
     """
     found = scan_lines(path)
-    if not found.chunks:
-        raise RequestError(found.path, 1, "at least one request", "an empty file")
+    if found.is_blank:
+        raise RequestError(found.path, 1, "at least one request", "only blank lines" if found.lines else "an empty file")
     return replace(found, header=header_of(found.path, first_line(found)))
 
 
@@ -98,7 +102,7 @@ def scan_lines(path: str) -> RequestFile:
     digest = hashlib.sha256()
     chunks: list[Chunk] = []
     start, first_line, lines, at = 0, 1, 0, 0
-    has_other_filters, tail = False, b""
+    has_other_filters, tail, is_blank = False, b"", True
     path = absolute_path(path)  # executors have another working directory
     try:
         file = open_file(path)
@@ -108,6 +112,7 @@ def scan_lines(path: str) -> RequestFile:
         chunk_bytes = min(CHUNK_BYTES, max(-(-file.size() // _CHUNKS_A_FILE), _LEAST_CHUNK_BYTES))
         while piece := file.read(chunk_bytes):
             digest.update(piece)
+            is_blank = is_blank and not piece.strip()
             end = len(tail) + len(piece) - _TAIL
             has_other_filters, tail = has_other_filters or _has_other_filter(tail + piece, end), piece[-_TAIL:]
             cut = piece.rfind(b"\n") + 1
@@ -126,6 +131,7 @@ def scan_lines(path: str) -> RequestFile:
         header=None,
         chunks=tuple(chunks),
         lines=lines + (start < at),
+        is_blank=is_blank,
         has_other_filters=has_other_filters or _has_other_filter(tail, len(tail)),
     )
 

@@ -15,6 +15,7 @@ from pipeline.requests.request_lines import RequestError
 from pipeline.scenarios.scenario_settings import ScenarioSettings
 from pipeline.settings.settings import Setting, SettingsError, Value, load_catalogue
 from store_format.config.config_rows import SubscriptionGroupConfig
+from store_format.errors import printable, shown
 from store_format.remoting.frame import FRAME_MAX_LENGTH
 from udfs.broker.memory_broker import MemoryBroker
 from udfs.filters.consumer_filter_manager import SQL92
@@ -119,8 +120,8 @@ class _Line:
     number: int
 
     def refuse(self, expected: str, found: object) -> NoReturn:
-        shown = found if isinstance(found, str) else json.dumps(found)
-        raise RequestError(self.path, self.number, expected, shown[:_SHOWN])
+        text = found if isinstance(found, str) else json.dumps(found)
+        raise RequestError(self.path, self.number, expected, printable(text[:_SHOWN]))
 
 
 def read_chunk(path: str, chunk: Chunk) -> Iterator[tuple[int, str]]:
@@ -152,9 +153,9 @@ def scenario_of(path: str, number: int, text: str) -> Scenario:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        line.refuse("a JSON object", f"{text[:_SHOWN]!r} ({error})")
+        line.refuse("a JSON object", f"{shown(text)} ({error})")
     if not isinstance(content, dict):
-        line.refuse("a JSON object", text)
+        line.refuse("a JSON object", shown(text))
     try:
         json.dumps(content, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

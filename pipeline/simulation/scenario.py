@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from pipeline.files.small_file import small_file
 from pipeline.generate import workload_fields as read
 from pipeline.generate.workload_fields import Reader, Shares, WorkloadError
 from pipeline.settings.settings import BrokerSettings, SettingsError, Value
@@ -235,8 +236,7 @@ def scenario_text(path: str) -> str:
         ScenarioError: the file cannot be read.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return small_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(path, "a text file that can be read", getattr(error, "strerror", None) or str(error)) from error
 

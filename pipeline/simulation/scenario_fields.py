@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from pipeline.generate import workload_fields as read
 from pipeline.generate.workload_fields import Reader, WorkloadError
 from pipeline.settings.settings import camel_case
+from store_format.errors import shown
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.simulation.group_plan import SECOND
 from udfs.simulation.half_messages import LONGEST_TRANSACTION
@@ -34,7 +35,7 @@ def refuse(where: str, expected: str, found: object) -> NoReturn:
     Raises:
         ScenarioError: always.
     """
-    raise ScenarioError(where, expected, repr(found))
+    raise ScenarioError(where, expected, shown(found))
 
 
 def micros(value: object, where: str) -> int:

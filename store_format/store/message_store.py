@@ -32,14 +32,14 @@ from store_format.queue.queue_folders import queue_ids_of, topics_of
 from store_format.queue.running_queue import Queue
 from store_format.record.message import Message, decode_text
 from store_format.store.appended_log import AppendedLog
-from store_format.store.checkpoint import StoreCheckpoint, decode_checkpoint, encode_checkpoint
+from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, decode_checkpoint, encode_checkpoint
 from store_format.store.dispatcher import BitMapOf, BuildsIndex, Dispatcher, DispatchError, DispatchSettings
 from store_format.store.lookup import CommitLogLookup, LoadedFiles, MappedFiles, QueueLookup
 from store_format.store.recover_abnormally import recover_abnormally, walk_and_dispatch
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store.reput import Reput
 from store_format.store.store_settings import StoreSettings, check_sizes
-from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, LOCK_FILE
+from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, LOCK, LOCK_FILE
 
 Longs = NDArray[np.int64]
 Started = Literal["ok", "timeout"]
@@ -158,7 +158,7 @@ class MessageStore(Generic[AnyFiles]):
         check_sizes(self.settings)
         self.files.create((ABORT_FILE,), 0)
         self.is_aborted = True
-        self._overwrite(LOCK_FILE, None, np.frombuffer(b"lock", np.uint8))
+        self._overwrite(LOCK_FILE, None, np.frombuffer(LOCK, np.uint8))
 
     def load(self) -> bool:
         """DefaultMessageStore.load; False where the broker does not start."""
@@ -172,7 +172,7 @@ class MessageStore(Generic[AnyFiles]):
             self.failure = str(error)
             return False
         self._check_aligned()
-        self.checkpoint = decode_checkpoint(self._read(CHECKPOINT_FILE))
+        self.checkpoint = decode_checkpoint(self._head(CHECKPOINT_FILE, CHECKPOINT_LENGTH))
         self.index.load(last_exit_ok=not self.is_aborted, index_msg_timestamp=self.checkpoint.index_msg_timestamp)
         try:
             self._recover()
@@ -200,8 +200,9 @@ class MessageStore(Generic[AnyFiles]):
         for folder, files, size in folders:
             check_aligned(self.files.path_of(folder), files, size)
 
-    def _read(self, name: str) -> bytes | None:
-        return self.files.content((name,)).tobytes() if self.files.has((name,)) else None
+    def _head(self, name: str, length: int) -> bytes | None:
+        """The first `length` bytes of a file, None where there is none: the broker maps no more, however long the file is."""
+        return self.files.content((name,))[:length].tobytes() if self.files.has((name,)) else None
 
     def _mapped(self, folder: FilePath, size: int) -> tuple[MappedFile, ...]:
         entries = self.files.entries(folder)
@@ -377,9 +378,9 @@ class MessageStore(Generic[AnyFiles]):
         self._note_checkpoint()
         if self.log.times:
             self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=max(self.log.times.values()))
-        former = self._read(CHECKPOINT_FILE)
+        former = self._head(CHECKPOINT_FILE, CHECKPOINT_LENGTH)
         self._overwrite(CHECKPOINT_FILE, former, np.frombuffer(encode_checkpoint(self.checkpoint, former), np.uint8))
-        self._overwrite(LOCK_FILE, self._read(LOCK_FILE), np.frombuffer(b"lock", np.uint8))
+        self._overwrite(LOCK_FILE, self._head(LOCK_FILE, len(LOCK)), np.frombuffer(LOCK, np.uint8))
 
     def shutdown(self) -> None:
         """DefaultMessageStore.shutdown, after a start that ended; a new store counts as complete when this is done."""

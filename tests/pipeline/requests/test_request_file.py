@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.requests import request_file as rf
 from pipeline.requests.request_source import read_chunk
+from pipeline.store.lookup_requests import open_requests
 
 REQUEST: dict[str, Any] = {"group": "g", "topic": "T", "queueId": 0, "offset": 0, "maxMsgNums": 32, "filter": None}
 PLAIN = json.dumps({"request": REQUEST}).encode()
@@ -197,6 +199,27 @@ def test_lines_keep_their_numbers(content: bytes, numbers: list[int], tmp_path: 
     assert [row["seq"] for row in read_bytes(tmp_path, content)] == numbers
 
 
+LONG_VALUES = {
+    "a line": b"\x1b[31m" + b"x" * 5000,
+    "a text that is no object": b'"\xe2\x80\xae' + b"y" * 5000 + b'"',
+    "a value": b'{"request": {"group": {"\\u001b[31m": "' + b"z" * 5000 + b'"}}}',
+    "a key": b'{"' + b"k\x7f" * 2000 + b'": 1, "' + b"k\x7f" * 2000 + b'": 2}',
+    "a number": b'{"request": {"group": ' + b"1" * 399 + b"}}",
+}
+
+
+@pytest.mark.parametrize("line", LONG_VALUES.values(), ids=LONG_VALUES)
+def test_a_refused_line_is_shown_short_and_printable(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(line + b"\n" + PLAIN)
+    with pytest.raises(rf.RequestError) as refused:
+        read_bytes(tmp_path, line)
+    said = str(refused.value).removeprefix(f"{tmp_path}/")
+    assert said.isprintable()
+    assert len(said) < 450
+    assert "line 1: expected " in said
+
+
 def test_a_header_is_the_first_line_or_none(tmp_path: Path) -> None:
     with pytest.raises(rf.RequestError, match='line 2: expected a field "request" that is an object'):
         read_bytes(tmp_path, PLAIN + b"\n" + HEADER)
@@ -225,7 +248,31 @@ def test_the_header_is_the_first_line_and_no_request(tmp_path: Path) -> None:
     assert rf.scan_file(str(path)).header is None
 
 
-MISSING = {"an empty file": (b"", "an empty file"), "no file": (None, "No such file"), "a folder": ("folder", "directory")}
+MISSING = {
+    "an empty file": (b"", "an empty file"),
+    "blank lines": (b"\n \t\r\n\n", "only blank lines"),
+    "no file": (None, "No such file"),
+    "a folder": ("folder", "directory"),
+}
+
+
+def test_blank_lines_in_any_number_are_no_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rf, "CHUNK_BYTES", 7)
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(b" \n" * 40)
+    with pytest.raises(rf.RequestError, match="found only blank lines"):
+        rf.scan_file(str(path))
+    path.write_bytes(b" \n" * 40 + PLAIN)
+    assert rf.scan_file(str(path)).lines == 41
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "requests.jsonl"
+    os.mkfifo(pipe)
+    with pytest.raises(rf.RequestError, match="a pipe or a device, whose bytes can be read only once; write them to a file first"):
+        rf.scan_file(str(pipe))
+    with pytest.raises(rf.RequestError, match="a pipe or a device"), open_requests(str(pipe)):
+        pass
 
 
 @pytest.mark.parametrize(("content", "found"), MISSING.values(), ids=MISSING)
