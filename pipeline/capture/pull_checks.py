@@ -106,9 +106,7 @@ def _part(name: str, value: Any) -> object:
 def check(config: PullBrokerConfig, row: Row) -> Row:
     """Check one pull; gives the columns of CHECKED without `seq`.
 
-    Args:
-        config: settings of the broker.
-        row: the pull's fields, the registration of its group, and the settings of its topic and group.
+    `row` has the pull's fields, the registration of its group, and the settings of its topic and group.
     """
     header = PullMessageRequestHeader(**{name: row[name] for name in _HEADER})
     try:
