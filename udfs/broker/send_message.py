@@ -164,10 +164,8 @@ class SendBackRequest:
 def retry_level(delay_level: int, reconsume_times: int, most_tries: int) -> int | None:
     """Return the delay level of a message that is sent back, None if it becomes a dead letter.
 
-    Args:
-        delay_level: the client's delay level; at 0 the broker chooses, below 0 the message becomes a dead letter.
-        reconsume_times: how often the message was sent back before.
-        most_tries: how often the message may be tried, from `SendBackRequest.most_tries`.
+    The client chooses `delay_level`: at 0 the broker chooses, below 0 the message becomes a dead letter. `reconsume_times` is how often the
+    message was sent back before, `most_tries` is from `SendBackRequest.most_tries`.
     """
     if reconsume_times >= most_tries or delay_level < 0:
         return None
@@ -177,13 +175,8 @@ def retry_level(delay_level: int, reconsume_times: int, most_tries: int) -> int 
 def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: Message | None, draw: int = 0) -> InnerMessage | None:
     """Return the message that the broker stores for a message sent back (asyncConsumerSendMsgBack).
 
-    None if the group has no retry queues: the message is then lost.
-
-    Args:
-        processor: the tables and settings of sending.
-        request: the consumer's request.
-        found: the message at the request's physical offset, None if there is none.
-        draw: the broker's random number, 0 or more, which selects one of the group's retry queues.
+    None if the group has no retry queues: the message is then lost. `found` is the message at the request's physical offset. `draw`, the
+    broker's random number from 0 on, selects one of the group's retry queues.
 
     Raises:
         SendRefused: the broker refuses the request.
@@ -209,19 +202,19 @@ def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: 
     properties = {PROPERTY_RETRY_TOPIC: found.topic.decode()} | properties
     properties |= {PROPERTY_WAIT_STORE_MSG_OK: "false", PROPERTY_DELAY: str(level or 0)}
     properties[PROPERTY_ORIGIN_MESSAGE_ID] = properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or found.msg_id
-    return _again(found, topic.topicName, draw % queues, properties, found.reconsume_times + 1)
+    return stored_again(found, topic.topicName, draw % queues, properties, found.reconsume_times + 1)
 
 
 def message_timeup(delayed: Message) -> InnerMessage:
     """Return the message that the broker stores when a delayed message is due: ScheduleMessageService.messageTimeup."""
     properties = delayed.properties_map()
     queue_id = int(properties.get(PROPERTY_REAL_QUEUE_ID, "0"))
-    text = properties_to_string(properties)
-    inner = _again(delayed, properties.get(PROPERTY_REAL_TOPIC, ""), queue_id, properties, delayed.reconsume_times)
-    return replace(inner, properties={name: one for name, one in properties.items() if name != PROPERTY_DELAY}, properties_string=text)
+    inner = stored_again(delayed, properties.get(PROPERTY_REAL_TOPIC, ""), queue_id, properties, delayed.reconsume_times)
+    return replace(inner, properties={name: one for name, one in properties.items() if name != PROPERTY_DELAY})
 
 
-def _again(message: Message, topic: str, queue_id: int, properties: Mapping[str, str], reconsume_times: int) -> InnerMessage:
+def stored_again(message: Message, topic: str, queue_id: int, properties: Mapping[str, str], reconsume_times: int) -> InnerMessage:
+    """Return a stored message to be stored again in another queue and with other properties."""
     return InnerMessage(
         topic=topic,
         queue_id=queue_id,

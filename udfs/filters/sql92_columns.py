@@ -103,13 +103,16 @@ Side: TypeAlias = Codes | Texts | Constant
 def columns_of_records(buffer: Bytes, properties: Slices, names: Iterable[str]) -> dict[str, Texts]:
     """Return a column for each property name, from the properties of stored records."""
     wanted = sorted(set(names))
-    encoded = list(map(_bytes_of, wanted))
-    ends = np.zeros(len(wanted) + 1, np.int64)
-    np.cumsum([len(one) for one in encoded], out=ends[1:])
+    all_names, ends = _joined(map(_bytes_of, wanted))
     starts, lengths = (np.zeros((len(wanted), len(properties.starts)), np.int64) for _ in range(2))
-    all_names = np.frombuffer(b"".join(encoded), np.uint8)
     sql92_kernels.pick_properties(buffer, properties.starts, properties.lengths, all_names, ends, starts, lengths)
     return {name: Texts.of_records(buffer, Slices(starts[row], lengths[row])) for row, name in enumerate(wanted)}
+
+
+def _joined(texts: Iterable[bytes]) -> tuple[Bytes, NDArray[np.int64]]:
+    """Return texts one after the other, and the end of each, after a 0."""
+    encoded = list(texts)
+    return np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([0, *map(len, encoded)], dtype=np.int64)
 
 
 def _missing(count: int) -> Texts:
@@ -118,10 +121,7 @@ def _missing(count: int) -> Texts:
 
 @lru_cache(maxsize=128)
 def _sorted_values(values: frozenset[str]) -> tuple[Bytes, NDArray[np.int64]]:
-    encoded = sorted(map(_bytes_of, values))
-    ends = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(one) for one in encoded], out=ends[1:])
-    return np.frombuffer(b"".join(encoded), np.uint8), ends
+    return _joined(sorted(map(_bytes_of, values)))
 
 
 def _found(texts: Texts, values: frozenset[str], found: int, other: int, absent: int) -> Codes:
@@ -151,12 +151,6 @@ def _with_number(symbol: str, texts: Texts, number: int | float, flipped: bool) 
     return out
 
 
-def _are_true(texts: Texts) -> Codes:
-    out = np.empty(len(texts), np.int8)
-    sql92_kernels.are_true(texts.buffer, texts.slices.starts, texts.slices.lengths, out)
-    return out
-
-
 def _two_properties(symbol: str, left: Texts, right: Texts) -> Codes:
     out = np.empty(len(left), np.int8)
     where = left.buffer, left.slices.starts, left.slices.lengths, right.buffer, right.slices.starts, right.slices.lengths
@@ -182,9 +176,13 @@ def _looked_up(symbol: str, left: Side, right: Side, count: int) -> Codes:
         if isinstance(side, Constant):
             sides.append(np.zeros(count, np.int8))
             values.append((side.value,) * len(CODES))
+        elif isinstance(side, Texts):
+            sides.append(np.empty(count, np.int8))
+            sql92_kernels.are_true(side.buffer, side.slices.starts, side.slices.lengths, sides[-1])
+            values.append(_LIKE_TEXTS)
         else:
-            sides.append(_are_true(side) if isinstance(side, Texts) else side)
-            values.append(_LIKE_TEXTS if isinstance(side, Texts) else _LIKE_CODES)
+            sides.append(side)
+            values.append(_LIKE_CODES)
     table = np.array([[compare(symbol, one, other) for other in values[1]] for one in values[0]], np.int8)
     return _apply(table, *sides)
 
@@ -220,15 +218,9 @@ def _leaf(instruction: Push | Cast | In, columns: Columns, count: int) -> Codes:
 
 
 def codes_of(program: Sequence[Instruction], columns: Columns, count: int) -> Codes:
-    """Return the code of each of `count` messages, as a program evaluates them.
+    """Return the code of each of `count` messages, as a program evaluates them; codes as in udfs.filters.sql92_values.
 
-    Args:
-        program: the program of a compiled expression.
-        columns: for each property, `count` texts; a property that no message has may be left out.
-        count: number of messages.
-
-    Returns:
-        Codes as in udfs.filters.sql92_values.
+    `columns` has `count` texts for each property; a property that no message has may be left out.
     """
     stack: list[Codes] = []
 
