@@ -48,11 +48,7 @@ class Loaded(Generic[T]):
 def load(main: bytes | None, bak: bytes | None, path: str, decode: Callable[[bytes, str], T]) -> Loaded[T]:
     """The table that ConfigManager.load takes from the bytes of a main file and its .bak; None for a file that does not exist.
 
-    Args:
-        main: bytes of the main file.
-        bak: bytes of the .bak file.
-        path: name of the main file in errors.
-        decode: one of the decode functions of this module.
+    `decode` is one of the decode functions of this module.
 
     Raises:
         ConfigFileError: both files are unusable and the broker would not start, or the main file is unusable, there is no .bak, and the

@@ -111,13 +111,9 @@ def _decoded(requests: DispatchRequests) -> IndexedMessages:
 
 @dataclass(slots=True, kw_only=True)
 class RunningIndex:
-    """The index of a running broker.
+    """The index of a running broker; `settle` notes in `store` what changed.
 
-    Attributes:
-        store: the files, in which `settle` notes what changed.
-        sizes: settings.
-        files: those loaded, then those created.
-        index_msg_timestamp: what flushing full files sets in the checkpoint, None where none was flushed.
+    `index_msg_timestamp` is what flushing full files sets in the checkpoint, None where none was flushed.
     """
 
     store: Files
@@ -130,9 +126,7 @@ class RunningIndex:
     def load(self, *, last_exit_ok: bool, index_msg_timestamp: int) -> None:
         """IndexService.load; what it deletes and how long it makes files shows in the store.
 
-        Args:
-            last_exit_ok: whether there was no abort file.
-            index_msg_timestamp: that of the checkpoint.
+        `index_msg_timestamp` is that of the checkpoint; `last_exit_ok` is whether there was no abort file.
         """
         names = [entry.name for entry in self.store.entries((INDEX,)) if not entry.is_folder and is_index_file_name(entry.name)]
         loaded = load_index(

@@ -62,14 +62,10 @@ def load_index(
     index_msg_timestamp: int = 0,
     writable: bool = False,
 ) -> LoadedIndex:
-    """IndexService.load of the files in the index folder.
+    """IndexService.load of the files in the index folder, given as name and bytes; a longer file is cut, zeros follow a shorter one.
 
-    Args:
-        entries: name and bytes of each file of the folder.
-        sizes: settings maxHashSlotNum and maxIndexNum; a longer file is cut, and zeros follow a shorter one.
-        last_exit_ok: whether the store has no abort file.
-        index_msg_timestamp: the checkpoint's index time, ms; used only after a kill.
-        writable: whether keys will be put into the files; their bytes are then copied.
+    After a kill, when the store has an abort file, the checkpoint's index time `index_msg_timestamp` (ms) counts. If keys will be put into
+    the files (`writable`), their bytes are copied.
     """
     files, deleted = [], []
     for name, content in sorted(entries, key=lambda entry: entry[0]):
@@ -81,14 +77,6 @@ def load_index(
         else:
             files.append(IndexFile(name, mapped_content(content, sizes, writable=True) if writable else mapped, sizes))
     return LoadedIndex(files=tuple(files), deleted=tuple(deleted))
-
-
-def _new_zeros(_name: str, length: int) -> Bytes:
-    return np.zeros(length, np.uint8)
-
-
-def _same_time(store_timestamp: int) -> int:
-    return min(max(store_timestamp, 0), _CLOCK_MAX)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,8 +96,8 @@ class IndexService:
     files: list[IndexFile] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
     index_msg_timestamp: int | None = None
-    clock: Callable[[int], int] = _same_time
-    new_content: Callable[[str, int], Bytes] = _new_zeros
+    clock: Callable[[int], int] = lambda store_timestamp: min(max(store_timestamp, 0), _CLOCK_MAX)
+    new_content: Callable[[str, int], Bytes] = lambda _name, length: np.zeros(length, np.uint8)
 
     def build_index(self, messages: IndexedMessages) -> None:
         """IndexService.buildIndex for each message in order; creates the next file when one is full.
@@ -159,15 +147,9 @@ def is_time_matched(header: IndexHeader, begin: int, end: int) -> bool:
 
 
 def query_offset(files: Sequence[IndexFile], topic: str, key: str, max_num: int, begin: int, end: int) -> QueryOffsetResult:
-    """IndexService.queryOffset: the offsets of messages of a topic with a key, stored between two times.
+    """IndexService.queryOffset: the offsets of messages of a topic with a key, stored between two times (`begin` and `end`, ms).
 
-    Args:
-        files: files of the index, oldest first.
-        topic: topic of the messages.
-        key: a key of the messages.
-        max_num: greatest number of offsets, from 0 to the setting maxMsgsNumBatch.
-        begin: least store timestamp, ms.
-        end: greatest store timestamp, ms.
+    `files` are those of the index, oldest first; `max_num` offsets are returned at most.
     """
     found = np.empty(max(max_num, 0), np.int64)
     key_hash = int(key_hashes([f"{topic}#{key}"])[0])

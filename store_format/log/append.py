@@ -137,15 +137,9 @@ def _put_hosts(table, widths, codes, ports, out):  # type: ignore[no-untyped-def
 
 
 def hosts_bytes(addresses: Sequence[bytes], codes: Longs, ports: Longs) -> tuple[Longs, Bytes]:
-    """The length and the bytes of each host in a record.
+    """The length of each host in a record, 8 or 20, and a buffer with twenty bytes for each host.
 
-    Args:
-        addresses: the distinct addresses, each of 4 or 16 bytes.
-        codes: for each host the index of its address in `addresses`.
-        ports: port of each host.
-
-    Returns:
-        The length of each host, 8 or 20, and a buffer with twenty bytes for each host.
+    `addresses` are the distinct addresses, each of 4 or 16 bytes; `codes` has for each host the index of its address.
     """
     table = np.zeros((len(addresses), IPV6_HOST - 4), np.uint8)
     for row, address in zip(table, addresses, strict=True):
@@ -263,15 +257,9 @@ def _encode(out, at, buffer, bodies, sizes, offsets, queue_offsets, numbers, sta
 
 
 def encode(messages: MessageColumns, rows: slice, offsets: Longs, queue_offsets: Longs, out: Bytes, out_offset: int) -> Longs:
-    """Write the records of the messages in `rows` to `out`; returns where each record starts in `out`.
+    """Write the records of the messages in `rows`, which all have a place, to `out`; returns where each record starts in `out`.
 
-    Args:
-        messages: the messages.
-        rows: the messages to be written; all of them have a place.
-        offsets: offset in the log of each of `messages`.
-        queue_offsets: queue offset of each of `messages`.
-        out: bytes of the log from offset `out_offset` on.
-        out_offset: offset in the log of the first byte of `out`.
+    The offsets are those of each of `messages`; `out` are the bytes of the log from offset `out_offset` on.
     """
     positions = offsets[rows] - out_offset
     encode_at(messages, rows, positions, offsets, queue_offsets, out)

@@ -114,10 +114,7 @@ def _is_text(buffer: Bytes, slices: Slices, wanted: bytes) -> NDArray[np.bool_]:
 def read_requests(buffer: Bytes, positions: Positions, deliver_timestamp: DeliverTimestamp | None) -> DispatchRequests:
     """The dispatch requests of the records at `positions`, up to the first record with a bad delay level.
 
-    Args:
-        buffer: bytes of the records' file.
-        positions: where the records start in `buffer`, found by a walk.
-        deliver_timestamp: (delay level, store time in ms) -> time at which the message is due, ms; None while no delay levels are read.
+    `deliver_timestamp`: (delay level, store time in ms) -> time at which the message is due, ms; None while no delay levels are read.
     """
     parts = locate(buffer, positions)
     prefix = prefixes(buffer, positions)

@@ -231,13 +231,9 @@ class MessageMaker:
     """Makes the messages of a workload, part by part."""
 
     def __init__(self, tables: Tables, *, messages: int, rows: int, buffer_bytes: int) -> None:
-        """Begin with message 0.
+        """Begin with message 0 of `messages`; the last batch is cut to that number.
 
-        Args:
-            tables: topics, choices and texts of the messages.
-            messages: number of messages to make in all; the last batch is cut to it.
-            rows: greatest number of messages in a part, at least that of the largest batch.
-            buffer_bytes: bytes for the bodies and properties of a part, at least those of the largest batch.
+        A part has at most `rows` messages, and `buffer_bytes` bytes for bodies and properties; each must hold the largest batch.
         """
         self.made = 0
         self._tables = tables
