@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from store_format.layout import BLANK_SIZE, CQ_STORE_UNIT_SIZE
 from store_format.log.append import NOT_APPENDED
@@ -44,26 +44,16 @@ CLIENT = "/127.0.0.1:<clientPort>"
 Value = bool | int | str
 
 
-class MemorySettings(Protocol):
-    """The settings of a broker, and the settings objects of its rules."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """The settings of a broker: by the broker's own names, changed, and as the settings objects of its rules."""
 
-    def value(self, name: str) -> Any:
-        """Return the value of a setting by the broker's own name."""
-
-    def changed(self, values: Mapping[str, Value]) -> MemorySettings:
-        """Return the settings with changed values."""
-
-    def scan(self) -> ScanSettings:
-        """Return the settings of a pull's scan."""
-
-    def pulls(self) -> PullBrokerConfig:
-        """Return the settings of a pull's answer, without those of the scan."""
-
-    def sends(self) -> SendBrokerConfig:
-        """Return the settings of sending."""
-
-    def system_topics(self) -> SystemTopics:
-        """Return the settings of the topics that the broker starts with."""
+    value: Callable[[str], Any]
+    changed: Callable[[Mapping[str, Value]], MemorySettings]
+    scan: Callable[[], ScanSettings]
+    pulls: Callable[[], PullBrokerConfig]
+    sends: Callable[[], SendBrokerConfig]
+    system_topics: Callable[[], SystemTopics]
 
 
 @dataclass(slots=True, kw_only=True)
