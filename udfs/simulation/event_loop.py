@@ -9,24 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from store_format.compiled import bare
+from udfs.simulation import event_heap as heap
 from udfs.simulation import world as at
 from udfs.simulation.consuming import end_work, expect_look, start_work
 from udfs.simulation.consuming_orderly import end_turn, start_consumer, wait_for_thread
-from udfs.simulation.event_heap import (
-    ANSWER,
-    CONSUME,
-    DELIVER,
-    FIX_OFFSET,
-    LOCK_ONE,
-    PERSIST_OFFSETS,
-    PULL,
-    WORK_END,
-    key_of,
-    kind_of,
-    number_of,
-    pop,
-    push,
-)
 from udfs.simulation.pulling import answered_as_of, expect_answer, pull, take_answer
 from udfs.simulation.world import MS, NONE
 
@@ -104,28 +90,28 @@ def _persist_offsets(w, client, now):  # type: ignore[no-untyped-def]
             else:
                 w.queues[row[at.QUEUE], at.COMMITTED] = row[at.REACHED]
         slot = row[at.NEXT_SLOT]
-    push(w.heap, w.counters, now + w.cfg[at.PERSIST], key_of(PERSIST_OFFSETS, client))
+    heap.push(w.heap, w.counters, now + w.cfg[at.PERSIST], heap.key_of(heap.PERSIST_OFFSETS, client))
 
 
 @bare
 def _client_of(w, kind, number):  # type: ignore[no-untyped-def]
     """Return the client of an event."""
-    if kind == PERSIST_OFFSETS:
+    if kind == heap.PERSIST_OFFSETS:
         return np.int64(number)
-    return w.slots[number // w.cfg[at.RING] if kind == WORK_END else number, at.CLIENT]
+    return w.slots[number // w.cfg[at.RING] if kind == heap.WORK_END else number, at.CLIENT]
 
 
 @bare
 def _happen(w, kind, number, now):  # type: ignore[no-untyped-def]
     """Process one event of a client."""
-    if kind == WORK_END:
+    if kind == heap.WORK_END:
         if w.cfg[at.ORDERLY]:
             end_turn(w, number // w.cfg[at.RING], now)
             start_work(w, w.slots[number // w.cfg[at.RING], at.CLIENT], now)
         else:
             end_work(w, number, now)
         return
-    if kind == PERSIST_OFFSETS:
+    if kind == heap.PERSIST_OFFSETS:
         if w.clients[number, at.ALIVE]:
             _persist_offsets(w, number, now)
         return
@@ -133,11 +119,11 @@ def _happen(w, kind, number, now):  # type: ignore[no-untyped-def]
     row[at.EVENTS] -= 1
     if not w.clients[row[at.CLIENT], at.ALIVE]:
         return
-    if kind == PULL:
+    if kind == heap.PULL:
         pull(w, number, now)
-    elif kind in (LOCK_ONE, FIX_OFFSET):
+    elif kind in (heap.LOCK_ONE, heap.FIX_OFFSET):
         w.counters[at.ASKING], w.counters[at.QUESTION] = number, kind
-    elif kind == CONSUME:
+    elif kind == heap.CONSUME:
         if not row[at.DROPPED]:
             wait_for_thread(w, number)
             start_work(w, row[at.CLIENT], now)
@@ -161,22 +147,22 @@ def run(w, until):  # type: ignore[no-untyped-def]
         if lacks != DONE:
             return lacks
         now, key = w.heap[0, 0], w.heap[0, 1]
-        kind, number = kind_of(key), number_of(key)
-        if kind == DELIVER:
+        kind, number = heap.kind_of(key), heap.number_of(key)
+        if kind == heap.DELIVER:
             if _lacks_retries(w):
                 return GROW
-            pop(w.heap, w.counters)
+            heap.pop(w.heap, w.counters)
             _deliver(w, number, now)
         else:
-            pop(w.heap, w.counters)
-            if kind == ANSWER and w.slots[number, at.ANSWERED_AT] != now:  # an earlier answer replaced it
+            heap.pop(w.heap, w.counters)
+            if kind == heap.ANSWER and w.slots[number, at.ANSWERED_AT] != now:  # an earlier answer replaced it
                 w.slots[number, at.EVENTS] -= 1
                 continue
             client = w.clients[_client_of(w, kind, number)]
             if client[at.ALIVE] and client[at.STALLED_UNTIL] > now:
-                if kind == ANSWER:
+                if kind == heap.ANSWER:
                     w.slots[number, at.ANSWERED_AT] = client[at.STALLED_UNTIL]
-                push(w.heap, w.counters, client[at.STALLED_UNTIL], key)
+                heap.push(w.heap, w.counters, client[at.STALLED_UNTIL], key)
                 continue
             _happen(w, kind, number, now)
         w.counters[at.EVENTS_DONE] += 1
