@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import BAD, OFFSET, PULL, SUBSCRIPTION, Row
 from pipeline.capture.packets import Bad, read_packets, with_a_packet
-from pipeline.capture.registrations import with_registrations
+from pipeline.capture.registrations import BATCH_ROWS, batches_of, with_registrations
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
 from pipeline.files.store_files import filesystem_of, refuse_pipe
 from pipeline.lake.delta_sql import literal
@@ -39,7 +39,6 @@ from store_format.errors import StoreError
 BUFFER_BYTES = 1 << 20
 DEFAULT_BROKER = "broker"
 _BATCH_BYTES = 8 << 20
-_BATCH_ROWS = 8192
 _SEGMENTS = "first STRING, second STRING, number BIGINT, matrix BINARY, payload BINARY, position BIGINT, error STRING"
 _SEGMENTS_ARROW = arrow_of(_SEGMENTS)
 # columns with the same value in every row of a capture
@@ -49,16 +48,7 @@ _KINDS = {PULL: ct.PULL_REQUEST, OFFSET: ct.OFFSET_HISTORY, SUBSCRIPTION: ct.SUB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """Result of reading a capture.
-
-    Attributes:
-        broker: name of the broker that was captured.
-        pulls: number of pulls.
-        answered: number of pulls with an answer.
-        offsets: number of rows of offset_history.
-        bad: number of rows of bad_request.
-        lake_version: version of the lake that has the rows.
-    """
+    """Result of reading a capture: numbers of pulls, of answered pulls, and of rows of offset_history and bad_request."""
 
     broker: str
     pulls: int
@@ -113,13 +103,6 @@ def run_capture(
     progress: Callable[[str], None],
 ) -> Captured:
     """Read a capture into the lake; rows of the same file that the lake has are replaced.
-
-    Args:
-        broker: the broker whose traffic was captured.
-        path: pcap or pcapng file.
-        run_id: of this run.
-        now: gives the wall-clock time.
-        progress: called with a text at each step.
 
     Raises:
         StoreError: the file cannot be opened, is no capture, or has no packet that can be read; nothing was written then.
@@ -190,7 +173,7 @@ def _segments(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
             for found in pack_segments(with_a_packet(read_packets(file, path), path)):
                 gathered.append(_segment_row(found))
                 size += len(gathered[-1]["payload"]) + len(gathered[-1].get("matrix", b""))
-                if size >= _BATCH_BYTES or len(gathered) >= _BATCH_ROWS:
+                if size >= _BATCH_BYTES or len(gathered) >= BATCH_ROWS:
                     yield pa.RecordBatch.from_pylist(gathered, schema=_SEGMENTS_ARROW)
                     gathered, size = [], 0
         if gathered:
@@ -206,15 +189,7 @@ def _segment_row(found: PackedSegments | Bad) -> Row:
 
 def _rows(digest: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of the tables from packed segments, which are sorted by connection."""
-    schema = arrow_of(_schema())
-    gathered: list[Row] = []
-    for kind, row in _found(digest, batches):
-        gathered.append({"kind": kind, kind: row})
-        if len(gathered) >= _BATCH_ROWS:
-            yield pa.RecordBatch.from_pylist(gathered, schema=schema)
-            gathered = []
-    if gathered:
-        yield pa.RecordBatch.from_pylist(gathered, schema=schema)
+    return batches_of(({"kind": kind, kind: row} for kind, row in _found(digest, batches)), arrow_of(_schema()))
 
 
 def _found(digest: str, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:

@@ -87,10 +87,6 @@ class _Reading:
 def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
     """The packets of a capture file in order, and the parts that cannot be read; one packet at a time is in memory.
 
-    Args:
-        source: the open file.
-        path: path of the file, for the error message.
-
     Raises:
         StoreError: the file is neither pcap nor pcapng.
     """

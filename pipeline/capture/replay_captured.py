@@ -33,6 +33,7 @@ from udfs.pull.codes import ResponseCode
 SOURCE = "pull_request"
 SOURCES_MAX = 1000
 _SEQUENCES = 1 << 53  # more than the sequence numbers of a source
+_OF_REQUEST = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "filterType", "expression", "timestamp")
 
 
 def run_captured_replay(
@@ -45,14 +46,6 @@ def run_captured_replay(
     progress: Callable[[str], None],
 ) -> Replayed[CapturedComparison]:
     """Answer the captured pulls of a broker.
-
-    Args:
-        broker: the broker whose store answers.
-        options: as for a file of requests.
-        settings: of the broker.
-        run_id: of this run.
-        now: gives the wall-clock time.
-        progress: called with a text at each step.
 
     Raises:
         LakeError: no traffic of the broker was captured, or its store was imported as found.
@@ -118,30 +111,14 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
 
     An answer has `seq`, `code`, `bodySha256`, `heldMillis`, `wokenMillis`, and the columns of the store's answer.
 
-    Args:
-        broker: the broker whose store answers.
-        pulls: rows of `captured_pulls`.
-        options: only `at`, `filters`, `messages` and `slave_lag` are used.
-        settings: of the broker.
+    Of `options`, only `at`, `filters`, `messages` and `slave_lag` are used.
     """
     checks = checked(broker, pulls, settings).persist()
     processed_at = F.expr("IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000")
     joined = pulls.withColumn("timestamp", processed_at).join(options.chosen(checks), "seq")
     passed = joined.where("refusedCode IS NULL AND checkError IS NULL")
-    requests = passed.select(
-        "seq",
-        "consumerGroup",
-        "topic",
-        "queueId",
-        "queueOffset",
-        "maxMsgNums",
-        "filterType",
-        "expression",
-        F.lit(False).alias("registered"),
-        "timestamp",
-        "recordedMaxOffset",
-        F.lit(None).cast("STRING").alias("line"),
-    )
+    no_line = F.lit(None).cast("STRING").alias("line")
+    requests = passed.select("seq", *_OF_REQUEST, F.lit(False).alias("registered"), "recordedMaxOffset", no_line)
     chosen = ReplayOptions(at=options.at, slave_lag=options.slave_lag)
     given = answer(broker, requests, options=chosen, settings=settings.pull_settings(), profile=RequestProfile()).persist()
     own = F.col("recordedMinOffset") if options.at != "snapshot" else F.lit(None).cast("BIGINT")
@@ -163,14 +140,7 @@ def _with_codes(pulls: DataFrame, given: DataFrame) -> DataFrame:
     of_pull = pulls.select(
         "seq",
         "requestId",
-        "topic",
-        "queueId",
-        "consumerGroup",
-        "queueOffset",
-        "maxMsgNums",
-        "filterType",
-        "expression",
-        "timestamp",
+        *_OF_REQUEST,
         "refusedCode",
         "checkError",
         F.expr("IF(held, arrivalMicros DIV 1000, NULL)").alias("heldMillis"),

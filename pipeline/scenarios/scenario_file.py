@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from pipeline.requests.request_file import Chunk, open_file
 from pipeline.requests.request_lines import RequestError
-from pipeline.scenarios.scenario_settings import ScenarioSettings
+from pipeline.scenarios.scenario_settings import memory_settings
 from pipeline.settings.settings import Setting, SettingsError, Value, load_catalogue
 from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.errors import printable, shown
@@ -170,7 +170,7 @@ def scenario_of(path: str, number: int, text: str) -> Scenario:
         _check_step(line, at, step, ids)
     scenario = Scenario(line=number, content=content, base=values_of(line, "brokerBase", base))
     try:
-        MemoryBroker(settings=ScenarioSettings.of(scenario.base), note=lambda *_: None)
+        MemoryBroker(settings=memory_settings(scenario.base), note=lambda *_: None)
     except ValueError as error:
         line.refuse('settings in "brokerBase" with which a broker starts', str(error))
     return scenario

@@ -132,12 +132,7 @@ _LEAST = {"consume_thread_min": 1, "consume_message_batch_max_size": 1, "pull_ba
 _MOST = {"consume_thread_min": 1000, "consume_message_batch_max_size": 1024, "pull_batch_size": 1024, "pull_interval": 65_535}
 _LIMITS = {"max_reconsume_times": (-1, 10_000), "pull_threshold_size_for_queue": (1, 1024), "pull_threshold_for_queue": (1, 65_535)}
 # settings of features that are not simulated
-_LEFT_OUT = {
-    "consume_timeout",
-    "post_subscription_when_pull",
-    "pull_threshold_for_topic",
-    "pull_threshold_size_for_topic",
-}
+_LEFT_OUT = {"consume_timeout", "post_subscription_when_pull", "pull_threshold_for_topic", "pull_threshold_size_for_topic"}
 _NAMES = {camel_case(one.name): one.name for one in fields(PushConsumer) if one.name not in _LEFT_OUT}
 _NO_EFFECT = "consumeThreadMax"  # batches wait in an unbounded queue, so a client never has more threads than consumeThreadMin
 
@@ -179,9 +174,7 @@ def with_line(error: WorkloadError, path: str, text: str) -> ScenarioError:
 def line_of(text: str, names: Sequence[str]) -> int | None:
     """Return the line of a field in a TOML text, or of the innermost of its tables that the text has; None if it has none.
 
-    Args:
-        text: text of the file.
-        names: names of the tables from the outermost in, an element of a list with its number in brackets, then the field.
+    `names` are the tables from the outermost in, an element of a list with its number in brackets, then the field.
     """
     found, depth = None, 0
     table: list[str] = []

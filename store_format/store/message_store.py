@@ -33,7 +33,7 @@ from store_format.queue.running_queue import Queue
 from store_format.record.message import Message, decode_text
 from store_format.store.appended_log import AppendedLog
 from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, decode_checkpoint, encode_checkpoint
-from store_format.store.dispatcher import BitMapOf, BuildsIndex, Dispatcher, DispatchError, DispatchSettings
+from store_format.store.dispatcher import BitMapOf, BuildsIndex, Dispatcher, DispatchError
 from store_format.store.lookup import CommitLogLookup, LoadedFiles, MappedFiles, QueueLookup
 from store_format.store.recover_abnormally import recover_abnormally, walk_and_dispatch
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
@@ -96,15 +96,10 @@ class MessageStore(Generic[AnyFiles]):
         put_settings: PutSettings | None = None,
         bit_map_of: BitMapOf | None = None,
     ) -> None:
-        """A store that is neither begun nor loaded yet.
+        """A store that is neither begun nor loaded yet; `index` is over the same files.
 
-        Args:
-            files: the store's.
-            settings: sizes of files, and what is written.
-            index: over the same files.
-            deliver_timestamp: when a message of a delay level is due; None where there are no levels.
-            put_settings: what is refused; the broker's defaults by default.
-            bit_map_of: see Dispatcher; None where no consumer has filter data.
+        `deliver_timestamp` says when a message of a delay level is due; it is None where there are no levels. `put_settings`, by default
+        the broker's defaults, say what is refused. `bit_map_of` is as in Dispatcher.
         """
         self.files = files
         self.settings = settings
@@ -118,9 +113,7 @@ class MessageStore(Generic[AnyFiles]):
         self.failure = ""
         self.dispatcher = Dispatcher(
             store=files,
-            settings=DispatchSettings(
-                is_slave=settings.is_slave, enable_multi_dispatch=settings.enable_multi_dispatch, enable_lmq=settings.enable_lmq
-            ),
+            settings=settings,
             queues=self.queues,
             new_queue=self._new_queue,
             index=index if settings.message_index_enable else None,
@@ -223,7 +216,8 @@ class MessageStore(Generic[AnyFiles]):
             for queue in self.queues.values():
                 queue.destroy(self.files)
         else:
-            log = self._recover_abnormally() if self.is_aborted else self._recover_normally()
+            walks = (self._walk(file) for file in files_to_walk(self.log.files))
+            log = self._recover_abnormally() if self.is_aborted else recover_normally(self.log.files, walks)
             self._keep_log_files(log.files)
             if reached >= log.max_offset:
                 for queue in self.queues.values():
@@ -232,10 +226,6 @@ class MessageStore(Generic[AnyFiles]):
 
     def _max_physic_offset(self) -> int:
         return max((queue.max_physic_offset for queue in self.queues.values()), default=-1)
-
-    def _recover_normally(self) -> RecoveredLog:
-        walks = (self._walk(file) for file in files_to_walk(self.log.files))
-        return recover_normally(self.log.files, walks)
 
     def _walk(self, file: MappedFile) -> FileWalk:
         check_crc = self.settings.check_crc_on_recover
@@ -343,8 +333,7 @@ class MessageStore(Generic[AnyFiles]):
     def append(self, messages: MessageColumns) -> tuple[Longs, Longs]:
         """Write messages to the log and dispatch them; nothing is checked that `prepare` checks.
 
-        Returns:
-            Offset in the log (NOT_APPENDED where no file has room for it) and in its queue of each message.
+        Returns each message's offset in the log (NOT_APPENDED where no file has room for it) and in its queue.
         """
         return self.log.append(messages, self.topic_queue_table)
 
@@ -356,9 +345,8 @@ class MessageStore(Generic[AnyFiles]):
     def lookup(self, read: Callable[[FilePath], Bytes], mtime_of: Callable[[FilePath, MappedFile], int]) -> LoadedFiles:
         """The store for look-ups.
 
-        Args:
-            read: all bytes of a file, as `files` gives them, which may be kept.
-            mtime_of: when a queue's file was written to last, ms.
+        `read` returns all bytes of a file, as `files` gives them, and may keep them; `mtime_of` says when a queue's file was written to
+        last, ms.
         """
 
         def mapped(folder: FilePath, files: Sequence[MappedFile]) -> MappedFiles:
