@@ -110,7 +110,7 @@ def what_if(
     progress("answering twice")
     pull = [settings.pull_settings() for settings in both]
     options.check_roles(*(one.broker_role for one in pull))
-    profile = RequestProfile(into_messages=file.has_other_filters, about=file.lines)
+    profile = RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines)
     answers = [
         answer(broker, requests, options=options, settings=one, profile=profile).select("seq", _side(name))
         for one, name in zip(pull, SIDES, strict=True)

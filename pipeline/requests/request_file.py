@@ -26,9 +26,11 @@ LINE_BYTES_MAX = 16 << 20
 
 # a filter type that is not TAG, or that is cut off
 _OTHER_TYPE = re.compile(rb'"type"(?!\s*:\s*"TAG")')
-# an escape with which the type may be written
+# a maxMsgNums that has more than two digits, or is cut off
+_LARGE_MAX = re.compile(rb'"maxMsgNums"(?!\s*:\s*-?[0-9]{1,2}\s*[,}])')
+# an escape with which a name or the type may be written
 _ESCAPE = b"\\u00"
-_TAIL = 16
+_TAIL = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class RequestFile:
         lines: number of lines.
         is_blank: whether there are no lines but blank ones.
         has_other_filters: whether a filter may be of another type than TAG.
+        has_large_max: whether a maxMsgNums may be greater than 99.
     """
 
     path: str
@@ -61,6 +64,7 @@ class RequestFile:
     lines: int
     is_blank: bool = False
     has_other_filters: bool = True
+    has_large_max: bool = True
 
     def settings(
         self, *, stored: Mapping[str, str] | None = None, properties: str | None = None, options: Sequence[str] = ()
@@ -102,7 +106,7 @@ def scan_lines(path: str) -> RequestFile:
     digest = hashlib.sha256()
     chunks: list[Chunk] = []
     start, first_line, lines, at = 0, 1, 0, 0
-    has_other_filters, tail, is_blank = False, b"", True
+    has_other_filters, has_large_max, tail, is_blank = False, False, b"", True
     path = absolute_path(path)  # executors have another working directory
     try:
         file = open_file(path)
@@ -114,7 +118,9 @@ def scan_lines(path: str) -> RequestFile:
             digest.update(piece)
             is_blank = is_blank and not piece.strip()
             end = len(tail) + len(piece) - _TAIL
-            has_other_filters, tail = has_other_filters or _has_other_filter(tail + piece, end), piece[-_TAIL:]
+            has_other_filters = has_other_filters or _is_found(_OTHER_TYPE, tail + piece, end)
+            has_large_max = has_large_max or _is_found(_LARGE_MAX, tail + piece, end)
+            tail = (tail + piece)[-_TAIL:]
             cut = piece.rfind(b"\n") + 1
             if cut:
                 lines += piece.count(b"\n")
@@ -132,7 +138,8 @@ def scan_lines(path: str) -> RequestFile:
         chunks=tuple(chunks),
         lines=lines + (start < at),
         is_blank=is_blank,
-        has_other_filters=has_other_filters or _has_other_filter(tail, len(tail)),
+        has_other_filters=has_other_filters or _is_found(_OTHER_TYPE, tail, len(tail)),
+        has_large_max=has_large_max or _is_found(_LARGE_MAX, tail, len(tail)),
     )
 
 
@@ -142,9 +149,9 @@ def first_line(file: RequestFile) -> bytes:
         return bytes(opened.read(file.chunks[0].end)).split(b"\n", 1)[0]
 
 
-def _has_other_filter(raw: bytes, end: int) -> bool:
-    """Whether a filter type that may not be TAG begins in the first `end` bytes."""
-    found = _OTHER_TYPE.search(raw)
+def _is_found(pattern: re.Pattern[bytes], raw: bytes, end: int) -> bool:
+    """Whether a match of the pattern, or an escape that may hide one, begins in the first `end` bytes."""
+    found = pattern.search(raw)
     return (found is not None and found.start() < end) or 0 <= raw.find(_ESCAPE) < end
 
 

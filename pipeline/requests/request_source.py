@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.requests.packing import SCHEMA as PACKED_SCHEMA
+from pipeline.requests.packing import Place, pack
 from pipeline.requests.request_file import Chunk, RequestFile, header_if_any, open_file
 from pipeline.requests.request_lines import REQUEST_ARROW, SCHEMA, RequestError, read_lines
 
@@ -25,6 +27,18 @@ def read_requests(spark: SparkSession, file: RequestFile, *, with_lines: bool = 
                 yield from (rows.select(names) for rows in read_chunk(path, chunks[number]))
 
     return spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(read, SCHEMA if with_lines else SCHEMA.removesuffix(", line STRING"))
+
+
+def packed_requests(spark: SparkSession, file: RequestFile, place: Place) -> DataFrame:
+    """The requests of a file as packed rows (packing.SCHEMA), packed by the tasks that read them."""
+    path, chunks = file.path, file.chunks
+
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column("id").to_pylist():
+                yield from pack(place, read_chunk(path, chunks[number]))
+
+    return spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(read, PACKED_SCHEMA)
 
 
 def read_chunk(path: str, chunk: Chunk) -> Iterator[pa.RecordBatch]:

@@ -316,6 +316,35 @@ OTHERS = {
 }
 
 
+MAXES = {
+    "32": (PLAIN, False),
+    "0": (asked(maxMsgNums=0), False),
+    "a negative number": (asked(maxMsgNums=-5), False),
+    "blanks": (PLAIN.replace(b'"maxMsgNums": 32', b'"maxMsgNums"  \t:  32   '), False),
+    "before another field": (
+        b'{"request": {"maxMsgNums":9,' + PLAIN.removeprefix(b'{"request": {').replace(b', "maxMsgNums": 32', b""),
+        False,
+    ),
+    "100": (asked(maxMsgNums=100), True),
+    "2147483647": (asked(maxMsgNums=2**31 - 1), True),
+    "escapes in the key": (asked(maxMsgNums=900).replace(b"maxMsgNums", b"\\u006daxMsgNums"), True),
+}
+
+
+@pytest.mark.parametrize(("line", "found"), MAXES.values(), ids=MAXES)
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_large_max_is_seen_before_the_file_is_read(line: bytes, found: bool, at: int, tmp_path: Path) -> None:
+    lines = [TAG_LINE, PLAIN]
+    lines.insert(at, line)
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    assert [row["maxMsgNums"] > 99 for row in read(path)].count(True) == found
+    for size in (rf.CHUNK_BYTES, *range(33, 90)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rf, "CHUNK_BYTES", size)
+            assert rf.scan_file(str(path)).has_large_max == found, size
+
+
 @pytest.mark.parametrize(("line", "found"), OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_filters_that_are_no_tag_are_seen_before_the_file_is_read(line: bytes, found: bool, at: int, tmp_path: Path) -> None:
