@@ -81,7 +81,7 @@ def import_command(
         progress=progress_to_stderr,
     )
     ends = once or not follow
-    with engine.session("long" if ends else "endless", workers=True, leave_classes=ends) as spark:
+    with engine.session("long" if ends else "endless", store=store, workers=True, leave_classes=ends) as spark:
         opened = Lake(spark, lake)
         if follow:
             again = lambda into: importing(into, run_id=run_id())  # noqa: E731
