@@ -32,6 +32,8 @@ from udfs.pull.codes import ResponseCode
 
 SOURCE = "pull_request"
 SOURCES_MAX = 1000
+# SQL: ms at which the broker processed a pull; a held pull is processed again when it wakes
+PROCESSED_AT = "IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000"
 _SEQUENCES = 1 << 53  # more than the sequence numbers of a source
 _OF_REQUEST = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "filterType", "expression", "timestamp")
 
@@ -114,8 +116,7 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
     Of `options`, only `at`, `filters`, `messages` and `slave_lag` are used.
     """
     checks = checked(broker, pulls, settings).persist()
-    processed_at = F.expr("IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000")
-    joined = pulls.withColumn("timestamp", processed_at).join(options.chosen(checks), "seq")
+    joined = pulls.withColumn("timestamp", F.expr(PROCESSED_AT)).join(options.chosen(checks), "seq")
     passed = joined.where("refusedCode IS NULL AND checkError IS NULL")
     no_line = F.lit(None).cast("STRING").alias("line")
     requests = passed.select("seq", *_OF_REQUEST, F.lit(False).alias("registered"), "recordedMaxOffset", no_line)
@@ -151,8 +152,8 @@ def _with_codes(pulls: DataFrame, given: DataFrame) -> DataFrame:
     return joined.withColumn("code", code.cast("INT"))
 
 
-def _to_file(broker: OpenedBroker, answered: DataFrame, options: ReplayOptions, out: OutputFile) -> None:
-    full = with_messages(broker, answered) if options.messages else answered
+def request_json() -> Column:
+    """Return the JSON of a pull's fields as a request file has them, from the columns of a request."""
     request = F.struct(
         F.col("consumerGroup").alias("group"),
         "topic",
@@ -162,9 +163,12 @@ def _to_file(broker: OpenedBroker, answered: DataFrame, options: ReplayOptions, 
         F.when(F.col("filterType").isNotNull(), F.struct(F.col("filterType").alias("type"), "expression")).alias("filter"),
         "timestamp",
     )
-    rows = full.select(
-        "seq", "requestId", F.to_json(request, {"ignoreNullFields": "false"}).alias("request"), _response(options).alias("response")
-    )
+    return F.to_json(request, {"ignoreNullFields": "false"})
+
+
+def _to_file(broker: OpenedBroker, answered: DataFrame, options: ReplayOptions, out: OutputFile) -> None:
+    full = with_messages(broker, answered) if options.messages else answered
+    rows = full.select("seq", "requestId", request_json().alias("request"), _response(options).alias("response"))
     line = F.concat(
         F.lit('{"requestId":'), _json("requestId"), F.lit(',"request":'), "request", F.lit(',"response":'), "response", F.lit("}")
     )

@@ -39,6 +39,7 @@ from pipeline.rows.unmapped_files import FOLDER, file_ranges, other_files
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_table
 from pipeline.settings.settings import BrokerSettings
+from pipeline.store import load_files as lf
 from store_format.errors import StoreError
 from store_format.files.mapped_files import MappedFile
 from store_format.index.index_file import IndexSizes
@@ -140,7 +141,7 @@ def import_store(
         messages=loaded.messages,
         entries=loaded.entry_count,
         queues=loaded.queue_count,
-        notes=(*loaded.notes, *config.notes, *index.notes, *_inferred(given, settings)),
+        notes=(*loaded.notes, *config.notes, *index.notes, *_inferred(given, settings), *_assumed(store, given, loaded)),
     )
 
 
@@ -148,6 +149,19 @@ def _inferred(given: BrokerSettings, settings: BrokerSettings) -> list[str]:
     """A note for each setting that was inferred from the files."""
     names = settings.given.keys() - given.given.keys()
     return [f"{name}={str(settings.value(name)).lower()}, as the store has files for it; --set says otherwise" for name in sorted(names)]
+
+
+def _assumed(store: StoreFiles, given: BrokerSettings, loaded: LoadedStore) -> list[str]:
+    """A note if neither a setting nor a file of the store tells how long queue files are: answers depend on it."""
+    name = "mappedFileSizeConsumeQueue"
+    if given.explicit(name) is not None or lf.tells_queue_file_size(store):
+        return []
+    note = (
+        f"{store.path_of(CONSUME_QUEUE)}: no queue file tells how long the broker's queue files were; took its default, {name}="
+        f"{loaded.sizes.consume_queue}. Pulls that skip to the next file get other answers with another length: if broker.conf sets one, "
+        f"import again with --properties broker.conf or --set {name}=BYTES"
+    )
+    return [note]
 
 
 def _refuse_lake_inside(store: StoreFiles, lake: Lake) -> None:

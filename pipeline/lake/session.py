@@ -20,7 +20,16 @@ import pyarrow as pa
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.lake.driver_start import OPTIONS_OF_JAVA, archive_option, forget_archive, is_plain_start, keep_jars, known_jars
+from pipeline.lake.driver_start import (
+    JAVA_LEAST,
+    OPTIONS_OF_JAVA,
+    archive_option,
+    forget_archive,
+    is_plain_start,
+    java_fault,
+    keep_jars,
+    known_jars,
+)
 from pipeline.lake.scratch import scratch_folder
 from pipeline.settings.resources import conf_text
 from udfs.sql_functions import register
@@ -65,6 +74,9 @@ _LOCAL_ONLY = {
 }
 
 
+_JAVA_PACKAGE = f"apt-get install openjdk-{JAVA_LEAST}-jre-headless"
+
+
 class EngineError(RuntimeError):
     """Spark did not start, or started without Delta."""
 
@@ -80,6 +92,19 @@ def spark_defaults(name: str) -> dict[str, str]:
 def columns_without_dictionary() -> tuple[str, ...]:
     """Paths of Parquet columns whose values hardly repeat: Spark's files and those of tasks have no dictionary for them."""
     return tuple(name.partition("#")[2] for name in spark_defaults("spark-defaults-local.conf") if name.startswith(_DICTIONARY))
+
+
+def require_java() -> None:
+    """Check, before Spark is started, that there is a Java that Spark runs on; under spark-submit it runs already.
+
+    Raises:
+        EngineError: there is no Java, or it is too old.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    fault = java_fault()
+    if fault is not None:
+        raise EngineError(f"Spark needs Java {JAVA_LEAST} or newer, found {fault}; install one (Debian: {_JAVA_PACKAGE}), or set JAVA_HOME")
 
 
 def build_session(
@@ -118,6 +143,7 @@ def build_session(
         ours |= _LOCAL_ONLY
         if not _TEMPORARY_FOLDERS & os.environ.keys() and "spark.local.dir" not in conf:
             ours["spark.local.dir"] = scratch_folder()
+            ours["spark.sql.warehouse.dir"] = f"{ours['spark.local.dir']}/warehouse"  # else a folder in the working directory
     settings = spark_defaults("spark-defaults-local.conf") | ours | conf
     options = settings.get(_OPTIONS, "")
     archive = archive_option(leave=leave_classes) if is_plain and options in _WITH_ARCHIVE else ""
