@@ -49,7 +49,7 @@ from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 # with more (topic, queueId) pairs than this, partitions cost more than they save, and `--layout auto` clusters the tables
 PARTITIONS_MAX = 2000
 # pieces of PIECE_BYTES in a stretch of the log, the rows of which are one file a queue: fewest, most, and queues for each further piece
-_PIECES_LEAST, _PIECES_MOST, _QUEUES_A_PIECE = 2, 8, 128
+_PIECES_LEAST, _PIECES_MOST, _QUEUES_A_PIECE = 2, 4, 128
 # below these sizes (entries, queues) one task fewer is cheaper
 _ENTRIES_A_TASK = 1 << 17
 _QUEUES_A_TASK = 64

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,6 +28,8 @@ from store_format.store_paths import kind_of
 BATCH_RECORDS = 16_384
 BATCH_BYTES = 16 << 20
 RANGE_BYTES = 1 << 20
+# what the order of records depends on, and their sizes
+_PLACE = np.dtype([("storeSize", np.int32), ("queueId", np.int32), ("queueOffset", np.int64)])
 
 
 def walks(content: Bytes, limit: int, at: int = 0) -> Iterator[Walk]:
@@ -92,9 +94,15 @@ def stretch_batches(broker: str, stretch: Stretch, content: Bytes, wanted: froze
 
 def _by_queue(content: Bytes, positions: Positions) -> Iterator[Positions]:
     """Ascending positions of records in the order of topic, queueId and queueOffset, as many at a time as one batch has records."""
-    prefix = rc.prefixes(content, positions)
-    order = np.lexsort((prefix["queueOffset"], prefix["queueId"], _topic_ranks(content, positions)))
-    before = np.concatenate(([0], np.cumsum(prefix["storeSize"][order], dtype=np.int64)))
+    topics: list[pa.DictionaryArray] = []
+    fields: list[NDArray[np.void]] = []
+    for first in range(0, len(positions), BATCH_RECORDS):  # all fields of all records would take much memory
+        part = positions[first : first + BATCH_RECORDS]
+        topics.append(topic_column(content, rc.locate(content, part)).dictionary_encode())
+        fields.append(rc.prefixes(content, part)[["storeSize", "queueId", "queueOffset"]].astype(_PLACE))
+    places = np.concatenate(fields)
+    order = np.lexsort((places["queueOffset"], places["queueId"], _ranks(topics)))
+    before = np.concatenate(([0], np.cumsum(places["storeSize"][order], dtype=np.int64)))
     at = 0
     while at < len(order):
         after = int(np.searchsorted(before, before[at] + BATCH_BYTES, "right")) - 1
@@ -103,15 +111,11 @@ def _by_queue(content: Bytes, positions: Positions) -> Iterator[Positions]:
         at = after
 
 
-def _topic_ranks(content: Bytes, positions: Positions) -> NDArray[np.uint64]:
-    """The rank of each record's topic among the topics of the records."""
-    parts = (positions[first : first + BATCH_RECORDS] for first in range(0, len(positions), BATCH_RECORDS))
-    encoded = [topic_column(content, rc.locate(content, part)).dictionary_encode() for part in parts]
-    topics = pa.chunked_array(encoded).unify_dictionaries()
-    ranks: NDArray[np.uint64] = (
-        pc.rank(topics.chunk(0).dictionary).to_numpy().take(np.concatenate([part.indices.to_numpy() for part in topics.chunks]))
-    )
-    return ranks
+def _ranks(texts: Sequence[pa.DictionaryArray]) -> NDArray[np.uint64]:
+    """The rank of each text among all different texts."""
+    unified = pa.chunked_array(texts).unify_dictionaries()
+    ranks: NDArray[np.uint64] = pc.rank(unified.chunk(0).dictionary).to_numpy()
+    return np.concatenate([ranks[part.indices.to_numpy()] for part in unified.chunks])
 
 
 def commit_log_batch(broker: str, from_offset: int, content: Bytes, positions: Positions) -> pa.RecordBatch:
