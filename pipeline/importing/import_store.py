@@ -127,8 +127,8 @@ def import_store(
         _rows_of_entries(loaded, broker, writer.spark),
         rows_of(t.QUEUE, loaded.queues.select(*t.QUEUE.names).distinct()),
         rows_of(t.STORE_FILE, files),
-        rows_of(t.STORE_FILE_RANGE, file_ranges(files, loaded.store, broker, tasks)),
-        rows_of(t.INDEX_ENTRY, index.entries),
+        file_ranges(files, loaded.store, broker, tasks),
+        index.entries,
     )
     broker_row = _broker_row(loaded, broker, settings, index.sizes, placement.layout, as_found)
     _replace(writer, placement, rows, {**config.tables, t.CHECKPOINT: index.checkpoint, t.BROKER: broker_row})
@@ -141,7 +141,7 @@ def import_store(
         messages=loaded.messages,
         entries=loaded.entry_count,
         queues=loaded.queue_count,
-        notes=(*loaded.notes, *config.notes, *index.notes, *_inferred(given, settings), *_assumed(store, given, loaded)),
+        notes=(*loaded.notes, *config.notes, *index.notes, *_inferred(given, settings), *_assumed(loaded.store if as_found else store, given, loaded)),
     )
 
 
@@ -325,7 +325,7 @@ def _rows_of_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> Dat
         .withColumn("name", F.coalesce("name", F.col("queueId").cast("STRING")))
         .withColumn("length", F.coalesce("length", F.lit(0)))
     )
-    others = other_files(spark, loaded.store, broker, has_log=bool(loaded.log.files)).localCheckpoint(eager=False)
+    others = other_files(spark, loaded.store, broker, has_log=bool(loaded.log.files))
     all_files = queues.unionByName(others, allowMissingColumns=True).unionByName(log, allowMissingColumns=True)
     return all_files.withColumn("brokerName", F.lit(broker))
 

@@ -226,8 +226,9 @@ def _run_worker(session: SparkSession) -> None:
 
 
 def run_worker(session: SparkSession) -> None:
-    """Run an empty task in a Python worker."""
-    session.range(1).mapInArrow(_unchanged, "id BIGINT").count()
+    """Run empty tasks in Python workers, one for each core."""
+    tasks = tasks_at_once(session)
+    session.range(0, tasks, 1, tasks).mapInArrow(_unchanged, "id BIGINT").count()
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

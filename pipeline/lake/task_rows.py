@@ -54,16 +54,26 @@ class TaskRows:
         return [row.asDict() for row in self.work.mapInArrow(write, FILES_DDL).collect()] if all_writers else []
 
 
+def rows_made(table: Table, work: DataFrame, make: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> TaskRows:
+    """The rows of one table, which `make` makes from descriptions of the work."""
+    return TaskRows(work=work, tables=(table,), read=_OfTable(table.name, make))
+
+
 def rows_of(table: Table, rows: DataFrame) -> TaskRows:
     """The rows of a DataFrame as rows that tasks make."""
-    return TaskRows(work=rows.select(*table.names), tables=(table,), read=_Given(table.name))
+    return rows_made(table, rows.select(*table.names), _unchanged)
+
+
+def _unchanged(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """Gives rows as they are."""
+class _OfTable:
+    """Makes rows of one table."""
 
     name: str
+    make: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-    def __call__(self, rows: Iterator[pa.RecordBatch], _wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        return ((self.name, batch) for batch in rows)
+    def __call__(self, work: Iterator[pa.RecordBatch], _wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        return ((self.name, batch) for batch in self.make(work))

@@ -13,9 +13,10 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pipeline.files.store_files import StoreFiles
+from pipeline.lake.task_rows import TaskRows, rows_made
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema, arrow_table
 from pipeline.settings.settings import BrokerSettings
@@ -36,7 +37,7 @@ _ENTRIES_A_BATCH = 1 << 16
 class IndexRows:
     """The rows of index_entry and checkpoint, notes about the files for people, and the index sizes, None where they are unknown."""
 
-    entries: DataFrame
+    entries: TaskRows
     checkpoint: pa.Table
     notes: tuple[str, ...]
     sizes: IndexSizes | None
@@ -62,7 +63,7 @@ def index_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     except CorruptStoreError as error:
         notes = (f"index_entry has no rows: {error}",)
     read = partial(_read, store, broker, 1 if sizes is None else sizes.hash_slot_num, pieces)
-    entries = spark.range(0, len(pieces), 1, max(len(pieces), 1)).mapInArrow(read, t.INDEX_ENTRY.schema)
+    entries = rows_made(t.INDEX_ENTRY, spark.range(0, len(pieces), 1, max(len(pieces), 1)), read)
     return IndexRows(entries=entries, checkpoint=_checkpoint(store, broker), notes=notes, sizes=sizes)
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.files.store_files import StoreFiles
+from pipeline.lake.task_rows import TaskRows, rows_made
 from pipeline.rows.log_batches import used_ranges
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import STORE_FILE, STORE_FILE_RANGE
@@ -94,20 +95,22 @@ def _rows(broker: str, found: Iterator[tuple[FilePath, Entry | None]]) -> pa.Rec
 
 
 def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log: bool) -> DataFrame:
-    """The rows of store_file for all files and empty folders but mapped files and folders of queues."""
+    """The rows of store_file for all files and empty folders but mapped files and folders of queues; tasks look into many topics."""
     topics = lf.topics(store)
     groups = [topics[start : start + _TOPICS_A_TASK] for start in range(0, len(topics), _TOPICS_A_TASK)]
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column("id").to_pylist():
-                if index == len(groups):
-                    yield _rows(broker, beside_mapped_files(store, has_log=has_log))
-                else:
-                    yield from (_rows(broker, beside_queues(store, topic)) for topic in groups[index])
+    def of_group(index: int) -> Iterator[pa.RecordBatch]:
+        return (_rows(broker, beside_queues(store, topic)) for topic in groups[index])
 
-    count = len(groups) + 1
-    return spark.range(0, count, 1, count).mapInArrow(read, STORE_FILE.schema)
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (rows for batch in batches for index in batch.column("id").to_pylist() for rows in of_group(index))
+
+    beside = _rows(broker, beside_mapped_files(store, has_log=has_log))
+    if len(groups) <= 1:
+        found = [beside, *(rows for index in range(len(groups)) for rows in of_group(index))]
+        return spark.createDataFrame(pa.Table.from_batches(found))
+    of_topics = spark.range(0, len(groups), 1, len(groups)).mapInArrow(read, STORE_FILE.schema).localCheckpoint(eager=False)
+    return of_topics.unionByName(spark.createDataFrame(pa.Table.from_batches([beside])))
 
 
 def pieces_of(files: DataFrame, first: Column) -> DataFrame:
@@ -117,11 +120,11 @@ def pieces_of(files: DataFrame, first: Column) -> DataFrame:
     return pieces.select("path", "start", F.least(F.col("start") + _PIECE_BYTES, "length").alias("end"))
 
 
-def file_ranges(files: DataFrame, store: StoreFiles, broker: str, parallelism: int) -> DataFrame:
+def file_ranges(files: DataFrame, store: StoreFiles, broker: str, parallelism: int) -> TaskRows:
     """The rows of store_file_range for rows of store_file: the bytes after the entries of queue files, and all bytes of other files."""
     entries_end = F.floor(F.coalesce("wrote", F.lit(0)) / CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
     pieces = pieces_of(files.where(~F.col("kind").isin(COMMIT_LOG, FOLDER)), entries_end.cast("BIGINT"))
-    return pieces.repartition(parallelism).mapInArrow(partial(_read, store, broker), STORE_FILE_RANGE.schema)
+    return rows_made(STORE_FILE_RANGE, pieces.repartition(parallelism), partial(_read, store, broker))
 
 
 def _read(store: StoreFiles, broker: str, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

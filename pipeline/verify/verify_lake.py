@@ -66,7 +66,9 @@ def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progr
     findings += [_config(broker, table, rows) for table, rows in config.tables.items()]
     index = index_rows(broker.lake.spark, loaded.store, broker.name, settings)
     findings += [_config(broker, t.CHECKPOINT, index.checkpoint)]
-    findings.append(_other_rows(broker, t.INDEX_ENTRY, index.entries, ["file"], "the rows are not the entries of the file"))
+    findings.append(
+        _other_rows(broker, t.INDEX_ENTRY, index.entries.frame(t.INDEX_ENTRY), ["file"], "the rows are not the entries of the file")
+    )
     findings.append(broken_constraints(broker))
     return reduce(DataFrame.unionByName, findings).orderBy("path", "code")
 
