@@ -97,7 +97,7 @@ class Engine:
 
 def _is_no_lost_call(record: logging.LogRecord) -> bool:
     """Whether a log record is not the one that py4j makes of a call without an answer: the error follows, or Ctrl-C ended the call."""
-    return record.msg != "Exception while sending command."
+    return not str(record.msg).endswith("while sending command.")
 
 
 def _conf(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

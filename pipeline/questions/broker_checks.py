@@ -105,7 +105,7 @@ def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSet
     if not is_tag_type(kind):
         if not settings.value("enablePropertyFilter"):
             notes.append(f"enablePropertyFilter is false: the broker refuses filters of type {kind!r} with SYSTEM_ERROR")
-        if build(pull.topic, pull.group, expression, kind, 0, 0) is None:
+        if expression and build(pull.topic, pull.group, expression, kind, 0, 0) is None:
             notes.append(f"the filter does not compile: everything passes; expression {expression!r}")
     if checked.get("checkError"):
         notes.append("the hash codes in the heartbeat are not those of its tags")
