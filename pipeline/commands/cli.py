@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -80,6 +81,7 @@ class Engine:
         from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, require_java, start_workers
 
         require_java()
+        logging.getLogger().addFilter(_is_no_lost_call)
         progress_to_stderr("starting Spark")
         conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | self.conf
         spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes, functions=False)
@@ -92,6 +94,11 @@ class Engine:
             is_interrupted = isinstance(sys.exc_info()[1], KeyboardInterrupt)
             with suppress(Exception) if is_interrupted else nullcontext():
                 spark.stop()
+
+
+def _is_no_lost_call(record: logging.LogRecord) -> bool:
+    """Whether a log record is not the one that py4j makes of a call without an answer: the error follows, or Ctrl-C ended the call."""
+    return not str(record.msg).endswith("while sending command.")
 
 
 def _conf(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

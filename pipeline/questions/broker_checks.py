@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Row
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from pipeline.capture.pull_checks import broker_config, check
@@ -105,7 +105,7 @@ def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSet
     if not is_tag_type(kind):
         if not settings.value("enablePropertyFilter"):
             notes.append(f"enablePropertyFilter is false: the broker refuses filters of type {kind!r} with SYSTEM_ERROR")
-        if build(pull.topic, pull.group, expression, kind, 0, 0) is None:
+        if expression and build(pull.topic, pull.group, expression, kind, 0, 0) is None:
             notes.append(f"the filter does not compile: everything passes; expression {expression!r}")
     if checked.get("checkError"):
         notes.append("the hash codes in the heartbeat are not those of its tags")
@@ -121,14 +121,10 @@ def _asked_filter(pull: ExplainedPull) -> tuple[str | None, str | None]:
 
 
 def _checked(broker: OpenedBroker, header: Mapping[str, Any], settings: BrokerSettings) -> dict[str, Any]:
-    topic = broker.table(t.TOPIC_CONFIG).where(F.col("topic") == header["topic"]).select(*_TOPIC).first()
-    group = broker.table(t.SUBSCRIPTION_GROUP).where(F.col("consumerGroup") == header["consumerGroup"]).select(*_GROUP).first()
-    known = {**_fields(topic, _TOPIC), **_fields(group, _GROUP)}
+    topics = broker.rows(t.TOPIC_CONFIG, pc.field("topic") == header["topic"]).to_pylist()
+    groups = broker.rows(t.SUBSCRIPTION_GROUP, pc.field("consumerGroup") == header["consumerGroup"]).to_pylist()
+    known = {name: rows[0][name] if rows else None for rows, names in ((topics, _TOPIC), (groups, _GROUP)) for name in names}
     return check(broker_config(settings, broker.name), {**header, **known})
-
-
-def _fields(row: Row | None, names: tuple[str, ...]) -> dict[str, Any]:
-    return dict.fromkeys(names) if row is None else row.asDict()
 
 
 def _header(pull: ExplainedPull) -> dict[str, Any]:
@@ -162,7 +158,7 @@ def _header(pull: ExplainedPull) -> dict[str, Any]:
 
 def _of_queue(broker: OpenedBroker, pull: ExplainedPull) -> list[str]:
     queues = broker.table(t.QUEUE).where(F.col("topic") == pull.topic).select("queueId").collect()
-    topic = broker.table(t.TOPIC_CONFIG).where(F.col("topic") == pull.topic).first()
+    topic = next(iter(broker.rows(t.TOPIC_CONFIG, pc.field("topic") == pull.topic).to_pylist()), None)
     notes = []
     if not queues:
         notes.append(f"the store has no queue of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")

@@ -30,6 +30,8 @@ from pipeline.settings.settings import PullSettings
 from udfs.pull import get_message as gm
 from udfs.pull.codes import GetMessageStatus
 
+# the names of the two sides of an answer
+SIDES: Final = ("current", "proposed")
 _KEY: Final = ("consumerGroup", "topic", "queueId", "filterType", "expression", "registered", "maxMsgNums")
 OPEN, DONE, STUCK = range(3)
 _SCHEMA = "seq BIGINT, state INT, nextOffset BIGINT, pulls BIGINT, found BIGINT, messages BIGINT, bytes BIGINT, fromDisk BIGINT"
@@ -68,7 +70,7 @@ def drain(
     Args:
         broker: the broker whose store answers.
         requests: rows of a request file.
-        answers: `seq` and the structs `set` and `versus`, each with the queue offsets of its `messages`.
+        answers: `seq` and the structs `current` and `proposed`, each with the queue offsets of its `messages`.
         settings: the two sets of settings.
         into_messages: whether a filter may look into messages.
 
@@ -82,7 +84,7 @@ def drain(
 
 def chains_of(requests: DataFrame, answers: DataFrame) -> DataFrame:
     """The first pull of each chain, in the columns of a replay's requests; `recordedMaxOffset` is the end of the chain."""
-    last = [F.element_at(F.when(F.size(given) > 0, F.col(given)), -1) for given in ("set.messages", "versus.messages")]
+    last = [F.element_at(F.when(F.size(given) > 0, F.col(given)), -1) for given in (f"{side}.messages" for side in SIDES)]
     ends = answers.select("seq", (F.greatest(*last) + 1).alias("chainEnd"))
     pulls = requests.select("seq", *_KEY, "queueOffset").join(ends, "seq")
     grouped = pulls.groupBy(*_KEY).agg(

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pipeline.capture.captured_requests import captured_requests
 from pipeline.capture.replay_captured import captured_pulls
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.questions.drain import Drained, drain
+from pipeline.questions.drain import SIDES, Drained, drain
 from pipeline.replay.answer_lines import ANSWER_FIELDS
 from pipeline.replay.replay import RequestProfile
 from pipeline.replay.replay_job import answer, check_timestamps
@@ -27,7 +27,6 @@ from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.requests.request_source import read_requests
 from pipeline.settings.settings import BrokerSettings, PullSettings, camel_case
 
-SIDES: Final = ("current", "proposed")
 # settings of MessageStoreConfig that are given by the lengths of the store's files
 FIXED_BY_STORE: Final = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt")
 # settings in PullSettings that only PullMessageProcessor uses, after the store has answered
@@ -110,7 +109,7 @@ def what_if(
     requests, profile = _requests(broker, file, both[0], options)
     progress("answering twice")
     pull = [settings.pull_settings() for settings in both]
-    options.check_roles(*(one.broker_role for one in pull))
+    options.check_roles(*(one.broker_role for one in reversed(pull)))
     answers = [
         answer(broker, requests, options=options, settings=one, profile=profile).select("seq", _side(name))
         for one, name in zip(pull, SIDES, strict=True)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from pipeline.questions.drain import Drained
-from pipeline.questions.what_if import SIDES, WhatIf
+from pipeline.questions.drain import SIDES, Drained
+from pipeline.questions.what_if import WhatIf
 from pipeline.terminal import say, show_table
 
 # columns of the CSV: part of the result, name of the value, value of each side, number of pulls

@@ -88,7 +88,9 @@ def _finding(rows: Sequence[Row]) -> ReportFinding:
             cause = forms.words(worst["status"])
             names = forms.name(worst["consumerGroup"]), forms.name(worst["topic"])
             text += Markup("; {} on {} {} ({})").format(*names, meant.format(forms.count(worst[column])), cause)
-    return ReportFinding(Tone.BAD if cost else Tone.WARN, text + Markup("."))
+    if not cost:
+        text += Markup("; no message was lost or read again")
+    return ReportFinding(Tone.BAD if cost else Tone.PLAIN, text + Markup("."))
 
 
 CORRECTIONS = Question(

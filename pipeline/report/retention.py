@@ -16,7 +16,8 @@ def _queries(scope: Scope) -> Sequence[str]:
     skipped = f"""\
 SELECT count(DISTINCT brokerName, consumerGroup) AS groups, try_sum(lostOffsets) AS offsets
 FROM offset_correction
-WHERE source = '{scope.source}' AND lostOffsets > 0 {scope.of_broker("AND")}"""
+WHERE source = '{scope.source}' AND lostOffsets > 0 {scope.of_broker("AND")}
+LIMIT 1"""
     return [
         f"""\
 SELECT

@@ -52,7 +52,7 @@ FROM placed
 WHERE place <= {_OF_A_GROUP}
 ORDER BY {order}
 LIMIT {TOP}""",
-        f"SELECT count(*) AS queues, count_if(lag IS NULL) AS unknown FROM consume_lag {scope.of_broker()}",
+        f"SELECT count(*) AS queues, count_if(lag IS NULL) AS unknown FROM consume_lag {scope.of_broker()} LIMIT 1",
     ]
 
 

@@ -39,7 +39,9 @@ WITH recorded AS (
   FROM (
     SELECT brokerName, micros DIV 1000 AS millis FROM wire
     UNION ALL
-    SELECT brokerName, arrivalMicros DIV 1000 FROM pull_request WHERE arrivalMicros BETWEEN 0 AND 253402300799999999
+    SELECT p.brokerName, p.arrivalMicros DIV 1000
+    FROM pull_request p JOIN (SELECT DISTINCT brokerName FROM wire) b ON b.brokerName = p.brokerName
+    WHERE p.arrivalMicros BETWEEN 0 AND 253402300799999999
   ) seen
   GROUP BY brokerName
 ), toldAt AS (

@@ -51,19 +51,19 @@ WITH observed AS (
     try_divide(deleted, hours) AS minOffsetPerHour,
     try_divide(CASE WHEN consumed < 0 THEN 0 ELSE consumed END, recentHours) AS consumerOffsetPerHour
   FROM moves
-), positions AS (
-  -- offsets below 0 have no messages
+), held AS (
+  -- where each group with messages that wait goes on; offsets below 0 have no messages
   SELECT
-    c.*,
-    CASE WHEN c.consumerOffset IS NOT NULL THEN greatest(c.consumerOffset, 0) END AS committed,
-    CASE WHEN c.consumerOffset IS NOT NULL AND coalesce(c.reason, '') <> 'NO_QUEUE' THEN greatest(c.consumerOffset, c.minOffset, 0) END AS nextOffset,
-    h.minOffsetPerHour, h.consumerOffsetPerHour
-  FROM consume_lag c
-  LEFT JOIN paces h USING (brokerName, consumerGroup, topic, queueId)
+    o.brokerName, o.consumerGroup, o.topic, o.queueId, greatest(o.consumerOffset, q.minOffset, 0) AS nextOffset,
+    h.consumerOffsetPerHour
+  FROM consumer_offset o
+  JOIN queue q ON q.brokerName = o.brokerName AND q.topic = o.topic AND q.queueId = o.queueId
+  LEFT JOIN paces h
+    ON h.brokerName = o.brokerName AND h.consumerGroup = o.consumerGroup AND h.topic = o.topic AND h.queueId = o.queueId
+  WHERE greatest(o.consumerOffset, q.minOffset, 0) < q.maxOffset
 ), waiting AS (
   SELECT p.brokerName, p.topic, p.queueId, min(p.nextOffset) AS nextOffset, max(b.mappedFileSizeCommitLog) AS fileSize
-  FROM positions p JOIN broker b ON b.brokerName = p.brokerName
-  WHERE p.nextOffset < p.brokerOffset
+  FROM held p JOIN broker b ON b.brokerName = p.brokerName
   GROUP BY p.brokerName, p.topic, p.queueId
 ), share AS (
   -- the messages of a queue that lie in one file; blank entries have no message
@@ -81,7 +81,8 @@ WITH observed AS (
   -- a queue may still have entries of a file that is deleted already
   SELECT
     s.brokerName, s.topic, s.queueId, s.fromOffset, s.endOffset,
-    CASE WHEN s.fromOffset < l.firstFile THEN l.asOf ELSE d.deletedAt END AS deletedAt
+    CASE WHEN s.fromOffset < l.firstFile THEN l.asOf ELSE d.deletedAt END AS deletedAt,
+    l.asOf
   FROM share s
   JOIN log l ON l.brokerName = s.brokerName
   LEFT JOIN log_file_deletion d ON d.brokerName = s.brokerName AND d.fromOffset = s.fromOffset
@@ -92,19 +93,25 @@ WITH observed AS (
     min_by(f.deletedAt, f.fromOffset) AS deletedAt,
     min(CASE
       WHEN coalesce(p.consumerOffsetPerHour, 0) <= 0 THEN f.deletedAt
-      WHEN p.asOf + (f.endOffset - p.nextOffset) * 3600000D / p.consumerOffsetPerHour > f.deletedAt THEN f.deletedAt
+      WHEN f.asOf + (f.endOffset - p.nextOffset) * 3600000D / p.consumerOffsetPerHour > f.deletedAt THEN f.deletedAt
     END) AS lossAt
-  FROM positions p
+  FROM held p
   JOIN fate f ON f.brokerName = p.brokerName AND f.topic = p.topic AND f.queueId = p.queueId AND f.endOffset > p.nextOffset
   GROUP BY p.brokerName, p.consumerGroup, p.topic, p.queueId
+), positions AS (
+  SELECT
+    c.*, CASE WHEN c.consumerOffset IS NOT NULL THEN greatest(c.consumerOffset, 0) END AS committed,
+    h.minOffsetPerHour, h.consumerOffsetPerHour
+  FROM consume_lag c
+  LEFT JOIN paces h USING (brokerName, consumerGroup, topic, queueId)
 ), judged AS (
   SELECT
     p.*, f.nextFile, f.deletedAt, f.lossAt,
     CASE
       WHEN p.consumerOffset IS NULL THEN 'NO_OFFSET'
-      WHEN p.nextOffset IS NULL THEN 'NO_QUEUE'
+      WHEN p.reason = 'NO_QUEUE' THEN 'NO_QUEUE'
       WHEN p.committed < p.minOffset THEN 'LOST'
-      WHEN p.nextOffset >= p.brokerOffset THEN 'NOTHING_WAITS'
+      WHEN p.committed >= p.brokerOffset THEN 'NOTHING_WAITS'
       WHEN f.nextFile IS NULL THEN 'NO_FILE'
       WHEN f.deletedAt IS NULL AND l.fileReservedTime IS NULL THEN 'NO_SETTING'
       WHEN f.deletedAt IS NULL THEN 'NOT_DELETED'

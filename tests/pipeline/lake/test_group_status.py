@@ -62,13 +62,24 @@ def test_the_model_agrees_with_burrow_on_its_own_cases(
     assert status_of(window, ends, lag, now * 1000, allowed) == status
 
 
-def judge(spark: SparkSession, rows: Sequence[Seen], call: str) -> list[Row]:
-    """What a query says of a history of one broker."""
+def judge(spark: SparkSession, rows: Sequence[Seen], call: str, *, has_commits: bool = False) -> list[Row]:
+    """What a query says of a history of one broker, of which a pull was captured too, and perhaps a commit."""
     history = [("b", row.group, row.topic, row.queue_id, row.at, row.offset, row.end, 0, _lag(row), None, None, None, 1) for row in rows]
     spark.createDataFrame(history, LAG_HISTORY.schema).coalesce(1).createOrReplaceTempView(LAG_HISTORY.name)
-    for table in (OFFSET_HISTORY, PULL_REQUEST, t.CONSUME_QUEUE, t.CONSUMER_OFFSET):
-        stored = [("b", "forgotten", "t", 0, 5)] if table is t.CONSUMER_OFFSET else []
-        spark.createDataFrame(stored, table.schema).coalesce(1).createOrReplaceTempView(table.name)
+    queue: dict[str, object] = {"brokerName": "b", "topic": "t", "queueId": 0}
+    captured = queue | {"arrivalMicros": 10**15, "held": False, "requestId": "r", "sequence": 0}
+    place = {"source": "s", "sourceDigest": "d", "connection": "c", "client": "c"}
+    told = {"consumerGroup": "captured", "micros": 10**15, "consumerOffset": 7, "code": 0, "origin": "UPDATE_CONSUMER_OFFSET"}
+    rows_of: dict[t.Table, list[dict[str, object]]] = {
+        # a broker with enough observations is judged by them, whatever was captured; pulls alone tell nothing
+        PULL_REQUEST: [captured | place],
+        OFFSET_HISTORY: [captured | place | told] if has_commits else [],
+        t.CONSUME_QUEUE: [],
+        t.CONSUMER_OFFSET: [queue | {"consumerGroup": "forgotten", "consumerOffset": 5}],
+    }
+    for table, stored in rows_of.items():
+        values = [tuple(row.get(name) for name in table.names) for row in stored]
+        spark.createDataFrame(values, table.schema).coalesce(1).createOrReplaceTempView(table.name)
     for name in ("queue_status", "group_status"):
         spark.sql(view_sql(name))
     return spark.sql(f"FROM {call}").collect()
@@ -127,7 +138,7 @@ CASES: dict[str, tuple[list[Seen], str, str]] = {
 def test_each_rule_speaks_where_it_should_and_the_worst_status_is_the_groups(spark: SparkSession) -> None:
     gone = [Seen("gone", "t", 0, 60_000 * number, 1, 1000) for number in range(10)]
     older = [Seen("keeps-up", "t", 0, 0, 10**6, 5)]  # out of the window
-    found = judge(spark, [*gone, *older, *(row for rows, _, _ in CASES.values() for row in rows)], "group_status")
+    found = judge(spark, [*gone, *older, *(row for rows, _, _ in CASES.values() for row in rows)], "group_status", has_commits=True)
     assert {row["consumerGroup"]: (row["status"], row["why"]) for row in found if (row["topic"], row["queueId"]) == ("t", 0)} == {
         group: (status, why) for group, (_, status, why) in CASES.items()
     } | {"forgotten": ("UNKNOWN", "NOT_OBSERVED")}

@@ -128,6 +128,7 @@ def test_what_the_store_does_not_have_is_explained(pullsim: Pullsim, made: Lake)
     assert "findConsumeQueue makes an empty one" in text
     assert "TOPIC_NOT_EXIST before it asks the store" in text
     assert "answer: NO_MESSAGE_IN_QUEUE, next offset 0" in text
+    assert text.splitlines()[-1] == "the broker answers 17 TOPIC_NOT_EXIST: it does not ask the store, whose answer would be the one above"
 
 
 @slow_proof

@@ -149,7 +149,7 @@ def test_the_sql_in_the_page_is_what_was_asked_and_runs_by_itself(
     assert pullsim("report", "--lake", lake, "--out", tmp_path / "report.html", "--broker", BROKER)[0] == 0
     texts = Page((tmp_path / "report.html").read_text("utf-8")).texts["code"]
     queries = [text for text in texts if "SELECT" in text]
-    assert len(queries) == len(QUESTIONS) + 1, "one a question, two of corrections"
+    assert len(queries) == len(QUESTIONS) + 3, "one a question, two of slow queues, of corrections and of losses"
     session = create_views(Lake(spark, str(lake)))
     assert all("LIMIT" in query or "bins of" in query for query in queries), "rows are bounded"
     assert [query for query in queries if session.sql(query).isEmpty()] == []
