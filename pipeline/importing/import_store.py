@@ -141,7 +141,13 @@ def import_store(
         messages=loaded.messages,
         entries=loaded.entry_count,
         queues=loaded.queue_count,
-        notes=(*loaded.notes, *config.notes, *index.notes, *_inferred(given, settings), *_assumed(loaded.store if as_found else store, given, loaded)),
+        notes=(
+            *loaded.notes,
+            *config.notes,
+            *index.notes,
+            *_inferred(given, settings),
+            *_assumed(loaded.store if as_found else store, given, loaded),
+        ),
     )
 
 
