@@ -81,7 +81,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def judged(error: BaseException) -> tuple[int, str]:
     """Exit code and message of an error: whose fault it is."""
-    from pyspark.errors import (
+    if isinstance(error, UnusableInputError):
+        return 2, f"error: {error}"
+    from pyspark.errors import (  # takes long
         AnalysisException,
         ArithmeticException,
         DateTimeException,
@@ -90,8 +92,6 @@ def judged(error: BaseException) -> tuple[int, str]:
         SparkRuntimeException,
     )
 
-    if isinstance(error, UnusableInputError):
-        return 2, f"error: {error}"
     if quoted := _QUOTED.search(str(error)):
         return 2, f"error: {quoted['text'].strip()}"
     if isinstance(error, AnalysisException | ParseException | ArithmeticException | NumberFormatException | DateTimeException):
