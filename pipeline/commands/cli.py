@@ -16,7 +16,7 @@ import click
 from pipeline.settings.quantities import milliseconds
 from pipeline.settings.settings import BrokerSettings, SettingsError, nearest
 from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
-from pipeline.terminal import progress_to_stderr, say, show_rows, show_streamed, tell_replayed
+from pipeline.terminal import progress_to_stderr, say, tell_replayed
 
 if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
@@ -410,7 +410,7 @@ def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: 
     cls=ExampleCommand,
     example='pullsim sql --lake lake "SELECT * FROM consume_lag ORDER BY lag DESC" --format csv',
 )
-@click.argument("query")
+@click.argument("query", required=False)
 @lake_option
 @click.option(
     "--init-file",
@@ -420,31 +420,28 @@ def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: 
     callback=_tell_init_file,
     help="Print the path of the init file of spark-sql.",
 )
+@click.option("--file", metavar="FILE", help="A file of statements, with a semicolon after each.")
 @format_option
 @engine_option
 @engine_options
-def sql_command(query: str, lake: str, form: str, reader: str, engine: Engine) -> None:
+def sql_command(query: str | None, lake: str, file: str | None, form: str, reader: str, engine: Engine) -> None:
     """Run SQL over the lake's tables, views and functions.
+
+    Without a query, statements come from --file or standard input; on a terminal there is a prompt.
 
     `DESCRIBE NAME` explains the columns of a table or view. This gives spark-sql the same tables and views:
     spark-sql -i $(pullsim sql --init-file) --hivevar lake=/data/lake
     """
-    if not query.strip():
-        raise click.UsageError('expected a query in SQL, found none; "SHOW TABLES" lists what can be asked')
-    if engine.without_spark(reader, lake, partial(_show_answer, query=query, form=form)):
-        return
-    from pipeline.lake.lake import Lake
-    from pipeline.lake.views import ask
+    from pipeline.commands.sql_statements import Answers, prompting, run_prompt, text_of
 
-    with engine.session("long", reads=lake) as spark:
-        show_rows(ask(Lake(spark, lake).require(), query), form)
-
-
-def _show_answer(lake: EmbeddedLake, *, query: str, form: str) -> None:
-    from pipeline.embedded.questions import ask
-
-    answer = ask(lake, query)
-    show_streamed(answer.names, answer.rows, form)
+    if query is not None and file is not None:
+        raise click.UsageError("--file cannot be combined with a query: give one of them")
+    text = text_of(file) if query is None else query
+    with Answers(engine, reader, lake, form) as answers:
+        if text is None:
+            run_prompt(answers, prompting())
+        else:
+            answers.show_all(text)
 
 
 @cli.command("demo", cls=ExampleCommand, example="pullsim demo --lake demo-lake")

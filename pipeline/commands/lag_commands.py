@@ -20,7 +20,6 @@ from pipeline.commands.cli import (
     now,
     run_id,
 )
-from pipeline.files.stopping import told_to_stop
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import say, show_rows, show_streamed, show_table, start_page
 
@@ -116,6 +115,7 @@ class Asked:
     def show_quickly(self, lake: EmbeddedLake) -> None:
         """Show the lag with the embedded engine."""
         from pipeline.embedded.questions import errors_told
+        from pipeline.files.stopping import told_to_stop
         from pipeline.lag.lag_sql import GROUPS, TOPICS, known_names, require_name
         from pipeline.lake.committed import require_broker
 
@@ -137,11 +137,10 @@ class Asked:
                         self._show_once(newer)
 
     def _show_once(self, lake: EmbeddedLake) -> None:
-        from pipeline.lag.lag_sql import LAG_ROWS, QUEUE_LAGS, lag_parameters
+        from pipeline.lag.lag_sql import AskedLag
 
-        until = now() if self.until_now else None
-        parameters = lag_parameters(broker=self.broker, group=self.group, topic=self.topic, until=until)
-        answer = lake.query(LAG_ROWS if self.form == "table" else QUEUE_LAGS, parameters)
+        asked = AskedLag(broker=self.broker, group=self.group, topic=self.topic, until=now() if self.until_now else None)
+        answer = lake.query(asked.consumer_progress if self.form == "table" else asked.queue_lags)
         if self.form == "table":
             self._show_table(answer.names, list(answer.rows))
         else:
@@ -160,6 +159,7 @@ class Asked:
 
     def show(self, engine: Engine, lake: str) -> None:
         """Show the lag with Spark."""
+        from pipeline.files.stopping import told_to_stop
         from pipeline.lag.lag import LAG_READS, lag_rows, queue_lags
         from pipeline.lake.lake import Lake, changes
         from pipeline.lake.views import create_views

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -115,24 +115,20 @@ class EmbeddedLake:
             connection.execute(f"SET {setting}")
         return connection
 
-    def rows(self, tree: exp.Expr, parameters: Mapping[str, Any] | None = None) -> Answer:
+    def rows(self, tree: exp.Expr) -> Answer:
         """The result of a query in Spark's SQL, as `parsed` gives it.
-
-        Args:
-            tree: the query.
-            parameters: values of the query's named parameters.
 
         Raises:
             NotSupportedError: the query reads a table that only Spark reads.
             duckdb.Error: DuckDB refuses the query, or it fails while it runs.
         """
-        run = self.connection.execute(self._sql(tree), parameters)
+        run = self.connection.execute(self._sql(tree))
         described = run.description or []
         return Answer([column[0] for column in described], [spark_type(column[1]) for column in described], self._fetched(run))
 
-    def query(self, text: str, parameters: Mapping[str, Any] | None = None) -> Answer:
-        """The result of a query of the project in Spark's SQL; arguments and errors are those of `rows`."""
-        return self.rows(parsed(text), parameters)
+    def query(self, text: str) -> Answer:
+        """The result of a query of the project in Spark's SQL; errors are those of `rows`."""
+        return self.rows(parsed(text))
 
     def _fetched(self, run: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
         while rows := run.fetchmany(_ROWS):

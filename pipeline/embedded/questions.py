@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pipeline.embedded.database import RELATIONS, Answer, EmbeddedLake
+from pipeline.embedded.describe import described
 from pipeline.embedded.opened_tables import NotSupportedError
 from pipeline.embedded.supported import require_supported, with_names
 from pipeline.embedded.translation import parsed
@@ -52,8 +53,10 @@ def ask(lake: EmbeddedLake, text: str) -> Answer:
         tree = parsed(text)
     except SqlglotError as error:
         raise NotSupportedError(f"the question is not parsed: {str(error).splitlines()[0]}") from error
+    if (answer := described(lake, tree)) is not None:
+        return answer
     if not isinstance(tree, exp.Query):
-        raise NotSupportedError("only queries are answered without Spark")
+        raise NotSupportedError("only queries, SHOW TABLES and DESCRIBE are answered without Spark")
     require_supported(tree)
     _require_known(tree)
     named = with_names(tree)

@@ -34,6 +34,7 @@ _FUNCTIONS: Final[dict[type[exp.Expr], str]] = {
     exp.Sum: "sum",
     exp.Min: "min",
     exp.Max: "max",
+    exp.Avg: "avg",
     exp.ArgMax: "max_by",
     exp.ArgMin: "min_by",
     exp.Coalesce: "coalesce",
@@ -58,7 +59,6 @@ _FUNCTIONS: Final[dict[type[exp.Expr], str]] = {
 _TAKEN: Final = (*_CLAUSES, *_OPERATORS, *_FUNCTIONS, exp.Cast, exp.DataType, exp.Anonymous)
 _CALLS: Final = frozenset({*NAMES, *FUNCTIONS, "timestamp_millis"})
 _CASTS: Final = frozenset({"BIGINT", "INT", "DOUBLE", "STRING"})
-_AGGREGATES: Final = (exp.Min, exp.Max, exp.Sum, exp.CountIf)
 
 
 def require_supported(tree: exp.Expr) -> None:
@@ -113,7 +113,7 @@ def _number_reason(literal: exp.Literal) -> str | None:
     if literal.is_string or literal.name.isdecimal():
         return None if literal.is_string or int(literal.name) < 2**63 else "a number of more than 64 bits"
     # 1.5 is a decimal in both, with other types of results; 1e3 and 1.5D are doubles
-    in_double = "e" in literal.name.lower() or isinstance(literal.parent, exp.Cast)
+    in_double = "e" in literal.name.lower() or isinstance(literal.parent, exp.Cast | exp.Kwarg)
     return None if in_double or isinstance(literal.parent, _COMPARED) else "arithmetic with decimals"
 
 

@@ -7,6 +7,7 @@ in some functions), texts of binary values.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
@@ -27,6 +28,10 @@ array_to_string(list_transform(string_split(text, ''), lambda c :
   CASE WHEN unicode(c) < 65536 THEN printf('%04X', unicode(c))
   ELSE printf('%04X%04X', 55296 + ((unicode(c) - 65536) >> 10), 56320 + ((unicode(c) - 65536) & 1023)) END), '')
 """
+
+
+# statements that are not parsed are left to Spark, without a warning
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 
 class AnsiSpark(Spark):

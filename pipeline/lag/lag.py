@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.lag.lag_sql import GROUPS, LAG_ROWS, QUEUE_LAGS, TOPICS, known_names, lag_parameters, require_name
+from pipeline.lag.lag_sql import GROUPS, TOPICS, AskedLag, known_names, require_name
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 
 # tables and views that are read for lag, and for the names of groups and topics
@@ -42,7 +42,7 @@ def queue_lags(
     if topic is not None:
         column, what, tables = TOPICS
         require_known(spark, column, what, topic, tables)
-    return spark.sql(QUEUE_LAGS, lag_parameters(broker=broker, group=group, topic=topic, until=until))
+    return spark.sql(AskedLag(broker=broker, group=group, topic=topic, until=until).queue_lags)
 
 
 def time_in_utc(millis: str) -> Column:
@@ -55,7 +55,7 @@ def lag_rows(
 ) -> DataFrame:
     """Return the rows of `queue_lags` with the column names of mqadmin consumerProgress; arguments and errors are those of `queue_lags`."""
     queue_lags(spark, broker=broker, group=group, topic=topic, until=until)  # the names are known
-    return spark.sql(LAG_ROWS, lag_parameters(broker=broker, group=group, topic=topic, until=until))
+    return spark.sql(AskedLag(broker=broker, group=group, topic=topic, until=until).consumer_progress)
 
 
 def require_known(spark: SparkSession, column: str, what: str, name: str, tables: Sequence[str]) -> None:

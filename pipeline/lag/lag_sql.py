@@ -7,30 +7,23 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from pipeline.lake.committed import LakeError
+from pipeline.lake.delta_sql import literal
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import nearest
 
 _LAGS = """
 SELECT
-  brokerName, consumerGroup, topic, queueId, minOffset, brokerOffset, consumerOffset, lag, lagBytes,
-  CASE
-    WHEN :until IS NULL OR lag = 0 THEN lagMillis
-    ELSE try_add(lagMillis, try_subtract(CAST(:until AS BIGINT), asOf))
-  END AS lagMillis,
+  brokerName, consumerGroup, topic, queueId, minOffset, brokerOffset, consumerOffset, lag, lagBytes, {millis} AS lagMillis,
   lastConsumedTimestamp, asOf, reason
 FROM consume_lag
-WHERE (:broker IS NULL OR brokerName = CAST(:broker AS STRING))
-  AND (:group IS NULL OR consumerGroup = CAST(:group AS STRING))
-  AND (:topic IS NULL OR topic = CAST(:topic AS STRING))
+WHERE {condition}
 """
 _ORDER = "ORDER BY brokerName, consumerGroup, topic, queueId"
-# rows of consume_lag, sorted; parameters: broker, group and topic, NULL for all, and until: end of waiting times in ms, NULL for asOf
-QUEUE_LAGS: Final = _LAGS + _ORDER
-# the same with the column names of mqadmin consumerProgress
-LAG_ROWS: Final = f"""
+_CONSUMER_PROGRESS = f"""
 SELECT
   consumerGroup AS `Group`, topic AS `Topic`, brokerName AS `Broker Name`, queueId AS `QID`, brokerOffset AS `Broker Offset`,
   consumerOffset AS `Consumer Offset`, lag AS `Diff`,
@@ -41,7 +34,7 @@ SELECT
     'N/A'
   ) AS `LastTime`,
   CAST(lagMillis / 1000 AS DECIMAL(20, 3)) AS `Lag Seconds`, lagBytes AS `Lag Bytes`, coalesce(reason, '') AS `Reason`
-FROM ({_LAGS})
+FROM ({{lags}})
 {_ORDER}
 """
 # column, what its names are called, and the tables that have names of the kind
@@ -49,9 +42,41 @@ GROUPS: Final = ("consumerGroup", "consumer group", ("consumer_offset", "subscri
 TOPICS: Final = ("topic", "topic", ("consumer_offset", "queue", "topic_config"))
 
 
-def lag_parameters(*, broker: str | None, group: str | None, topic: str | None, until: dt.datetime | None) -> dict[str, Any]:
-    """The parameters of QUEUE_LAGS and LAG_ROWS."""
-    return {"broker": broker, "group": group, "topic": topic, "until": None if until is None else int(until.timestamp() * 1000)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedLag:
+    """What lag is asked for.
+
+    Attributes:
+        broker: only this broker; None for all.
+        group: only this consumer group; None for all.
+        topic: only this topic; None for all.
+        until: end of waiting times; None for the time of the store's last message.
+    """
+
+    broker: str | None = None
+    group: str | None = None
+    topic: str | None = None
+    until: dt.datetime | None = None
+
+    @property
+    def queue_lags(self) -> str:
+        """The query for the rows of consume_lag, sorted by broker, group, topic and queue."""
+        return f"{self._lags}{_ORDER}"
+
+    @property
+    def consumer_progress(self) -> str:
+        """The query for the same rows with the column names of mqadmin consumerProgress."""
+        return _CONSUMER_PROGRESS.format(lags=self._lags)
+
+    @property
+    def _lags(self) -> str:
+        names = {"brokerName": self.broker, "consumerGroup": self.group, "topic": self.topic}
+        conditions = [f"{column} = {literal(name)}" for column, name in names.items() if name is not None]
+        millis = "lagMillis"
+        if self.until is not None:
+            waited = f"try_add(lagMillis, try_subtract({int(self.until.timestamp() * 1000)}L, asOf))"
+            millis = f"CASE WHEN lag = 0 THEN lagMillis ELSE {waited} END"
+        return _LAGS.format(millis=millis, condition=" AND ".join(conditions) or "true")
 
 
 def known_names(column: str, tables: Sequence[str]) -> str:

@@ -94,7 +94,7 @@ def test_lag_of_hostile_topics_is_counted(lake: Path, capsys: pytest.CaptureFixt
 
 
 def test_one_topic_of_hostile_name_is_asked_for(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for topic in ("it's", "a'; DROP TABLE queue; --", "%RETRY%g"):
+    for topic in ("it's", "a'; DROP TABLE queue; --", "%RETRY%g", "a\\b"):
         code, out, _ = pullsim(capsys, "lag", "--lake", lake, "--topic", topic, "--group", "g", "--broker", "b")
         header, line, _, total = out.splitlines()
         assert code == 0

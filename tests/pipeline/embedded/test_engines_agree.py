@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.embedded.database import EmbeddedLake
-from pipeline.embedded.translation import parsed
+from pipeline.embedded.questions import ask as ask_quickly
 from pipeline.lake.lake import Lake
 from pipeline.lake.views import ask
 from pipeline.schema.tables import LAKE_VERSION, TABLES
 from pipeline.sql.statements import VIEWS
 from tests.makers.engine_lakes import captured_lake, write
+from tests.runs.doc_commands import PAGES, commands
 from tests.runs.replaying import lake_of
 from tests.runs.sampling import sampled
 from tests.truth.golden import needs_golden
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # stores with holes in the log, pre-blanks, ext files, odd records; the smallest come first
-STORES = ("holes", "preblank0", "cleaned", "ext-bitmap")
+STORES = ("holes", "preblank0", "cleaned", "ext")
 FUNCTIONS = (
     "SELECT DISTINCT tags, tags_code(tags) AS code FROM commit_log",
     "SELECT tags_code(NULL) AS none, tags_code('') AS empty, tags_code('Aa') AS a, tags_code('BB') AS b, tags_code('é🤦 ') AS wide",
@@ -60,6 +61,9 @@ FUNCTIONS = (
     "SELECT * FROM queue_status(intervals => 3, minimumComplete => 0.5, allowedLag => 100)",
     "SELECT status, count(*) AS queues FROM queue_status(5) GROUP BY status",
 )
+DOCUMENTED = sorted(
+    {word for page in PAGES for one in commands(page) if one.words[0] == "sql" for word in one.words if word.startswith("SELECT ")}
+)
 Rows = Counter[str]
 
 
@@ -86,7 +90,7 @@ def of_spark(spark: SparkSession, lake: Path | str, query: str) -> tuple[dict[st
 
 
 def of_duckdb(lake: Path | str, query: str) -> tuple[dict[str, str | None], Rows]:
-    answer = EmbeddedLake(str(lake)).rows(parsed(query))
+    answer = ask_quickly(EmbeddedLake(str(lake)), query)
     return told(answer.types, answer.names, answer.rows)
 
 
@@ -103,6 +107,20 @@ def test_views_and_tables_of_a_captured_broker_agree(spark: SparkSession, captur
     assert (found[1] - wanted[1], wanted[1] - found[1]) == (Counter(), Counter())
     if name in VIEWS:
         assert found[1], "a view without rows compares nothing"
+
+
+@needs_golden
+@pytest.mark.parametrize(
+    "query", ["SHOW TABLES", *(f"DESCRIBE {name}" for name in ("message", "group_status", "queue", "lag_history", "pull_response"))]
+)
+def test_what_there_is_and_what_it_means_agrees(spark: SparkSession, captured: Path, query: str) -> None:
+    assert of_duckdb(captured, query) == of_spark(spark, captured, query)
+
+
+@needs_golden
+@pytest.mark.parametrize("query", DOCUMENTED)
+def test_documented_questions_agree(spark: SparkSession, captured: Path, query: str) -> None:
+    assert of_duckdb(captured, query) == of_spark(spark, captured, query)
 
 
 @needs_golden
