@@ -1,6 +1,6 @@
 """Entry of the console script and of spark-submit: runs the command line and turns what went wrong into an exit code.
 
-0 done, 1 done but the comparison asked for found differences, 2 bad usage or bad input, 3 the engine failed.
+0 done, 1 done but the comparison asked for found differences, 2 bad usage or bad input, 3 the engine failed, 130 ended by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
     try:
         cli.main(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="pullsim", standalone_mode=False)
-    except click.exceptions.Abort:
-        return 3
+    except (click.exceptions.Abort, KeyboardInterrupt):  # Ctrl-C
+        progress_to_stderr("stopped")
+        return 130
     except ReaderGoneError:  # it has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -82,7 +83,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def judged(error: BaseException) -> tuple[int, str]:
     """Exit code and message of an error: whose fault it is."""
     if isinstance(error, UnusableInputError):
-        return 2, f"error: {error}"
+        return 2, f"error: {_shortened(str(error))}"
     from pyspark.errors import (  # takes long
         AnalysisException,
         ArithmeticException,
@@ -93,7 +94,7 @@ def judged(error: BaseException) -> tuple[int, str]:
     )
 
     if quoted := _QUOTED.search(str(error)):
-        return 2, f"error: {quoted['text'].strip()}"
+        return 2, f"error: {_shortened(quoted['text'].strip())}"
     if isinstance(error, AnalysisException | ParseException | ArithmeticException | NumberFormatException | DateTimeException):
         return 2, f"error: {_PLAN.sub('', str(error))}"
     if isinstance(error, SparkRuntimeException) and error.getCondition() in _FOUND_WHILE_RUNNING:

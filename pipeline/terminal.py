@@ -17,6 +17,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from store_format.errors import printable
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -56,7 +58,7 @@ def start_page(text: str) -> None:
 
 def progress_to_stderr(text: str) -> None:
     """A step of the work."""
-    sys.stderr.write(f"pullsim: {text}\n")
+    sys.stderr.write(f"pullsim: {_safe(text)}\n")
     sys.stderr.flush()
 
 
@@ -96,18 +98,23 @@ def show_values(names: Sequence[str], rows: Iterable[Sequence[Any]], form: str) 
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows as a table, columns of numbers to the right."""
-    shown = [[_shown(value) for value in row] for row in rows]
+    """Print rows as a table, columns of numbers to the right; what a terminal would take as a command is shown as an escape."""
+    shown = [[_safe(_shown(value)) for value in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, name in enumerate(names):
         numeric = shown and all(_NUMBER.fullmatch(row[column]) for row in shown)
-        table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
+        table.add_column(_safe(name), justify="right" if numeric else "left", no_wrap=True)
     for row in shown:
         table.add_row(*row)
     text = io.StringIO()
     # a terminal shows the header in bold; a file and a pipe get the letters alone
     Console(file=text, width=_WIDTH, highlight=False, markup=False, soft_wrap=False, force_terminal=sys.stdout.isatty()).print(table)
     _Results().write(text.getvalue())
+
+
+def _safe(text: str) -> str:
+    """A text of one or more lines, with an escape in place of what a terminal would take as a command."""
+    return "\n".join(map(printable, text.replace("\t", "    ").split("\n")))
 
 
 def _shown(value: Any) -> str:

@@ -10,6 +10,32 @@ from typing import Any, Self
 # A line of every traceback of an UnusableInputError, also of a traceback that a Spark worker sends to the driver as text.
 EXIT_CODE_NOTE = "pullsim: exit code 2"
 
+# most characters of a value from outside in an error's text
+SHOWN_MAX = 160
+
+
+def printable(text: str) -> str:
+    """The text with an escape in place of each character that is not printable: control characters, line ends, changes of direction."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def shown(value: object) -> str:
+    """A value from outside as an error's text shows it: short, and printable.
+
+    Args:
+        value: bytes are shown as the text in UTF-8 that they are, anything else by its repr.
+
+    Returns:
+        SHOWN_MAX characters of the value, and `...` where it is longer. Characters that are not printable are escapes.
+    """
+    if isinstance(value, bytes):
+        value = value[: 4 * SHOWN_MAX + 1].decode("utf-8", "backslashreplace")
+    if isinstance(value, str):
+        quoted = repr(value[: SHOWN_MAX + 1])
+        return quoted if len(quoted) <= SHOWN_MAX + 2 else f"{quoted[: SHOWN_MAX + 1]}...{quoted[0]}"
+    text = repr(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
 
 class UnusableInputError(Exception):
     """Input that cannot be used: a file, an option, a request, a lake.

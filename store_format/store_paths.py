@@ -20,7 +20,8 @@ STORE_FOLDERS: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONFIG, INDEX})
 
 CHECKPOINT_FILE: Final = "checkpoint"
 ABORT_FILE: Final = "abort"  # empty
-LOCK_FILE: Final = "lock"  # four bytes, "lock"
+LOCK_FILE: Final = "lock"
+LOCK: Final = b"lock"  # all bytes of the lock file
 
 _NAMED: Final = frozenset({COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, CONFIG, CHECKPOINT_FILE, ABORT_FILE, LOCK_FILE})
 

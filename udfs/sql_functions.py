@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, BooleanType, IntegerType
 
 from udfs import sql_kernels
 from udfs.filters.sql92_values import NULL, TRUE
-from udfs.sql_statements import sql_statements
+from udfs.sql_statements import SQL_FUNCTIONS, sql_statements
 
 
 def _whole_array(values: Any, dtype: type[np.generic]) -> NDArray[Any] | None:
@@ -80,6 +80,11 @@ PANDAS_UDFS: Final = {
     "uncompress_body": pandas_udf(uncompress_body, BinaryType()),  # type: ignore[call-overload]
     "sql92_matches": pandas_udf(sql92_matches, BooleanType()),  # type: ignore[call-overload]
 }
+
+
+def function_names() -> frozenset[str]:
+    """Return the names of all functions, of those that SQL defines and of those in Python."""
+    return frozenset({*(function.name for function in SQL_FUNCTIONS), *PANDAS_UDFS})
 
 
 def has_functions(spark: SparkSession) -> bool:

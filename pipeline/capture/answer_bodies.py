@@ -23,9 +23,7 @@ _RECORD = "physicOffset BIGINT, size INT, record BINARY"
 def with_body_sha256(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
     """Add to answers a column `bodySha256`; NULL where there is no message, or an entry's bytes are no record of commit_log.
 
-    Args:
-        broker: the broker whose store answers.
-        answers: rows with `seq` and `entries`; they are read twice.
+    `answers` have `seq` and `entries`; they are read twice.
     """
     entries = answers.select("seq", F.posexplode("entries").alias("place", "entry")).select(
         "seq", "place", F.col("entry.physicOffset").alias("physicOffset"), F.col("entry.size").alias("size")

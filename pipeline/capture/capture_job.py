@@ -23,10 +23,10 @@ from pyspark.sql import functions as F
 
 from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import BAD, OFFSET, PULL, SUBSCRIPTION, Row
-from pipeline.capture.packets import Bad, read_packets
-from pipeline.capture.registrations import with_registrations
+from pipeline.capture.packets import Bad, read_packets, with_a_packet
+from pipeline.capture.registrations import BATCH_ROWS, batches_of, with_registrations
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
-from pipeline.files.store_files import filesystem_of
+from pipeline.files.store_files import filesystem_of, refuse_pipe
 from pipeline.lake.delta_sql import literal
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
@@ -39,7 +39,6 @@ from store_format.errors import StoreError
 BUFFER_BYTES = 1 << 20
 DEFAULT_BROKER = "broker"
 _BATCH_BYTES = 8 << 20
-_BATCH_ROWS = 8192
 _SEGMENTS = "first STRING, second STRING, number BIGINT, matrix BINARY, payload BINARY, position BIGINT, error STRING"
 _SEGMENTS_ARROW = arrow_of(_SEGMENTS)
 # columns with the same value in every row of a capture
@@ -49,16 +48,7 @@ _KINDS = {PULL: ct.PULL_REQUEST, OFFSET: ct.OFFSET_HISTORY, SUBSCRIPTION: ct.SUB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """Result of reading a capture.
-
-    Attributes:
-        broker: name of the broker that was captured.
-        pulls: number of pulls.
-        answered: number of pulls with an answer.
-        offsets: number of rows of offset_history.
-        bad: number of rows of bad_request.
-        lake_version: version of the lake that has the rows.
-    """
+    """Result of reading a capture: numbers of pulls, of answered pulls, and of rows of offset_history and bad_request."""
 
     broker: str
     pulls: int
@@ -87,11 +77,12 @@ def open_capture(path: str) -> Iterator[BinaryIO]:
         StoreError: the file cannot be opened.
     """
     try:
+        refuse_pipe(path)
         filesystem, inside = filesystem_of(path)
         with filesystem.open_input_stream(inside, buffer_size=BUFFER_BYTES) as stream:
             yield cast(BinaryIO, io.BufferedReader(stream, BUFFER_BYTES))
     except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(path, "a capture file that every executor can open", str(error)) from error
+        raise StoreError(path, "a capture file that every executor can open", getattr(error, "strerror", None) or str(error)) from error
 
 
 def digest_of(path: str) -> str:
@@ -113,15 +104,8 @@ def run_capture(
 ) -> Captured:
     """Read a capture into the lake; rows of the same file that the lake has are replaced.
 
-    Args:
-        broker: the broker whose traffic was captured.
-        path: pcap or pcapng file.
-        run_id: of this run.
-        now: gives the wall-clock time.
-        progress: called with a text at each step.
-
     Raises:
-        StoreError: the file cannot be opened or is no capture; nothing was written then.
+        StoreError: the file cannot be opened, is no capture, or has no packet that can be read; nothing was written then.
         LakeError: another run is writing to the lake.
     """
     progress(f"reading {path}")
@@ -186,10 +170,10 @@ def _segments(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
         gathered: list[Row] = []
         size = 0
         with open_capture(path) as file:
-            for found in pack_segments(read_packets(file, path)):
+            for found in pack_segments(with_a_packet(read_packets(file, path), path)):
                 gathered.append(_segment_row(found))
                 size += len(gathered[-1]["payload"]) + len(gathered[-1].get("matrix", b""))
-                if size >= _BATCH_BYTES or len(gathered) >= _BATCH_ROWS:
+                if size >= _BATCH_BYTES or len(gathered) >= BATCH_ROWS:
                     yield pa.RecordBatch.from_pylist(gathered, schema=_SEGMENTS_ARROW)
                     gathered, size = [], 0
         if gathered:
@@ -205,15 +189,7 @@ def _segment_row(found: PackedSegments | Bad) -> Row:
 
 def _rows(digest: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of the tables from packed segments, which are sorted by connection."""
-    schema = arrow_of(_schema())
-    gathered: list[Row] = []
-    for kind, row in _found(digest, batches):
-        gathered.append({"kind": kind, kind: row})
-        if len(gathered) >= _BATCH_ROWS:
-            yield pa.RecordBatch.from_pylist(gathered, schema=schema)
-            gathered = []
-    if gathered:
-        yield pa.RecordBatch.from_pylist(gathered, schema=schema)
+    return batches_of(({"kind": kind, kind: row} for kind, row in _found(digest, batches)), arrow_of(_schema()))
 
 
 def _found(digest: str, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:

@@ -76,29 +76,16 @@ class CapturedComparison:
         return [*lines, f"{self.compared} compared, {self.differ} differ"]
 
 
-def _recorded(name: str) -> Column:
-    return F.col(f"recorded{name[0].upper()}{name[1:]}")
-
-
 def compare_captured(pulls: DataFrame, answered: DataFrame, *, at: At) -> CapturedComparison:
-    """Compare each answer with the recorded answer.
-
-    Args:
-        pulls: rows of pull_request with `seq`.
-        answered: rows of `answered_captured`.
-        at: which part of the store the pulls saw.
-    """
-    fields = [name for name in _FIELDS if name != "bodySha256"]
+    """Compare each answer, a row of `answered_captured`, with the recorded answer of its pull, a row of pull_request with `seq`."""
     # a pull that a check refuses has no offsets in its answer
     ours = {name: F.when(F.col("refusedCode").isNull() | F.lit(name == "code"), F.col(name)) for name in _FIELDS}
-    recorded = pulls.select(
-        "seq", "held", "recordedBodyLength", *[_recorded(name).alias(f"theirs_{name}") for name in (*fields, "bodySha256")]
-    )
+    theirs = [F.col(f"recorded{name[0].upper()}{name[1:]}").alias(f"theirs_{name}") for name in _FIELDS]
+    recorded = pulls.select("seq", "held", "recordedBodyLength", *theirs)
     rows = answered.select("seq", "requestId", "error", *[ours[name].alias(name) for name in _FIELDS]).join(recorded, "seq")
     # a body that was not captured completely is not compared
-    known = {name: F.lit(True) for name in fields} | {
-        "bodySha256": F.col("theirs_bodySha256").isNotNull() | (F.coalesce("recordedBodyLength", F.lit(0)) == 0)
-    }
+    whole = F.col("theirs_bodySha256").isNotNull() | (F.coalesce("recordedBodyLength", F.lit(0)) == 0)
+    known = dict.fromkeys(_FIELDS, F.lit(True)) | {"bodySha256": whole}
     differs = F.filter(
         F.array(*[F.when(known[name] & ~F.col(name).eqNullSafe(F.col(f"theirs_{name}")), F.lit(name)) for name in _FIELDS]),
         lambda one: one.isNotNull(),

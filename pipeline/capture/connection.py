@@ -29,9 +29,7 @@ class _Direction:
 class Connection:
     """State of the connections between two ends, one after the other.
 
-    Attributes:
-        ends: the two ends as `address:port`, sorted.
-        digest: SHA-256 of the capture file.
+    `ends` are the two ends as `address:port`, sorted; `digest` is the SHA-256 of the capture file.
     """
 
     ends: tuple[str, str]

@@ -56,14 +56,9 @@ _NOT_COMMITTED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a batch of decoded frames.
+    """One frame of a batch: `row` of `columns`, at `offset` in the stream; `packet` completed it.
 
-    Attributes:
-        columns: the batch.
-        row: row of the frame in the batch.
-        offset: offset of the frame in the stream.
-        packet: the packet that completed the frame.
-        whole: whether the frame's body was captured completely.
+    `whole` is whether the frame's body was captured completely.
     """
 
     columns: FrameColumns
@@ -86,11 +81,9 @@ class Frame:
 
     def fields(self, header: type[PullMessageRequestHeader | PullMessageResponseHeader]) -> Row:
         """The values of the fields of a header class, by their names."""
-        return {one.name: _value(self.columns.text(self.row, one.name), header.NUMBERS.get(one.name)) for one in fields(header)}
-
-
-def _value(text: str | None, bits: int | None) -> Any:
-    return plain_text(text) if bits is None else java_number(text, bits)
+        texts = {one.name: self.columns.text(self.row, one.name) for one in fields(header)}
+        bits = header.NUMBERS
+        return {name: java_number(text, bits[name]) if name in bits else plain_text(text) for name, text in texts.items()}
 
 
 def plain_text(text: str | None) -> str | None:
@@ -126,10 +119,7 @@ class _Pending:
 class Exchanges:
     """The requests of one connection that wait for their answers, in both directions.
 
-    Attributes:
-        connection: name of the connection.
-        ends: the sender in each direction.
-        digest: SHA-256 of the capture file.
+    `ends` are the senders by direction; `digest` is the SHA-256 of the capture file.
     """
 
     connection: str

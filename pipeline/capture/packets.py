@@ -8,7 +8,7 @@ Rule: a part that cannot be read is returned as a value, and the reader continue
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ from dpkt import pcap as dpkt_pcap
 
 from pipeline.capture.pcapng import PCAPNG_MAGIC, Interfaces, byte_order_of
 from pipeline.schema.capture_tables import RAW_BYTES_MAX
-from store_format.errors import StoreError
+from store_format.errors import StoreError, shown
 
 PACKET_MAX = 1 << 20  # libpcap captures at most 256 KiB of a packet; packets of offloading cards have at most half a MiB
 _NANO = {dpkt_pcap.TCPDUMP_MAGIC_NANO, dpkt_pcap.PMUDPCT_MAGIC_NANO}
@@ -87,10 +87,6 @@ class _Reading:
 def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
     """The packets of a capture file in order, and the parts that cannot be read; one packet at a time is in memory.
 
-    Args:
-        source: the open file.
-        path: path of the file, for the error message.
-
     Raises:
         StoreError: the file is neither pcap nor pcapng.
     """
@@ -105,6 +101,23 @@ def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
     if len(head) < dpkt_pcap.FileHdr.__hdr_len__ or magic not in dpkt_pcap.MAGIC_TO_PKT_HDR:
         raise StoreError(path, "the header of a pcap or pcapng file", repr(head) if head else "an empty file", position=0)
     yield from _pcap(reading, magic, head)
+
+
+def with_a_packet(found: Iterable[Packet | Bad], path: str) -> Iterator[Packet | Bad]:
+    """The packets and unreadable parts `found` in a capture file, which must not be unreadable parts alone.
+
+    Raises:
+        StoreError: after the last part, if there was no packet among them; a file without any part, of a silent wire, is no error.
+    """
+    first: Bad | None = None
+    has_packet = False
+    for one in found:
+        has_packet = has_packet or isinstance(one, Packet)
+        first = one if first is None and isinstance(one, Bad) else first
+        yield one
+    if first is not None and not has_packet:
+        hint = f"the first bytes that are none: {shown(first.raw[:16])}; was the file damaged, or cut short?"
+        raise StoreError(path, "one packet that can be read, or more", "none behind the file's header", position=first.position, hint=hint)
 
 
 def _pcap(reading: _Reading, magic: int, head: bytes) -> Iterator[Packet | Bad]:

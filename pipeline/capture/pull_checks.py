@@ -8,7 +8,7 @@ Surprise: an expression that does not compile filters nothing. Neither does a cl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from pipeline.capture.registrations import NO_GROUP, SUBSCRIBED
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
+from pipeline.settings.rule_settings import pull_broker_config
 from pipeline.settings.settings import BrokerSettings
 from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig, TopicConfig
 from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
@@ -33,7 +34,7 @@ from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import SQL92, TAG, ConsumerFilterManager, is_tag_type
 from udfs.filters.message_filter import ExpressionMessageFilter
 from udfs.filters.tags import SubscriptionParseError, parse_subscription
-from udfs.pull.codes import BrokerRole, ResponseCode
+from udfs.pull.codes import ResponseCode
 
 Row = dict[str, Any]
 OTHER_CODES = "OTHER_CODES"  # error code: the hash codes of a heartbeat are not those of its tags
@@ -60,17 +61,7 @@ _ONLY_THERE = {"queueOffset", "maxMsgNums", "commitOffset", "suspendTimeoutMilli
 
 def broker_config(settings: BrokerSettings, broker: str) -> PullBrokerConfig:
     """The settings of a broker that the checks use; `broker` is the broker's name."""
-    pull = settings.pull_settings()
-    return PullBrokerConfig(
-        broker_name=broker,
-        broker_ip1=settings.value("brokerIP1") or "",
-        broker_role=BrokerRole[pull.broker_role],
-        broker_permission=settings.value("brokerPermission"),
-        auto_create_subscription_group=settings.value("autoCreateSubscriptionGroup"),
-        enable_property_filter=settings.value("enablePropertyFilter"),
-        slave_read_enable=pull.slave_read_enable,
-        offset_check_in_slave=pull.offset_check_in_slave,
-    )
+    return replace(pull_broker_config(settings), broker_name=broker)
 
 
 def checked(broker: OpenedBroker, pulls: DataFrame, settings: BrokerSettings) -> DataFrame:
@@ -106,9 +97,7 @@ def _part(name: str, value: Any) -> object:
 def check(config: PullBrokerConfig, row: Row) -> Row:
     """Check one pull; gives the columns of CHECKED without `seq`.
 
-    Args:
-        config: settings of the broker.
-        row: the pull's fields, the registration of its group, and the settings of its topic and group.
+    `row` has the pull's fields, the registration of its group, and the settings of its topic and group.
     """
     header = PullMessageRequestHeader(**{name: row[name] for name in _HEADER})
     try:

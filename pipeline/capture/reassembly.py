@@ -80,14 +80,7 @@ class Reassembly:
         return before != 0 if self.from_start else before > WAITING_MAX
 
     def add(self, seq: int, data: memoryview | bytes, length: int, packet: CapturedPacket) -> list[StreamPiece]:
-        """Process the payload of a segment; gives the pieces that can be read with it.
-
-        Args:
-            seq: sequence number of the first byte.
-            data: captured bytes.
-            length: number of bytes that were sent, which may be more than were captured.
-            packet: the packet of the segment.
-        """
+        """Process the payload of a segment, `length` bytes of which `data` were captured; gives the pieces that can be read with it."""
         if self.isn is None:
             self.isn = seq
         offset = self._offset_of(seq)

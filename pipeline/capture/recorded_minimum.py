@@ -18,35 +18,25 @@ FILES_DELETED = "FILES_DELETED"
 
 
 def with_recorded_minimum(answers: DataFrame, settings: PullSettings) -> DataFrame:
-    """The answers of the store with the recorded minimum of the queue.
-
-    Args:
-        answers: of the store, with `recordedMinOffset` (NULL where none was recorded).
-        settings: of the broker.
-    """
+    """The store's answers, as they are with `recordedMinOffset` as the minimum of the queue where it is not NULL."""
     role = f"'{settings.broker_role}', {str(settings.offset_check_in_slave).upper()}"
     known = F.col("recordedMinOffset").isNotNull() & F.col("status").isNotNull()
     of_bounds = F.expr("pull_status(queueOffset, recordedMinOffset, maxOffset)")
     corrected = F.expr(f"correct_offset(queueOffset, recordedMinOffset, maxOffset, {role})")
     without_scan = known & of_bounds.isNotNull()
-    gone = known & of_bounds.isNull() & (F.col("queueOffset") < F.col("minOffset"))
-    nothing = {
-        "messageCount": F.lit(0),
-        "bufferTotalSize": F.lit(0),
-        "msgCount4Commercial": F.lit(0),
-        "suggestPullingFromSlave": F.lit(False),
-    }
+    gone = F.coalesce(known & of_bounds.isNull() & (F.col("queueOffset") < F.col("minOffset")), F.lit(False))
     values = {
         "status": of_bounds,
         "code": F.expr(f"response_code(pull_status(queueOffset, recordedMinOffset, maxOffset), queueOffset, {role})"),
         "nextBeginOffset": corrected,
-        **nothing,
+        **dict.fromkeys(("messageCount", "bufferTotalSize", "msgCount4Commercial"), F.lit(0)),
+        "suggestPullingFromSlave": F.lit(False),
         "diskFallBehind": F.lit(None),
         "entries": F.array().cast(t.ENTRIES_TYPE),
         "bodySha256": F.lit(None),
     }
     columns = {name: F.when(without_scan, value).otherwise(F.col(name)) for name, value in values.items()}
-    columns = {name: F.when(~F.coalesce(gone, F.lit(False)), column) for name, column in columns.items()}
+    columns = {name: F.when(~gone, column) for name, column in columns.items()}
     minimum = F.when(known, F.col("recordedMinOffset")).otherwise(F.col("minOffset"))
-    error = F.when(F.coalesce(gone, F.lit(False)), FILES_DELETED).otherwise(F.col("error"))
+    error = F.when(gone, FILES_DELETED).otherwise(F.col("error"))
     return answers.withColumns({**columns, "minOffset": minimum, "error": error})

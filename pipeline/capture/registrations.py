@@ -12,7 +12,7 @@ have led to the recorded answer (a pull that overtook its heartbeat is refused).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 SUBSCRIBED, NO_TOPIC, NO_GROUP = "SUBSCRIBED", "NO_TOPIC", "NO_GROUP"
 _HEARTBEATS_FIRST, _PULLS_FIRST = 0, 1
 _NO_BITS = BloomFilter(1, 64)  # the bits of a bloom filter are not used here
-_BATCH_ROWS = 8192
+BATCH_ROWS = 8192
 
 
 def with_registrations(pulls: DataFrame, subscriptions: DataFrame) -> DataFrame:
@@ -69,25 +69,22 @@ def _events(rows: DataFrame, kind: str, micros: Column, order: int) -> DataFrame
 
 
 def _walk(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = arrow_schema(PULL_REQUEST)
-    gathered: list[Row] = []
     rows = (row for batch in batches for row in batch.to_pylist())
-    for _, of_group in groupby(rows, lambda row: row["consumerGroup"]):
-        for pull in registered(of_group):
-            gathered.append(pull)
-            if len(gathered) >= _BATCH_ROWS:
-                yield pa.RecordBatch.from_pylist(gathered, schema=schema)
-                gathered = []
-    if gathered:
-        yield pa.RecordBatch.from_pylist(gathered, schema=schema)
+    groups = groupby(rows, lambda row: row["consumerGroup"])
+    return batches_of((pull for _, of_group in groups for pull in registered(of_group)), arrow_schema(PULL_REQUEST))
+
+
+def batches_of(rows: Iterator[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows as batches of BATCH_ROWS rows."""
+    while some := list(islice(rows, BATCH_ROWS)):
+        yield pa.RecordBatch.from_pylist(some, schema=schema)
 
 
 def registered(rows: Iterator[Row]) -> Iterator[Row]:
     """The pulls of one group with their registrations.
 
-    Args:
-        rows: the group's events in both orders, sorted by time: `order`, and either `event`, a row of subscription, or `pull`, a row of
-            pull_request. Each event and pull comes once in each order.
+    `rows` are the group's events in both orders, sorted by time: `order`, and either `event`, a row of subscription, or `pull`, a row of
+    pull_request. Each event and pull comes once in each order.
     """
     managers = (_manager(), _manager())
     waiting: dict[str, Row] = {}

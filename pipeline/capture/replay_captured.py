@@ -32,7 +32,10 @@ from udfs.pull.codes import ResponseCode
 
 SOURCE = "pull_request"
 SOURCES_MAX = 1000
+# SQL: ms at which the broker processed a pull; a held pull is processed again when it wakes
+PROCESSED_AT = "IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000"
 _SEQUENCES = 1 << 53  # more than the sequence numbers of a source
+_OF_REQUEST = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "filterType", "expression", "timestamp")
 
 
 def run_captured_replay(
@@ -45,14 +48,6 @@ def run_captured_replay(
     progress: Callable[[str], None],
 ) -> Replayed[CapturedComparison]:
     """Answer the captured pulls of a broker.
-
-    Args:
-        broker: the broker whose store answers.
-        options: as for a file of requests.
-        settings: of the broker.
-        run_id: of this run.
-        now: gives the wall-clock time.
-        progress: called with a text at each step.
 
     Raises:
         LakeError: no traffic of the broker was captured, or its store was imported as found.
@@ -118,30 +113,13 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
 
     An answer has `seq`, `code`, `bodySha256`, `heldMillis`, `wokenMillis`, and the columns of the store's answer.
 
-    Args:
-        broker: the broker whose store answers.
-        pulls: rows of `captured_pulls`.
-        options: only `at`, `filters`, `messages` and `slave_lag` are used.
-        settings: of the broker.
+    Of `options`, only `at`, `filters`, `messages` and `slave_lag` are used.
     """
     checks = checked(broker, pulls, settings).persist()
-    processed_at = F.expr("IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000")
-    joined = pulls.withColumn("timestamp", processed_at).join(options.chosen(checks), "seq")
+    joined = pulls.withColumn("timestamp", F.expr(PROCESSED_AT)).join(options.chosen(checks), "seq")
     passed = joined.where("refusedCode IS NULL AND checkError IS NULL")
-    requests = passed.select(
-        "seq",
-        "consumerGroup",
-        "topic",
-        "queueId",
-        "queueOffset",
-        "maxMsgNums",
-        "filterType",
-        "expression",
-        F.lit(False).alias("registered"),
-        "timestamp",
-        "recordedMaxOffset",
-        F.lit(None).cast("STRING").alias("line"),
-    )
+    no_line = F.lit(None).cast("STRING").alias("line")
+    requests = passed.select("seq", *_OF_REQUEST, F.lit(False).alias("registered"), "recordedMaxOffset", no_line)
     chosen = ReplayOptions(at=options.at, slave_lag=options.slave_lag)
     given = answer(broker, requests, options=chosen, settings=settings.pull_settings(), profile=RequestProfile()).persist()
     own = F.col("recordedMinOffset") if options.at != "snapshot" else F.lit(None).cast("BIGINT")
@@ -163,14 +141,7 @@ def _with_codes(pulls: DataFrame, given: DataFrame) -> DataFrame:
     of_pull = pulls.select(
         "seq",
         "requestId",
-        "topic",
-        "queueId",
-        "consumerGroup",
-        "queueOffset",
-        "maxMsgNums",
-        "filterType",
-        "expression",
-        "timestamp",
+        *_OF_REQUEST,
         "refusedCode",
         "checkError",
         F.expr("IF(held, arrivalMicros DIV 1000, NULL)").alias("heldMillis"),
@@ -181,8 +152,8 @@ def _with_codes(pulls: DataFrame, given: DataFrame) -> DataFrame:
     return joined.withColumn("code", code.cast("INT"))
 
 
-def _to_file(broker: OpenedBroker, answered: DataFrame, options: ReplayOptions, out: OutputFile) -> None:
-    full = with_messages(broker, answered) if options.messages else answered
+def request_json() -> Column:
+    """Return the JSON of a pull's fields as a request file has them, from the columns of a request."""
     request = F.struct(
         F.col("consumerGroup").alias("group"),
         "topic",
@@ -192,9 +163,12 @@ def _to_file(broker: OpenedBroker, answered: DataFrame, options: ReplayOptions, 
         F.when(F.col("filterType").isNotNull(), F.struct(F.col("filterType").alias("type"), "expression")).alias("filter"),
         "timestamp",
     )
-    rows = full.select(
-        "seq", "requestId", F.to_json(request, {"ignoreNullFields": "false"}).alias("request"), _response(options).alias("response")
-    )
+    return F.to_json(request, {"ignoreNullFields": "false"})
+
+
+def _to_file(broker: OpenedBroker, answered: DataFrame, options: ReplayOptions, out: OutputFile) -> None:
+    full = with_messages(broker, answered) if options.messages else answered
+    rows = full.select("seq", "requestId", request_json().alias("request"), _response(options).alias("response"))
     line = F.concat(
         F.lit('{"requestId":'), _json("requestId"), F.lit(',"request":'), "request", F.lit(',"response":'), "response", F.lit("}")
     )

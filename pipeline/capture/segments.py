@@ -77,12 +77,7 @@ class Segment(NamedTuple):
 
 
 def segment_of(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment | Bad | None:
-    """The TCP segment in a packet; None where the packet has another protocol.
-
-    Args:
-        packet: the packet.
-        names: cache of the texts `address:port`, by address and port; filled here.
-    """
+    """The TCP segment in a packet, None where it has another protocol; `names` caches the texts `address:port` by address and port."""
     return plain_segment(packet, names) or any_segment(packet, names)
 
 
@@ -143,11 +138,10 @@ def _ethertype(link: Any) -> object:
 
 
 def _name(names: dict[tuple[bytes, int], str], address: bytes, port: int) -> str:
-    known = names.get((address, port))
-    if known is None:
+    if (address, port) not in names:
         text = str(ipaddress.ip_address(address))
-        known = names[address, port] = f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
-    return known
+        names[address, port] = f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
+    return names[address, port]
 
 
 def _claimed(layer: Any, inner: tcp.TCP, captured: int) -> int:

@@ -22,6 +22,6 @@ def answer_command(lake: str, cases: str, out: str, engine: Engine) -> None:
     from pipeline.lake.lake import Lake
     from pipeline.scenarios.scenario_job import run_answer
 
-    with engine.session() as spark:
+    with engine.session(inputs={"--cases": cases}, outputs={"--out": out}) as spark:
         done = run_answer(Lake(spark, lake), cases, out, run_id=run_id(), now=now, progress=progress_to_stderr)
     say(f"{done.scenarios:,} scenarios with {done.steps:,} steps answered to {done.out}")

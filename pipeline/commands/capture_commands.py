@@ -1,10 +1,21 @@
-"""The command that reads captured traffic."""
+"""The commands that read captured traffic, and that make a request file of captured pulls."""
 
 from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import Engine, ExampleCommand, broker_option, cli, engine_options, lake_option, now, run_id
+from pipeline.commands.cli import (
+    Engine,
+    ExampleCommand,
+    GivenSettings,
+    broker_option,
+    cli,
+    engine_options,
+    lake_option,
+    now,
+    run_id,
+    settings_options,
+)
 from pipeline.terminal import progress_to_stderr, say
 
 
@@ -22,10 +33,36 @@ def capture_command(file: str, lake: str, broker: str | None, engine: Engine) ->
     from pipeline.capture.capture_job import broker_of, run_capture
     from pipeline.lake.lake import Lake
 
-    with engine.session("long", workers=True) as spark:
+    with engine.session("long", inputs={"FILE": file}, workers=True) as spark:
         opened = Lake(spark, lake)
         done = run_capture(broker_of(opened, broker), file, run_id=run_id(), now=now, progress=progress_to_stderr)
     say(
         f"captured for broker {done.broker}: {done.pulls:,} pulls, {done.answered:,} of them answered, {done.offsets:,} offsets, "
         f"{done.bad:,} bad requests, lake version {done.lake_version}"
     )
+
+
+@cli.command(
+    "requests",
+    cls=ExampleCommand,
+    example="pullsim requests --lake lake --out captured.jsonl",
+)
+@lake_option
+@click.option("--out", required=True, metavar="FILE", help="The request file, a JSON object a line.")
+@broker_option
+@settings_options
+@engine_options
+def requests_command(lake: str, out: str, broker: str | None, settings: GivenSettings, engine: Engine) -> None:
+    """Write the captured pulls in the lake as a request file, for replay, whatif, stream and pace.
+
+    A request has the filter that its group had registered, and the time at which the broker processed it. Pulls that the broker
+    refused before it read its store are left out. The settings are those of the import, overridden by --properties and --set.
+    """
+    from pipeline.capture.captured_requests import write_captured_requests
+    from pipeline.lake.opened_broker import OpenedBroker
+
+    settings.check()
+    with engine.session(reads=lake, broker=broker, outputs={"--out": out}, workers=True) as spark:
+        opened = OpenedBroker.of(spark, lake, broker)
+        done = write_captured_requests(opened, settings.over(opened.properties()), out)
+    say(f"wrote {done.requests:,} requests to {out}; {done.left_out:,} captured pulls left out, which the broker refuses")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pipeline.replay.replay_run import Replayed
     from pipeline.requests.request_file import RequestFile
 
+Jobs = Literal["short", "long", "endless"]
 P = ParamSpec("P")
 R = TypeVar("R")
 FORMATS = ("table", "json", "csv")
@@ -40,34 +42,59 @@ class Engine:
     @contextmanager
     def session(
         self,
-        jobs: Literal["short", "long", "endless"] = "short",
+        jobs: Jobs = "short",
         *,
         reads: str | None = None,
+        inputs: Mapping[str, str | None] | None = None,
+        outputs: Mapping[str, str | None] | None = None,
+        store: str | None = None,
+        broker: str | None = None,
         workers: bool = False,
         leave_classes: bool = False,
     ) -> Iterator[Any]:
-        """A Spark session, which is stopped at the end.
+        """A Spark session, which is stopped at the end. What the command line names is checked before Spark starts, which takes seconds.
 
         Args:
             jobs: "long" if the time of the jobs grows with the data that Spark itself works on.
             reads: a lake that must exist; None for no check.
+            inputs: option -> file that must exist; None where the option is not given.
+            outputs: option -> file that must be writable; likewise.
+            store: directory of a store that must exist; None for no check.
+            broker: a broker that the lake `reads` must have; None for no check.
             workers: whether Python workers are needed in any case.
             leave_classes: as in build_session.
         """
+        from pipeline.files.given_files import require_input, require_output, require_store
         from pipeline.lake.lake import require_there
-        from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, start_workers
+        from pipeline.lake.opened_broker import require_broker
 
+        for option, path in (inputs or {}).items():
+            if path is not None:
+                require_input(option, path)
+        for option, path in (outputs or {}).items():
+            if path is not None:
+                require_output(option, path)
+        if store is not None:
+            require_store(store)
         if reads is not None:
             require_there(reads)
+            if broker is not None:
+                require_broker(reads, broker)
+        from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, require_java, start_workers
+
+        require_java()
         progress_to_stderr("starting Spark")
         conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | self.conf
-        spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes)
+        spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes, functions=False)
         if workers:
             start_workers(spark)
         try:
             yield spark
         finally:
-            spark.stop()
+            # a call to the JVM that was interrupted may have cost the connection to it
+            is_interrupted = isinstance(sys.exc_info()[1], KeyboardInterrupt)
+            with suppress(Exception) if is_interrupted else nullcontext():
+                spark.stop()
 
     def without_spark(self, reader: str, root: str, answer: Callable[[EmbeddedLake], None]) -> bool:
         """Whether the embedded engine answered.
@@ -159,8 +186,10 @@ class GivenSettings:
             stored=stored, header=header, header_where=header_where, properties=self.properties, options=self.options
         )
 
-    def of_file(self, stored: Mapping[str, str], file: RequestFile) -> BrokerSettings:
-        """The broker's settings as `over` returns them, with the header of `file`."""
+    def of_file(self, stored: Mapping[str, str], file: RequestFile | None) -> BrokerSettings:
+        """The broker's settings as `over` returns them, with the header of `file` if there is one."""
+        if file is None:
+            return self.over(stored)
         return file.settings(stored=stored, properties=self.properties, options=self.options)
 
     def check(self) -> None:
@@ -375,7 +404,8 @@ def replay_command(
     check_hold(hold, at, of_table=requests is None)
     check_behind(behind, at, others={"--hold": hold})
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, slave_lag=behind)
-    with engine.session("long", reads=lake, workers=True) as spark:
+    inputs, outputs = {"--requests": requests}, {"--out": out}
+    with engine.session("long", reads=lake, broker=broker, inputs=inputs, outputs=outputs, workers=True) as spark:
         opened = OpenedBroker.of(spark, lake, broker)
         stored = opened.properties()
         done: Replayed[Any]

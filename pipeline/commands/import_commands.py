@@ -10,7 +10,18 @@ from urllib.parse import quote
 
 import click
 
-from pipeline.commands.cli import Engine, ExampleCommand, GivenSettings, cli, engine_options, lake_option, now, run_id, settings_options
+from pipeline.commands.cli import (
+    Engine,
+    ExampleCommand,
+    GivenSettings,
+    Jobs,
+    cli,
+    engine_options,
+    lake_option,
+    now,
+    run_id,
+    settings_options,
+)
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
@@ -81,7 +92,10 @@ def import_command(
         progress=progress_to_stderr,
     )
     ends = once or not follow
-    with engine.session("long" if ends else "endless", workers=True, leave_classes=ends) as spark:
+    # tasks write the tables of a new lake, Spark the others
+    by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)
+    jobs: Jobs = "short" if by_tasks else "long" if ends else "endless"
+    with engine.session(jobs, store=store, workers=True, leave_classes=ends) as spark:
         opened = Lake(spark, lake)
         if follow:
             again = lambda into: importing(into, run_id=run_id())  # noqa: E731

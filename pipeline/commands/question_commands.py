@@ -48,10 +48,17 @@ def _text(_context: click.Context, _parameter: click.Parameter, value: str | Non
     example="pullsim explain --lake lake --group g --topic orders --queue 0 --offset 100 --filter-type TAG --expression 'paid || sent'",
 )
 @lake_option
-@click.option("--group", required=True, callback=_text, metavar="NAME", help="Consumer group that pulls.")
-@click.option("--topic", required=True, callback=_text, metavar="NAME", help="Topic; one that is not in the store is explained too.")
-@click.option("--queue", "queue_id", required=True, type=_INT, metavar="ID", help="Queue of the topic.")
-@click.option("--offset", required=True, type=_LONG, help="Queue offset to pull from.")
+@click.option(
+    "--request",
+    "request_id",
+    callback=_text,
+    metavar="ID",
+    help="A captured pull, by its requestId in pull_request; not with the options of a pull.",
+)
+@click.option("--group", callback=_text, metavar="NAME", help="Consumer group that pulls.")
+@click.option("--topic", callback=_text, metavar="NAME", help="Topic; one that is not in the store is explained too.")
+@click.option("--queue", "queue_id", type=_INT, metavar="ID", help="Queue of the topic.")
+@click.option("--offset", type=_LONG, help="Queue offset to pull from.")
 @click.option("--max-msg-nums", type=_INT, default=32, show_default=True, help="Maximum number of messages of the answer.")
 @click.option("--filter-type", callback=_text, metavar="TYPE", help="TAG or SQL92; TAG if there is an --expression.")
 @click.option("--expression", callback=_text, metavar="TEXT", help="The filter.")
@@ -64,10 +71,11 @@ def _text(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @engine_options
 def explain_command(
     lake: str,
-    group: str,
-    topic: str,
-    queue_id: int,
-    offset: int,
+    request_id: str | None,
+    group: str | None,
+    topic: str | None,
+    queue_id: int | None,
+    offset: int | None,
     max_msg_nums: int,
     filter_type: str | None,
     expression: str | None,
@@ -81,30 +89,38 @@ def explain_command(
 ) -> None:
     """Explain the answer to a pull: the checks, the window, the outcome of each entry, and why the scan ended.
 
-    The settings are those of the import, overridden by --properties and --set. As json the output is one object with every entry.
+    The end is what the broker answers, with its code. Give a pull with --group, --topic, --queue and --offset, or a captured one with
+    --request. The settings are those of the import, or those of --properties and --set. As json the output is one object with all entries.
     """
     from pipeline.lake.opened_broker import OpenedBroker
-    from pipeline.questions.explain import ExplainedPull, explain
+    from pipeline.questions.broker_checks import ExplainedPull, captured_pull
+    from pipeline.questions.explain import explain
     from pipeline.questions.explain_text import as_json, show
 
-    if registered and filter_type is None:
-        filter_type = "SQL92"
-    pull = ExplainedPull(
-        group=group,
-        topic=topic,
-        queue_id=queue_id,
-        offset=offset,
-        max_msg_nums=max_msg_nums,
-        filter_type=filter_type or (None if expression is None else "TAG"),
-        expression=expression,
-        registered=registered,
-        at=at,
-    )
+    asked = None
+    if request_id is not None:
+        others = (group, topic, queue_id, offset, filter_type, expression, at)
+        if registered or any(one is not None for one in others):
+            raise click.UsageError("--request names a captured pull: leave out --group, --topic, --queue, --offset, --expression and --at")
+    elif group is None or topic is None or queue_id is None or offset is None:
+        raise click.UsageError("expected --group, --topic, --queue and --offset, or --request with the id of a captured pull")
+    else:
+        asked = ExplainedPull(
+            group=group,
+            topic=topic,
+            queue_id=queue_id,
+            offset=offset,
+            max_msg_nums=max_msg_nums,
+            filter_type=filter_type or ("SQL92" if registered else None if expression is None else "TAG"),
+            expression=expression,
+            registered=registered,
+            at=at,
+        )
     settings.check()
-    with engine.session(reads=lake) as spark:
+    with engine.session(reads=lake, broker=broker) as spark:
         opened = OpenedBroker.of(spark, lake, broker)
         merged = settings.over(opened.properties())
-        explanation = explain(opened, pull, merged.pull_settings())
+        explanation = explain(opened, asked or captured_pull(opened, request_id or "", merged), merged)
     if form == "json":
         say(json.dumps(as_json(explanation), ensure_ascii=False))
     else:
@@ -128,12 +144,13 @@ def _names(settings: tuple[str, ...]) -> frozenset[str]:
 @cli.command(
     "whatif",
     cls=ExampleCommand,
-    example="pullsim whatif --lake lake --requests trace.jsonl --set maxTransferCountOnMessageInMemory=32 "
-    "--versus maxTransferCountOnMessageInMemory=128 --drain",
+    example="pullsim whatif --lake lake --requests trace.jsonl --set maxTransferCountOnMessageInMemory=128 --drain",
 )
 @lake_option
-@click.option("--requests", required=True, metavar="FILE", help="Pull requests, a JSON object a line.")
-@click.option("--versus", multiple=True, metavar="NAME=VALUE", help="A broker setting of the other side; repeatable.")
+@click.option("--requests", metavar="FILE", help="Pull requests, a JSON object a line; by default the captured pulls in the lake.")
+@click.option(
+    "--versus", multiple=True, metavar="NAME=VALUE", help="A current broker setting, where it is not that of the import; repeatable."
+)
 @click.option("--drain", "with_drain", is_flag=True, help="Count the pulls that it takes to read the same messages (slower).")
 @at_option
 @filters_option
@@ -144,7 +161,7 @@ def _names(settings: tuple[str, ...]) -> frozenset[str]:
 @engine_options
 def whatif_command(
     lake: str,
-    requests: str,
+    requests: str | None,
     versus: tuple[str, ...],
     with_drain: bool,
     at: Any,
@@ -155,10 +172,11 @@ def whatif_command(
     settings: GivenSettings,
     engine: Engine,
 ) -> None:
-    """Answer the same pulls under two sets of settings, --set and --versus, and show how the answers differ.
+    """Answer the same pulls under the current settings and under those that --set proposes, and show how the answers differ.
 
-    Both override the settings of the import, of the file's header line, and of --properties; a side without options has these settings. As
-    json the output is one object, as csv a row for each number. With --behind, the side with brokerRole=SLAVE lacks the end of the store.
+    The current settings are those of the import, of the file's header line, and of --properties, overridden by --versus. The proposed ones
+    are the same, overridden by --set instead. As json the output is one object, as csv a row for each number. With --behind, the side with
+    brokerRole=SLAVE lacks the end of the store.
     """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.questions.what_if import what_if
@@ -172,14 +190,14 @@ def whatif_command(
     other = replace(settings, options=versus)
     with _of_option("--versus"):
         other.check()
-    with engine.session("long", reads=lake, workers=True) as spark:
+    with engine.session("long", reads=lake, broker=broker, inputs={"--requests": requests}, workers=True) as spark:
         opened = OpenedBroker.of(spark, lake, broker)
         stored = opened.properties()
         result = what_if(
             opened,
             requests,
             options=ReplayOptions(at=at, filters=filters, slave_lag=behind),
-            settings_of=(partial(settings.of_file, stored), partial(other.of_file, stored)),
+            settings_of=(partial(other.of_file, stored), partial(settings.of_file, stored)),
             given=_names(settings.options) | _names(versus),
             with_drain=with_drain,
             progress=progress_to_stderr,

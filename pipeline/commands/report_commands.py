@@ -24,7 +24,7 @@ def report_command(lake: str, out: str, broker: str | None, engine: Engine) -> N
     from pipeline.schema.capture_tables import PULL_REQUEST
     from pipeline.schema.tables import REPLAY_RUN
 
-    with engine.session(reads=lake) as spark:
+    with engine.session(reads=lake, outputs={"--out": out}) as spark:
         opened = Lake(spark, lake).require()
         name = None if broker is None else opened.broker(broker, PULL_REQUEST, REPLAY_RUN)
         write_text(out, lambda: report(opened, broker=name, named=lake, progress=progress_to_stderr))

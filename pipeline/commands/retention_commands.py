@@ -90,7 +90,7 @@ def retention_command(
     if disk_used is not None and disk_size is None:
         raise click.UsageError("--disk-used goes with --disk-size")
     settings.check()
-    with engine.session(reads=lake) as spark:
+    with engine.session(reads=lake, broker=broker) as spark:
         opened = OpenedBroker.of(spark, lake, broker)
         asked = RetentionQuestion(
             settings=settings.over(opened.properties()),

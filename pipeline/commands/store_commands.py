@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 import click
 
@@ -73,7 +74,9 @@ def export_command(
     is_whole = part == Part()
     # Spark itself reads what says where the rows are, and those only that its tasks cannot
     plans = INTERPRETED_PLANS if is_whole and not is_uri(lake) else {}
-    with replace(engine, conf=plans | engine.conf).session("short" if is_whole else "long", reads=lake, workers=True) as spark:
+    with replace(engine, conf=plans | engine.conf).session(
+        "short" if is_whole else "long", reads=lake, broker=broker, workers=True
+    ) as spark:
         opened = OpenedBroker.of(spark, lake, broker)
         write = export_store if is_whole else partial(export_part, part=part)
         done = write(opened, store, run_id=run_id(), progress=progress_to_stderr)
@@ -103,7 +106,8 @@ def verify_command(
     from pipeline.verify.verify_store import verify_store
 
     broker_settings = settings.over()
-    with engine.session("short" if lake is None else "long", reads=lake, workers=True) as spark:
+    jobs: Literal["short", "long"] = "short" if lake is None else "long"
+    with engine.session(jobs, reads=lake, broker=broker, store=store, workers=True) as spark:
         opened = None if lake is None else OpenedBroker.of(spark, lake, broker)
         verified = verify_store(spark, store, broker_settings, progress_to_stderr)
         files = 0

@@ -41,12 +41,7 @@ _PRE_BLANK = np.array([PRE_BLANK], CQ_UNIT).tobytes()
 def export_part(broker: OpenedBroker, store: str, *, part: Part, run_id: str, progress: Progress) -> Exported:
     """Write a part of a broker's messages as a store.
 
-    Args:
-        broker: the broker in the lake.
-        store: local directory to create; it may exist if it is empty.
-        part: the messages to write.
-        run_id: id of this run, a part of the name of the temporary folder next to the store.
-        progress: called with a line for each step.
+    `store` is a local directory to create; it may exist if it is empty.
 
     Raises:
         OutputError: the directory cannot be created.

@@ -68,11 +68,7 @@ class Exported:
 def export_store(broker: OpenedBroker, store: str, *, run_id: str, progress: Progress) -> Exported:
     """Write the store of one broker.
 
-    Args:
-        broker: the broker in the lake.
-        store: local directory to create; it may exist if it is empty.
-        run_id: id of this run, a part of the name of the temporary folder next to the store.
-        progress: called with a line for each step.
+    `store` is a local directory to create; it may exist if it is empty.
 
     Raises:
         OutputError: the directory cannot be created.

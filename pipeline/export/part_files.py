@@ -28,14 +28,14 @@ from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
 from store_format.config import config_files as cf
-from store_format.config.config_rows import ConsumerOffsets, split_topic_at_group
+from store_format.config.config_rows import split_topic_at_group
 from store_format.errors import StoreError
 from store_format.files.mapped_files import offset_to_file_name
 from store_format.index.index_file import DEFAULT_INDEX_SIZES, IndexSizes
 from store_format.log.commit_log import WalkEnd
 from store_format.log.dispatch_request import SCHEDULE_TOPIC, read_requests
 from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, encode_checkpoint
-from store_format.store_paths import CHECKPOINT_FILE, COMMIT_LOG, CONFIG, LOCK_FILE
+from store_format.store_paths import CHECKPOINT_FILE, COMMIT_LOG, CONFIG, LOCK, LOCK_FILE
 
 _OFFSETS = f"{CONFIG}/consumerOffset.json"
 _DELAYS = f"{CONFIG}/delayOffset.json"
@@ -51,10 +51,9 @@ def write_index(broker: OpenedBroker, folder: StoreFolder, plan: LogPlan, sizes:
     """
     if not BrokerSettings.from_sources(stored=broker.properties()).value("messageIndexEnable"):
         return 0, 0
-    known = sizes
     index_sizes = IndexSizes(
-        hash_slot_num=known.get("maxHashSlotNum") or DEFAULT_INDEX_SIZES.hash_slot_num,
-        index_num=known.get("maxIndexNum") or DEFAULT_INDEX_SIZES.index_num,
+        hash_slot_num=sizes.get("maxHashSlotNum") or DEFAULT_INDEX_SIZES.hash_slot_num,
+        index_num=sizes.get("maxIndexNum") or DEFAULT_INDEX_SIZES.index_num,
     )
     # one task: each entry needs the last entry before it in its slot
     built = broker.lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_build_index, folder, plan, index_sizes), _INDEX_DDL).head()
@@ -90,7 +89,7 @@ def write_checkpoint(folder: StoreFolder, newest: int, index_msg_timestamp: int)
     """Write the checkpoint and the lock file; `newest` is the storeTimestamp of the last message, ms."""
     checkpoint = StoreCheckpoint(physic_msg_timestamp=newest, logics_msg_timestamp=newest, index_msg_timestamp=index_msg_timestamp)
     _write(folder, CHECKPOINT_FILE, encode_checkpoint(checkpoint)[:CHECKPOINT_LENGTH])
-    _write(folder, LOCK_FILE, b"lock")
+    _write(folder, LOCK_FILE, LOCK)
 
 
 def _write(folder: StoreFolder, path: str, content: bytes) -> None:
@@ -105,17 +104,13 @@ def write_config(broker: OpenedBroker, folder: StoreFolder, topics: tuple[str, .
     if topics:
         offsets = cf.load(found.get(_OFFSETS), found.get(f"{_OFFSETS}.bak"), _OFFSETS, cf.decode_consumer_offsets).table
         if offsets.offsetTable:
-            found[_OFFSETS] = cf.encode_consumer_offsets(_of_topics(offsets, topics))
+            kept = {key: queues for key, queues in offsets.offsetTable.items() if (split_topic_at_group(key) or ("",))[0] in topics}
+            found[_OFFSETS] = cf.encode_consumer_offsets(replace(offsets, offsetTable=kept))
         left_out = {f"{_OFFSETS}.bak"} if SCHEDULE_TOPIC.decode() in topics else {f"{_OFFSETS}.bak", _DELAYS, f"{_DELAYS}.bak"}
         found = {path: content for path, content in found.items() if path not in left_out}
     for path, content in found.items():
         _write(folder, path, content)
     return len(found)
-
-
-def _of_topics(offsets: ConsumerOffsets, topics: tuple[str, ...]) -> ConsumerOffsets:
-    kept = {key: queues for key, queues in offsets.offsetTable.items() if (split_topic_at_group(key) or ("",))[0] in topics}
-    return replace(offsets, offsetTable=kept)
 
 
 def _config(broker: OpenedBroker) -> dict[str, bytes]:

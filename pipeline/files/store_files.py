@@ -16,9 +16,13 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from store_format.big_endian import Bytes
-from store_format.errors import NotAStoreError, StoreError
+from store_format.errors import ConfigFileError, NotAStoreError, StoreError
 from store_format.files.changed_files import FileChange
 from store_format.files.files import Entry, FilePath
+from store_format.store_paths import CONFIG
+
+# most bytes of a file under config/, which is read into memory: some three million stored offsets; decoding takes 35 times the memory
+CONFIG_BYTES_MAX = 64 << 20
 
 
 def is_uri(path: str) -> bool:
@@ -47,6 +51,16 @@ def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
     """
     filesystem: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path) if is_uri(path) else (pafs.LocalFileSystem(), local_path(path))
     return filesystem
+
+
+def refuse_pipe(path: str) -> None:
+    """Check that a local path is no pipe, socket or device: opening one waits without end, or gives its bytes only once.
+
+    Raises:
+        OSError: it is one.
+    """
+    if not is_uri(path) and filesystem_of(path)[0].get_file_info(local_path(path)).type == pafs.FileType.Unknown:
+        raise OSError(errno.ESPIPE, "a pipe or a device, whose bytes can be read only once; write them to a file first", path)
 
 
 def _by_folder(changes: Mapping[FilePath, FileChange]) -> dict[FilePath, dict[str, int | None]]:
@@ -233,9 +247,23 @@ class StoreFiles:
         except OSError as error:
             raise StoreError(path, "a file that can be read", str(error.strerror or error)) from error
 
-    def read(self, *parts: str) -> bytes | None:
-        """A small file's bytes, None where there is none."""
-        return self.content(*parts).tobytes() if self.has(parts) else None
+    def head(self, length: int, *parts: str) -> bytes | None:
+        """The first `length` bytes of a file, None where there is none; the rest of the file is not read."""
+        return self.part(0, length, *parts).tobytes() if self.has(parts) else None
+
+    def read_config(self, name: str) -> bytes | None:
+        """The bytes of a file under config/, None where there is none.
+
+        Raises:
+            ConfigFileError: the file is longer than CONFIG_BYTES_MAX.
+        """
+        entry = next((entry for entry in self.folder(CONFIG) if entry.name == name and not entry.is_folder), None)
+        if entry is None:
+            return None
+        if entry.length > CONFIG_BYTES_MAX:
+            hint = "is this the broker's file? Replace or remove it"
+            raise ConfigFileError(self.path_of(CONFIG, name), f"at most {CONFIG_BYTES_MAX:,} bytes", f"{entry.length:,} bytes", hint=hint)
+        return self.part(0, entry.length, CONFIG, name).tobytes()
 
     def check_exists(self) -> None:
         """Raise NotAStoreError if the root is no folder."""

@@ -52,16 +52,7 @@ class Followed:
 
 @dataclass(slots=True, kw_only=True)
 class FollowBatches(BatchWork):
-    """Adds the batches of one stream; Spark calls it with each batch.
-
-    Attributes:
-        store: the broker's store.
-        broker: the broker's name in the lake.
-        run_id: id of the stream's run.
-        import_again: imports the whole store into a lake.
-        progress: called with a line for each batch.
-        done: the numbers of batches, messages and events so far.
-    """
+    """Adds the batches of one stream; Spark calls it with each batch. `import_again` imports the whole store into a lake."""
 
     store: StoreFiles
     broker: str

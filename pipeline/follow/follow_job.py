@@ -7,7 +7,6 @@ import json
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.files.store_files import StoreFiles
 from pipeline.follow.follow_batches import FollowBatches, Followed
 from pipeline.follow.follow_source import NAME, FollowedLog
 from pipeline.importing.load_store import ENABLE_EXTENSION, with_extension
@@ -23,46 +22,26 @@ BYTES_MAX = 64 << 20
 
 
 def follow(
-    lake: Lake,
-    batches: FollowBatches,
-    checkpoint: str,
-    settings: BrokerSettings,
-    *,
-    once: bool,
-    trigger_seconds: float,
+    lake: Lake, batches: FollowBatches, checkpoint: str, settings: BrokerSettings, *, once: bool, trigger_seconds: float
 ) -> Followed:
     """Add the messages that are appended to the commit log, until the run is stopped.
 
-    Args:
-        lake: the lake to write to.
-        batches: adds each batch, and is stopped at the end.
-        checkpoint: folder of the stream's checkpoint.
-        settings: the broker's settings.
-        once: end when the messages that are in the log now were added.
-        trigger_seconds: seconds between two reads of the store.
+    `batches` adds each batch. With `once` the run ends when the messages that are in the log now were added.
 
     Raises:
         LakeError: the store cannot be followed.
         StoreError: the store cannot be used.
     """
-    _require_followable(batches.store, settings)
-    if not _has_store(lake, batches):
+    root = batches.store.root
+    if with_extension(settings, batches.store).value(ENABLE_EXTENSION):
+        raise LakeError(f"{root}: expected a store without consume queue extension to follow, found one; import it without --follow")
+    row = OpenedBroker(lake, batches.broker).row()
+    if row is None or row["store"] != root or row["asFound"]:  # else only messages after the import are missing
         batches.import_again(lake)
         lake = Lake(lake.spark, lake.root)
     query = _started(lake, batches, checkpoint, settings, once=once, trigger_seconds=trigger_seconds)
     until_ended(query, batches, lambda: None)
     return batches.done
-
-
-def _has_store(lake: Lake, batches: FollowBatches) -> bool:
-    """Whether the lake has this store in the state after start, so that only later messages are missing."""
-    row = OpenedBroker(lake, batches.broker).row()
-    return row is not None and row["store"] == batches.store.root and not row["asFound"]
-
-
-def _require_followable(store: StoreFiles, settings: BrokerSettings) -> None:
-    if with_extension(settings, store).value(ENABLE_EXTENSION):
-        raise LakeError(f"{store.root}: expected a store without consume queue extension to follow, found one; import it without --follow")
 
 
 def _started(

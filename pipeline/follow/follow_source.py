@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from store_format.big_endian import Bytes, Positions
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.dispatch_request import DispatchRequests, read_requests
 from store_format.record.record_columns import representable
-from udfs.broker.schedule import deliver_timestamp
+from udfs.broker.schedule import deliver_timestamp_of
 
 NAME = "rocketmq-log"
 # the columns of the stream: those of commit_log, and some more
@@ -68,13 +68,13 @@ class FollowedLog(DataSource):
         options = self.options
         mark = json.loads(options.get("mark", "null"))
         return FollowReader(
-            LogTail(StoreFiles(options["path"]), int(options["mappedFileSizeCommitLog"])),
-            options["brokerName"],
+            log=LogTail(StoreFiles(options["path"]), int(options["mappedFileSizeCommitLog"])),
+            broker=options["brokerName"],
             start=int(options["startingOffset"]),
             least=int(options["minOffset"]),
             mark=None if mark is None else Mark(*mark),
             bytes_max=int(options["maxBytesPerTrigger"]),
-            delays=json.loads(options["delays"]),
+            delays=tuple(json.loads(options["delays"])),
             multi_dispatch=options["multiDispatch"] == "true",
         )
 
@@ -93,25 +93,20 @@ class PiecePartition(InputPartition):
     piece: Piece
 
 
+@dataclass(eq=False, kw_only=True)
 class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Finds new records in a process of the driver, and reads them in tasks."""
 
-    def __init__(
-        self,
-        log: LogTail,
-        broker: str,
-        *,
-        start: int,
-        least: int,
-        mark: Mark | None,
-        bytes_max: int,
-        delays: Sequence[int],
-        multi_dispatch: bool,
-    ) -> None:
-        self.log, self.broker, self.start, self.least, self.mark, self.bytes_max = log, broker, start, least, mark, bytes_max
-        self.delays, self.multi_dispatch = tuple(delays), multi_dispatch
-        self._newest: Mark | None = None
-        self._until: int | None = None
+    log: LogTail
+    broker: str
+    start: int
+    least: int
+    mark: Mark | None
+    bytes_max: int
+    delays: tuple[int, ...]
+    multi_dispatch: bool
+    _newest: Mark | None = None
+    _until: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """The offset at which the import ended."""
@@ -182,7 +177,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _rows(self, from_offset: int, content: Bytes, positions: Positions) -> Iterator[pa.RecordBatch]:
         odd = np.flatnonzero(~representable(content, positions, from_offset))
-        requests = read_requests(content, positions, self._deliver_timestamp if self.delays else None)
+        requests = read_requests(content, positions, deliver_timestamp_of(self.delays))
         many = np.flatnonzero(requests.multi_dispatch.lengths > 0)
         if len(odd) or len(requests) < len(positions):
             at = from_offset + int(positions[odd[0] if len(odd) else len(requests)])
@@ -201,9 +196,6 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return
             nothing = pa.nulls(len(rows), pa.string())
             yield pa.RecordBatch.from_arrays([*rows.columns, _tags_codes(requests), nothing, nothing], schema=arrow_schema(FOLLOWED_LOG))
-
-    def _deliver_timestamp(self, level: int, stored: int) -> int:
-        return deliver_timestamp(min(level, len(self.delays)), stored, self.delays)
 
     def _event(self, event: Event) -> pa.RecordBatch:
         row = {"brokerName": self.broker, "physicOffset": event.physic_offset, "event": event.kind, "eventText": event.text}

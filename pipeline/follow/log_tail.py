@@ -137,12 +137,9 @@ class LogTail:
         return Event(kind=TRUNCATED, physic_offset=at.mark.offset, text=text)
 
     def look(self, start: int, bytes_max: int, known: Mark | None) -> Tail:
-        """Find the complete records from `start` on.
+        """Find the complete records from the offset `start` on; `known` is the newest record that the last read found.
 
-        Args:
-            start: offset of the first record.
-            bytes_max: greatest bytes of all records, unless the first record alone is longer.
-            known: the newest record that the last read found.
+        All records have `bytes_max` bytes at most, unless the first record alone is longer.
         """
         tail = Tail(end=start)
         for file, content, positions, end, is_followed in self._walks(start):

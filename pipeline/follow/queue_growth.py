@@ -27,14 +27,10 @@ Longs = NDArray[np.int64]
 
 
 def grown_segments(broker: str, entries_a_file: int, key: tuple[Any, ...], new: pa.Table, known: pa.Table) -> pa.Table:
-    """The new and changed rows of consume_queue_segment of one queue.
+    """The new and changed rows of consume_queue_segment of a queue, whose topic and queueId are `key`.
 
-    Args:
-        broker: name of the queue's broker.
-        entries_a_file: number of entries in a full queue file.
-        key: topic and queueId of the queue.
-        new: the new entries in any order; together they follow the last known entry without a gap.
-        known: rows of consume_queue_segment whose scans reach past the old end; may be empty.
+    The `new` entries, in any order, together follow the last known entry without a gap. `known` are the rows of consume_queue_segment whose
+    scans reach past the old end; there may be none.
     """
     new = new.sort_by("queueOffset")
     rows = sorted(known.to_pylist(), key=lambda row: row["segment"])

@@ -19,6 +19,7 @@ from pipeline.generate.workload import GroupLoad, Workload
 from pipeline.generate.workload_fields import WorkloadError
 from pipeline.generate.workload_tables import WorkloadTables, tables_of
 from pipeline.generate.written_config import config_files
+from pipeline.settings.rule_settings import system_topics
 from pipeline.settings.settings import BrokerSettings
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.errors import StoreError
@@ -33,7 +34,6 @@ from udfs.broker.subscription_group import SYSTEM_GROUPS
 STRETCH = 32_768  # number of messages that are made and written at once
 STRETCH_BYTES = 16 << 20
 _PROGRESS_EVERY = 1_000_000
-_PERM_READ_WRITE, _PERM_INHERIT = 6, 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +58,8 @@ def run_generate(
 ) -> Generated:
     """Write the store of a workload.
 
-    Args:
-        store: folder of the store, which is created; a folder that exists must be empty.
-        workload: the messages to send.
-        seed: seed in place of the workload's.
-        messages: number of messages in place of the workload's messages or duration.
-        settings: the broker's settings; they override those of the workload.
-        where: name of the workload's file, for errors.
-        progress: called with a line about the progress.
+    The folder `store` is created; one that exists must be empty. `seed`, `messages` and `settings` override those of the workload; `where`
+    is the name of the workload's file, for errors.
 
     Raises:
         StoreError: the folder is not empty, a broker could not write the workload or files of these sizes, or the disk is full.
@@ -150,23 +144,10 @@ def _config(workload: Workload, writer: WrittenStore, broker: BrokerSettings) ->
 
 def _topics(workload: Workload, broker: BrokerSettings) -> Sequence[TopicConfig]:
     """The topics that the broker creates when it starts, the workload's topics, and a retry topic for each group."""
-
-    def topic(name: str, queues: int, perm: int = _PERM_READ_WRITE) -> TopicConfig:
-        return TopicConfig(topicName=name, readQueueNums=queues, writeQueueNums=queues, perm=perm)
-
-    cluster, name = broker.value("brokerClusterName"), broker.broker_name or "broker-a"
-    return [
-        topic("SELF_TEST_TOPIC", 1),
-        topic("TBW102", broker.value("defaultTopicQueueNums"), _PERM_INHERIT),
-        topic("BenchmarkTest", 1024),
-        topic(cluster, 16, _PERM_INHERIT),
-        topic(name, 1, _PERM_INHERIT),
-        topic("OFFSET_MOVED_EVENT", 1),
-        topic(SCHEDULE_TOPIC, 18),
-        topic(f"{cluster}_REPLY_TOPIC", 1),
-        *(topic(load.name, load.queues) for load in workload.topics),
-        *(topic(f"%RETRY%{group.name}", 1) for group in workload.groups),
-    ]
+    made = {load.name: load.queues for load in workload.topics} | {f"%RETRY%{group.name}": 1 for group in workload.groups}
+    mine = [TopicConfig(topicName=name, readQueueNums=queues, writeQueueNums=queues) for name, queues in made.items()]
+    named = BrokerSettings({"brokerName": "broker-a", **broker.given})
+    return [*system_topics(named).configs(), *mine]
 
 
 def _offsets(workload: Workload, ends: dict[tuple[str, int], int]) -> dict[str, dict[int, int]]:

@@ -35,11 +35,7 @@ def new_store(
 ) -> WrittenStore:
     """A store that is begun in the folder `root`, which is made.
 
-    Args:
-        root: its path.
-        settings: sizes of files, and what is written.
-        put_settings: what is refused; the broker's defaults by default.
-        bit_map_of: see Dispatcher.
+    `put_settings`, by default the broker's defaults, say what is refused; `bit_map_of` is as in Dispatcher.
 
     Raises:
         StoreError: the folder is not empty or cannot be made, or sizes with which a broker cannot write.
@@ -76,9 +72,7 @@ def _make_folder(root: str) -> None:
 def shut_down(store: WrittenStore, config: Mapping[str, bytes] | None = None) -> None:
     """Shut a new store down, with its config files and the files' times. It counts as complete when this is done.
 
-    Args:
-        store: a store that `new_store` began.
-        config: names and bytes of the files under config/.
+    `config` has the names and bytes of the files under config/.
     """
     files = store.files
     store.flush()

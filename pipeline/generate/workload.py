@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pipeline.files.small_file import small_file
 from pipeline.generate import workload_fields as read
 from pipeline.generate.workload_fields import Range, Reader, Shares
 from pipeline.settings.settings import Value
@@ -90,8 +91,7 @@ def read_workload(path: str) -> Workload:
         WorkloadError: the file cannot be read, or a field is unknown or has another type.
     """
     try:
-        with open(path, "rb") as file:
-            raw = file.read()
+        raw = small_file(path)
         found = json.loads(raw) if path.endswith(".json") else tomllib.loads(raw.decode())
     except OSError as error:
         raise read.WorkloadError(path, "a file that can be read", error.strerror or repr(error)) from error

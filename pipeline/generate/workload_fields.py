@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from pipeline.settings.quantities import duration_in_seconds
 from pipeline.settings.settings import Value, nearest
-from store_format.errors import StoreError
+from store_format.errors import StoreError, shown
 from store_format.record.message import Host
 
 Reader = Callable[[object, str], Any]
@@ -33,7 +33,7 @@ class WorkloadError(StoreError):
 
 
 def _refuse(where: str, expected: str, found: object) -> NoReturn:
-    raise WorkloadError(where, expected, repr(found))
+    raise WorkloadError(where, expected, shown(found))
 
 
 def unknown_name(where: str, expected: str, name: str, known: Sequence[str]) -> WorkloadError:

@@ -17,31 +17,25 @@ from numpy.typing import NDArray
 from pipeline.generate.workload import TopicLoad, Workload
 from pipeline.generate.workload_fields import TRANSACTIONS, WorkloadError
 from store_format.java.hash_maps import hash_map_order
+from store_format.log import put_message as pm
 from store_format.log.append import host_bytes
-from store_format.log.put_message import (
-    BYTE_MAX,
-    PROPERTY_DELAY,
-    PROPERTY_REAL_QUEUE_ID,
-    PROPERTY_REAL_TOPIC,
-    SCHEDULE_TOPIC,
-    SHORT_MAX,
-    InnerMessage,
-    PutSettings,
-    hosts_length,
-    scheduled,
-    with_host_flags,
-)
 from store_format.made import made_tables as made
 from store_format.record.message import Host
 
 _KINDS = {
     "UNIQ_KEY": made.UNIQ_KEY,
     "KEYS": made.KEYS,
-    PROPERTY_DELAY: made.DELAY,
-    PROPERTY_REAL_TOPIC: made.REAL_TOPIC,
-    PROPERTY_REAL_QUEUE_ID: made.REAL_QUEUE_ID,
+    pm.PROPERTY_DELAY: made.DELAY,
+    pm.PROPERTY_REAL_TOPIC: made.REAL_TOPIC,
+    pm.PROPERTY_REAL_QUEUE_ID: made.REAL_QUEUE_ID,
 }
-_MADE_VALUE = {"UNIQ_KEY": 56, PROPERTY_DELAY: 10, PROPERTY_REAL_TOPIC: BYTE_MAX, PROPERTY_REAL_QUEUE_ID: 10}  # greatest bytes of the value
+# greatest bytes of the value
+_MADE_VALUE = {
+    "UNIQ_KEY": 56,
+    pm.PROPERTY_DELAY: 10,
+    pm.PROPERTY_REAL_TOPIC: pm.BYTE_MAX,
+    pm.PROPERTY_REAL_QUEUE_ID: 10,
+}  # greatest bytes of the value
 _INT_DIGITS = 10
 _FIXED = 75
 
@@ -81,13 +75,9 @@ def cumulative(weights: Sequence[float]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTables:
-    """The tables of a workload.
+    """The tables for `made_messages`, and (topic, queueId) of each queue, by its number.
 
-    Attributes:
-        tables: the tables for `made_messages`.
-        queues: (topic, queueId) of each queue, by its number.
-        max_rows: greatest number of messages in a batch.
-        max_bytes: greatest bytes of all bodies and properties of a send.
+    `max_rows` is the greatest number of messages in a batch, `max_bytes` the greatest bytes of all bodies and properties of a send.
     """
 
     tables: made.Tables
@@ -96,15 +86,8 @@ class WorkloadTables:
     max_bytes: int
 
 
-def tables_of(workload: Workload, put: PutSettings, log_file_size: int, cluster: str, where: str) -> WorkloadTables:
+def tables_of(workload: Workload, put: pm.PutSettings, log_file_size: int, cluster: str, where: str) -> WorkloadTables:
     """The tables of a workload.
-
-    Args:
-        workload: the workload.
-        put: settings for the messages that the broker refuses.
-        log_file_size: setting mappedFileSizeCommitLog, bytes.
-        cluster: setting brokerClusterName.
-        where: name of the workload's file, for errors.
 
     Raises:
         WorkloadError: the broker would refuse a message of the workload, or a log file has no room for it.
@@ -116,8 +99,8 @@ def tables_of(workload: Workload, put: PutSettings, log_file_size: int, cluster:
         _check_sizes(topic, row, workload.store_host, put, log_file_size, where)
         queues += [(topic.name.encode(), queue_id) for queue_id in range(topic.queues)]
         rows.append(row)
-    delay_topic = (*texts.put(SCHEDULE_TOPIC.encode()), len(queues))
-    queues += [(SCHEDULE_TOPIC.encode(), level) for level in range(put.max_delay_level)]
+    delay_topic = (*texts.put(pm.SCHEDULE_TOPIC.encode()), len(queues))
+    queues += [(pm.SCHEDULE_TOPIC.encode(), level) for level in range(put.max_delay_level)]
     sends = [topic.rate * 2 / sum(topic.batch) for topic in workload.topics]
     store_host = texts.put(host_bytes(workload.store_host))
     tables = made.Tables(
@@ -145,7 +128,7 @@ def _month_of(time_ms: int) -> int:
     return (time.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - epoch) // dt.timedelta(milliseconds=1)
 
 
-def _topic_row(topic: TopicLoad, texts: _Texts, put: PutSettings, cluster: str, number: int) -> list[int]:
+def _topic_row(topic: TopicLoad, texts: _Texts, put: pm.PutSettings, cluster: str, number: int) -> list[int]:
     row = [0] * made.TOPIC_COLUMNS
     row[made.QUEUE_FIRST], row[made.QUEUE_COUNT] = texts.choose([(queue, (queue + 1) ** -topic.skew) for queue in range(topic.queues)])
     levels = [(_stored_level(topic, level, put), weight) for level, weight in topic.delay_levels or ((0, 1.0),)]
@@ -172,20 +155,20 @@ def _topic_row(topic: TopicLoad, texts: _Texts, put: PutSettings, cluster: str, 
     return row
 
 
-def _stored_level(topic: TopicLoad, level: int, put: PutSettings) -> int:
+def _stored_level(topic: TopicLoad, level: int, put: pm.PutSettings) -> int:
     """The delay level with which the broker stores a message, 0 for none."""
     host = topic.producers[0]
-    message = InnerMessage(
+    message = pm.InnerMessage(
         topic=topic.name,
         queue_id=0,
         body=b"",
         born_host=host,
         store_host=host,
         born_timestamp=0,
-        properties={PROPERTY_DELAY: str(level)},
+        properties={pm.PROPERTY_DELAY: str(level)},
     )
-    stored = scheduled(message, put.max_delay_level)
-    return stored.queue_id + 1 if stored.topic == SCHEDULE_TOPIC else 0
+    stored = pm.scheduled(message, put.max_delay_level)
+    return stored.queue_id + 1 if stored.topic == pm.SCHEDULE_TOPIC else 0
 
 
 def _property_names(topic: TopicLoad) -> list[str]:
@@ -194,8 +177,8 @@ def _property_names(topic: TopicLoad) -> list[str]:
     names += ["UNIQ_KEY"] if topic.unique_keys else []
     if topic.batch[1] > 1:
         return [*hash_map_order(names), "CLUSTER"]
-    names += [PROPERTY_DELAY] if any(level for level, _ in topic.delay_levels) else []
-    return hash_map_order([*names, "CLUSTER", PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID])
+    names += [pm.PROPERTY_DELAY] if any(level for level, _ in topic.delay_levels) else []
+    return hash_map_order([*names, "CLUSTER", pm.PROPERTY_REAL_TOPIC, pm.PROPERTY_REAL_QUEUE_ID])
 
 
 def _choices(topic: TopicLoad, name: str, cluster: str) -> Sequence[tuple[str, float]]:
@@ -210,15 +193,15 @@ def _longest(topic: TopicLoad, name: str, cluster: str) -> int:
     return _MADE_VALUE.get(name) or max(len(value.encode()) for value, _ in _choices(topic, name, cluster))
 
 
-def _check_sizes(topic: TopicLoad, row: list[int], store_host: Host, put: PutSettings, log_file_size: int, where: str) -> None:
+def _check_sizes(topic: TopicLoad, row: list[int], store_host: Host, put: pm.PutSettings, log_file_size: int, where: str) -> None:
     """Raise for a message that the broker would refuse, write wrongly, or have no room for in a log file."""
     place = f"{where}, topics, {topic.name}"
     if topic.batch[1] > 1 and (topic.delay_levels or topic.transactions):
         raise WorkloadError(f"{place}, batch", "no delay_levels and no transactions", "some", hint="the broker refuses such batches")
-    if row[made.MAX_BYTES] - topic.body[1] > SHORT_MAX:
-        raise WorkloadError(place, f"properties of up to {SHORT_MAX} bytes", f"up to {row[made.MAX_BYTES] - topic.body[1]}")
-    hosts = max(hosts_length(with_host_flags(0, host, store_host)) for host in topic.producers)
-    most = (_FIXED + hosts + BYTE_MAX + row[made.MAX_BYTES]) * topic.batch[1]
+    if row[made.MAX_BYTES] - topic.body[1] > pm.SHORT_MAX:
+        raise WorkloadError(place, f"properties of up to {pm.SHORT_MAX} bytes", f"up to {row[made.MAX_BYTES] - topic.body[1]}")
+    hosts = max(pm.hosts_length(pm.with_host_flags(0, host, store_host)) for host in topic.producers)
+    most = (_FIXED + hosts + pm.BYTE_MAX + row[made.MAX_BYTES]) * topic.batch[1]
     limit = min(put.max_message_size, log_file_size - 8)
     if most > limit:
         hint = "see maxMessageSize and mappedFileSizeCommitLog"

@@ -10,12 +10,23 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from store_format.big_endian import Bytes
 from store_format.errors import StoreError
 from store_format.files.files import Entry, FilePath
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """Turn errors of the system into `cannot_write`."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 class WrittenFiles:
@@ -48,22 +59,16 @@ class WrittenFiles:
 
     def create(self, path: FilePath, length: int) -> None:
         """Create a file of `length` zeros, and its folder."""
-        name = self.path_of(path)
-        try:
+        with _writing(name := self.path_of(path)):
             os.makedirs(os.path.dirname(name), exist_ok=True)
             with open(name, "xb") as file:
                 file.truncate(length)
-        except OSError as error:
-            raise cannot_write(name, error) from error
         self._created.add(path)
 
     def delete(self, path: FilePath) -> None:
         """Take a file away."""
-        name = self.path_of(path)
-        try:
+        with _writing(name := self.path_of(path)):
             os.unlink(name)
-        except OSError as error:
-            raise cannot_write(name, error) from error
         self._created.discard(path)
 
     def is_created(self, path: FilePath) -> bool:
@@ -72,21 +77,14 @@ class WrittenFiles:
 
     def set_length(self, path: FilePath, length: int) -> None:
         """Make a file at least `length` bytes long; zeros follow its bytes."""
-        name = self.path_of(path)
-        try:
+        with _writing(name := self.path_of(path)):
             os.truncate(name, max(os.path.getsize(name), length))
-        except OSError as error:
-            raise cannot_write(name, error) from error
 
     def write(self, path: FilePath, at: int, data: Bytes) -> None:
         """Write `data` to an existing file at position `at`."""
-        name = self.path_of(path)
-        try:
-            with open(name, "r+b") as file:
-                file.seek(at)
-                file.write(np.ascontiguousarray(data).data)
-        except OSError as error:
-            raise cannot_write(name, error) from error
+        with _writing(name := self.path_of(path)), open(name, "r+b") as file:
+            file.seek(at)
+            file.write(np.ascontiguousarray(data).data)
 
     def window(self, path: FilePath, at: int, length: int) -> Bytes:
         """The mapped bytes [at, at + length) of a file; assigning to them writes to the file.
@@ -96,13 +94,10 @@ class WrittenFiles:
         """
         name = self.path_of(path)
         before = at % mmap.ALLOCATIONGRANULARITY
-        try:
-            with open(name, "r+b") as file:
-                os.posix_fallocate(file.fileno(), at, length)
-                flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
-                mapped = mmap.mmap(file.fileno(), before + length, flags=flags, offset=at - before)
-        except OSError as error:
-            raise cannot_write(name, error) from error
+        with _writing(name), open(name, "r+b") as file:
+            os.posix_fallocate(file.fileno(), at, length)
+            flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+            mapped = mmap.mmap(file.fileno(), before + length, flags=flags, offset=at - before)
         return np.frombuffer(mapped, np.uint8, length, before)
 
     def writable(self, path: FilePath) -> Bytes:
@@ -111,12 +106,8 @@ class WrittenFiles:
 
     def map_whole(self, path: FilePath) -> mmap.mmap:
         """The mapping of a whole file for writes in any order; its madvise drops the pages from memory."""
-        name = self.path_of(path)
-        try:
-            with open(name, "r+b") as file:
-                return mmap.mmap(file.fileno(), 0)
-        except OSError as error:
-            raise cannot_write(name, error) from error
+        with _writing(name := self.path_of(path)), open(name, "r+b") as file:
+            return mmap.mmap(file.fileno(), 0)
 
     def require_room(self, length: int) -> None:
         """Raise if the disk has fewer than `length` free bytes.

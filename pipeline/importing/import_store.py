@@ -1,7 +1,7 @@
 """Imports a store directory into Delta tables, in the state after the broker's load and start.
 
-All checks come before the first write. Then the tables that are made from files are written in parallel, then the tables that are made from
-consume_queue_segment. The last write is lake_version, the only commit point.
+All checks come before the first write. Then tasks read the log and the queues and write the tables' files, and the driver commits table by
+table. The last write is lake_version, the only commit point.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -21,14 +23,17 @@ from pyspark.sql import functions as F
 from pipeline.files.store_files import StoreFiles, is_uri
 from pipeline.importing.found_store import find_store
 from pipeline.importing.load_store import LoadedStore, load_store, with_extension
-from pipeline.importing.store_source import StoreReader, read_table
+from pipeline.importing.store_source import LOG_TABLES, read_stretch
 from pipeline.lake.delta_sql import Placement
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
+from pipeline.lake.task_rows import TaskRows, rows_of
 from pipeline.rows.config_tables import config_rows
 from pipeline.rows.index_tables import index_rows
-from pipeline.rows.property_batches import read_properties
-from pipeline.rows.queue_batches import SEGMENT_ENTRIES, QueueReader, read_odd_entries, read_segments, unpack
+from pipeline.rows.log_batches import Stretch
+from pipeline.rows.property_batches import read_packed
+from pipeline.rows.queue_batches import SEGMENT_ENTRIES, QueueReader, read_entries
 from pipeline.rows.topic_partitions import NULL_PARTITION
 from pipeline.rows.unmapped_files import FOLDER, file_ranges, other_files
 from pipeline.schema import tables as t
@@ -36,17 +41,16 @@ from pipeline.schema.arrow_types import arrow_table
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from store_format.errors import StoreError
+from store_format.files.mapped_files import MappedFile
 from store_format.index.index_file import IndexSizes
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 # with more (topic, queueId) pairs than this, partitions cost more than they save, and `--layout auto` clusters the tables
 PARTITIONS_MAX = 2000
-# bytes of the records whose rows go into one file, for one queue
-FILE_BYTES = 128 << 20
-_FILES_A_STRETCH = 8
-# below these sizes (bytes of the log, entries, queues) one task fewer is cheaper
-_LOG_BYTES_A_TASK = 8 << 20
+# pieces of PIECE_BYTES in a stretch of the log, the rows of which are one file a queue: fewest, most, and queues for each further piece
+_PIECES_LEAST, _PIECES_MOST, _QUEUES_A_PIECE = 2, 4, 128
+# below these sizes (entries, queues) one task fewer is cheaper
 _ENTRIES_A_TASK = 1 << 17
 _QUEUES_A_TASK = 64
 # packed entries in one file, about 100 MB
@@ -109,21 +113,25 @@ def import_store(
     if not as_found:
         settings = with_extension(settings, store)
     progress("looking at the files" if as_found else "recovering the commit log and the queues as the broker's load does")
-    loaded, files = rows_of_store(lake.spark, store, broker, settings, as_found=as_found)
+    with temporary_settings(lake.spark, INTERPRETED_PLANS):
+        loaded, files = rows_of_store(lake.spark, store, broker, settings, as_found=as_found)
     config = config_rows(store, broker, as_found=as_found)
     index = index_rows(lake.spark, loaded.store, broker, settings)
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)
     placement = _placement(writer, loaded, layout)
     progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
-    rows = _rows_of_log(loaded, broker, writer.spark) | _rows_of_queues(loaded, broker, writer.spark)
-    rows[t.STORE_FILE], rows[t.INDEX_ENTRY] = files, index.entries
-    tasks = max(_tasks_of_log(loaded, writer.spark), _tasks_of_queues(loaded, writer.spark))
-    log_ranges, ranges = rows[t.STORE_FILE_RANGE], file_ranges(files, loaded.store, broker, tasks)
-    rows[t.STORE_FILE_RANGE] = log_ranges.unionByName(ranges)
+    tasks = max(len(_stretches(loaded, writer.spark)), _tasks_of_queues(loaded, writer.spark))
+    rows = (
+        _rows_of_log(loaded, broker, writer.spark),
+        packed_rows(loaded, broker, writer.spark),
+        _rows_of_entries(loaded, broker, writer.spark),
+        rows_of(t.QUEUE, loaded.queues.select(*t.QUEUE.names).distinct()),
+        rows_of(t.STORE_FILE, files),
+        rows_of(t.STORE_FILE_RANGE, file_ranges(files, loaded.store, broker, tasks)),
+        rows_of(t.INDEX_ENTRY, index.entries),
+    )
     broker_row = _broker_row(loaded, broker, settings, index.sizes, placement.layout, as_found)
-    _replace(writer, placement, {**rows, **config.tables, t.CHECKPOINT: index.checkpoint, t.BROKER: broker_row})
-    progress("unpacking the consume queues")
-    _replace(writer, placement, _rows_of_segments(writer, loaded))
+    _replace(writer, placement, rows, {**config.tables, t.CHECKPOINT: index.checkpoint, t.BROKER: broker_row})
     return Imported(
         broker=broker,
         lake_version=writer.commit(now()),
@@ -133,7 +141,7 @@ def import_store(
         messages=loaded.messages,
         entries=loaded.entry_count,
         queues=loaded.queue_count,
-        notes=(*loaded.notes, *config.notes, *index.notes, *_inferred(given, settings)),
+        notes=(*loaded.notes, *config.notes, *index.notes, *_inferred(given, settings), *_assumed(store, given, loaded)),
     )
 
 
@@ -141,6 +149,19 @@ def _inferred(given: BrokerSettings, settings: BrokerSettings) -> list[str]:
     """A note for each setting that was inferred from the files."""
     names = settings.given.keys() - given.given.keys()
     return [f"{name}={str(settings.value(name)).lower()}, as the store has files for it; --set says otherwise" for name in sorted(names)]
+
+
+def _assumed(store: StoreFiles, given: BrokerSettings, loaded: LoadedStore) -> list[str]:
+    """A note if neither a setting nor a file of the store tells how long queue files are: answers depend on it."""
+    name = "mappedFileSizeConsumeQueue"
+    if given.explicit(name) is not None or lf.tells_queue_file_size(store):
+        return []
+    note = (
+        f"{store.path_of(CONSUME_QUEUE)}: no queue file tells how long the broker's queue files were; took its default, {name}="
+        f"{loaded.sizes.consume_queue}. Pulls that skip to the next file get other answers with another length: if broker.conf sets one, "
+        f"import again with --properties broker.conf or --set {name}=BYTES"
+    )
+    return [note]
 
 
 def _refuse_lake_inside(store: StoreFiles, lake: Lake) -> None:
@@ -172,14 +193,40 @@ def _placement(writer: LakeWriter, loaded: LoadedStore, asked: t.Layout | None) 
     return Placement(layout, named_folders=loaded.names_folders)
 
 
-def _replace(writer: LakeWriter, placement: Placement, rows: Mapping[t.Table, DataFrame | pa.Table]) -> None:
-    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-        steps = [pool.submit(writer.replace_broker, table, frame, placement) for table, frame in rows.items()]
+def _replace(writer: LakeWriter, placement: Placement, rows: Sequence[TaskRows], small: Mapping[t.Table, pa.Table]) -> None:
+    """Replace the broker's rows in tables by rows that tasks make, and in others by `small` ones."""
+    tables = dict.fromkeys(table for one in rows for table in one.tables)
+    writers = {table: writer.replacing_writer(table, placement) for table in tables}
+    plans = INTERPRETED_PLANS if all(writers.values()) else {}
+    with temporary_settings(writer.spark, plans), ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+        written = [pool.submit(one.files, [found for table in one.tables if (found := writers[table])]) for one in rows]
+        replaced = []
+        for table in [table for table in tables if not writers[table]]:
+            frame = reduce(DataFrame.unionByName, [one.frame(table) for one in rows if table in one.tables])
+            replaced.append(pool.submit(writer.replace_broker, table, _distinct(table, frame), placement))
         try:
-            for step in steps:
+            files = [file for step in written for file in step.result()]
+            for step in replaced:
                 step.result()
         finally:
             pool.shutdown(cancel_futures=True)
+    for table in [table for table in tables if writers[table]]:
+        mine = [file for file in files if file["table"] == table.name]
+        writer.replace_broker(table, _distinct_files(writer, table, mine), placement)
+    for table, given in small.items():
+        writer.replace_broker(table, given, placement)
+
+
+def _distinct(table: t.Table, rows: DataFrame) -> DataFrame:
+    """The rows without those that entries share, which have one row in odd_entry."""
+    return rows.dropDuplicates([*table.key]) if table is t.ODD_ENTRY else rows
+
+
+def _distinct_files(writer: LakeWriter, table: t.Table, files: list[dict[str, Any]]) -> DataFrame | list[dict[str, Any]]:
+    if table is not t.ODD_ENTRY or not files:
+        return files
+    paths = [f"{writer.lake.path(table.name)}/{file['path']}" for file in files]
+    return _distinct(table, writer.spark.read.schema(table.schema).parquet(*paths))
 
 
 def spark_parallelism(spark: SparkSession) -> int:
@@ -187,13 +234,22 @@ def spark_parallelism(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
 
 
-def _pieces_of_log(loaded: LoadedStore, size: int) -> int:
-    """The number of pieces of `size` bytes in the commit log."""
-    return math.ceil((loaded.log.max_offset - loaded.log.min_offset) / size)
+def _stretches(loaded: LoadedStore, spark: SparkSession) -> list[Stretch]:
+    """The stretches of the log that tasks read and write sorted by queue: long enough that the files of many queues are not tiny."""
+    cuts = loaded.cuts
+    pieces = [pair for file in loaded.log.files for pair in _pieces(file, cuts[file.name])]
+    wanted = min(max(math.ceil(loaded.queue_count / _QUEUES_A_PIECE), _PIECES_LEAST), _PIECES_MOST)
+    together = max(min(wanted, len(pieces) // spark_parallelism(spark)), 1)
+    return [Stretch(file, start, end) for file in loaded.log.files for start, end in _joined(_pieces(file, cuts[file.name]), together)]
 
 
-def _tasks_of_log(loaded: LoadedStore, spark: SparkSession) -> int:
-    return max(min(spark_parallelism(spark), _pieces_of_log(loaded, _LOG_BYTES_A_TASK)), 1)
+def _pieces(file: MappedFile, cuts: Sequence[int]) -> list[tuple[int, int]]:
+    return [*pairwise((0, *(cut for cut in cuts if cut < file.wrote), file.wrote))]
+
+
+def _joined(pieces: Sequence[tuple[int, int]], together: int) -> list[tuple[int, int]]:
+    runs = [pieces[first : first + together] for first in range(0, len(pieces), together)]
+    return [(run[0][0], run[-1][1]) for run in runs]
 
 
 def _tasks_of_queues(loaded: LoadedStore, spark: SparkSession) -> int:
@@ -201,43 +257,40 @@ def _tasks_of_queues(loaded: LoadedStore, spark: SparkSession) -> int:
     return max(min(spark_parallelism(spark), busy), 1)
 
 
-def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
-    log = loaded.log
-    bounds = lf.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=False)
-    tasks_max = _pieces_of_log(loaded, _LOG_BYTES_A_TASK)
-    commit_log, segments, ranges = (
-        read_table(spark, StoreReader(table, loaded.store, broker, loaded.sizes, bounds, loaded.cuts), tasks_max)
-        for table in (t.COMMIT_LOG, t.COMMIT_LOG_SEGMENT, t.STORE_FILE_RANGE)
-    )
-    # a slot is a part of the log with the rows of a few files; a queue's rows are written slot by slot, so a huge queue has many writers
-    slot = F.floor(F.col("physicOffset") / F.lit(FILE_BYTES * min(spark_parallelism(spark), _FILES_A_STRETCH)))
-    parts = max(_tasks_of_log(loaded, spark), _pieces_of_log(loaded, FILE_BYTES))
-    placed = commit_log.repartition(parts, "topic", "queueId", slot)
-    return {
-        t.COMMIT_LOG: placed.sortWithinPartitions("topic", "queueId", "queueOffset", "physicOffset"),
-        t.COMMIT_LOG_SEGMENT: segments,
-        t.STORE_FILE_RANGE: ranges,
-    }
+def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> TaskRows:
+    store, stretches = loaded.store, _stretches(loaded, spark)
+
+    def read(work: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        for batch in work:
+            for index in batch.column("id").to_pylist():
+                yield from read_stretch(store, broker, stretches[index], wanted)
+
+    return TaskRows(work=spark.range(0, len(stretches), 1, max(len(stretches), 1)), tables=LOG_TABLES, read=read)
 
 
-def _rows_of_queues(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
-    return rows_of_queue_files(loaded, broker, spark) | {t.QUEUE: loaded.queues.select(*t.QUEUE.names).distinct()}
-
-
-def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> dict[t.Table, DataFrame]:
+def packed_rows(loaded: LoadedStore, broker: str, spark: SparkSession) -> TaskRows:
     """The rows of the tables that are packed from each queue file.
 
     Segments of the same age are stored together. A segment's age is the number of times that its queue has doubled since, so pulls at the
     ends of queues read one or two files of a table.
     """
-    place = ("age", "topic", "queueId", "fromOffset", "segment")
-    parts = max(_tasks_of_queues(loaded, spark), math.ceil(loaded.entry_count / _ENTRIES_A_FILE))
-    placed = segments_by_age(loaded.queues).repartitionByRange(parts, *place).sortWithinPartitions(*place)
+    placed = _placed(loaded, spark, ("age", "topic", "queueId", "fromOffset", "segment"))
     reader = QueueReader(loaded.store, broker, loaded.log_index)
-    return {
-        t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(partial(read_segments, reader), t.CONSUME_QUEUE_SEGMENT.schema),
-        t.CONSUME_QUEUE_PROPERTIES: placed.mapInArrow(partial(read_properties, reader), t.CONSUME_QUEUE_PROPERTIES.schema),
-    }
+    return TaskRows(work=placed, tables=(t.CONSUME_QUEUE_SEGMENT, t.CONSUME_QUEUE_PROPERTIES), read=partial(read_packed, reader))
+
+
+def _rows_of_entries(loaded: LoadedStore, broker: str, spark: SparkSession) -> TaskRows:
+    placed = _placed(loaded, spark, ("topic", "queueId", "fromOffset", "segment"))
+    reader = QueueReader(loaded.store, broker, loaded.log_index)
+    return TaskRows(work=placed, tables=(t.CONSUME_QUEUE, t.ODD_ENTRY), read=partial(read_entries, reader))
+
+
+def _placed(loaded: LoadedStore, spark: SparkSession, place: Sequence[str]) -> DataFrame:
+    """The segments of the queue files in the order of the columns `place`, over tasks of about equal size."""
+    segments = segments_by_age(loaded.queues)
+    parts = max(_tasks_of_queues(loaded, spark), math.ceil(loaded.entry_count / _ENTRIES_A_FILE))
+    spread = segments.coalesce(1) if parts == 1 else segments.repartitionByRange(parts, *place)
+    return spread.sortWithinPartitions(*place)
 
 
 def segments_by_age(queues: DataFrame) -> DataFrame:
@@ -275,18 +328,6 @@ def _rows_of_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> Dat
     others = other_files(spark, loaded.store, broker, has_log=bool(loaded.log.files)).localCheckpoint(eager=False)
     all_files = queues.unionByName(others, allowMissingColumns=True).unionByName(log, allowMissingColumns=True)
     return all_files.withColumn("brokerName", F.lit(broker))
-
-
-def _rows_of_segments(writer: LakeWriter, loaded: LoadedStore) -> dict[t.Table, DataFrame]:
-    segments = writer.written(t.CONSUME_QUEUE_SEGMENT).where(F.col("brokerName") == writer.broker)
-    spread = segments.repartition(_tasks_of_queues(loaded, writer.spark), "topic", "queueId", F.floor(F.col("segment") / 64))
-    ordered = spread.sortWithinPartitions("topic", "queueId", "segment")
-    read_odd = partial(read_odd_entries, QueueReader(loaded.store, writer.broker, loaded.log_index))
-    odd = segments.where(F.size("oddEntries") > 0).mapInArrow(read_odd, t.ODD_ENTRY.schema)
-    return {
-        t.CONSUME_QUEUE: ordered.mapInArrow(unpack, t.CONSUME_QUEUE.schema),
-        t.ODD_ENTRY: odd.dropDuplicates(["physicOffset", "size"]),
-    }
 
 
 def _broker_row(

@@ -185,11 +185,15 @@ def with_extension(settings: BrokerSettings, store: StoreFiles) -> BrokerSetting
 def _notes(store: StoreFiles, files: Sequence[MappedFile], log: RecoveredLog, cut_entries: int) -> tuple[str, ...]:
     kept = {file.name for file in log.files}
     notes = [
-        f"{store.path_of(COMMIT_LOG, file.name)}: deleted by load, it lies past the log's end" for file in files if file.name not in kept
+        f"{store.path_of(COMMIT_LOG, file.name)}: the broker's load would delete it, it lies past the log's end"
+        for file in files
+        if file.name not in kept
     ]
     ended = log.ended
     if ended is not None and (ended.ended in {WalkEnd.BAD_RECORD, WalkEnd.BAD_CRC} or notes or cut_entries):
-        notes.append(f"{store.path_of(COMMIT_LOG, ended.name)}, byte {ended.end}: {ended.ended.name}, load cuts the log there")
+        notes.append(
+            f"{store.path_of(COMMIT_LOG, ended.name)}, byte {ended.end}: {ended.ended.name}, the broker's load would cut the log there"
+        )
     if cut_entries:
-        notes.append(f"load cuts {cut_entries:,} entries off the consume queues, they lie past the log's end")
+        notes.append(f"the broker's load would cut {cut_entries:,} entries off the consume queues, they lie past the log's end")
     return tuple(notes)

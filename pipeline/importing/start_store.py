@@ -64,11 +64,11 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
 
 def _dispatched(when: str, store: MessageStore[ChangedFiles]) -> tuple[str, ...]:
     count, first = store.dispatcher.count, store.dispatcher.first_offset
-    return (f"{when} dispatches {count:,} messages again, from commit log offset {first} on",) if count else ()
+    return (f"the broker's {when} would dispatch {count:,} messages again, from commit log offset {first} on",) if count else ()
 
 
 def _deletions(files: StoreFiles, deleted: frozenset[FilePath]) -> list[str]:
-    return [f"{files.path_of(*path)}: deleted by load" for path in sorted(deleted)]
+    return [f"{files.path_of(*path)}: the broker's load would delete it" for path in sorted(deleted)]
 
 
 def bounds(queue: Queue) -> tuple[int, int]:

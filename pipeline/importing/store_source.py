@@ -7,9 +7,8 @@ plans, which is for looking at a store. An import already knows the log's bounds
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.rows.log_batches import commit_log_batches, log_segment_batches, range_batches
+from pipeline.rows.log_batches import Stretch, stretch_batches
 from pipeline.rows.queue_batches import LogIndex, QueueFile, QueueReader, unpack_segments
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Column, Table
@@ -27,6 +26,7 @@ from pipeline.store.load_files import FileSizes, LogBounds, file_sizes, load_log
 from pipeline.store.loaded_extension import LoadedExtension, has_extension, recover_extension
 from pipeline.store.store_settings import ext_size
 from store_format.files.mapped_files import MappedFile, truncate_dirty_files
+from store_format.store_paths import COMMIT_LOG as COMMIT_LOG_FOLDER
 
 NAME = "rocketmq-store"
 
@@ -53,11 +53,8 @@ LOADED_QUEUE = Table(
     ),
 )
 
-_WHOLE_FILE_TABLES = {
-    COMMIT_LOG_SEGMENT.name: log_segment_batches,
-    STORE_FILE_RANGE.name: range_batches,
-}
-TABLES = {table.name: table for table in (COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE, CONSUME_QUEUE, LOADED_QUEUE)}
+LOG_TABLES = (COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE)
+TABLES = {table.name: table for table in (*LOG_TABLES, CONSUME_QUEUE, LOADED_QUEUE)}
 # greatest number of partitions of loaded_queue, and least number of topics in each
 _TOPIC_GROUPS = 64
 _TOPICS_A_GROUP = 8
@@ -94,11 +91,9 @@ class StoreDataSource(DataSource):
 
 @dataclass
 class LogFilePartition(InputPartition):
-    """One file of the commit log, or consecutive records of it."""
+    """One file of the commit log."""
 
-    file: MappedFile
-    start: int
-    end: int
+    stretch: Stretch
 
 
 @dataclass
@@ -117,35 +112,19 @@ class QueueFilePartition(InputPartition):
 
 
 class StoreReader(DataSourceReader):
-    """Plans and reads one table of a store.
+    """Plans and reads one table of a store."""
 
-    `cuts` are the positions of records in each commit log file at which further tasks may start to read commit_log.
-    """
-
-    def __init__(
-        self,
-        table: Table,
-        store: StoreFiles,
-        broker: str,
-        sizes: FileSizes,
-        log: LogBounds | None = None,
-        cuts: Mapping[str, Sequence[int]] | None = None,
-    ) -> None:
-        self.table, self.store, self.broker, self.sizes, self.log, self.cuts = table, store, broker, sizes, log, cuts or {}
+    def __init__(self, table: Table, store: StoreFiles, broker: str, sizes: FileSizes, log: LogBounds | None = None) -> None:
+        self.table, self.store, self.broker, self.sizes, self.log = table, store, broker, sizes, log
 
     def partitions(self) -> list[InputPartition]:
         """The partitions: mapped files or parts of them, or groups of topics for the table of queues."""
         if self.table.name == LOADED_QUEUE.name:
             return self._topic_partitions()
         files = self._log_files()
-        if self.table.name in _WHOLE_FILE_TABLES:
-            return [LogFilePartition(file, 0, file.wrote) for file in files]
-        if self.table.name == COMMIT_LOG.name:
-            return [LogFilePartition(file, *piece) for file in files for piece in self._pieces(file)]
+        if self.table in LOG_TABLES:
+            return [LogFilePartition(Stretch(file, 0, file.wrote)) for file in files]
         return self._queue_file_partitions(files)
-
-    def _pieces(self, file: MappedFile) -> Iterator[tuple[int, int]]:
-        return pairwise((0, *(cut for cut in self.cuts.get(file.name, ()) if cut < file.wrote), file.wrote))
 
     def _topic_partitions(self) -> list[InputPartition]:
         names = topics(self.store)
@@ -178,12 +157,7 @@ class StoreReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The Arrow batches of one partition."""
         if isinstance(partition, LogFilePartition):
-            if self.table.name == COMMIT_LOG.name:
-                content = self.store.stretch(partition.start, partition.end, partition.file.length, "commitlog", partition.file.name)
-                yield from commit_log_batches(self.broker, partition.file, content, partition.start, partition.end)
-            else:
-                content = self.store.content("commitlog", partition.file.name)
-                yield from _WHOLE_FILE_TABLES[self.table.name](self.broker, partition.file, content)
+            yield from (batch for _, batch in read_stretch(self.store, self.broker, partition.stretch, frozenset({self.table.name})))
         elif isinstance(partition, QueueFilePartition):
             for segments in QueueReader(self.store, self.broker, partition.log).segments(partition.file):
                 yield from unpack_segments(segments)
@@ -221,16 +195,23 @@ class StoreReader(DataSourceReader):
         return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(LOADED_QUEUE))
 
 
+def read_stretch(store: StoreFiles, broker: str, stretch: Stretch, wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows that the wanted tables of LOG_TABLES have for a stretch of the log, each batch with its table's name."""
+    file = stretch.file
+    end = file.length if stretch.end == file.wrote else stretch.end
+    content = store.stretch(stretch.start, end, file.length, COMMIT_LOG_FOLDER, file.name)
+    return stretch_batches(broker, stretch, content, wanted)
+
+
 def ext_file_row(file: MappedFile) -> dict[str, object]:
     """The value of loaded_queue.extFiles for a file of a queue's extension."""
     return {"name": file.name, "fromOffset": file.from_offset, "length": file.length, "wrote": file.wrote}
 
 
-def read_table(spark: SparkSession, reader: StoreReader, tasks_max: int | None = None) -> DataFrame:
-    """The rows that `reader` reads, with the partitions planned in this process.
+def read_table(spark: SparkSession, reader: StoreReader) -> DataFrame:
+    """The rows that `reader` reads, a partition a task, with the partitions planned in this process.
 
-    Spark would plan a Python data source in two new processes that import everything again. A task reads one partition, or several if
-    there are more than `tasks_max` partitions.
+    Spark would plan a Python data source in two new processes that import everything again.
     """
     partitions = reader.partitions()
 
@@ -239,5 +220,4 @@ def read_table(spark: SparkSession, reader: StoreReader, tasks_max: int | None =
             for index in batch.column("id").to_pylist():
                 yield from reader.read(partitions[index])
 
-    tasks = max(min(len(partitions), tasks_max or len(partitions)), 1)
-    return spark.range(0, len(partitions), 1, tasks).mapInArrow(read, reader.table.schema)
+    return spark.range(0, len(partitions), 1, max(len(partitions), 1)).mapInArrow(read, reader.table.schema)

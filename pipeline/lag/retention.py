@@ -26,24 +26,8 @@ from udfs.cleaning.clean_commit_log import CleanSettings
 from udfs.cleaning.log_retention import Deletion, Disk, LogFile, Outlook, Share, aged_from, file_deletions, loss_of
 
 NOT_DELETED, NO_RATE, IN_TIME, NO_FILE = "NOT_DELETED", "NO_RATE", "IN_TIME", "NO_FILE"
-_READS = f"retention_risk, store_file, commit_log_segment, consume_queue, broker, {LAG_READS}"
+_READS = f"retention_risk, log_file_deletion, store_file, consume_queue, broker, {LAG_READS}"
 _LATE = 86_400_000  # ms; a file's last write may be this much later than its last message
-_GROWTH = """
-WITH run AS (
-  SELECT
-    b.brokerName, b.maxPhyOffset, b.maxStoreTimestamp, s.firstPhysicOffset AS first, s.minStoreTimestamp AS since,
-    s.minStoreTimestamp >= b.maxStoreTimestamp - 86400000 AS isRecent
-  FROM commit_log_segment s JOIN broker b ON b.brokerName = s.brokerName
-  WHERE s.minStoreTimestamp > 0
-), begin AS (
-  SELECT
-    brokerName,
-    any_value(maxPhyOffset) - coalesce(min(first) FILTER (WHERE isRecent), min(first)) AS bytes,
-    any_value(maxStoreTimestamp) - coalesce(min(since) FILTER (WHERE isRecent), min(since)) AS millis
-  FROM run
-  GROUP BY brokerName
-)
-SELECT brokerName, greatest(coalesce(try_divide(bytes * 1000D, millis), 0D), 0D) AS growth FROM begin"""
 _RISK = (
     *("brokerName", "consumerGroup", "topic", "queueId", "consumerOffset", "minOffset", "brokerOffset", "lostMessages"),
     "consumerOffsetPerHour AS consumedPerHour",
@@ -151,8 +135,8 @@ def _forecast(spark: SparkSession, broker: str, question: RetentionQuestion) -> 
     files = [LogFile(*row) for row in log]
     growth = question.growth
     if growth is None:
-        found = spark.sql(_GROWTH).where(mine).first()
-        growth = found["growth"] if found else 0.0
+        (found,) = spark.table("log_file_deletion").where(mine).agg(F.max("growth").alias("growth")).collect()
+        growth = found["growth"]
     room = files[-1].from_offset + files[-1].length - known["maxPhyOffset"]
     outlook = Outlook(
         since=since,

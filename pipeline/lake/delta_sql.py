@@ -36,13 +36,18 @@ def delta(path: str) -> str:
     return f"delta.{quoted(path)}"
 
 
+def partition_columns(table: Table, placement: Placement) -> tuple[str, ...]:
+    """The partition columns of a table with a placement."""
+    return PARTITION_COLUMNS if table.by_queue and placement.layout == "partitioned" else ()
+
+
 def table_properties(table: Table, placement: Placement) -> dict[str, str]:
     """The Delta table properties of a table with a placement."""
     properties = {"delta.enableDeletionVectors": "false"}
     if table.by_queue and not placement.named_folders:
         properties["delta.randomizeFilePrefixes"] = "true"
     if table.stats:
-        partitions = PARTITION_COLUMNS if placement.layout == "partitioned" else ()
+        partitions = partition_columns(table, placement)
         properties["delta.dataSkippingStatsColumns"] = ",".join(name for name in table.stats if name not in partitions)
     return properties
 
@@ -99,6 +104,6 @@ def merge_into(table: Table, path: str, view: str, keys: Sequence[str], *, all_o
 def _laid_out(table: Table, placement: Placement) -> str:
     if not table.by_queue:
         return ""
-    if placement.layout == "partitioned":
-        return f"PARTITIONED BY ({', '.join(PARTITION_COLUMNS)})"
+    if partitions := partition_columns(table, placement):
+        return f"PARTITIONED BY ({', '.join(partitions)})"
     return f"CLUSTER BY ({', '.join(table.cluster_by)})"

@@ -34,6 +34,8 @@ _JVM_VARIABLES = {
 }
 _JVM_SETTINGS = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.userClassPathFirst", "spark.driver.defaultJavaOptions")
 _PLAIN = re.compile(r"[\w./+-]+")
+JAVA_LEAST = 17
+_JAVA_VERSION = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
 _VERSION = re.compile(r"-\d[^-]*\.jar$")
 
 
@@ -130,6 +132,21 @@ def _is_whole(archive: Path) -> bool:
             return file.read(len(_ARCHIVE_MAGIC)) == _ARCHIVE_MAGIC
     except OSError:
         return False
+
+
+def java_fault() -> str | None:
+    """What is wrong with the Java that Spark would start: it is missing or too old; None where nothing is known to be wrong."""
+    given, home = os.environ.get("JAVA_HOME"), _java_home()
+    if given and not os.access(f"{given}/bin/java", os.X_OK):
+        return f"none in JAVA_HOME={given}"
+    if home is None:
+        return "none"
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # a script may stand in the place of a Java
+        found = _JAVA_VERSION.search((home / "release").read_text())
+        # before Java 9 the version began with 1.
+        if found and int(found[1]) < JAVA_LEAST:
+            return f"version {found[1]} in {home}"
+    return None
 
 
 def _java_home() -> Path | None:

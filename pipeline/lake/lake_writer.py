@@ -25,15 +25,28 @@ from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 
 from pipeline.lake.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
-from pipeline.lake.delta_sql import Placement, create_as, create_empty, delta, literal, merge_into, properties_of, table_properties
+from pipeline.lake.delta_sql import (
+    Placement,
+    create_as,
+    create_empty,
+    delta,
+    literal,
+    merge_into,
+    partition_columns,
+    properties_of,
+    table_properties,
+)
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
 from pipeline.lake.session import columns_without_dictionary, temporary_settings
 from pipeline.lake.small_table import has_plain_path, opened_table, plain_message
 from pipeline.lake.table_commits import CommitConflictError, Found, append_files, create_table, takes_files
-from pipeline.lake.table_files import FILES_DDL, FileWriter, check_files
+from pipeline.lake.table_files import FileWriter, check_files
+from pipeline.lake.task_rows import rows_of
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
 
+# rows of FILES_DDL
+WrittenFiles = list[dict[str, Any]]
 # error conditions of Spark and Delta when a table to be created exists already
 _CREATED_MEANWHILE = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
 
@@ -92,16 +105,22 @@ class LakeWriter:
             self._looking = threading.Thread(target=self.lake.features, args=(LAKE_VERSION,), daemon=True)
             self._looking.start()
 
-    def replace_broker(self, table: Table, rows: DataFrame | pa.Table, placement: Placement | None = None) -> None:
+    def replacing_writer(self, table: Table, placement: Placement) -> FileWriter | None:
+        """A writer with which tasks write the files for `replace_broker`; None where only Spark can write the table."""
+        if self._keeps_others(table) or not self._creates_here(table, placement):
+            return None
+        return _file_writer(table, self.lake.path(table.name), placement)
+
+    def replace_broker(self, table: Table, rows: DataFrame | pa.Table | WrittenFiles, placement: Placement | None = None) -> None:
         """Replace all rows of the broker in a table by `rows`.
 
         Args:
             table: the table; it is created where it was never committed.
-            rows: rows with the table's columns, in any order.
+            rows: rows with the table's columns, in any order; or rows of FILES_DDL for the files that a `replacing_writer` wrote.
             placement: of the files of a table by queue; the layout of a table with other brokers' rows is not changed.
         """
         placement = placement or Placement()
-        if not self.others or table.name not in self.lake.at.tables:
+        if isinstance(rows, list) or not self._keeps_others(table):
             self._write_anew(table, rows, placement)
             return
         self._restore(table)
@@ -112,6 +131,10 @@ class LakeWriter:
         with self._raising_conflicts():
             self._write(rows, table, "overwrite").option("replaceWhere", mine).save(self.lake.path(table.name))
         self._remember_version(table)
+
+    def _keeps_others(self, table: Table) -> bool:
+        """Whether the table has rows of other brokers."""
+        return bool(self.others) and table.name in self.lake.at.tables
 
     def prepare(self, table: Table, layout: Layout = "clustered") -> None:
         """Restore a table to its committed version, or create it, before the first `append`; later calls in a run do nothing."""
@@ -155,13 +178,18 @@ class LakeWriter:
         path = self.lake.path(table.name)
         return not table.by_queue and has_plain_path(path) and takes_files(table, path)
 
-    def _written_files(self, table: Table, rows: DataFrame | pa.Table) -> Sequence[Mapping[str, Any]]:
-        """Write rows to new files in the table's folder; gives a row of FILES_DDL for each file."""
+    def _creates_here(self, table: Table, placement: Placement) -> bool:
+        """Whether the driver creates or replaces the table without Spark."""
+        path = self.lake.path(table.name)
+        is_plain = not table.by_queue or (placement.layout == "partitioned" and placement.named_folders)
+        return is_plain and has_plain_path(path) and (delta_version(path) is None or opened_table(path) is not None)
+
+    def _written_files(self, table: Table, rows: DataFrame | pa.Table) -> WrittenFiles:
+        """Write rows to new files in the folder of an unpartitioned table; gives a row of FILES_DDL for each file."""
         writer = _file_writer(table, self.lake.path(table.name))
         if isinstance(rows, pa.Table):
-            files: list[dict[str, Any]] = [row for batch in writer.write(iter(rows.to_batches())) for row in batch.to_pylist()]
-            return files
-        return [row.asDict() for row in rows.select(*table.names).mapInArrow(writer.write, FILES_DDL).collect()]
+            return [row for batch in writer.write(iter(rows.to_batches())) for row in batch.to_pylist()]
+        return rows_of(table, rows).files((writer,))
 
     def replace_rows(self, table: Table, rows: DataFrame, where: str) -> None:
         """Replace the rows of a table for which the SQL condition `where` is true by `rows`; create the table if needed."""
@@ -279,21 +307,22 @@ class LakeWriter:
         """Create the table without rows, replacing what a dead run left."""
         self._write_anew(table, arrow_schema(table).empty_table(), Placement(layout))
 
-    def _write_anew(self, table: Table, rows: DataFrame | pa.Table, placement: Placement) -> None:
+    def _write_anew(self, table: Table, rows: DataFrame | pa.Table | WrittenFiles, placement: Placement) -> None:
         """Create the table with `rows`, replacing an existing table."""
         path = self.lake.path(table.name)
         with self._raising_conflicts():
-            if table.by_queue or not has_plain_path(path) or (delta_version(path) is not None and opened_table(path) is None):
+            if not isinstance(rows, list) and (table.by_queue or not self._creates_here(table, placement)):
                 rows = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
-                properties = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
+                named = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
                 # only if needed: to replace a table, Delta lists its files, which doubles the time
                 with self._view(table, rows) as view:
-                    self.spark.sql(create_as(table, path, placement, properties, view, replace=not is_empty(path)))
+                    self.spark.sql(create_as(table, path, placement, named, view, replace=not is_empty(path)))
             else:
                 found: Found = "refused" if is_empty(path) else "replaced"
-                files = self._written_files(table, rows)
+                files = rows if isinstance(rows, list) else self._written_files(table, rows)
                 check_files(path, files)
-                create_table(table, path, table_properties(table, placement), files, self._named, found=found)
+                properties, partitioned_by = table_properties(table, placement), partition_columns(table, placement)
+                create_table(table, path, properties, files, self._named, found=found, partitioned_by=partitioned_by)
         self._versions.pop(table.name, None)
         self._remember_version(table)
 
@@ -363,8 +392,9 @@ class LakeWriter:
             raise LakeError(f"{self.lake.root}: cannot write a Delta table: {plain_message(error)}") from error
 
 
-def _file_writer(table: Table, folder: str) -> FileWriter:
+def _file_writer(table: Table, folder: str, placement: Placement | None = None) -> FileWriter:
     """A writer of data files for a table, with statistics of `table.stats`, or of all columns that are neither nested nor binary."""
-    schema = arrow_schema(table)
+    schema, partitioned_by = arrow_schema(table), partition_columns(table, placement or Placement())
     plain = (field.name for field in schema if not (pa.types.is_nested(field.type) or pa.types.is_binary(field.type)))
-    return FileWriter(folder, schema, table.stats or tuple(plain), columns_without_dictionary())
+    stats = tuple(name for name in table.stats or plain if name not in partitioned_by)
+    return FileWriter(table.name, folder, schema, stats, columns_without_dictionary(), partitioned_by)

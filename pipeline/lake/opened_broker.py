@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,7 +12,9 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.files.store_files import absolute_path
 from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.small_table import has_plain_path, opened_table
 from pipeline.schema.tables import BROKER, STORE_FILE, Table
 
 T = TypeVar("T")
@@ -92,3 +95,18 @@ class OpenedBroker:
         """The error about a store that was imported with --as-found."""
         root, name = self.lake.root, self.name
         return LakeError(f"{root}: expected a store as its start leaves it, found {name!r} as found; import it without --as-found")
+
+
+def require_broker(root: str, name: str) -> None:
+    """Check, before Spark is started, that the lake has an imported broker; a lake that only Spark reads is not checked.
+
+    Args:
+        root: local directory or URI of the lake.
+        name: name of the broker.
+
+    Raises:
+        LakeError: there is no such broker.
+    """
+    path = f"{absolute_path(root).rstrip('/')}/{BROKER.name}"
+    if has_plain_path(path) and os.path.isdir(path) and opened_table(path) is not None:
+        Lake(None, root).require().broker(name)  # type: ignore[arg-type]  # small tables are read without Spark

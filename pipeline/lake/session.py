@@ -20,7 +20,16 @@ import pyarrow as pa
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.lake.driver_start import OPTIONS_OF_JAVA, archive_option, forget_archive, is_plain_start, keep_jars, known_jars
+from pipeline.lake.driver_start import (
+    JAVA_LEAST,
+    OPTIONS_OF_JAVA,
+    archive_option,
+    forget_archive,
+    is_plain_start,
+    java_fault,
+    keep_jars,
+    known_jars,
+)
 from pipeline.lake.scratch import scratch_folder
 from pipeline.settings.resources import conf_text
 from udfs.sql_functions import register
@@ -65,6 +74,9 @@ _LOCAL_ONLY = {
 }
 
 
+_JAVA_PACKAGE = f"apt-get install openjdk-{JAVA_LEAST}-jre-headless"
+
+
 class EngineError(RuntimeError):
     """Spark did not start, or started without Delta."""
 
@@ -82,6 +94,19 @@ def columns_without_dictionary() -> tuple[str, ...]:
     return tuple(name.partition("#")[2] for name in spark_defaults("spark-defaults-local.conf") if name.startswith(_DICTIONARY))
 
 
+def require_java() -> None:
+    """Check, before Spark is started, that there is a Java that Spark runs on; under spark-submit it runs already.
+
+    Raises:
+        EngineError: there is no Java, or it is too old.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    fault = java_fault()
+    if fault is not None:
+        raise EngineError(f"Spark needs Java {JAVA_LEAST} or newer, found {fault}; install one (Debian: {_JAVA_PACKAGE}), or set JAVA_HOME")
+
+
 def build_session(
     *,
     master: str | None = None,
@@ -89,6 +114,7 @@ def build_session(
     verbose: bool = False,
     app_name: str = "pullsim",
     leave_classes: bool = False,
+    functions: bool = True,
 ) -> SparkSession:
     """Start a session with Delta and the SQL functions of `udfs`; under spark-submit, return the session that it prepared.
 
@@ -98,6 +124,7 @@ def build_session(
         verbose: whether Spark's own output goes to stderr.
         app_name: name of the application.
         leave_classes: whether the JVM writes a class archive at its end, if there is none; later JVMs start faster with it.
+        functions: whether to define the SQL functions now, which takes a second; `create_views` defines them where a query needs them.
 
     Raises:
         EngineError: the session did not start; the message ends with what Spark printed.
@@ -107,7 +134,8 @@ def build_session(
     conf = dict[str, Any](conf or {})
     builder = SparkSession.Builder().appName(app_name).config(map=conf)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return _with_functions(_submitted_session(builder if master is None else builder.master(master)))
+        submitted = _submitted_session(builder if master is None else builder.master(master))
+        return _with_functions(submitted) if functions else submitted
     is_local = (master or "local").partition("[")[0] == "local"
     is_plain = is_local and is_plain_start(conf)  # other machines may not see the jars
     ours = _jars(conf, known_jars(DELTA_JARS) if is_plain else [])
@@ -115,6 +143,7 @@ def build_session(
         ours |= _LOCAL_ONLY
         if not _TEMPORARY_FOLDERS & os.environ.keys() and "spark.local.dir" not in conf:
             ours["spark.local.dir"] = scratch_folder()
+            ours["spark.sql.warehouse.dir"] = f"{ours['spark.local.dir']}/warehouse"  # else a folder in the working directory
     settings = spark_defaults("spark-defaults-local.conf") | ours | conf
     options = settings.get(_OPTIONS, "")
     archive = archive_option(leave=leave_classes) if is_plain and options in _WITH_ARCHIVE else ""
@@ -131,7 +160,7 @@ def build_session(
         session.sparkContext.setLogLevel("OFF")
         # this logger prints each refused query with the JVM's stack; the exception has the reason already
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-    return _with_functions(session)
+    return _with_functions(session) if functions else session
 
 
 def _jars(conf: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:

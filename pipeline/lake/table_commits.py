@@ -1,10 +1,11 @@
-"""Commit to the log of an unpartitioned Delta table from the driver, in milliseconds, without a Spark job.
+"""Commit to the log of a Delta table from the driver, in milliseconds, without a Spark job.
 
 A commit that fails is not repeated: the table's next commit must be the run's own; otherwise another run is writing at the same time.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +39,7 @@ def create_table(
     user_metadata: str,
     *,
     found: Found = "replaced",
+    partitioned_by: Sequence[str] = (),
 ) -> None:
     """Create the table, or replace what lies at `path`, with the rows of some files.
 
@@ -48,6 +50,7 @@ def create_table(
         files: rows of `table_files.FILES_DDL`.
         user_metadata: the commit's userMetadata.
         found: what happens to an existing table; "refused" where there should be none.
+        partitioned_by: partition columns.
 
     Raises:
         CommitConflictError: another run committed at the same time, or there is a table and `found` is "refused".
@@ -59,6 +62,7 @@ def create_table(
             schema,
             _added(files),
             mode=_MODES[found],
+            partition_by=[*partitioned_by],
             description=table.comment,
             configuration={**properties},
             commit_properties=_commit_properties(user_metadata),
@@ -121,4 +125,4 @@ def _commit_properties(text: str, transactions: Sequence[Transaction] = ()) -> C
 
 
 def _added(files: Iterable[Mapping[str, Any]]) -> list[AddAction]:
-    return [AddAction(one["path"], one["size"], {}, one["modificationTime"], True, one["stats"]) for one in files]
+    return [AddAction(one["path"], one["size"], json.loads(one["partition"]), one["modificationTime"], True, one["stats"]) for one in files]

@@ -12,11 +12,12 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -24,64 +25,183 @@ from pipeline.files.output_file import OutputError
 from pipeline.schema.arrow_types import arrow_of
 
 # columns of the row that a task returns for each file
-FILES_DDL = "path STRING, size BIGINT, modificationTime BIGINT, records BIGINT, stats STRING"
+FILES_DDL = "table STRING, path STRING, partition STRING, size BIGINT, modificationTime BIGINT, records BIGINT, stats STRING"
 _FILES_ARROW = arrow_of(FILES_DDL)
 # uncompressed bytes of a row group and of a file
 _ROW_GROUP_BYTES = 64 << 20
 _FILE_BYTES = 256 << 20
+# bytes of a page of large rows, and most rows between two looks at a page's size
+_PAGE_BYTES = 1 << 20
+_ROWS_A_PAGE = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """Writes rows of an unpartitioned table to new files in the table's folder.
+    """Writes rows of a table to new files in the table's folder.
 
     Attributes:
+        table: name of the table.
         folder: local folder of the table.
         schema: columns of the table.
         stats: columns whose least value, greatest value and number of NULLs go into the log.
         without_dictionary: paths of columns whose values hardly repeat, which are written without a dictionary.
+        partitioned_by: partition columns, whose values are in the files too, as Spark writes them; rows with equal values must follow one
+            another.
     """
 
+    table: str
     folder: str
     schema: pa.Schema
     stats: tuple[str, ...]
     without_dictionary: tuple[str, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of batches, which have the schema's columns in any order; gives a row of FILES_DDL for each file."""
-        for rows in _chunks(batches, self.schema):
-            first = next(rows, None)
-            if first is not None:
-                yield pa.RecordBatch.from_pylist([self._file(first, rows)], schema=_FILES_ARROW)
+        return write_tables((self,), ((self.table, batch) for batch in batches))
 
-    def _file(self, first: pa.Table, rest: Iterator[pa.Table]) -> dict[str, Any]:
-        name = f"part-{uuid.uuid4()}.snappy.parquet"
-        path = f"{self.folder}/{name}"
-        footers: list[pq.FileMetaData] = []
-        repeated = [path for field in self.schema for path in _leaves(field.name, field.type) if path not in self.without_dictionary]
-        options: dict[str, Any] = {
-            "compression": "snappy",
-            "use_dictionary": repeated,
-            "write_page_checksum": True,
-            "metadata_collector": footers,
-        }
-        with _removed_if_unfinished(path):
-            with _named_in_errors(path):
-                os.makedirs(self.folder, exist_ok=True)
-                file = pq.ParquetWriter(path, self.schema, **options)
-            for rows in chain((first,), rest):
-                with _named_in_errors(path):
-                    file.write_table(rows)
-            with _named_in_errors(path):
-                file.close()
-        (footer,), file_status = footers, os.stat(path)
+
+def write_tables(writers: Iterable[FileWriter], rows: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Write rows of several tables, each batch with its table's name, to files of these tables; gives a row of FILES_DDL for each file."""
+    with ExitStack() as stack:
+        opened = {writer.table: stack.enter_context(_opened(writer)) for writer in writers}
+        for name, batch in rows:
+            opened[name].add(batch)
+        files = [file for one in opened.values() for file in one.finished()]
+    if files:
+        yield pa.RecordBatch.from_pylist(files, schema=_FILES_ARROW)
+
+
+@contextmanager
+def _opened(writer: FileWriter) -> Iterator[_TableFiles]:
+    files = _TableFiles(writer)
+    try:
+        yield files
+    finally:
+        files.abandon()
+
+
+class _TableFiles:
+    """The files of a table that a task has written, the last of which is open."""
+
+    def __init__(self, writer: FileWriter) -> None:
+        self._writer = writer
+        self._files: list[dict[str, Any]] = []
+        self._open: _OpenFile | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Append rows to the open file, or to a new one where the open file is full or of another partition."""
+        if not len(batch):
+            return
+        typed = batch.select(self._writer.schema.names).cast(self._writer.schema)
+        for values, rows in _partitions(typed, self._writer.partitioned_by):
+            if self._open is not None and (self._open.partition != values or self._open.bytes >= _FILE_BYTES):
+                self._close()
+            self._open = self._open or _OpenFile(self._writer, values)
+            self._open.add(rows)
+
+    def finished(self) -> list[dict[str, Any]]:
+        """Close the open file; gives a row of FILES_DDL for each file."""
+        self._close()
+        return self._files
+
+    def abandon(self) -> None:
+        """Remove the open file, if there is one."""
+        if self._open is not None:
+            self._open.remove()
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._files.append(self._open.close())
+            self._open = None
+
+
+class _OpenFile:
+    """A Parquet file that is being written; its row groups have about _ROW_GROUP_BYTES of rows."""
+
+    def __init__(self, writer: FileWriter, partition: tuple[Any, ...]) -> None:
+        self.partition, self.bytes = partition, 0
+        self._writer = writer
+        self._file: pq.ParquetWriter | None = None
+        self._rows: list[pa.RecordBatch] = []
+        self._rows_bytes = 0
+        folders = (f"{name}={_escaped(str(value))}" for name, value in zip(writer.partitioned_by, partition, strict=True))
+        self._name = "/".join((*folders, f"part-{uuid.uuid4()}.snappy.parquet"))
+        self._path = f"{writer.folder}/{self._name}"
+        self._footers: list[pq.FileMetaData] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Append rows."""
+        self._rows.append(rows)
+        self._rows_bytes += rows.nbytes
+        if self._rows_bytes >= _ROW_GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        rows = pa.Table.from_batches(self._rows, self._writer.schema)
+        with _named_in_errors(self._path):
+            self._file = self._file or self._created(_PAGE_BYTES * len(rows) // max(self._rows_bytes, 1))
+            self._file.write_table(rows)
+        self.bytes += self._rows_bytes
+        self._rows, self._rows_bytes = [], 0
+
+    def _created(self, rows_a_page: int) -> pq.ParquetWriter:
+        """Create the file. Surprise: pyarrow compares a page's size with its limit once in `write_batch_size` rows, whatever their size."""
+        schema, without_dictionary = self._writer.schema, self._writer.without_dictionary
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        return pq.ParquetWriter(
+            self._path,
+            schema,
+            compression="snappy",
+            use_dictionary=[path for field in schema for path in _leaves(field.name, field.type) if path not in without_dictionary],
+            write_page_checksum=True,
+            write_page_index=True,
+            write_batch_size=min(max(rows_a_page, 1), _ROWS_A_PAGE),
+            metadata_collector=self._footers,
+        )
+
+    def close(self) -> dict[str, Any]:
+        """Write the file's last row group and its footer; gives a row of FILES_DDL."""
+        if self._rows:
+            self._write_group()
+        with _named_in_errors(self._path):
+            if self._file is not None:
+                self._file.close()
+        (footer,), status = self._footers, os.stat(self._path)
         return {
-            "path": name,
-            "size": file_status.st_size,
-            "modificationTime": file_status.st_mtime_ns // 1_000_000,
+            "table": self._writer.table,
+            "path": self._name,
+            "partition": json.dumps(dict(zip(self._writer.partitioned_by, map(str, self.partition), strict=True))),
+            "size": status.st_size,
+            "modificationTime": status.st_mtime_ns // 1_000_000,
             "records": footer.num_rows,
-            "stats": json.dumps(_statistics(footer, self.schema, self.stats)),
+            "stats": json.dumps(_statistics(footer, self._writer.schema, self._writer.stats)),
         }
+
+    def remove(self) -> None:
+        """Remove the unfinished file."""
+        with suppress(OSError):
+            os.unlink(self._path)
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._file.is_open = False  # else it is closed again when it is deleted
+
+
+def _escaped(value: str) -> str:
+    """The value of a partition column in the name of a folder, as Spark writes the values that `can_name_a_folder` allows."""
+    return value.replace("%", "%25")
+
+
+def _partitions(batch: pa.RecordBatch, names: tuple[str, ...]) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
+    """Divide a batch into runs of rows with equal values in the columns `names`; gives the values and rows of each run."""
+    if not names:
+        yield (), batch
+        return
+    codes = [batch.column(name).dictionary_encode().indices.to_numpy() for name in names]
+    changes = np.flatnonzero(np.any([np.diff(one) != 0 for one in codes], axis=0)) + 1
+    for first, after in pairwise((0, *changes.tolist(), len(batch))):
+        yield tuple(batch.column(name)[first].as_py() for name in names), batch.slice(first, after - first)
 
 
 def check_files(folder: str, files: Iterable[Mapping[str, Any]]) -> None:
@@ -117,17 +237,6 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 
 @contextmanager
-def _removed_if_unfinished(path: str) -> Iterator[None]:
-    """Remove the file `path`, which the block writes, if the block fails."""
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(path)
-        raise
-
-
-@contextmanager
 def _named_in_errors(path: str) -> Iterator[None]:
     """Name the file `path` in an error of the block, which writes the file; a full disk keeps its own error.
 
@@ -140,36 +249,6 @@ def _named_in_errors(path: str) -> Iterator[None]:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise
         raise OutputError(f"{path}: expected a file of the table that can be written, found {error}") from error
-
-
-def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[Iterator[pa.Table]]:
-    """Divide rows into files; for each file, tables of one row group each."""
-    groups = _row_groups(batches, schema)
-    for first in groups:
-        yield _until_full(first, groups)
-
-
-def _until_full(first: pa.Table, more: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    written = first.nbytes
-    yield first
-    while written < _FILE_BYTES and (rows := next(more, None)) is not None:
-        written += rows.nbytes
-        yield rows
-
-
-def _row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    gathered: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if not len(batch):
-            continue
-        gathered.append(batch.select(schema.names).cast(schema))
-        size += batch.nbytes
-        if size >= _ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(gathered, schema)
-            gathered, size = [], 0
-    if gathered:
-        yield pa.Table.from_batches(gathered, schema)
 
 
 def _statistics(footer: pq.FileMetaData, schema: pa.Schema, names: tuple[str, ...]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pipeline.lake.lake import Lake, LakeError
 from pipeline.schema.tables import BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, LAKE_VERSION, QUEUE, TABLES
 from pipeline.settings.settings import nearest
 from pipeline.sql.statements import FUNCTIONS, VIEWS, view_sql
-from udfs.sql_functions import has_functions, register
+from udfs.sql_functions import function_names, has_functions, register
 
 _WORD = re.compile(r"\w+")
 # literals and comments
@@ -29,8 +29,8 @@ def create_views(lake: Lake, query: str | None = None) -> SparkSession:
         lake: the lake, at the version to be read.
         query: SQL text; only names in this text, and names that they depend on, are defined. None defines all, which takes seconds.
     """
-    names = {*TABLES, LAKE_VERSION.name, *FUNCTIONS, *VIEWS} if query is None else _named(query)
-    if not has_functions(lake.spark):
+    names = _known() if query is None else _named(query)
+    if names & function_names() and not has_functions(lake.spark):
         register(lake.spark)
     for table in TABLES.values():
         if table.name in names:
@@ -75,9 +75,13 @@ def _unknown(spark: SparkSession, error: AnalysisException) -> str | None:
     return f"there is no {what} {name!r}; the nearest known: {', '.join(nearest(name, known))}"
 
 
+def _known() -> set[str]:
+    return {*TABLES, LAKE_VERSION.name, *FUNCTIONS, *VIEWS, *function_names()}
+
+
 def _named(query: str) -> set[str]:
     """Names of the tables, views and functions in an SQL text, and of those that they depend on."""
-    known, found, texts = {*TABLES, LAKE_VERSION.name, *FUNCTIONS, *VIEWS}, set[str](), [query]
+    known, found, texts = _known(), set[str](), [query]
     while texts:
         words = set(_WORD.findall(_NO_NAMES.sub(" ", texts.pop()).lower()))
         new = (known if "show" in words else known & words) - found

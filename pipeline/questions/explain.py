@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.questions.broker_checks import ExplainedPull, broker_checks, broker_code
 from pipeline.replay.answer_lines import delivered
 from pipeline.replay.kernel_batches import (
     KERNEL_COLUMNS,
@@ -31,35 +32,21 @@ from pipeline.replay.lmq import beyond_lmq_limit
 from pipeline.replay.replay import RequestProfile, requests_after_entries
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.schema import tables as t
-from pipeline.settings.settings import PullSettings
+from pipeline.settings.settings import BrokerSettings, PullSettings
 from udfs.filters.consumer_filter_manager import TAG
 from udfs.filters.tags import SubscriptionParseError, split_tags, tags_code
 from udfs.pull import get_message as gm
+from udfs.pull.codes import ResponseCode
 from udfs.pull.pull_trace import Fate, PullTrace, trace_pull
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedPull:
-    """The pull to explain, with the fields of a request file; `at` is its time in ms, None for the whole store."""
-
-    group: str
-    topic: str
-    queue_id: int
-    offset: int
-    max_msg_nums: int
-    filter_type: str | None = None
-    expression: str | None = None
-    registered: bool = False
-    at: int | None = None
-
-    @property
-    def tags(self) -> frozenset[str] | None:
-        """The tags in the filter; None where the filter has no tags or does not parse."""
-        try:
-            tags = split_tags(self.expression) if self.filter_type == TAG else None
-        except SubscriptionParseError:
-            tags = None
-        return None if tags is None else frozenset(tags)
+def wanted_tags(pull: ExplainedPull) -> frozenset[str] | None:
+    """Return the tags in the pull's filter; None where the filter has no tags or does not parse."""
+    try:
+        tags = split_tags(pull.expression) if pull.filter_type == TAG else None
+    except SubscriptionParseError:
+        tags = None
+    return None if tags is None else frozenset(tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +87,7 @@ class Explanation:
         traced: the answer and its steps.
         messages: texts of the scanned entries' messages, by the entry's physicOffset and size.
         notes: what the broker would do before it asks the store.
+        refused: code of the broker's answer where a check before the store fails; None where the store is asked.
     """
 
     broker: str
@@ -109,6 +97,12 @@ class Explanation:
     traced: Traced
     messages: Mapping[tuple[int, int], MessageTexts]
     notes: tuple[str, ...]
+    refused: ResponseCode | None = None
+
+    @property
+    def code(self) -> ResponseCode:
+        """The code of the broker's answer, before any long polling."""
+        return broker_code(self.traced.answer, self.pull.offset, self.settings) if self.refused is None else self.refused
 
 
 def traced_pulls(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Traced]:
@@ -130,22 +124,24 @@ def _traced(answering: Answering, part: PackedPart) -> Traced:
     return Traced(answer=answer, request=requests[0], block=part.block, trace=trace)
 
 
-def explain(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -> Explanation:
+def explain(broker: OpenedBroker, pull: ExplainedPull, broker_settings: BrokerSettings) -> Explanation:
     """Answer one pull and explain the answer.
 
     Args:
         broker: the broker whose store answers.
         pull: the pull.
-        settings: of the broker.
+        broker_settings: settings of the broker.
 
     Raises:
         LakeError: the store was imported as found, or the pull uses the group's registered filter and the group has none.
     """
     if pull.registered and pull.expression is None:
         pull = _with_registered_filter(broker, pull)
+    settings = broker_settings.pull_settings()
+    checks = broker_checks(broker, pull, broker_settings)
     row = (
         *(1, pull.group, pull.topic, pull.queue_id, pull.offset, pull.max_msg_nums),
-        *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None, None, None),
+        *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None, pull.recorded_max, None),
     )
     requests = broker.lake.spark.createDataFrame([row], SCHEMA)
     null_answers = beyond_lmq_limit(broker, requests, settings)
@@ -153,7 +149,7 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -
     parts = requests_after_entries(
         broker,
         requests,
-        at="snapshot" if pull.at is None else "request-time",
+        at="recorded-max" if pull.recorded_max is not None else "snapshot" if pull.at is None else "request-time",
         settings=settings,
         with_entries=True,
         profile=RequestProfile(into_messages=into_messages, about=1),
@@ -171,7 +167,8 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -
         caps=parts[0][0].caps,
         traced=traced,
         messages=_messages(broker, traced),
-        notes=_notes(broker, pull),
+        notes=checks.notes,
+        refused=checks.refused,
     )
 
 
@@ -197,25 +194,6 @@ def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], Mes
     log = delivered(broker).where(F.col("physicOffset").between(int(offsets.min()), int(offsets.max())))
     found = log.join(F.broadcast(entries), ["physicOffset", "size"]).select("physicOffset", "size", "tags", "keys", "msgId").collect()
     return {(row["physicOffset"], row["size"]): MessageTexts(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in found}
-
-
-def _notes(broker: OpenedBroker, pull: ExplainedPull) -> tuple[str, ...]:
-    """What the broker would do or answer before it asks the store."""
-    queues = broker.table(t.QUEUE).where(F.col("topic") == pull.topic).select("queueId").collect()
-    topic = broker.table(t.TOPIC_CONFIG).where(F.col("topic") == pull.topic).first()
-    notes = []
-    if not queues:
-        notes.append(f"the store has no queue of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
-    elif pull.queue_id not in {row["queueId"] for row in queues}:
-        notes.append(f"the store has no queue {pull.queue_id} of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
-    if topic is None:
-        notes.append("topics.json does not have the topic: PullMessageProcessor answers TOPIC_NOT_EXIST before it asks the store")
-    elif not 0 <= pull.queue_id < topic["readQueueNums"]:
-        notes.append(
-            f"topics.json gives the topic {topic['readQueueNums']} queues to read: PullMessageProcessor answers SYSTEM_ERROR before it "
-            "asks the store"
-        )
-    return tuple(notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +227,7 @@ OTHER_TAGS_CODE = "its tagsCode is not its tag's"
 
 def entries_of(explanation: Explanation) -> list[ScannedEntry]:
     """The entries that the scan reached, in order."""
-    traced, wanted = explanation.traced, explanation.pull.tags
+    traced, wanted = explanation.traced, wanted_tags(explanation.pull)
     codes = None if wanted is None else frozenset(map(tags_code, wanted))
     if traced.trace is None:
         return []

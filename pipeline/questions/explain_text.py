@@ -12,14 +12,15 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Final
 
-from pipeline.questions.explain import ExplainedPull, Explanation, ScannedEntry, entries_of
+from pipeline.questions.broker_checks import ExplainedPull
+from pipeline.questions.explain import Explanation, ScannedEntry, entries_of, wanted_tags
 from pipeline.replay.answer_lines import ANSWER_FIELDS
 from pipeline.settings.settings import PullSettings, camel_case
 from pipeline.terminal import say, show_table
 from udfs.filters.tags import tags_code
 from udfs.pull import get_message as gm
 from udfs.pull.batch_caps import scan_window_entries
-from udfs.pull.codes import BrokerRole, GetMessageStatus
+from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
 from udfs.pull.offset_correction import OFFSET_CHECKS, slave_keeps_offset
 from udfs.pull.pull_trace import End, Fate
 
@@ -35,7 +36,7 @@ _COLUMNS: Final = ("queueOffset", "physicOffset", "size", "tagsCode", "tags", "w
 def as_json(explanation: Explanation) -> dict[str, Any]:
     """The explanation as a JSON object, with every entry, under the broker's names."""
     pull, traced = explanation.pull, explanation.traced
-    entries = entries_of(explanation)
+    entries, tags = entries_of(explanation), wanted_tags(pull)
     scan = None
     if traced.trace is not None:
         scan = {
@@ -53,12 +54,14 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "notes": list(explanation.notes),
         "minOffset": int(traced.request[gm.MIN_OFFSET]),
         "maxOffset": int(traced.request[gm.MAX_OFFSET]),
-        "wantedTags": None if pull.tags is None else {tag: tags_code(tag) for tag in sorted(pull.tags)},
+        "wantedTags": None if tags is None else {tag: tags_code(tag) for tag in sorted(tags)},
         "scan": scan,
         "entries": [_entry(entry) for entry in entries],
         "outcomes": {fate.name: count for fate, count in Counter(entry.fate for entry in entries).items()},
         "droppedByClient": [entry.queue_offset for entry in entries if entry.client_drops],
         "answer": _answer(explanation),
+        "brokerAnswer": {"code": int(explanation.code), "name": explanation.code.name, "asksStore": explanation.refused is None},
+        "recordedAnswer": _recorded(pull),
     }
 
 
@@ -90,6 +93,18 @@ def _answer(explanation: Explanation) -> dict[str, Any] | None:
         if answer[name] is not None:
             return {name: answer[name]}
     return None if answer["status"] is None else {name: answer[name] for name in ANSWER_FIELDS}
+
+
+def _recorded(pull: ExplainedPull) -> dict[str, Any] | None:
+    """The broker's answer to a captured pull; None for other pulls, and where the capture has no answer."""
+    if pull.header is None or pull.header["recordedCode"] is None:
+        return None
+    return {
+        "code": pull.header["recordedCode"],
+        "nextBeginOffset": pull.header["recordedNextBeginOffset"],
+        "minOffset": pull.header["recordedMinOffset"],
+        "maxOffset": pull.header["recordedMaxOffset"],
+    }
 
 
 # text ---------------------------------------------------------------------------------------------------------------------------------
@@ -167,8 +182,8 @@ def _window(explanation: Explanation) -> Iterator[str]:
     yield f"\nwindow: entries {pull.offset} to {end - 1}, {end - pull.offset:,} of them at most"
     yield f"  the queue ends at      {int(traced.request[gm.MAX_OFFSET])}, its file at {file_end} at the latest"
     yield f"  the window ends at     {pull.offset + window}: {window:,} entries, as maxMsgNums is {pull.max_msg_nums}"
-    if pull.tags is not None:
-        yield f"  tagsCode wanted        {', '.join(f'{tag!r} = {tags_code(tag)}' for tag in sorted(pull.tags)) or 'none'}"
+    if (tags := wanted_tags(pull)) is not None:
+        yield f"  tagsCode wanted        {', '.join(f'{tag!r} = {tags_code(tag)}' for tag in sorted(tags)) or 'none'}"
     yield f"  batch in memory        {caps[gm.COUNT_MEMORY]} messages, {caps[gm.BYTES_MEMORY]:,} bytes at most"
     yield f"  batch on disk          {caps[gm.COUNT_DISK]} messages, {caps[gm.BYTES_DISK]:,} bytes at most"
     beyond = f"what starts before {log_end - memory}" if log_end > memory else "nothing"
@@ -237,3 +252,21 @@ def _tail(explanation: Explanation, entries: Sequence[ScannedEntry]) -> Iterator
         yield f"  {answer['messageCount']} messages, {answer['bufferTotalSize']:,} bytes"
         behind = "not recorded" if answer["diskFallBehind"] is None else f"{answer['diskFallBehind']:,} bytes"
         yield f"  suggestPullingFromSlave {str(answer['suggestPullingFromSlave']).lower()}, diskFallBehind {behind}"
+    yield from _broker_answer(explanation)
+
+
+def _broker_answer(explanation: Explanation) -> Iterator[str]:
+    """What the client gets, which is the end of the explanation."""
+    code, answer = explanation.code, explanation.traced.answer
+    said = f"the broker answers {int(code)} {code.name}"
+    if explanation.refused is not None:
+        yield f"{said}: it does not ask the store, whose answer would be the one above"
+    elif code is ResponseCode.PULL_NOT_FOUND:
+        yield f"{said}, at once or when it has held the pull in vain; next offset {answer['nextBeginOffset']}"
+    else:
+        yield said if answer["nextBeginOffset"] is None else f"{said}, next offset {answer['nextBeginOffset']}"
+    recorded = _recorded(explanation.pull)
+    if recorded is not None:
+        known = ResponseCode(recorded["code"]).name if recorded["code"] in set(ResponseCode) else ""
+        next_offset = "" if recorded["nextBeginOffset"] is None else f", next offset {recorded['nextBeginOffset']}"
+        yield f"captured: {recorded['code']} {known}{next_offset}"

@@ -1,4 +1,4 @@
-"""`pullsim whatif`: answer the same requests under two sets of settings, and compare the answers.
+"""`pullsim whatif`: answer the same requests under the current and the proposed settings, and compare the answers.
 
 The answers are joined by the number of the request. The result has counts, and the first pulls that differ. A consumer that gets more
 messages from a pull would have made fewer pulls, but the requests are fixed. `drain` counts the pulls that a consumer would have made; the
@@ -15,16 +15,19 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.capture.captured_requests import captured_requests
+from pipeline.capture.replay_captured import captured_pulls
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import Drained, drain
 from pipeline.replay.answer_lines import ANSWER_FIELDS
 from pipeline.replay.replay import RequestProfile
-from pipeline.replay.replay_job import answer, check_timestamps, read_requests
+from pipeline.replay.replay_job import answer, check_timestamps
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import RequestFile, scan_file
+from pipeline.requests.request_source import read_requests
 from pipeline.settings.settings import BrokerSettings, PullSettings, camel_case
 
-SIDES: Final = ("set", "versus")
+SIDES: Final = ("current", "proposed")
 # settings of MessageStoreConfig that are given by the lengths of the store's files
 FIXED_BY_STORE: Final = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt")
 # settings in PullSettings that only PullMessageProcessor uses, after the store has answered
@@ -49,7 +52,7 @@ MEASURES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """How the answers to the same requests differ under two sets of settings; of each pair, `set` is first and `versus` second.
+    """How the answers to the same requests differ under two sets of settings; in each pair the current ones are first.
 
     Attributes:
         settings: both values of each setting that was given for either set.
@@ -57,10 +60,10 @@ class WhatIf:
         pulls: number of pulls.
         changed: number of pulls with different answers.
         measures: both values of each measure; None where a divisor is 0.
-        outcomes: (outcome under `set`, outcome under `versus`, pulls, pulls with different answers). An outcome is a status, an
+        outcomes: (current outcome, proposed outcome, pulls, pulls with different answers). An outcome is a status, an
             exception, an error code or null.
         fields: number of pulls in which each field differs; fields other than status are compared where both answers have a status.
-        first: the first pulls that differ: line, request, both answers, names of the fields.
+        first: the first pulls that differ: line or requestId, request, both answers, names of the fields.
         drained: sums of draining under both sets; None where draining was not wanted.
     """
 
@@ -77,10 +80,10 @@ class WhatIf:
 
 def what_if(
     broker: OpenedBroker,
-    requests_path: str,
+    requests_path: str | None,
     *,
     options: ReplayOptions,
-    settings_of: Sequence[Callable[[RequestFile], BrokerSettings]],
+    settings_of: Sequence[Callable[[RequestFile | None], BrokerSettings]],
     given: frozenset[str],
     with_drain: bool,
     progress: Callable[[str], None],
@@ -89,27 +92,25 @@ def what_if(
 
     Args:
         broker: the broker whose store answers.
-        requests_path: path of the request file.
+        requests_path: path of the request file; None for the captured pulls of the broker.
         options: `at`, `filters` and `slave_lag` of a replay; the lag applies to the side that is a slave.
-        settings_of: for each set, gives the broker's settings for a file, whose header may have a configuration.
+        settings_of: for the current and the proposed settings, gives them for a file, whose header may have a configuration.
         given: names of the settings that were given for either set.
         with_drain: whether to count the pulls that it takes to read the same messages.
         progress: called with a text at each step.
 
     Raises:
         RequestError: a line is no request.
-        LakeError: the store was imported as found.
+        LakeError: the store was imported as found, or no pulls were captured.
         SettingsError: a slave lag is given, and neither side is a slave.
     """
-    progress(f"reading {requests_path}")
-    file = scan_file(requests_path)
+    progress(f"reading {requests_path or 'the captured pulls'}")
+    file = None if requests_path is None else scan_file(requests_path)
     both = [of(file) for of in settings_of]
-    requests = read_requests(broker.lake.spark, file)
-    check_timestamps(requests, file, options)
+    requests, profile = _requests(broker, file, both[0], options)
     progress("answering twice")
     pull = [settings.pull_settings() for settings in both]
     options.check_roles(*(one.broker_role for one in pull))
-    profile = RequestProfile(into_messages=file.has_other_filters, about=file.lines)
     answers = [
         answer(broker, requests, options=options, settings=one, profile=profile).select("seq", _side(name))
         for one, name in zip(pull, SIDES, strict=True)
@@ -118,30 +119,52 @@ def what_if(
     try:
         sums = joined.agg(F.count("*").alias("pulls"), F.count_if(_changed()).alias("changed"), *_measures()).collect()[0]
         outcomes = (
-            joined.groupBy(F.col("set.outcome").alias("before"), F.col("versus.outcome").alias("after"))
+            joined.groupBy(F.col("current.outcome").alias("before"), F.col("proposed.outcome").alias("after"))
             .agg(F.count("*"), F.count_if(_changed()))
             .collect()
         )
         by_field = joined.select(F.explode("fields").alias("field")).groupBy("field").count().collect()
-        first = _first(requests, joined)
+        first = _first(broker, requests, joined, captured=file is None)
         drained = None
         if with_drain:
             progress("draining twice")
-            drained = drain(broker, requests, joined, pull, into_messages=file.has_other_filters)
+            drained = drain(broker, requests, joined, pull, into_messages=profile.into_messages)
     finally:
         joined.unpersist()
     order = ("status", *_FIELDS)
+    measures = {name: (sums[f"{SIDES[0]} {name}"], sums[f"{SIDES[1]} {name}"]) for name in MEASURES}
     return WhatIf(
         settings={name: (both[0].value(name), both[1].value(name)) for name in sorted(given)},
-        notes=notes_on(given),
+        notes=(*notes_on(given), *_notes_on_place(given, measures, sums["changed"])),
         pulls=sums["pulls"],
         changed=sums["changed"],
-        measures={name: (sums[f"set {name}"], sums[f"versus {name}"]) for name in MEASURES},
+        measures=measures,
         outcomes=sorted((tuple(row) for row in outcomes), key=lambda row: (row[0] == row[1], -row[2], row)),
         fields={row["field"]: row["count"] for row in sorted(by_field, key=lambda row: order.index(row["field"]))},
         first=first,
         drained=drained,
     )
+
+
+def _requests(
+    broker: OpenedBroker, file: RequestFile | None, settings: BrokerSettings, options: ReplayOptions
+) -> tuple[DataFrame, RequestProfile]:
+    if file is None:
+        return captured_requests(broker, settings).persist(), RequestProfile()
+    requests = read_requests(broker.lake.spark, file)
+    check_timestamps(requests, file, options)
+    return requests, RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines)
+
+
+def _notes_on_place(given: frozenset[str], measures: dict[str, tuple[Any, Any]], changed: int) -> list[str]:
+    """A note on caps that change nothing, because all messages of the answers lie in the other place, memory or disk."""
+    messages, on_disk = sum(measures["messages"]), sum(measures["messages that lie on disk"])
+    if changed or not messages or on_disk not in {0, messages}:
+        return []
+    place, other = ("Disk", "Memory") if on_disk else ("Memory", "Disk")
+    names = sorted(name for name in given if name in {f"maxTransferCountOnMessageIn{other}", f"maxTransferBytesOnMessageIn{other}"})
+    why = "accessMessageInMemoryMaxRatio and totalPhysicalMemorySize tell which messages lie on disk"
+    return [f"{name} cannot matter here: every message of these answers counts as in {place.lower()}; {why}" for name in names]
 
 
 def notes_on(given: frozenset[str]) -> tuple[str, ...]:
@@ -167,9 +190,9 @@ def _differing() -> Column:
     """The names of the fields in which the answers of the two sides differ."""
 
     def differs(field: str) -> Column:
-        return ~F.col(f"set.{field}").eqNullSafe(F.col(f"versus.{field}"))
+        return ~F.col(f"{SIDES[0]}.{field}").eqNullSafe(F.col(f"{SIDES[1]}.{field}"))
 
-    both_answer = F.col("set.nextBeginOffset").isNotNull() & F.col("versus.nextBeginOffset").isNotNull()
+    both_answer = F.col(f"{SIDES[0]}.nextBeginOffset").isNotNull() & F.col(f"{SIDES[1]}.nextBeginOffset").isNotNull()
     outcome = F.when(differs("outcome"), F.lit("status"))
     return F.array_compact(F.array(outcome, *[F.when(both_answer & differs(field), F.lit(field)) for field in _FIELDS]))
 
@@ -183,13 +206,16 @@ def _measures() -> list[Column]:
     return [F.expr(sql.format(side=f"`{side}`")).alias(f"{side} {name}") for side in SIDES for name, sql in MEASURES.items()]
 
 
-def _first(requests: DataFrame, joined: DataFrame) -> list[dict[str, Any]]:
+def _first(broker: OpenedBroker, requests: DataFrame, joined: DataFrame, *, captured: bool) -> list[dict[str, Any]]:
     few = joined.where(_changed()).orderBy("seq").limit(_SHOWN).collect()
     lines = requests.where(F.col("seq").isin([row["seq"] for row in few])).select("seq", "line").collect() if few else []
     requested = {row["seq"]: json.loads(row["line"])["request"] for row in lines}
+    ids: dict[int, str] = {}
+    if captured and requested:
+        ids = {row["seq"]: row["requestId"] for row in captured_pulls(broker).where(F.col("seq").isin([*requested])).collect()}
     return [
         {
-            "line": row["seq"],
+            **({"requestId": ids[row["seq"]]} if captured else {"line": row["seq"]}),
             "request": requested[row["seq"]],
             **{side: _shown(row[side].asDict()) for side in SIDES},
             "fields": list(row["fields"]),

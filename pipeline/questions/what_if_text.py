@@ -81,17 +81,18 @@ def show(result: WhatIf) -> None:
     if result.changed:
         say("")
         changed = [(before, after, f"{count:,}") for before, after, _, count in result.outcomes if count]
-        show_table(("status with set", "with versus", "pulls that differ"), changed)
+        show_table(("current status", "proposed status", "pulls that differ"), changed)
         say("")
         show_table(("differs in", "pulls"), [(name, f"{pulls:,}") for name, pulls in result.fields.items()])
     if result.drained is not None:
         say("\nreading from the first requested offset to the last message, each pull from the nextBeginOffset of the one before:")
         show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in _drained(result.drained)])
     for one in result.first:
-        say(f"\nline {one['line']} differs in {', '.join(one['fields'])}")
+        which = f"line {one['line']}" if "line" in one else f"captured pull {one['requestId']}"
+        say(f"\n{which} differs in {', '.join(one['fields'])}")
         say(f"  request: {json.dumps(one['request'], ensure_ascii=False)}")
         for side in SIDES:
-            say(f"  {side + ':':<8} {json.dumps(_folded(one[side]), ensure_ascii=False)}")
+            say(f"  {side + ':':<9} {json.dumps(_folded(one[side]), ensure_ascii=False)}")
 
 
 def _folded(answer: Any) -> Any:

@@ -12,7 +12,7 @@ entries (`expression_filters`). Only the reading of segments depends on the size
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Literal, Protocol
@@ -93,12 +93,14 @@ class RequestProfile:
         far: whether a request may scan more entries than one segment is sure to hold.
         about: approximate number of requests; None where unknown.
         touched: segments that the requests start in (and perhaps others), in the columns of `touched_segments`; None where unknown.
+        packed: packs all requests by their keys in the tasks that read them; None where the rows of a DataFrame are packed.
     """
 
     into_messages: bool = True
     far: bool = True
     about: int | None = None
     touched: pa.Table | None = None
+    packed: Callable[[Place], DataFrame] | None = None
 
     def under(self, settings: PullSettings, filters: frozenset[str] | None = None) -> RequestProfile:
         """The profile of the requests under a broker's settings.
@@ -110,7 +112,8 @@ class RequestProfile:
             filters: kinds of filters that are answered; None for all.
         """
         looks = self.into_messages and (filters is None or "SQL92" in filters)
-        return replace(self, into_messages=looks or settings.filter_support_retry)
+        into_messages = looks or settings.filter_support_retry
+        return replace(self, into_messages=into_messages, packed=None if into_messages or filters is not None else self.packed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +262,7 @@ def requests_after_entries(
 
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     answering = replace(answering, segment_files=tasks.paths if tasks else ())
-    placed = partial(_placed, broker, store, at, slave_lag, whole_files, few)
+    placed = partial(_placed, broker, store, at, slave_lag, whole_files, few, packed=profile.packed)
     by_tag = requests.where(~looks_into_messages(settings)) if profile.into_messages else requests
     parts = [(answering, after_entries(placed(by_tag), by_tag))]
     if profile.into_messages:
@@ -279,24 +282,34 @@ def _may_be_far(touched: TouchedSegments) -> bool:
 
 
 def _placed(
-    broker: OpenedBroker, store: BrokerStore, at: At, slave_lag: SlaveLag, whole_files: bool, few: bool, requests: DataFrame
+    broker: OpenedBroker,
+    store: BrokerStore,
+    at: At,
+    slave_lag: SlaveLag,
+    whole_files: bool,
+    few: bool,
+    requests: DataFrame,
+    *,
+    packed: Callable[[Place], DataFrame] | None,
 ) -> DataFrame:
     """Pack requests by the segment that they start in, with the queue bounds and log end that they see."""
     if slave_lag.millis:
         requests = requests.withColumn("timestamp", F.expr(f"coalesce(try_subtract(timestamp, {slave_lag.millis}L), timestamp)"))
+        packed = None
     place = partial(by_segment, store, whole_files)
-    bounded = _bounded(broker, store, at, place, few, requests)
+    by_queue = packed(place) if packed else requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, place), SCHEMA)
+    bounded = _bounded(broker, store, at, place, by_queue, requests if few else None)
     if not slave_lag.bytes:
         return bounded
     queues = requests.select("topic", "queueId").distinct()
     return with_bounds_of_slave(broker, store.log_start, slave_lag.bytes, bounded, queues, place)
 
 
-def _bounded(broker: OpenedBroker, store: BrokerStore, at: At, place: Place, few: bool, requests: DataFrame) -> DataFrame:
-    packed = requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, place), SCHEMA)
+def _bounded(broker: OpenedBroker, store: BrokerStore, at: At, place: Place, packed: DataFrame, few: DataFrame | None) -> DataFrame:
+    """Packed requests with the queue bounds and log end that they see; `few` are the requests where they are few for the store."""
     bounded = packed.join(queue_bounds(broker), ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
     if at == "request-time":
-        times = requests.agg(F.min("timestamp"), F.max("timestamp")).collect()[0] if few else None
+        times = None if few is None else few.agg(F.min("timestamp"), F.max("timestamp")).collect()[0]
         return with_bounds_as_of(broker, store.log_start, bounded, place, times)
     if at == "recorded-max":
         return bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, place)), SCHEMA)

@@ -6,12 +6,12 @@ The answers go to a file or to the table pull_response.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.files.output_file import OutputFile, output_file, write_lines
@@ -25,16 +25,9 @@ from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, count
 from pipeline.replay.response_files import DIGEST_CHARACTERS, ResponseFiles, no_errors
 from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.requests.request_lines import RequestError
-from pipeline.requests.request_source import NAME, RequestSource
+from pipeline.requests.request_source import packed_requests, read_requests
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
-
-
-def read_requests(spark: SparkSession, file: RequestFile) -> DataFrame:
-    """The requests of a file, as rows of request_lines.SCHEMA."""
-    spark.dataSource.register(RequestSource)
-    chunks = json.dumps([asdict(chunk) for chunk in file.chunks])
-    return spark.read.format(NAME).option("path", file.path).option("chunks", chunks).load()
 
 
 def answer(
@@ -126,10 +119,10 @@ def run_replay(
     settings = settings_of(file)
     options.check_roles(settings.pull_settings().broker_role)
     with output_file(options.out) if options.out else nullcontext() as out:
-        requests = read_requests(broker.lake.spark, file)
+        requests = read_requests(broker.lake.spark, file, with_lines=out is not None or options.compare)
         check_timestamps(requests, file, options)
         progress("answering")
-        profile = RequestProfile(into_messages=file.has_other_filters, about=file.lines)
+        profile = RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines)
         run = ReplayRun(
             broker=broker,
             run_id=run_id,
@@ -142,7 +135,8 @@ def run_replay(
         )
         comparison = None
         if out is None and not options.compare:
-            errors = _write_answers(run, requests, options=options, profile=profile, now=now)
+            whole = replace(profile, packed=partial(packed_requests, broker.lake.spark, file))
+            errors = _write_answers(run, requests, options=options, profile=whole, now=now)
         else:
             errors, comparison = _compare_answers(run, requests, options=options, profile=profile, out=out, now=now)
     return replayed(run_id, errors, comparison, options)
@@ -156,7 +150,7 @@ def _write_answers(
     writer = run.writer()
     files_of = writer.file_writer(t.PULL_RESPONSE)
     if files_of is None or options.hold or has_lmq_limit(pull):
-        return _append_answers(run, _answers(run, requests, options=options, profile=profile), now, writer)
+        return _append_answers(run, _answers(run, requests, options=options, profile=replace(profile, packed=None)), now, writer)
     finish = ResponseFiles(broker=run.broker.name, run_id=run.run_id, source_digest=run.source_digest or "", writer=files_of)
     rows = answer(run.broker, requests, options=options, settings=pull, profile=profile, finish=finish)
     files = [row.asDict() for row in rows.collect()]

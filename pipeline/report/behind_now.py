@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from pipeline.report import forms
 from pipeline.report.question import (
-    IMPORT,
     TOP,
     Answer,
     Missing,
@@ -22,6 +21,7 @@ from pipeline.report.question import (
     Row,
     Scope,
     Tone,
+    no_offsets,
     waiting,
     with_broker,
 )
@@ -68,7 +68,7 @@ LIMIT {TOP}"""
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     [rows] = found
     if not rows:
-        return Missing("No group has stored an offset in the lake: config/consumerOffset.json of the store has none.", [IMPORT])
+        return no_offsets(scope)
     columns = with_broker(
         scope,
         ReportColumn("consumerGroup", "Group", forms.name),

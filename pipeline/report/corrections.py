@@ -1,4 +1,7 @@
-"""Which pulls the broker sent to another offset, when, and how many messages that skipped or repeated."""
+"""Which pulls the broker sent to another offset, when, and how many messages that skipped or repeated.
+
+Rule: an offset that a group skips counts once, and a group that starts without an offset loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,13 @@ def _queries(scope: Scope) -> Sequence[str]:
         return []
     worst = f"""\
 SELECT
-  brokerName, consumerGroup, topic, status, count(*) AS corrections, try_sum(skipped) AS skipped, try_sum(readAgain) AS readAgain,
+  brokerName, consumerGroup, topic, status, count(*) AS corrections, try_sum(lostOffsets) AS lostOffsets, try_sum(readAgain) AS readAgain,
+  count_if(isFirstStart) AS firstStarts,
   max(arrivalMicros) DIV 1000 AS last, sum(count(*)) OVER () AS correctionsInAll
 FROM offset_correction
 WHERE source = '{scope.source}' {scope.of_broker("AND")}
 GROUP BY brokerName, consumerGroup, topic, status
-ORDER BY skipped + coalesce(readAgain, 0) DESC NULLS FIRST, corrections DESC, brokerName, consumerGroup, topic, status
+ORDER BY lostOffsets + coalesce(readAgain, 0) DESC NULLS FIRST, corrections DESC, brokerName, consumerGroup, topic, status
 LIMIT {TOP}"""
     if scope.captured is None:
         return [worst]
@@ -62,7 +66,8 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ReportColumn("topic", "Topic", forms.name),
         ReportColumn("status", "Why", forms.words),
         ReportColumn("corrections", "Pulls", bar=True),
-        ReportColumn("skipped", "Offsets skipped"),
+        ReportColumn("lostOffsets", "Offsets skipped"),
+        ReportColumn("firstStarts", "First starts"),
         ReportColumn("readAgain", "Messages read again"),
         ReportColumn("last", "Last time (UTC)", forms.moment),
     )
@@ -76,7 +81,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
 def _finding(rows: Sequence[Row]) -> ReportFinding:
     text = Markup("<b>{}</b> pulls were sent to another offset than they asked for").format(forms.count(rows[0]["correctionsInAll"]))
     cost = False
-    for column, meant in (("skipped", Markup("skipped <b>{}</b> offsets")), ("readAgain", Markup("got <b>{}</b> messages again"))):
+    for column, meant in (("lostOffsets", Markup("skipped <b>{}</b> offsets")), ("readAgain", Markup("got <b>{}</b> messages again"))):
         worst = max(rows, key=lambda row: row[column] or 0)
         if worst[column]:
             cost = True
@@ -90,7 +95,8 @@ CORRECTIONS = Question(
     "corrections",
     "What moved offsets?",
     "Pulls whose answer named another offset than they asked for: below the first message that is left, past the end, or in a hole. What "
-    "the group skips so it never gets; what it reads again it gets twice.",
+    "the group skips so it never gets; what it reads again it gets twice. An offset that two pulls skip counts once. A group that starts "
+    "at 0 of a queue that begins later loses nothing.",
     _queries,
     _answer,
 )

@@ -52,7 +52,8 @@ WITH told AS (
     brokerName, consumerGroup, topic, queueId, (micros DIV 1000 - {window.start}) DIV {window.width} AS bin,
     max_by(consumerOffset, struct(micros, sequence)) AS consumerOffset
   FROM offset_history
-  WHERE consumerOffset IS NOT NULL AND coalesce(code, 0) = 0 AND micros IS NOT NULL {scope.of_broker("AND")}
+  WHERE consumerOffset IS NOT NULL AND micros IS NOT NULL {scope.of_broker("AND")}
+    AND (coalesce(code, 0) = 0 OR origin = 'PULL_MESSAGE' AND code IN (19, 20, 21))
   GROUP BY ALL
 ), grid AS (
   SELECT brokerName, consumerGroup, topic, queueId, bin

@@ -171,4 +171,14 @@ CAPTURE: Final = "pullsim capture traffic.pcap --lake {lake}"
 REPLAY: Final = "pullsim replay --lake {lake} --at recorded-max"
 REPLAY_FILE: Final = "pullsim replay --lake {lake} --requests pulls.jsonl"
 RECORD: Final = "pullsim lag --lake {lake} --record"
+_NO_OFFSETS: Final = Missing(
+    "The imported store has no offset of any group: config/consumerOffset.json is missing or empty. A group stores its first offset "
+    "some seconds after it begins to consume. If the store was copied without its folder config, copy that folder too, and repeat the "
+    "import under the same broker name."
+)
 NO_PULLS: Final = Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
+
+
+def no_offsets(scope: Scope) -> Missing:
+    """Return why nothing is known of groups where the lake has no stored offset: nothing was imported, or a store without offsets."""
+    return _NO_OFFSETS if scope.imported else Missing("No store was imported.", [IMPORT])

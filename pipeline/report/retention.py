@@ -7,28 +7,33 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.question import IMPORT, TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Row, Scope, Tone, with_broker
+from pipeline.report.question import TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Row, Scope, Tone, no_offsets, with_broker
 
 _SOON, _AT_ONCE = 6 * 3_600_000, 60_000
 
 
 def _queries(scope: Scope) -> Sequence[str]:
+    skipped = f"""\
+SELECT count(DISTINCT brokerName, consumerGroup) AS groups, try_sum(lostOffsets) AS offsets
+FROM offset_correction
+WHERE source = '{scope.source}' AND lostOffsets > 0 {scope.of_broker("AND")}"""
     return [
         f"""\
 SELECT
-  brokerName, consumerGroup, topic, queueId, lostMessages, messagesToLoss, timeToLossMillis, basis, reason,
+  brokerName, consumerGroup, topic, queueId, lostMessages, messagesToLoss, timeToLossMillis, basis, reason, deletedAt,
   try_sum(lostMessages) OVER () AS lostInAll, count(*) OVER () AS queuesInAll, count_if(lostMessages > 0) OVER () AS queuesLost
 FROM retention_risk
 {scope.of_broker()}
 ORDER BY lostMessages > 0 DESC NULLS LAST, lostMessages DESC, timeToLossMillis ASC NULLS LAST, brokerName, consumerGroup, topic, queueId
-LIMIT {TOP}"""
+LIMIT {TOP}""",
+        *[skipped] * (scope.source is not None),
     ]
 
 
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
-    [rows] = found
+    rows, *pulls = found
     if not rows:
-        return Missing("No group has stored an offset in the lake.", [IMPORT])
+        return no_offsets(scope)
     at_risk = [row for row in rows if row["lostMessages"] or row["timeToLossMillis"] is not None]
     columns = with_broker(
         scope,
@@ -39,22 +44,25 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ReportColumn("messagesToLoss", "Messages before the next loss"),
         ReportColumn("timeToLossMillis", "Next loss in", forms.duration),
         ReportColumn("basis", "Estimated by", forms.words),
+        ReportColumn("deletedAt", "Next file is deleted (UTC)", forms.moment),
     )
     note = (
-        "Times are estimates from the last message in the store on. HISTORY: at the pace at which the first offset moved in lag_history; "
-        "FILE_RESERVED_TIME: when the next message is as old as messages get. The hour deleteWhen may make it later; "
-        "pullsim retention knows of hours, files and the disk."
+        "From the last message in the store on, file by file, by fileReservedTime and deleteWhen in UTC. HISTORY: at the pace of the "
+        "group in lag_history; FILE_RESERVED_TIME: as if the group stopped now. pullsim retention takes the disk and other time zones too."
     )
-    return Answer(_finding(rows), columns=columns if at_risk else (), rows=at_risk, note=note if at_risk else "")
+    return Answer(_finding(rows, pulls[0] if pulls else ()), columns=columns if at_risk else (), rows=at_risk, note=note if at_risk else "")
 
 
-def _finding(rows: Sequence[Row]) -> ReportFinding:
+def _finding(rows: Sequence[Row], pulls: Sequence[Row]) -> ReportFinding:
     first = rows[0]
     where = Markup("{} on {}, queue {}").format(forms.name(first["consumerGroup"]), forms.name(first["topic"]), first["queueId"])
     if first["queuesLost"]:
         text = Markup("<b>{}</b> messages were deleted before a group had consumed them, in {} queues; most of them {} lost: {}.")
         lost = forms.count(first["lostInAll"]), forms.count(first["queuesLost"]), where, forms.count(first["lostMessages"])
         return ReportFinding(Tone.BAD, text.format(*lost))
+    if pulls and pulls[0]["groups"]:
+        text = Markup("By their stored offsets no group lost messages, but pulls of <b>{}</b> groups skipped <b>{}</b> deleted offsets.")
+        return ReportFinding(Tone.WARN, text.format(forms.count(pulls[0]["groups"]), forms.count(pulls[0]["offsets"])))
     if first["timeToLossMillis"] is None:
         return ReportFinding(Tone.GOOD, Markup("By their stored offsets no group has lost messages to deletion, and none is about to."))
     left = first["timeToLossMillis"]

@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from pipeline.report import forms
 from pipeline.report.question import (
-    IMPORT,
     RECORD,
     TOP,
     Answer,
@@ -19,17 +18,22 @@ from pipeline.report.question import (
     Row,
     Scope,
     Tone,
+    no_offsets,
     with_broker,
 )
 
 _OF_A_GROUP = 5
 
 
+def _has_verdict(scope: Scope) -> bool:
+    return scope.observed is not None or scope.captured is not None
+
+
 def _queries(scope: Scope) -> Sequence[str]:
     order = "lagMillis DESC NULLS LAST, lag DESC, brokerName, consumerGroup, topic, queueId"
     verdict, joined = "CAST(NULL AS STRING) AS status, CAST(NULL AS STRING) AS why, CAST(NULL AS BIGINT) AS catchUpMillis", ""
-    if scope.observed is not None:
-        verdict, order = "s.status, s.why, c.catchUpMillis", f"coalesce(status, 'OK') = 'OK', {order}"
+    if _has_verdict(scope):
+        verdict, order = "s.status, s.why, c.catchUpMillis", f"coalesce(status, 'OK') IN ('OK', 'UNKNOWN'), {order}"
         joined = """
   LEFT JOIN group_status s USING (brokerName, consumerGroup, topic, queueId)
   LEFT JOIN catch_up c USING (brokerName, consumerGroup, topic, queueId)"""
@@ -47,14 +51,18 @@ SELECT *
 FROM placed
 WHERE place <= {_OF_A_GROUP}
 ORDER BY {order}
-LIMIT {TOP}"""
+LIMIT {TOP}""",
+        f"SELECT count(*) AS queues, count_if(lag IS NULL) AS unknown FROM consume_lag {scope.of_broker()}",
     ]
 
 
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
-    [rows] = found
-    if not scope.imported:
-        return Missing("No store was imported.", [IMPORT])
+    rows, known = found[0], found[1][0]
+    if not known["queues"]:
+        return no_offsets(scope)
+    if not rows and known["unknown"]:
+        text = Markup("No queue is known to have a message that waits, but of <b>{}</b> of {} queues the lag is unknown.")
+        return Answer(ReportFinding(Tone.PLAIN, text.format(forms.count(known["unknown"]), forms.count(known["queues"]))))
     if not rows:
         return Answer(ReportFinding(Tone.GOOD, Markup("No queue has a message that waits.")))
     columns = [
@@ -64,7 +72,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ReportColumn("lagMillis", "Next message has waited", forms.duration, bar=True),
         ReportColumn("lag", "Messages behind"),
     ]
-    if scope.observed is not None:
+    if _has_verdict(scope):
         columns += [
             ReportColumn("status", "Status", forms.words),
             ReportColumn("why", "by the rule", forms.words),
@@ -72,7 +80,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ]
     columns.append(ReportColumn("reason", "What is odd", forms.words))
     note = ""
-    if scope.observed is None:
+    if not _has_verdict(scope):
         command = RECORD.format(lake=scope.lake)
         note = f"Whether a queue gets on takes more than one look: {command} after each import, ten times for a verdict."
     return Answer(_finding(rows), columns=with_broker(scope, *columns), rows=rows, note=note)
@@ -81,7 +89,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
 def _finding(rows: Sequence[Row]) -> ReportFinding:
     worst = rows[0]
     where = Markup("{} on {}, queue {}").format(forms.name(worst["consumerGroup"]), forms.name(worst["topic"]), worst["queueId"])
-    if worst["status"] not in {None, "OK"}:
+    if worst["status"] not in {None, "OK", "UNKNOWN"}:
         text = Markup("{} is in trouble: <b>{}</b> ({}), {} messages behind.")
         return ReportFinding(
             Tone.BAD, text.format(where, forms.words(worst["status"]), forms.words(worst["why"]), forms.count(worst["lag"]))

@@ -17,12 +17,12 @@ from typing import Any, BinaryIO
 from pipeline.files.store_files import local_path
 from pipeline.files.whole_file import whole_file
 from pipeline.requests.request_lines import RequestError
+from store_format.errors import shown
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_frame
 
 # room for the longest frame in hexadecimal, and for its decoded body in a line that was decoded before
 LINE_BYTES_MAX = 64 << 20
-_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ def frame_of_line(path: str, number: int, raw: bytes) -> tuple[dict[str, Any], b
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise RequestError(path, number, "a JSON object", f"{_shown(raw)} ({error})") from None
+        raise RequestError(path, number, "a JSON object", f"{shown(raw)} ({error})") from None
     if not isinstance(line, dict) or not isinstance(line.get("frameHex"), str):
-        raise RequestError(path, number, 'a JSON object with a text "frameHex"', _shown(raw))
+        raise RequestError(path, number, 'a JSON object with a text "frameHex"', shown(raw))
     try:
         return line, bytes.fromhex(line["frameHex"])
     except ValueError as error:
@@ -106,7 +106,3 @@ def _decoded(path: str, number: int, raw: bytes) -> dict[str, Any]:
     except FrameError as error:
         return line | {"decoded": {"error": error.exception}, "error": str(error)}
     return line | {"decoded": command.decoded_form()}
-
-
-def _shown(raw: bytes) -> str:
-    return repr(raw[:_SHOWN].decode("utf-8", "backslashreplace"))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.files.store_files import absolute_path, filesystem_of
+from pipeline.files.store_files import absolute_path, filesystem_of, refuse_pipe
 from pipeline.requests.request_lines import RequestError, parsed_line
 from pipeline.settings.settings import BrokerSettings
 
@@ -26,9 +26,11 @@ LINE_BYTES_MAX = 16 << 20
 
 # a filter type that is not TAG, or that is cut off
 _OTHER_TYPE = re.compile(rb'"type"(?!\s*:\s*"TAG")')
-# an escape with which the type may be written
+# a maxMsgNums that has more than two digits, or is cut off
+_LARGE_MAX = re.compile(rb'"maxMsgNums"(?!\s*:\s*-?[0-9]{1,2}\s*[,}])')
+# an escape with which a name or the type may be written
 _ESCAPE = b"\\u00"
-_TAIL = 16
+_TAIL = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,9 @@ class RequestFile:
         header: header in the first line; None where there is none.
         chunks: ranges of complete lines, in order.
         lines: number of lines.
+        is_blank: whether there are no lines but blank ones.
         has_other_filters: whether a filter may be of another type than TAG.
+        has_large_max: whether a maxMsgNums may be greater than 99.
     """
 
     path: str
@@ -58,7 +62,9 @@ class RequestFile:
     header: dict[str, Any] | None
     chunks: tuple[Chunk, ...]
     lines: int
+    is_blank: bool = False
     has_other_filters: bool = True
+    has_large_max: bool = True
 
     def settings(
         self, *, stored: Mapping[str, str] | None = None, properties: str | None = None, options: Sequence[str] = ()
@@ -72,7 +78,8 @@ class RequestFile:
 
 
 def open_file(path: str) -> pa.NativeFile:
-    """Open a local path or a URI for reading."""
+    """Open a local path or a URI for reading; raises OSError for what cannot be opened, and for a pipe or a device."""
+    refuse_pipe(path)
     filesystem, inside = filesystem_of(path)
     return filesystem.open_input_file(inside)
 
@@ -81,11 +88,12 @@ def scan_file(path: str) -> RequestFile:
     """Read a request file once, and its header.
 
     Raises:
-        RequestError: the file does not exist or is empty, a line is longer than LINE_BYTES_MAX, or the first line is no JSON object.
+        RequestError: the file does not exist, or is empty or blank, or a line is longer than LINE_BYTES_MAX, or the first line is no JSON
+            object.
     """
     found = scan_lines(path)
-    if not found.chunks:
-        raise RequestError(found.path, 1, "at least one request", "an empty file")
+    if found.is_blank:
+        raise RequestError(found.path, 1, "at least one request", "only blank lines" if found.lines else "an empty file")
     return replace(found, header=header_of(found.path, first_line(found)))
 
 
@@ -98,7 +106,7 @@ def scan_lines(path: str) -> RequestFile:
     digest = hashlib.sha256()
     chunks: list[Chunk] = []
     start, first_line, lines, at = 0, 1, 0, 0
-    has_other_filters, tail = False, b""
+    has_other_filters, has_large_max, tail, is_blank = False, False, b"", True
     path = absolute_path(path)  # executors have another working directory
     try:
         file = open_file(path)
@@ -108,8 +116,11 @@ def scan_lines(path: str) -> RequestFile:
         chunk_bytes = min(CHUNK_BYTES, max(-(-file.size() // _CHUNKS_A_FILE), _LEAST_CHUNK_BYTES))
         while piece := file.read(chunk_bytes):
             digest.update(piece)
+            is_blank = is_blank and not piece.strip()
             end = len(tail) + len(piece) - _TAIL
-            has_other_filters, tail = has_other_filters or _has_other_filter(tail + piece, end), piece[-_TAIL:]
+            has_other_filters = has_other_filters or _is_found(_OTHER_TYPE, tail + piece, end)
+            has_large_max = has_large_max or _is_found(_LARGE_MAX, tail + piece, end)
+            tail = (tail + piece)[-_TAIL:]
             cut = piece.rfind(b"\n") + 1
             if cut:
                 lines += piece.count(b"\n")
@@ -126,7 +137,9 @@ def scan_lines(path: str) -> RequestFile:
         header=None,
         chunks=tuple(chunks),
         lines=lines + (start < at),
-        has_other_filters=has_other_filters or _has_other_filter(tail, len(tail)),
+        is_blank=is_blank,
+        has_other_filters=has_other_filters or _is_found(_OTHER_TYPE, tail, len(tail)),
+        has_large_max=has_large_max or _is_found(_LARGE_MAX, tail, len(tail)),
     )
 
 
@@ -136,9 +149,9 @@ def first_line(file: RequestFile) -> bytes:
         return bytes(opened.read(file.chunks[0].end)).split(b"\n", 1)[0]
 
 
-def _has_other_filter(raw: bytes, end: int) -> bool:
-    """Whether a filter type that may not be TAG begins in the first `end` bytes."""
-    found = _OTHER_TYPE.search(raw)
+def _is_found(pattern: re.Pattern[bytes], raw: bytes, end: int) -> bool:
+    """Whether a match of the pattern, or an escape that may hide one, begins in the first `end` bytes."""
+    found = pattern.search(raw)
     return (found is not None and found.start() < end) or 0 <= raw.find(_ESCAPE) < end
 
 

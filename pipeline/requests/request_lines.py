@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from pipeline.schema.arrow_types import arrow_of
-from store_format.errors import UnusableInputError
+from store_format.errors import UnusableInputError, shown
 
 SCHEMA = (
     "seq BIGINT, consumerGroup STRING, topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT, filterType STRING, "
@@ -22,7 +22,6 @@ SCHEMA = (
     "line STRING"
 )
 REQUEST_ARROW = arrow_of(SCHEMA)
-_SHOWN = 200
 # a line with more opening brackets may be nested too deeply, and is parsed by the strict parser
 _OPENINGS_MAX = 500
 _KEYS = tuple(b'"%s"' % name for name in (b"request", b"filter", b"group", b"topic", b"queueId", b"offset", b"maxMsgNums"))
@@ -96,7 +95,7 @@ def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
+        raise ValueError(f"the key {shown(next(name for name in names if names.count(name) > 1))} is there twice")
     return found
 
 
@@ -109,15 +108,10 @@ def parsed_line(path: str, number: int, raw: bytes) -> dict[str, Any]:
     try:
         line = json.loads(raw.decode("utf-8"), parse_constant=_no_number, parse_int=_int, object_pairs_hook=_no_double)
     except (ValueError, RecursionError) as error:
-        raise RequestError(path, number, "a JSON object", f"{_shown(raw)} ({error})") from None
+        raise RequestError(path, number, "a JSON object", f"{shown(raw)} ({error})") from None
     if not isinstance(line, dict):
-        raise RequestError(path, number, "a JSON object", _shown(raw))
+        raise RequestError(path, number, "a JSON object", shown(raw))
     return line
-
-
-def _shown(raw: bytes) -> str:
-    text = raw[:_SHOWN].decode("utf-8", "backslashreplace")
-    return repr(text + "..." if len(raw) > _SHOWN else text)
 
 
 def read_lines(path: str, first_line: int, raw: bytes) -> pa.RecordBatch:
@@ -229,13 +223,13 @@ def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
     line = parsed_line(path, number, raw)
     request = line.get("request")
     if not isinstance(request, dict):
-        raise RequestError(path, number, 'a field "request" that is an object', _shown(raw))
+        raise RequestError(path, number, 'a field "request" that is an object', shown(raw))
     row: dict[str, Any] = {"seq": number}
     for field, column, limit in _FIELDS:
         row[column] = _value(path, number, request, field, limit)
     row |= {field: _value(path, number, request, field, limit) for field, limit in _OPTIONAL if request.get(field) is not None}
     if "filter" not in request:
-        raise RequestError(path, number, 'a field "filter" (null where there is none)', _shown(raw))
+        raise RequestError(path, number, 'a field "filter" (null where there is none)', shown(raw))
     row |= _filter(path, number, request["filter"])
     response = line.get("response")
     if isinstance(response, dict) and response.get("maxOffset") is not None:
@@ -247,10 +241,10 @@ def _value(path: str, number: int, request: dict[str, Any], field: str, limit: i
     value = request.get(field)
     if limit is None:
         if not isinstance(value, str):
-            raise RequestError(path, number, f'a text in "{field}"', repr(value))
+            raise RequestError(path, number, f'a text in "{field}"', shown(value))
         return _text(path, number, value)
     if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
-        raise RequestError(path, number, f'a whole number of {limit.bit_length()} bits in "{field}"', repr(value))
+        raise RequestError(path, number, f'a whole number of {limit.bit_length()} bits in "{field}"', shown(value))
     return value
 
 
@@ -263,7 +257,7 @@ def _text(path: str, number: int, value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise RequestError(path, number, "text without lone surrogates", ascii(value[:_SHOWN])) from None
+        raise RequestError(path, number, "text without lone surrogates", shown(value)) from None
     return value
 
 
@@ -271,8 +265,8 @@ def _filter(path: str, number: int, value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-        raise RequestError(path, number, 'a filter that is null or {"type", "expression"}', repr(value))
+        raise RequestError(path, number, 'a filter that is null or {"type", "expression"}', shown(value))
     if not isinstance(value.get("expression"), str | None) or not isinstance(value.get("registered"), bool | None):
-        raise RequestError(path, number, "a text as the filter's expression", repr(value))
+        raise RequestError(path, number, "a text as the filter's expression", shown(value))
     expression = None if value.get("expression") is None else _text(path, number, value["expression"])
     return {"filterType": value["type"], "expression": expression, "registered": value.get("registered")}

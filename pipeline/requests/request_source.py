@@ -1,61 +1,55 @@
-"""A file of pull requests as a Spark data source; a partition is a chunk: some megabytes of complete lines."""
+"""A file of pull requests as a DataFrame; a task reads a chunk: some megabytes of complete lines."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.requests.request_file import Chunk, header_if_any, open_file
-from pipeline.requests.request_lines import SCHEMA, RequestError, read_lines
-
-NAME = "pull-requests"
-
-
-class RequestSource(DataSource):
-    """The data source; its options are `path` and `chunks` (a JSON list of the fields of each Chunk)."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The name of the format."""
-        return NAME
-
-    def schema(self) -> str:
-        """The columns of a request."""
-        return SCHEMA
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader for the options of the source."""
-        return RequestReader(self.options["path"], [Chunk(**chunk) for chunk in json.loads(self.options["chunks"])])
+from pipeline.requests.packing import SCHEMA as PACKED_SCHEMA
+from pipeline.requests.packing import Place, pack
+from pipeline.requests.request_file import Chunk, RequestFile, header_if_any, open_file
+from pipeline.requests.request_lines import REQUEST_ARROW, SCHEMA, RequestError, read_lines
 
 
-@dataclass
-class ChunkPartition(InputPartition):
-    """One chunk of the file."""
+def read_requests(spark: SparkSession, file: RequestFile, *, with_lines: bool = True) -> DataFrame:
+    """The requests of a file, as rows of request_lines.SCHEMA, with or without the column `line`, which has most of the bytes.
 
-    chunk: Chunk
+    A Python data source would be planned by two new processes that import everything again, and could not leave columns out.
+    """
+    path, chunks = file.path, file.chunks
+    names = [name for name in REQUEST_ARROW.names if with_lines or name != "line"]
+
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column("id").to_pylist():
+                yield from (rows.select(names) for rows in read_chunk(path, chunks[number]))
+
+    return spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(read, SCHEMA if with_lines else SCHEMA.removesuffix(", line STRING"))
 
 
-class RequestReader(DataSourceReader):
-    """Reads the chunks of one file."""
+def packed_requests(spark: SparkSession, file: RequestFile, place: Place) -> DataFrame:
+    """The requests of a file as packed rows (packing.SCHEMA), packed by the tasks that read them."""
+    path, chunks = file.path, file.chunks
 
-    def __init__(self, path: str, chunks: list[Chunk]) -> None:
-        self.path, self.chunks = path, chunks
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column("id").to_pylist():
+                yield from pack(place, read_chunk(path, chunks[number]))
 
-    def partitions(self) -> list[InputPartition]:
-        """The partitions, one for each chunk."""
-        return [ChunkPartition(chunk) for chunk in self.chunks]
+    return spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(read, PACKED_SCHEMA)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The requests of one chunk."""
-        assert isinstance(partition, ChunkPartition)
-        first, _, raw = lines_of_chunk(self.path, partition.chunk)
-        if raw:
-            yield read_lines(self.path, first, raw)
+
+def read_chunk(path: str, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    """The requests of one chunk, as one batch of request_lines.SCHEMA.
+
+    Raises:
+        RequestError: the file cannot be read, or a line is no request.
+    """
+    first, _, raw = lines_of_chunk(path, chunk)
+    if raw:
+        yield read_lines(path, first, raw)
 
 
 def lines_of_chunk(path: str, chunk: Chunk) -> tuple[int, int, bytes]:

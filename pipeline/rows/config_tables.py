@@ -50,7 +50,7 @@ def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False) -> Co
         name = FILE_OF[table]
         path = store.path_of("config", name)
         try:
-            found = cf.load(store.read("config", name), store.read("config", f"{name}.bak"), path, decode)
+            found = cf.load(store.read_config(name), store.read_config(f"{name}.bak"), path, decode)
         except ConfigFileError as error:
             if not as_found:
                 raise

@@ -24,7 +24,7 @@ from store_format.errors import CorruptStoreError
 from store_format.files.files import Entry
 from store_format.index.index_file import HASH_SLOT, INDEX_ENTRY, INDEX_HEADER, IndexFile, IndexSizes
 from store_format.index.index_service import is_index_file_name
-from store_format.store.checkpoint import decode_checkpoint
+from store_format.store.checkpoint import CHECKPOINT_LENGTH, decode_checkpoint
 from store_format.store_paths import CHECKPOINT_FILE, INDEX
 
 # entries that a task reads, and entries in one Arrow batch
@@ -129,7 +129,7 @@ def _entries(store: StoreFiles, broker: str, slots: int, piece: IndexPiece, firs
 
 
 def _checkpoint(store: StoreFiles, broker: str) -> pa.Table:
-    raw = store.read(CHECKPOINT_FILE)
+    raw = store.head(CHECKPOINT_LENGTH, CHECKPOINT_FILE)
     found = decode_checkpoint(raw)
     row = (broker, found.physic_msg_timestamp, found.logics_msg_timestamp, found.index_msg_timestamp)
     return arrow_table(t.CHECKPOINT, [] if raw is None else [row])

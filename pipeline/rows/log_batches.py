@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.schema.arrow_types import arrow_schema
@@ -26,6 +28,8 @@ from store_format.store_paths import kind_of
 BATCH_RECORDS = 16_384
 BATCH_BYTES = 16 << 20
 RANGE_BYTES = 1 << 20
+# what the order of records depends on, and their sizes
+_PLACE = np.dtype([("storeSize", np.int32), ("queueId", np.int32), ("queueOffset", np.int64)])
 
 
 def walks(content: Bytes, limit: int, at: int = 0) -> Iterator[Walk]:
@@ -46,11 +50,72 @@ def walks(content: Bytes, limit: int, at: int = 0) -> Iterator[Walk]:
         at = part.end
 
 
-def commit_log_batches(broker: str, file: MappedFile, content: Bytes, start: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of commit_log for the file's records from position `start` to position `end`."""
-    for part in walks(content, file.wrote if end is None else end, start):
-        if len(part.positions):
-            yield commit_log_batch(broker, file.from_offset, content, part.positions)
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Consecutive records of a commit log file, between positions `start` and `end`."""
+
+    file: MappedFile
+    start: int
+    end: int
+
+
+def stretch_batches(broker: str, stretch: Stretch, content: Bytes, wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows that the log's tables have for a stretch, each batch with its table's name; the stretch is walked once.
+
+    Rows of commit_log are in the order of topic, queueId and queueOffset. store_file_range gets the bytes that are in no row of commit_log
+    and not zero, those after the file's last record too.
+
+    Args:
+        broker: value of brokerName.
+        stretch: the stretch.
+        content: bytes of the stretch's file.
+        wanted: names of the tables that get rows.
+    """
+    file, at = stretch.file, stretch.start
+    kept: list[Positions] = []
+    for part in walks(content, stretch.end, stretch.start):
+        at = part.end
+        if not len(part.positions):
+            continue
+        is_row = rc.representable(content, part.positions, file.from_offset)
+        kept.append(part.positions[is_row])
+        if COMMIT_LOG_SEGMENT.name in wanted:
+            yield COMMIT_LOG_SEGMENT.name, _segment_batch(broker, file.from_offset, content, part)
+        if STORE_FILE_RANGE.name in wanted:
+            for batch in _unrepresentable(broker, file, content, part.positions[~is_row]):
+                yield STORE_FILE_RANGE.name, batch
+    if STORE_FILE_RANGE.name in wanted and stretch.end == file.wrote:
+        for batch in _ranges(broker, file.name, content, at, len(content)):
+            yield STORE_FILE_RANGE.name, batch
+    if COMMIT_LOG.name in wanted and any(map(len, kept)):
+        for positions in _by_queue(content, np.concatenate(kept)):
+            yield COMMIT_LOG.name, commit_log_batch(broker, file.from_offset, content, positions)
+
+
+def _by_queue(content: Bytes, positions: Positions) -> Iterator[Positions]:
+    """Ascending positions of records in the order of topic, queueId and queueOffset, as many at a time as one batch has records."""
+    topics: list[pa.DictionaryArray] = []
+    fields: list[NDArray[np.void]] = []
+    for first in range(0, len(positions), BATCH_RECORDS):  # all fields of all records would take much memory
+        part = positions[first : first + BATCH_RECORDS]
+        topics.append(topic_column(content, rc.locate(content, part)).dictionary_encode())
+        fields.append(rc.prefixes(content, part)[["storeSize", "queueId", "queueOffset"]].astype(_PLACE))
+    places = np.concatenate(fields)
+    order = np.lexsort((places["queueOffset"], places["queueId"], _ranks(topics)))
+    before = np.concatenate(([0], np.cumsum(places["storeSize"][order], dtype=np.int64)))
+    at = 0
+    while at < len(order):
+        after = int(np.searchsorted(before, before[at] + BATCH_BYTES, "right")) - 1
+        after = min(max(after, at + 1), at + BATCH_RECORDS)
+        yield positions[order[at:after]]
+        at = after
+
+
+def _ranks(texts: Sequence[pa.DictionaryArray]) -> NDArray[np.uint64]:
+    """The rank of each text among all different texts."""
+    unified = pa.chunked_array(texts).unify_dictionaries()
+    ranks: NDArray[np.uint64] = pc.rank(unified.chunk(0).dictionary).to_numpy()
+    return np.concatenate([ranks[part.indices.to_numpy()] for part in unified.chunks])
 
 
 def commit_log_batch(broker: str, from_offset: int, content: Bytes, positions: Positions) -> pa.RecordBatch:
@@ -166,18 +231,7 @@ def _message_ids(content: Bytes, hosts: rc.Slices, physic_offsets: NDArray[np.in
     return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
-def range_batches(broker: str, file: MappedFile, content: Bytes) -> Iterator[pa.RecordBatch]:
-    """The rows of store_file_range for the file's bytes that are in no row of commit_log and not zero."""
-    end = 0
-    for part in walks(content, file.wrote):
-        if len(part.positions):
-            yield from _unrepresentable(broker, file, content, part.positions)
-        end = part.end
-    yield from _ranges(broker, file.name, content, end, len(content))
-
-
-def _unrepresentable(broker: str, file: MappedFile, content: Bytes, positions: Positions) -> Iterator[pa.RecordBatch]:
-    odd = positions[~rc.representable(content, positions, file.from_offset)]
+def _unrepresentable(broker: str, file: MappedFile, content: Bytes, odd: Positions) -> Iterator[pa.RecordBatch]:
     for position, size in zip(odd.tolist(), rc.prefixes(content, odd)["storeSize"].tolist(), strict=True):
         yield from _ranges(broker, file.name, content, position, position + size)
 
@@ -200,21 +254,17 @@ def used_ranges(broker: str, path: FilePath, content: Bytes, position: int) -> I
         yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(STORE_FILE_RANGE))
 
 
-def log_segment_batches(broker: str, file: MappedFile, content: Bytes) -> Iterator[pa.RecordBatch]:
-    """The rows of commit_log_segment with the ends and store timestamps of the file's records."""
-    schema = arrow_schema(COMMIT_LOG_SEGMENT)
-    for part in walks(content, file.wrote):
-        if not len(part.positions):
-            continue
-        stamps = rc.store_timestamps(content, rc.locate(content, part.positions))
-        ends = np.append(part.positions[1:], part.end) + file.from_offset
-        row = {
-            "brokerName": broker,
-            "firstPhysicOffset": int(part.positions[0]) + file.from_offset,
-            "endPhysicOffset": int(ends[-1]),
-            "recordCount": len(ends),
-            "ends": ends.astype("<i8").tobytes(),
-            "storeTimestamps": stamps.astype("<i8").tobytes(),
-            "minStoreTimestamp": int(stamps.min()),
-        }
-        yield pa.RecordBatch.from_pylist([row], schema=schema)
+def _segment_batch(broker: str, from_offset: int, content: Bytes, part: Walk) -> pa.RecordBatch:
+    """A row of commit_log_segment with the ends and store timestamps of a walk's records."""
+    stamps = rc.store_timestamps(content, rc.locate(content, part.positions))
+    ends = np.append(part.positions[1:], part.end) + from_offset
+    row = {
+        "brokerName": broker,
+        "firstPhysicOffset": int(part.positions[0]) + from_offset,
+        "endPhysicOffset": int(ends[-1]),
+        "recordCount": len(ends),
+        "ends": ends.astype("<i8").tobytes(),
+        "storeTimestamps": stamps.astype("<i8").tobytes(),
+        "minStoreTimestamp": int(stamps.min()),
+    }
+    return pa.RecordBatch.from_pylist([row], schema=arrow_schema(COMMIT_LOG_SEGMENT))

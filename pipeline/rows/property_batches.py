@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.rows import queue_batches as qb
 from pipeline.schema.arrow_types import arrow_schema
-from pipeline.schema.tables import CONSUME_QUEUE_PROPERTIES
+from pipeline.schema.tables import CONSUME_QUEUE_PROPERTIES, CONSUME_QUEUE_SEGMENT
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.entry_properties import find_properties
 
@@ -72,7 +72,10 @@ def row_parts(lengths: NDArray[np.int64], start: int, end: int) -> Iterator[tupl
         at = stop
 
 
-def read_properties(reader: qb.QueueReader, files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of consume_queue_properties for rows of loaded_queue, each with a segment; a function for mapInArrow."""
+def read_packed(reader: qb.QueueReader, files: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of the tables packed from queue files, for rows of loaded_queue, each with a segment; each batch with its table's name."""
     for queue_file in qb.queue_files(files):
-        yield from property_batches(reader, queue_file)
+        if CONSUME_QUEUE_SEGMENT.name in wanted:
+            yield from ((CONSUME_QUEUE_SEGMENT.name, rows) for rows in reader.segments(queue_file))
+        if CONSUME_QUEUE_PROPERTIES.name in wanted:
+            yield from ((CONSUME_QUEUE_PROPERTIES.name, rows) for rows in property_batches(reader, queue_file))

@@ -216,7 +216,7 @@ def _decoded(message: Message | None) -> dict[str, object]:
 
 
 def odd_entry_batches(reader: QueueReader, segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows of odd_entry for a batch of consume_queue_segment."""
+    """The rows of odd_entry for a batch of consume_queue_segment; a row for each entry, though entries may be equal."""
     for segment in segments.select(["entries", "oddEntries"]).to_pylist():
         units = units_of(np.frombuffer(segment["entries"], np.uint8))
         rows = list(reader.odd_entries(units[segment["oddEntries"]]))
@@ -259,12 +259,6 @@ def _ext_units(packed: bytes | None, packed_count: int, count: int) -> pa.Array:
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(units.states[:count] != UNIT))
 
 
-def read_segments(reader: QueueReader, files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of consume_queue_segment for rows of loaded_queue, each with a segment; a function for mapInArrow."""
-    for queue_file in queue_files(files):
-        yield from reader.segments(queue_file)
-
-
 def queue_files(files: Iterator[pa.RecordBatch]) -> Iterator[QueueFile]:
     """The queue files of rows of loaded_queue, each row with a `segment`; consecutive segments of a file become one QueueFile."""
     rows = (row for batch in files for row in batch.to_pylist())
@@ -284,10 +278,14 @@ def _mapped(row: Mapping[str, Any]) -> MappedFile:
     return MappedFile(name=row["name"], from_offset=row["fromOffset"], length=row["length"], wrote=row["wrote"])
 
 
-def read_odd_entries(reader: QueueReader, segments: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of odd_entry for rows of consume_queue_segment."""
-    for batch in segments:
-        yield from odd_entry_batches(reader, batch)
+def read_entries(reader: QueueReader, files: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of consume_queue and odd_entry for rows of loaded_queue, each with a segment; each batch with its table's name."""
+    for queue_file in queue_files(files):
+        for segments in reader.segments(queue_file):
+            if CONSUME_QUEUE.name in wanted:
+                yield from ((CONSUME_QUEUE.name, rows) for rows in unpack_segments(segments))
+            if ODD_ENTRY.name in wanted:
+                yield from ((ODD_ENTRY.name, rows) for rows in odd_entry_batches(reader, segments))
 
 
 def unpack(segments: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 
 from pipeline.requests.request_file import Chunk, open_file
 from pipeline.requests.request_lines import RequestError
-from pipeline.scenarios.scenario_settings import ScenarioSettings
+from pipeline.scenarios.scenario_settings import memory_settings
 from pipeline.settings.settings import Setting, SettingsError, Value, load_catalogue
 from store_format.config.config_rows import SubscriptionGroupConfig
+from store_format.errors import printable, shown
 from store_format.remoting.frame import FRAME_MAX_LENGTH
 from udfs.broker.memory_broker import MemoryBroker
 from udfs.filters.consumer_filter_manager import SQL92
@@ -119,8 +120,8 @@ class _Line:
     number: int
 
     def refuse(self, expected: str, found: object) -> NoReturn:
-        shown = found if isinstance(found, str) else json.dumps(found)
-        raise RequestError(self.path, self.number, expected, shown[:_SHOWN])
+        text = found if isinstance(found, str) else json.dumps(found)
+        raise RequestError(self.path, self.number, expected, printable(text[:_SHOWN]))
 
 
 def read_chunk(path: str, chunk: Chunk) -> Iterator[tuple[int, str]]:
@@ -152,9 +153,9 @@ def scenario_of(path: str, number: int, text: str) -> Scenario:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        line.refuse("a JSON object", f"{text[:_SHOWN]!r} ({error})")
+        line.refuse("a JSON object", f"{shown(text)} ({error})")
     if not isinstance(content, dict):
-        line.refuse("a JSON object", text)
+        line.refuse("a JSON object", shown(text))
     try:
         json.dumps(content, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -169,7 +170,7 @@ def scenario_of(path: str, number: int, text: str) -> Scenario:
         _check_step(line, at, step, ids)
     scenario = Scenario(line=number, content=content, base=values_of(line, "brokerBase", base))
     try:
-        MemoryBroker(settings=ScenarioSettings.of(scenario.base), note=lambda *_: None)
+        MemoryBroker(settings=memory_settings(scenario.base), note=lambda *_: None)
     except ValueError as error:
         line.refuse('settings in "brokerBase" with which a broker starts', str(error))
     return scenario

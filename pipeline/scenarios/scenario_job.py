@@ -24,7 +24,7 @@ from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.requests.request_file import Chunk, RequestFile, scan_file
 from pipeline.scenarios.scenario_file import Scenario, read_chunk, scenario_of
-from pipeline.scenarios.scenario_settings import ScenarioSettings
+from pipeline.scenarios.scenario_settings import memory_settings
 from pipeline.scenarios.scenario_steps import take_steps
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.scenario_tables import ANSWERED_SCENARIOS, BROKER_HISTORY, OFFSET_MOVED_EVENT, SCENARIO_STEP
@@ -34,6 +34,7 @@ from udfs.broker.memory_store import LogExtent
 
 _LINES = "line BIGINT, text STRING, logStart BIGINT, logEnd BIGINT"
 _LINES_ARROW = arrow_of(_LINES)
+_LOGS = "line BIGINT, logStart BIGINT, logEnd BIGINT"
 # A row of kind "line" is a scenario with its results, a row of kind "step" is a step, any other row is a change of state in a step.
 _EVENTS = (
     "line BIGINT, scenario STRING, brokerName STRING, step INT, at BIGINT, kind STRING, row STRING, base STRING, looksAtLog BOOLEAN, "
@@ -142,7 +143,7 @@ def _anew(events: DataFrame, lines: DataFrame, path: str) -> DataFrame:
         return events
     written = events.where("kind = 'line'").select("base", "line", "looksAtLog", "appended").join(F.broadcast(looking), "base")
     in_order = written.repartition("base").sortWithinPartitions("base", "line")
-    logs = in_order.mapInArrow(_logs, "line BIGINT, logStart BIGINT, logEnd BIGINT")
+    logs = in_order.mapInArrow(_logs, _LOGS)
     anew = lines.select("line", "text").join(F.broadcast(logs), "line").select("line", "text", "logStart", "logEnd")
     others = events.join(F.broadcast(logs.select("line")), "line", "left_anti")
     return others.unionByName(_answered(anew, path))
@@ -159,16 +160,12 @@ def _logs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if row["looksAtLog"]:
                 found.append({"line": row["line"], "logStart": log.start, "logEnd": log.end})
             log = log_after(json.loads(row["base"]), row["appended"], log)
-        yield pa.RecordBatch.from_pylist(found, schema=pa.schema({"line": pa.int64(), "logStart": pa.int64(), "logEnd": pa.int64()}))
+        yield pa.RecordBatch.from_pylist(found, schema=arrow_of(_LOGS))
 
 
 def log_after(base: Mapping[str, Value], appended: Sequence[int], log: LogExtent) -> LogExtent:
     """Return the log of a broker with these settings after the records that a scenario appended, as `LogExtent.after`."""
-    return log.after(appended, MemoryBroker(settings=ScenarioSettings.of(base), note=_note_nothing).store.commit_log_file_size)
-
-
-def _note_nothing(_at: int, _kind: str, _row: dict[str, Any]) -> None:
-    pass
+    return log.after(appended, MemoryBroker(settings=memory_settings(base), note=lambda *_: None).store.commit_log_file_size)
 
 
 # results ------------------------------------------------------------------------------------------------------------------------------

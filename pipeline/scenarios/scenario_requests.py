@@ -20,7 +20,6 @@ from store_format.store.lookup import NULL_POINTER, ThrownError
 from udfs.broker.client_config import check_subscription
 from udfs.broker.consumer_offset_manager import first_offset
 from udfs.broker.memory_broker import MemoryBroker, PullCall
-from udfs.broker.memory_store import Found
 from udfs.broker.message_queue import MessageQueue
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.pull.codes import ResponseCode
@@ -79,7 +78,7 @@ def pull_answer(call: PullCall) -> Answer:
     }
     if response.code != ResponseCode.SUCCESS:
         return answer(response.code, response.remark, ext)
-    assert isinstance(result, Found)  # the result class of a scenario's store
+    assert result is not None
     messages = [
         {
             "queueOffset": one.queue_offset,

@@ -13,12 +13,7 @@ from udfs.broker.memory_broker import MemoryBroker, PullCall
 
 @dataclass(slots=True)
 class Run:
-    """The state of a running scenario.
-
-    Attributes:
-        calls: pull id -> pull.
-        opened: client -> how often it has closed its connection.
-    """
+    """The state of a running scenario: its pulls by their ids, and how often each client has closed its connection."""
 
     broker: MemoryBroker
     calls: dict[str, PullCall] = field(default_factory=dict)

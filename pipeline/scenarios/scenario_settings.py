@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from pipeline.settings.rule_settings import pull_broker_config, send_broker_config, system_topics
-from pipeline.settings.settings import BrokerSettings, PullSettings, Value
-from udfs.broker.pull_message_processor import PullBrokerConfig
-from udfs.broker.send_message import SendBrokerConfig
-from udfs.broker.topic_config import SystemTopics
+from pipeline.settings.settings import BrokerSettings, Value
+from udfs.broker.memory_broker import MemorySettings
 
 # settings of the recording broker that differ from the defaults
 _BASE: Mapping[str, Value] = {
@@ -21,37 +18,14 @@ _BASE: Mapping[str, Value] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioSettings:
-    """The settings for `udfs.broker.memory_broker`."""
-
-    settings: BrokerSettings
-
-    @classmethod
-    def of(cls, base: Mapping[str, Value]) -> ScenarioSettings:
-        """Return the settings of the recording broker, with those of a scenario in their place."""
-        return cls(BrokerSettings({**_BASE, **base}))
-
-    def value(self, name: str) -> Any:
-        """Return the value of a setting by the broker's own name."""
-        return self.settings.value(name)
-
-    def changed(self, values: Mapping[str, Value]) -> ScenarioSettings:
-        """Return the settings with changed values."""
-        return ScenarioSettings(BrokerSettings({**self.settings.given, **values}))
-
-    def scan(self) -> PullSettings:
-        """Return the settings of a pull's scan."""
-        return self.settings.pull_settings()
-
-    def pulls(self) -> PullBrokerConfig:
-        """Return the settings of a pull's answer, without those of the scan."""
-        return pull_broker_config(self.settings)
-
-    def sends(self) -> SendBrokerConfig:
-        """Return the settings of sending."""
-        return send_broker_config(self.settings)
-
-    def system_topics(self) -> SystemTopics:
-        """Return the settings of the topics that the broker starts with."""
-        return system_topics(self.settings)
+def memory_settings(changed: Mapping[str, Value]) -> MemorySettings:
+    """Return the settings of the recording broker, with changed ones in their place."""
+    settings = BrokerSettings({**_BASE, **changed})
+    return MemorySettings(
+        value=settings.value,
+        changed=lambda values: memory_settings({**changed, **values}),
+        scan=settings.pull_settings,
+        pulls=partial(pull_broker_config, settings),
+        sends=partial(send_broker_config, settings),
+        system_topics=partial(system_topics, settings),
+    )

@@ -6,12 +6,12 @@ work takes no time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from pipeline.scenarios import scenario_clients, scenario_messages, scenario_pulls
 from pipeline.scenarios.scenario_file import Scenario, Step, typed_settings
 from pipeline.scenarios.scenario_run import Run
-from pipeline.scenarios.scenario_settings import ScenarioSettings
+from pipeline.scenarios.scenario_settings import memory_settings
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from udfs.broker.memory_broker import MemoryBroker, Note
 from udfs.broker.memory_store import EMPTY_LOG, LogExtent
@@ -31,18 +31,12 @@ _TOPIC_SHOWN = ("perm", "readQueueNums", "writeQueueNums", "topicSysFlag", "orde
 
 
 def take_steps(scenario: Scenario, note: Note, log: LogExtent = EMPTY_LOG) -> Iterator[tuple[int, Step]]:
-    """Run a scenario; yield (time of its end in ms, step with its result) for each step.
+    """Run a scenario; yield (time of its end in ms, step with its result) for each step, which is changed in place.
 
-    Args:
-        scenario: the scenario; its steps are changed in place.
-        note: called for each change of state that a pull depends on.
-        log: the commit log that the broker starts with; scenarios with the same settings share it.
+    `log` is the commit log that the broker starts with; scenarios with the same settings share it.
     """
-    return _taken(Run(MemoryBroker(settings=ScenarioSettings.of(scenario.base), note=note, log=log)), scenario.steps)
-
-
-def _taken(run: Run, steps: Sequence[Step]) -> Iterator[tuple[int, Step]]:
-    for step in steps:
+    run = Run(MemoryBroker(settings=memory_settings(scenario.base), note=note, log=log))
+    for step in scenario.steps:
         step.pop("result", None)
         _OPS[step["op"]](run, step)
         yield run.broker.now, step

@@ -29,8 +29,9 @@ from typing import Any
 
 import javaproperties
 
+from pipeline.files.small_file import small_file
 from pipeline.settings.resources import conf_text
-from store_format.errors import UnusableInputError
+from store_format.errors import UnusableInputError, shown
 
 Value = bool | int | str
 
@@ -113,7 +114,7 @@ class Setting:
                 if -_BOUNDS[self.type] <= value <= answered < _BOUNDS[self.type]:
                     return answered
         expected = _WHAT.get(self.type) or f"one of {', '.join(self.values)}"
-        raise SettingsError(where, self.name, expected, repr(value), hint)
+        raise SettingsError(where, self.name, expected, shown(value), hint)
 
 
 @cache
@@ -249,14 +250,14 @@ class BrokerSettings:
 
 def _header_values(config: object, where: str) -> Iterator[tuple[str, Value]]:
     if not isinstance(config, dict):
-        raise SettingsError(where, "config", "an object of settings", repr(config))
+        raise SettingsError(where, "config", "an object of settings", shown(config))
     for name, value in config.items():
         if name != "bloom":
             yield name, _setting(name, where).checked(value, where)
         elif isinstance(value, dict) and all(isinstance(number, int) for number in value.values()):
             yield from _bloom_values(value, f"{where}, bloom")
         else:
-            raise SettingsError(where, name, "an object of integers", repr(value))
+            raise SettingsError(where, name, "an object of integers", shown(value))
 
 
 def _bloom_values(bloom: Mapping[str, int], where: str) -> Iterator[tuple[str, Value]]:
@@ -269,7 +270,7 @@ def _bloom_values(bloom: Mapping[str, int], where: str) -> Iterator[tuple[str, V
 def _properties_values(path: Path) -> Iterator[tuple[str, Value]]:
     line = 1
     try:
-        for element in javaproperties.parse(path.read_bytes()):
+        for element in javaproperties.parse(small_file(path)):
             if isinstance(element, javaproperties.KeyValue):
                 where = f"{path}, line {line}"
                 yield element.key, _setting(element.key, where).from_text(element.value, where)

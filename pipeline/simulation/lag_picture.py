@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import count
 
 _WIDTH, _HEIGHT = 960, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 20, 34, 60
@@ -25,12 +26,7 @@ _STYLE = (
 
 
 def lag_picture(title: str, lines: Mapping[str, Sequence[tuple[int, int]]]) -> str:
-    """Return the SVG text of the chart.
-
-    Args:
-        title: title of the chart.
-        lines: name of a variant -> its points (ms, lag in messages).
-    """
+    """Return the SVG text of the chart; `lines` has the points (ms, lag in messages) of each variant by its name."""
     ended = max((points[-1][0] for points in lines.values() if points), default=0) or 1
     most = max((lag for points in lines.values() for _, lag in points), default=0) or 1
     wrapped = textwrap.wrap(title, _TITLE_LETTERS, max_lines=3, placeholder=" …")
@@ -78,12 +74,9 @@ def _axes(ended: int, most: int) -> Iterator[str]:
 
 def _count_step(most: int) -> int:
     """Return the distance of the grid lines: 1, 2 or 5 times a power of ten, for about five lines up to `most`."""
-    power = 1
-    while True:
-        for one in _STEPS:
-            if most / (one * power) <= _TICKS:
-                return one * power
-        power *= 10
+    steps = (one * 10**power for power in count() for one in _STEPS)
+    found: int = next(step for step in steps if most / step <= _TICKS)
+    return found
 
 
 def _clock(seconds: int) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+
+import numpy as np
 
 from pipeline.generate.workload_fields import unknown_name
 from pipeline.simulation.scenario import GroupScenario, transactions_of
@@ -32,13 +33,9 @@ _RECORD_OVERHEAD = 200
 
 @dataclass(frozen=True, slots=True)
 class RecordedTopic:
-    """The recorded messages of a topic in a lake.
+    """The recorded messages of a topic in a lake, with its queues in order.
 
-    Attributes:
-        queues: queues of the topic, in order.
-        messages: the recorded messages.
-        committed: the group's committed offset of each queue, -1 for none.
-        begins: start of the simulation, ms since 1970.
+    `committed` has the group's committed offset of each queue, -1 for none. The simulation begins at `begins`, ms since 1970.
     """
 
     queues: tuple[MessageQueue, ...]
@@ -130,15 +127,9 @@ def _committed(scenario: GroupScenario, messages: Rates | Recorded, recorded: Re
         there = [(messages.times[messages.first[queue] : messages.first[queue + 1]] < 0).sum() for queue in range(len(first))]
         ends = tuple(int(begin + count) for begin, count in zip(first, there, strict=True))
     if scenario.begin == "committed" and recorded:
-        most = (begin + count for begin, count in zip(first, messages_of(recorded), strict=True))
-        return tuple(min(offset, end) for offset, end in zip(recorded.committed, most, strict=True))
+        most = np.array(first) + np.diff(recorded.messages.first)
+        return tuple(np.minimum(recorded.committed, most).tolist())
     return {"first": first, "last": ends, "never": (-1,) * len(first)}[scenario.begin]
-
-
-def messages_of(recorded: RecordedTopic) -> list[int]:
-    """Return the number of recorded messages of each queue."""
-    first = recorded.messages.first
-    return [int(end - begin) for begin, end in pairwise(first)]
 
 
 def _clients(scenario: GroupScenario, part_number: int, queues: tuple[MessageQueue, ...], where: str) -> list[ClientPlan]:

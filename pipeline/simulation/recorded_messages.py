@@ -42,7 +42,7 @@ def recorded_topic(broker: OpenedBroker, scenario: GroupScenario, where: str) ->
         raise ScenarioError(f"{where}, topic", f"a topic with messages, {MOST_MESSAGES:,} at most, in the lake", found)
     found_rows = rows.orderBy("queueId", "queueOffset").toArrow()
     check_tags(scenario.subscription, {tag for tag in found_rows["tags"].unique().to_pylist() if tag}, where)
-    begins = scenario.messages.begins or _least(found_rows)
+    begins = scenario.messages.begins or int(found_rows["storeTimestamp"].to_numpy().min())
     messages = recorded_messages(found_rows, len(queues), scenario.subscription, begins, where)
     return RecordedTopic(queues, messages, _committed(broker, scenario, len(queues)), begins)
 
@@ -59,13 +59,10 @@ def _queues(broker: OpenedBroker, scenario: GroupScenario, where: str) -> tuple[
 
 
 def _rows(broker: OpenedBroker, topic: str) -> DataFrame:
-    def of_broker(table: t.Table) -> DataFrame:
-        return broker.table(table)
-
     mine = F.col("topic") == topic
-    log = of_broker(t.COMMIT_LOG).where(mine).select("physicOffset", "tags", F.length("body").alias("bodySize"))
-    bounds = of_broker(t.QUEUE).where(mine).select("queueId", "minOffset", "maxOffset")
-    entries = of_broker(t.CONSUME_QUEUE).where(mine).join(F.broadcast(bounds), "queueId")
+    log = broker.table(t.COMMIT_LOG).where(mine).select("physicOffset", "tags", F.length("body").alias("bodySize"))
+    bounds = broker.table(t.QUEUE).where(mine).select("queueId", "minOffset", "maxOffset")
+    entries = broker.table(t.CONSUME_QUEUE).where(mine).join(F.broadcast(bounds), "queueId")
     there = entries.where("queueOffset >= minOffset AND queueOffset < maxOffset AND storeTimestamp IS NOT NULL")
     code = F.coalesce("extUnit.tagsCode", "tagsCode").alias("tagsCode")
     return there.join(log, "physicOffset", "left").select(
@@ -73,19 +70,10 @@ def _rows(broker: OpenedBroker, topic: str) -> DataFrame:
     )
 
 
-def _least(rows: pa.Table) -> int:
-    return int(rows["storeTimestamp"].to_numpy().min())
-
-
 def recorded_messages(rows: pa.Table, queues: int, subscription: str, begins: int, where: str) -> Recorded:
-    """Return the recorded messages of a topic from their rows.
+    """Return the recorded messages of a topic of `queues` queues for a simulation that starts at `begins`, ms since 1970.
 
-    Args:
-        rows: queueId, queueOffset, storeTimestamp, size, tagsCode, tags and bodySize of each message, sorted by the first two.
-        queues: number of queues of the topic.
-        subscription: the group's subscription.
-        begins: start of the simulation, ms since 1970.
-        where: the scenario's file, for errors.
+    `rows` have queueId, queueOffset, storeTimestamp, size, tagsCode, tags and bodySize of each message, sorted by the first two.
 
     Raises:
         ScenarioError: an offset is missing.

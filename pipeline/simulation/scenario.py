@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from pipeline.files.small_file import small_file
 from pipeline.generate import workload_fields as read
 from pipeline.generate.workload_fields import Reader, Shares, WorkloadError
 from pipeline.settings.settings import BrokerSettings, SettingsError, Value
@@ -145,12 +146,7 @@ class GroupScenario:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One scenario of a file, with one combination of the values of `--vary`.
-
-    Attributes:
-        number: number of the variant, from 0 on.
-        given: field -> value that `--vary` sets in this variant, as texts.
-    """
+    """One scenario of a file, with one combination of the values of `--vary`: `given` has the text set for each field."""
 
     number: int
     given: Mapping[str, str]
@@ -235,8 +231,7 @@ def scenario_text(path: str) -> str:
         ScenarioError: the file cannot be read.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return small_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(path, "a text file that can be read", getattr(error, "strerror", None) or str(error)) from error
 
@@ -244,10 +239,7 @@ def scenario_text(path: str) -> str:
 def read_scenario(text: str, path: str, varied: Sequence[str] = ()) -> list[Variant]:
     """Return the variants of a scenario file, one for each combination of the values of `--vary`.
 
-    Args:
-        text: text of the file.
-        path: path of the file, for errors.
-        varied: the options `--vary`, as texts `name=a,b,c`.
+    `varied` are the options `--vary`, as texts `name=a,b,c`; `path` is for errors.
 
     Raises:
         ScenarioError: a field is unknown or has a wrong value, or fields contradict each other.
@@ -344,7 +336,9 @@ def _scenario(tables: Mapping[str, Any], path: str) -> GroupScenario:
         _check_sent(tables["messages"], scenario.messages.rate, scenario.messages_end, scenario.messages.backlog, path)
     if scenario.consumer.message_model is MessageModel.BROADCASTING:
         _check_broadcast(scenario, path)
-    scenario = replace(scenario, clients=tuple(_named(number, part) for number, part in enumerate(scenario.clients)))
+    scenario = replace(
+        scenario, clients=tuple(replace(part, name=part.name or f"client{number or ''}") for number, part in enumerate(scenario.clients))
+    )
     for number, part in enumerate(scenario.clients):
         where = f"{path}, clients[{number}]"
         if any((part.name, part.room) == (other.name, other.room) for other in scenario.clients[:number]):
@@ -359,11 +353,6 @@ def _scenario(tables: Mapping[str, Any], path: str) -> GroupScenario:
     if scenario.strategy == "MACHINE_ROOM" and not scenario.rooms:
         raise ScenarioError(f"{path}, strategy", "rooms, the machine rooms that the group consumes", "none")
     return scenario
-
-
-def _named(number: int, part: ClientsPart) -> ClientsPart:
-    """Return the part with a name: its own one, or one made of its number."""
-    return part if part.name else replace(part, name=f"client{number or ''}")
 
 
 def _check_messages(scenario: GroupScenario, path: str) -> None:
@@ -426,16 +415,7 @@ def _check_clients(scenario: GroupScenario, part: ClientsPart, where: str) -> No
 
 
 def _check_transactions(part: TransactionsPart, given: Collection[str], path: str) -> None:
-    """Check that the shares of transactions add up, and that every field has an effect.
-
-    Args:
-        part: the transactions as read.
-        given: names of the fields in the file.
-        path: path of the file.
-
-    Raises:
-        ScenarioError: the shares are wrong, or a field has no effect.
-    """
+    """Check that the shares of transactions add up, and that every field that is `given` has an effect."""
     where = f"{path}, transactions"
     if part.commits + part.rolls_back > 1 + _ROUNDING:
         both = f"{part.commits:g} and {part.rolls_back:g}"
@@ -448,18 +428,7 @@ def _check_transactions(part: TransactionsPart, given: Collection[str], path: st
 
 
 def _check_sent(given: Mapping[str, Any], rate: Sequence[tuple[int, float]], ends: int, backlog: int, path: str) -> None:
-    """Check that the messages can be sent in transactions.
-
-    Args:
-        given: the fields of messages in the file.
-        rate: rate of the messages, as (from, messages a second).
-        ends: time after which no message comes, microseconds.
-        backlog: number of messages at the start.
-        path: path of the file.
-
-    Raises:
-        ScenarioError: the messages cannot be sent in transactions.
-    """
+    """Check that the messages, whose fields in the file are `given`, can be sent in transactions."""
     where = f"{path}, messages"
     if given.get("recorded"):
         raise ScenarioError(f"{where}, recorded", "a rate, because recorded messages are already committed", "true")
@@ -473,22 +442,13 @@ def _check_sent(given: Mapping[str, Any], rate: Sequence[tuple[int, float]], end
 
 
 def expected_messages(rate: Sequence[tuple[int, float]], ends: int) -> float:
-    """Return how many messages come by a time, on average.
-
-    Args:
-        rate: rate of the messages, as (from, messages a second).
-        ends: the time, microseconds.
-    """
+    """Return how many messages come by the time `ends` (microseconds), on average; `rate` has (from, messages a second)."""
     steps = [*((begin, a_second) for begin, a_second in rate if begin < ends), (ends, 0.0)]
     return sum(a_second * (end - begin) / SECOND for (begin, a_second), (end, _) in pairwise(steps))
 
 
 def _check_settings(given: Mapping[str, Any], settings: BrokerSettings, *, has_transactions: bool, path: str) -> None:
-    """Check that the settings of the broker's transaction check have an effect, and are not too small.
-
-    Raises:
-        ScenarioError: there are no transactions, or a setting is too small.
-    """
+    """Check that the settings of the broker's transaction check have an effect, and are not too small."""
     for name, least in CHECK_SETTINGS.items():
         where = f"{path}, broker, {name}"
         if name in given and not has_transactions:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from pipeline.generate import workload_fields as read
 from pipeline.generate.workload_fields import Reader, WorkloadError
 from pipeline.settings.settings import camel_case
+from store_format.errors import shown
 from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
 from udfs.simulation.group_plan import SECOND
 from udfs.simulation.half_messages import LONGEST_TRANSACTION
@@ -34,7 +35,7 @@ def refuse(where: str, expected: str, found: object) -> NoReturn:
     Raises:
         ScenarioError: always.
     """
-    raise ScenarioError(where, expected, repr(found))
+    raise ScenarioError(where, expected, shown(found))
 
 
 def micros(value: object, where: str) -> int:
@@ -131,12 +132,7 @@ _LEAST = {"consume_thread_min": 1, "consume_message_batch_max_size": 1, "pull_ba
 _MOST = {"consume_thread_min": 1000, "consume_message_batch_max_size": 1024, "pull_batch_size": 1024, "pull_interval": 65_535}
 _LIMITS = {"max_reconsume_times": (-1, 10_000), "pull_threshold_size_for_queue": (1, 1024), "pull_threshold_for_queue": (1, 65_535)}
 # settings of features that are not simulated
-_LEFT_OUT = {
-    "consume_timeout",
-    "post_subscription_when_pull",
-    "pull_threshold_for_topic",
-    "pull_threshold_size_for_topic",
-}
+_LEFT_OUT = {"consume_timeout", "post_subscription_when_pull", "pull_threshold_for_topic", "pull_threshold_size_for_topic"}
 _NAMES = {camel_case(one.name): one.name for one in fields(PushConsumer) if one.name not in _LEFT_OUT}
 _NO_EFFECT = "consumeThreadMax"  # batches wait in an unbounded queue, so a client never has more threads than consumeThreadMin
 
@@ -178,9 +174,7 @@ def with_line(error: WorkloadError, path: str, text: str) -> ScenarioError:
 def line_of(text: str, names: Sequence[str]) -> int | None:
     """Return the line of a field in a TOML text, or of the innermost of its tables that the text has; None if it has none.
 
-    Args:
-        text: text of the file.
-        names: names of the tables from the outermost in, an element of a list with its number in brackets, then the field.
+    `names` are the tables from the outermost in, an element of a list with its number in brackets, then the field.
     """
     found, depth = None, 0
     table: list[str] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
@@ -21,6 +20,7 @@ from pipeline.simulation.recorded_messages import recorded_topic
 from pipeline.simulation.scenario import GroupScenario, Variant, located, read_scenario, read_variant
 from pipeline.simulation.simulation_rows import SCHEMA_DDL, TABLE_COLUMN, SimulationRun, rows_of
 
+_OF_ALL = {"given", "scenario", "runId"}  # columns that tasks do not fill
 _MOST_POINTS = 600  # points of a line in the picture
 _TOLD = (SIMULATION_RUN, SIMULATED_TRANSACTIONS)  # tables with a row for each run, which the summary shows
 
@@ -29,11 +29,8 @@ _TOLD = (SIMULATION_RUN, SIMULATED_TRANSACTIONS)  # tables with a row for each r
 class Simulated:
     """The figures of all runs.
 
-    Attributes:
-        run_id: id of this run of the command.
-        runs: rows of simulation_run, by variant and seed.
-        lag: (variant, ms, lag) of the first seed of each variant.
-        transactions: rows of simulated_transactions, in no order; empty if the scenario has no transactions.
+    `runs` are rows of simulation_run, by variant and seed; `lag` has (variant, ms, lag) of the first seed of each variant; `transactions`
+    are rows of simulated_transactions, in no order, none if the scenario has no transactions.
     """
 
     run_id: str
@@ -56,16 +53,8 @@ def run_simulate(
 ) -> Simulated:
     """Simulate each variant with `seeds` seeds, from the variant's own seed on; write the tables and return the figures.
 
-    Args:
-        lake: the lake with the recorded messages, which also gets the tables.
-        text: text of the scenario file.
-        where: path of the scenario file, for errors.
-        varied: the options `--vary`.
-        seeds: number of runs of each variant.
-        broker: broker of the recorded messages; None if the lake has only one broker.
-        run_id: id of this run of the command.
-        now: the wall clock.
-        progress: called with each line of progress.
+    `text` and `where` are the scenario file's text and path. The lake has the recorded messages of `broker`, which is None if the lake has
+    only one broker.
 
     Raises:
         ScenarioError: the scenario is invalid, or contradicts the lake.
@@ -78,11 +67,12 @@ def run_simulate(
     progress(f"simulating: {len(variants):,} variant(s), {seeds:,} seed(s) each")
     spark = lake.spark
     simulations, count = _Simulations(text, where, tuple(varied), seeds, topics), len(variants) * seeds
-    rows = spark.range(0, count, 1, count).mapInArrow(partial(_simulated, simulations), SCHEMA_DDL).persist()
+    rows = spark.range(0, count, 1, count).mapInArrow(simulations.rows, SCHEMA_DDL).persist()
     try:
         writer = LakeWriter(lake, run_id=run_id, what="simulate", broker=plans[0].brokers[0] or "")
         tables = [one for one in SIMULATED if one is not SIMULATED_TRANSACTIONS or any(two.scenario.transactions for two in variants)]
-        told = {one.name: _rows(rows, one).select(*_own(one.names)).collect() for one in tables if one in _TOLD}
+        own = {one.name: [name for name in one.names if name not in _OF_ALL] for one in tables}
+        told = {one.name: _rows(rows, one).select(*own[one.name]).collect() for one in tables if one in _TOLD}
         progress("writing")
         given = {variant.number: dict(variant.given) for variant in variants}
         known = spark.createDataFrame(list(given.items()), "variant INT, given MAP<STRING, STRING>")
@@ -102,10 +92,6 @@ def run_simulate(
 
 def _rows(rows: DataFrame, table: Table) -> DataFrame:
     return rows.where(F.col(TABLE_COLUMN) == table.name)
-
-
-def _own(names: Sequence[str]) -> list[str]:
-    return [name for name in names if name not in {"given", "scenario", "runId"}]
 
 
 # fields of a scenario that its recorded messages depend on: group, topic, subscription, start of the simulation
@@ -131,20 +117,19 @@ def _recorded_topics(lake: Lake, variants: Sequence[Variant], broker: str | None
 
 @dataclass(frozen=True, slots=True)
 class _Simulations:
-    """The input of all runs. A task makes the plan of its own run, because the plans of all runs together may be large.
-
-    Attributes:
-        text, where: text and path of the scenario file.
-        varied: the options `--vary`.
-        seeds: number of runs of each variant.
-        topics: recorded messages of each topic.
-    """
+    """The input of all runs. A task makes the plan of its own run, because the plans of all runs together may be large."""
 
     text: str
     where: str
     varied: tuple[str, ...]
     seeds: int
     topics: Mapping[_Asked, RecordedTopic]
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the runs with the numbers in batches."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from rows_of(self.run(number))
 
     def run(self, number: int) -> SimulationRun:
         """Return the run with a number; runs are numbered by variant, then by seed."""
@@ -153,12 +138,6 @@ class _Simulations:
         recorded = _of(self.topics, scenario)
         plan = plan_of(scenario, scenario.seed + seed, self.where, recorded)
         return SimulationRun(variant, plan.seed, plan, recorded.begins if recorded else None)
-
-
-def _simulated(simulations: _Simulations, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield from rows_of(simulations.run(number))
 
 
 def _lag_lines(rows: DataFrame) -> list[tuple[int, int, int]]:

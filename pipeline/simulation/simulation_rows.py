@@ -8,24 +8,17 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pipeline.schema import simulation_tables as st
 from pipeline.schema.arrow_types import arrow_of
-from pipeline.schema.simulation_tables import (
-    CONSUMPTION,
-    DEAD_LETTER,
-    REBALANCE_EVENT,
-    SIMULATED,
-    SIMULATED_LAG,
-    SIMULATED_TRANSACTIONS,
-    SIMULATION_RUN,
-)
 from pipeline.schema.table import Table
+from pipeline.settings.settings import camel_case
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation import world as at
 from udfs.simulation.group_engine import WrittenRows
@@ -36,7 +29,7 @@ from udfs.simulation.transactions import TransactionFigures
 from udfs.simulation.world import MS
 
 TABLE_COLUMN = "tableName"
-_TYPES = {column.name: column.type for table in SIMULATED for column in table.columns}
+_TYPES = {column.name: column.type for table in st.SIMULATED for column in table.columns}
 SCHEMA_DDL = ", ".join([f"{TABLE_COLUMN} STRING", *(f"`{name}` {kind}" for name, kind in _TYPES.items())])
 SCHEMA = arrow_of(SCHEMA_DDL)
 
@@ -63,19 +56,19 @@ def rows_of(run: SimulationRun) -> Iterator[pa.RecordBatch]:
             outcome = simulate(plan, lambda told: _spool(writer, run, queues, clients, told))
         spooled.seek(0)
         yield from pa.ipc.open_stream(spooled)
-    yield _batch(SIMULATED_LAG, run, _lag_columns(plan, outcome, queues))
+    yield _batch(st.SIMULATED_LAG, run, _lag_columns(plan, outcome, queues))
     yield from _rebalances(run, outcome)
     if outcome.transactions:
         figures = _transaction_figures(run, outcome.transactions)
-        yield _batch(SIMULATED_TRANSACTIONS, run, {name: [value] for name, value in figures.items()})
-    yield _batch(SIMULATION_RUN, run, {name: [value] for name, value in _figures(run, outcome).items()})
+        yield _batch(st.SIMULATED_TRANSACTIONS, run, {name: [value] for name, value in figures.items()})
+    yield _batch(st.SIMULATION_RUN, run, {name: [value] for name, value in _figures(run, outcome).items()})
 
 
 def _spool(
     writer: pa.ipc.RecordBatchStreamWriter, run: SimulationRun, queues: Sequence[Any], clients: Sequence[str], told: WrittenRows
 ) -> None:
     if len(told.consumed):
-        writer.write_batch(_batch(CONSUMPTION, run, _consumed_columns(told, queues, clients)))
+        writer.write_batch(_batch(st.CONSUMPTION, run, _consumed_columns(told, queues, clients)))
     if len(told.dead):
         dead = told.dead
         of_queue = [queues[queue] for queue in dead[:, at.D_QUEUE]]
@@ -88,7 +81,7 @@ def _spool(
             "atMillis": dead[:, at.D_TIME] // MS,
             "reconsumeTimes": dead[:, at.D_TRIES],
         }
-        writer.write_batch(_batch(DEAD_LETTER, run, columns))
+        writer.write_batch(_batch(st.DEAD_LETTER, run, columns))
 
 
 def _consumed_columns(told: WrittenRows, queues: Sequence[Any], clients: Sequence[str]) -> dict[str, Any]:
@@ -142,11 +135,11 @@ def _rebalances(run: SimulationRun, outcome: Outcome) -> Iterator[pa.RecordBatch
             "taken": [[f"{queue.brokerName}/{queue.queueId}" for queue in one.taken] for one in told],
             "dropped": [[f"{queue.brokerName}/{queue.queueId}" for queue in one.dropped] for one in told],
         }
-        yield _batch(REBALANCE_EVENT, run, columns)
+        yield _batch(st.REBALANCE_EVENT, run, columns)
 
 
 def _figures(run: SimulationRun, outcome: Outcome) -> dict[str, Any]:
-    caught_up, counts, lag = outcome.caught_up_at, outcome.counts, outcome.lag_messages
+    caught_up, lag = outcome.caught_up_at, outcome.lag_messages
     return {
         "brokerName": run.plan.brokers[0],
         "consumerGroup": run.plan.group,
@@ -157,18 +150,9 @@ def _figures(run: SimulationRun, outcome: Outcome) -> dict[str, Any]:
         "caughtUpMillis": None if caught_up is None else caught_up // MS,
         "maxLag": int(lag.max()),
         "lastLag": int(lag[-1]),
-        "pulls": counts["pulls"],
-        "pullsFound": counts["pulls_found"],
-        "flowControl": counts["flow_control"],
-        "delivered": counts["delivered"],
-        "duplicates": counts["duplicates"],
-        "succeeded": counts["succeeded"],
-        "sentBack": counts["sent_back"],
-        "deadLetters": counts["dead"],
-        "notCounted": counts["not_counted"],
+        **{"deadLetters" if name == "dead" else camel_case(name): count for name, count in outcome.counts.items()},
         "clients": sum(client.alive for client in outcome.clients),
         "idleClients": outcome.idle_clients,
-        "events": counts["events"],
     }
 
 
@@ -178,13 +162,7 @@ def _transaction_figures(run: SimulationRun, found: TransactionFigures) -> dict[
     return {
         "brokerName": run.plan.brokers[0],
         "topic": run.plan.topic,
-        "sent": found.sent,
-        "committed": found.committed,
-        "committedAgain": found.committed_again,
-        "rolledBack": found.rolled_back,
-        "checked": found.checked,
-        "givenUp": found.given_up,
-        "undecided": found.undecided,
+        **{camel_case(one.name): getattr(found, one.name) for one in fields(found) if one.name != "commit_delays"},
         **{name: _at_share(delays, share) for name, share in shares.items()},
     }
 
@@ -200,14 +178,7 @@ def _batch(table: Table, run: SimulationRun, columns: dict[str, Any]) -> pa.Reco
     given = columns | {TABLE_COLUMN: [table.name] * rows, "variant": [run.variant] * rows, "seed": [run.seed] * rows}
     arrays = []
     for field in SCHEMA:
-        if field.name not in given:
-            arrays.append(pa.nulls(rows, field.type))
-        elif isinstance(given[field.name], pa.Array):
-            arrays.append(given[field.name].cast(field.type))
-        else:
-            arrays.append(
-                pa.array(given[field.name]).cast(field.type)
-                if isinstance(given[field.name], np.ndarray)
-                else pa.array(given[field.name], field.type)
-            )
+        values = given.get(field.name, pa.nulls(rows))
+        values = pa.array(values) if isinstance(values, np.ndarray) else values
+        arrays.append(values.cast(field.type) if isinstance(values, pa.Array) else pa.array(values, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -21,6 +21,8 @@ MESSAGE_WAS_REMOVING: the queue has entries whose messages are gone, on past the
   minOffset COMMENT 'of the queue, as the answer has it',
   maxOffset COMMENT 'of the queue, as the answer has it',
   skipped COMMENT 'offsets from offsetRequest, or 0 where that is less, to offsetNew - 1: messages that the group never gets, or that never were',
+  lostOffsets COMMENT 'of skipped the offsets that no other row of the source, run, group and queue counts, so that a sum counts each offset once; 0 for a first start, and for what was gone then',
+  isFirstStart COMMENT 'whether a group without an offset began: it asked for offset 0 or less, and no captured commit or query before had such an offset. The messages below minOffset were gone before, they are no loss of the group',
   readAgain COMMENT 'messages from offsetNew to the lesser of offsetRequest and maxOffset: the group gets them again where it had them; NULL where maxOffset is not known'
 )
 COMMENT 'Each pull that was sent to another offset than it asked for.'
@@ -38,12 +40,40 @@ WITH moved AS (
   SELECT
     'SCENARIO', brokerName, runId, NULL, consumerGroup, topic, queueId, at * 1000, NULL, offsetRequest, offsetNew, NULL, NULL
   FROM offset_moved_event
+), stated AS (
+  SELECT brokerName, consumerGroup, topic, queueId, min(micros) AS micros
+  FROM offset_history
+  WHERE consumerOffset <= 0
+  GROUP BY brokerName, consumerGroup, topic, queueId
+), started AS (
+  SELECT
+    m.*,
+    greatest(m.offsetRequest, 0L) AS gapFrom,
+    m.offsetRequest <= 0 AND NOT coalesce(s.micros <= m.arrivalMicros, false) AS isFirstStart
+  FROM moved m
+  LEFT JOIN stated s
+    ON s.brokerName = m.brokerName AND s.consumerGroup = m.consumerGroup AND s.topic = m.topic AND s.queueId = m.queueId
+), gaps AS (
+  -- what the gaps that begin earlier cover is counted there; what was gone at a first start is no loss later either
+  SELECT
+    *,
+    max(offsetNew) OVER (
+      PARTITION BY source, brokerName, runId, consumerGroup, topic, queueId
+      ORDER BY gapFrom, NOT isFirstStart, offsetNew DESC, arrivalMicros, requestId
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS countedTo
+  FROM started
 )
 SELECT
-  *,
-  greatest(coalesce(try_subtract(offsetNew, greatest(offsetRequest, 0L)), 9223372036854775807), 0L),
+  source, brokerName, runId, requestId, consumerGroup, topic, queueId, arrivalMicros, status, offsetRequest, offsetNew, minOffset, maxOffset,
+  greatest(coalesce(try_subtract(offsetNew, gapFrom), 9223372036854775807), 0L),
+  CASE
+    WHEN isFirstStart THEN 0L
+    ELSE greatest(coalesce(try_subtract(offsetNew, greatest(gapFrom, coalesce(countedTo, gapFrom))), 9223372036854775807), 0L)
+  END,
+  isFirstStart,
   CASE
     WHEN offsetNew >= offsetRequest THEN 0L
     WHEN maxOffset IS NOT NULL THEN greatest(least(offsetRequest, maxOffset) - offsetNew, 0L)
   END
-FROM moved
+FROM gaps

@@ -1,5 +1,6 @@
 -- Status of each queue of each group by Burrow's rules, over the last observations in lag_history. Source: linkedin/Burrow,
--- core/internal/evaluator/caching.go (evaluatePartitionStatus, calculatePartitionStatus and the checks below it).
+-- core/internal/evaluator/caching.go (evaluatePartitionStatus, calculatePartitionStatus and the checks below it). Burrow calls OK what it does not
+-- know; here it is UNKNOWN.
 CREATE OR REPLACE TEMPORARY FUNCTION queue_status(
   intervals INT DEFAULT 10 COMMENT 'observations in the window, Burrow: intervals',
   minimumComplete DOUBLE DEFAULT 1.0 COMMENT 'part of the window that must have an offset before it is judged, Burrow: minimum-complete, there 0 by default',
@@ -10,23 +11,89 @@ RETURNS TABLE (
   consumerGroup STRING COMMENT 'name of the group',
   topic STRING COMMENT 'topic, as the broker spells it',
   queueId INT COMMENT 'queue of the topic',
-  status STRING COMMENT 'OK, WARN, STOP, STALL or REWIND',
+  status STRING COMMENT 'OK, UNKNOWN, WARN, STOP, STALL or REWIND',
   why STRING COMMENT 'the rule that spoke',
   lag BIGINT COMMENT 'messages behind at the last observation, 0 where the offset lies past the end, NULL without an offset',
   complete DOUBLE COMMENT 'part of the window that has an offset of the queue',
   committedAt BIGINT COMMENT 'the last observation by which the group is known to have committed, ms',
   observedFrom BIGINT COMMENT 'first observation in the window, ms',
-  observedAt BIGINT COMMENT 'last observation of the broker, ms'
+  observedAt BIGINT COMMENT 'last observation of the broker, ms',
+  seenIn STRING COMMENT 'LAG_HISTORY: observations of pullsim lag --record; CAPTURE: offsets in captured traffic, looked at every five seconds up to its end, of a broker with too few observations'
 )
 COMMENT 'Status of each queue of each group by the rules of Burrow.'
 RETURN
-WITH observed AS (
+WITH recorded AS (
+  SELECT brokerName, count(DISTINCT observedAt) AS looks FROM lag_history GROUP BY brokerName
+), wire AS (
+  -- a capture's clock may give any time
+  SELECT o.brokerName, o.consumerGroup, o.topic, o.queueId, o.consumerOffset, o.micros, o.sequence
+  FROM offset_history o
+  LEFT JOIN recorded r ON r.brokerName = o.brokerName
+  WHERE o.micros BETWEEN 0 AND 253402300799999999
+    -- a pull commits once it has passed the broker's checks, whatever it finds
+    AND o.consumerOffset IS NOT NULL
+    AND (coalesce(o.code, 0) = 0 OR o.origin = 'PULL_MESSAGE' AND o.code IN (19, 20, 21))
+    AND coalesce(r.looks, 0) < queue_status.intervals
+), captureEnd AS (
+  SELECT brokerName, max(millis) AS millis
+  FROM (
+    SELECT brokerName, micros DIV 1000 AS millis FROM wire
+    UNION ALL
+    SELECT brokerName, arrivalMicros DIV 1000 FROM pull_request WHERE arrivalMicros BETWEEN 0 AND 253402300799999999
+  ) seen
+  GROUP BY brokerName
+), toldAt AS (
+  -- look 0 is the last one; what is older than the window lies at look `intervals`
   SELECT
-    brokerName, consumerGroup, topic, queueId, observedAt, consumerOffset, brokerOffset,
+    w.brokerName, w.consumerGroup, w.topic, w.queueId,
+    least((e.millis - w.micros DIV 1000) DIV 5000, CAST(queue_status.intervals AS BIGINT)) AS look,
+    max_by(w.consumerOffset, struct(w.micros, w.sequence)) AS consumerOffset
+  FROM wire w JOIN captureEnd e ON e.brokerName = w.brokerName
+  GROUP BY ALL
+), endAt AS (
+  SELECT
+    g.brokerName, g.topic, g.queueId,
+    least((e.millis - g.millis) DIV 5000, CAST(queue_status.intervals AS BIGINT)) AS look,
+    max(g.endOffset) AS endOffset
+  FROM (
+    SELECT brokerName, topic, queueId, storeTimestamp AS millis, queueOffset + 1 AS endOffset FROM consume_queue WHERE storeTimestamp > 0
+    UNION ALL
+    SELECT brokerName, topic, queueId, answerMicros DIV 1000, recordedMaxOffset FROM pull_request WHERE recordedMaxOffset IS NOT NULL
+  ) g
+  JOIN captureEnd e ON e.brokerName = g.brokerName AND g.millis <= e.millis
+  GROUP BY ALL
+), grid AS (
+  SELECT brokerName, consumerGroup, topic, queueId, look
+  FROM (SELECT DISTINCT brokerName, consumerGroup, topic, queueId FROM wire) queues
+  LATERAL VIEW explode(sequence(0L, CAST(queue_status.intervals AS BIGINT))) looks AS look
+), filled AS (
+  SELECT
+    brokerName, consumerGroup, topic, queueId, look,
+    last(t.consumerOffset) IGNORE NULLS OVER queue AS consumerOffset,
+    max(n.endOffset) OVER queue AS brokerOffset
+  FROM grid
+  LEFT JOIN toldAt t USING (brokerName, consumerGroup, topic, queueId, look)
+  LEFT JOIN endAt n USING (brokerName, topic, queueId, look)
+  WINDOW queue AS (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY look DESC)
+), looked AS (
+  SELECT h.brokerName, h.consumerGroup, h.topic, h.queueId, h.observedAt, h.consumerOffset, h.brokerOffset, h.lag, 'LAG_HISTORY' AS seenIn
+  FROM lag_history h
+  LEFT JOIN captureEnd e ON e.brokerName = h.brokerName
+  WHERE e.millis IS NULL
+  UNION ALL
+  SELECT
+    f.brokerName, f.consumerGroup, f.topic, f.queueId, e.millis - 5000 * f.look,
+    CASE WHEN f.brokerOffset IS NOT NULL THEN f.consumerOffset END, f.brokerOffset,
+    try_subtract(f.brokerOffset, f.consumerOffset), 'CAPTURE'
+  FROM filled f JOIN captureEnd e ON e.brokerName = f.brokerName
+  WHERE f.look < queue_status.intervals
+), observed AS (
+  SELECT
+    brokerName, consumerGroup, topic, queueId, observedAt, consumerOffset, brokerOffset, seenIn,
     -- an offset past the end is no lag, as in Burrow, and a difference that no BIGINT holds is the greatest
     CASE WHEN consumerOffset IS NOT NULL THEN greatest(coalesce(lag, 9223372036854775807), 0) END AS behind,
     row_number() OVER (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt DESC) AS newness
-  FROM lag_history
+  FROM looked
 ), compared AS (
   -- against the offset that was known last, for one may be missing in between
   SELECT
@@ -44,6 +111,8 @@ WITH observed AS (
     brokerName, consumerGroup, topic, queueId,
     max_by(consumerOffset, observedAt) AS consumerOffset,
     max_by(behind, observedAt) AS currentLag,
+    max_by(brokerOffset, observedAt) AS currentEnd,
+    max(seenIn) AS seenIn,
     count(consumerOffset) / queue_status.intervals AS complete,
     collect_list(brokerOffset) AS brokerOffsets,
     sort_array(collect_list(
@@ -57,7 +126,7 @@ WITH observed AS (
   -- a queue that the last observation of its broker no longer has is gone
   SELECT w.*, filter(w.offsets, (one, i) -> i = 0 OR one.committed) AS commits
   FROM windows w
-  JOIN (SELECT brokerName, max(observedAt) AS observedAt FROM lag_history GROUP BY brokerName) last
+  JOIN (SELECT brokerName, max(observedAt) AS observedAt FROM looked GROUP BY brokerName) last
     ON last.brokerName = w.brokerName AND last.observedAt = w.observedAt
 ), measured AS (
   SELECT
@@ -94,12 +163,13 @@ WITH observed AS (
 )
 SELECT
   brokerName, consumerGroup, topic, queueId,
-  CASE why
-    WHEN 'NO_COMMITS' THEN 'STOP'
-    WHEN 'OFFSET_WENT_BACK' THEN 'REWIND'
-    WHEN 'OFFSET_STANDS' THEN 'STALL'
-    WHEN 'LAG_NOT_DECREASING' THEN 'WARN'
+  CASE
+    WHEN why = 'NO_COMMITS' THEN 'STOP'
+    WHEN why = 'OFFSET_WENT_BACK' THEN 'REWIND'
+    WHEN why = 'OFFSET_STANDS' THEN 'STALL'
+    WHEN why = 'LAG_NOT_DECREASING' THEN 'WARN'
+    WHEN why = 'INCOMPLETE_WINDOW' OR why = 'NO_OFFSET' AND currentEnd > 0 THEN 'UNKNOWN'
     ELSE 'OK'
   END,
-  why, currentLag, complete, lastCommit, observedFrom, observedAt
+  why, currentLag, complete, lastCommit, observedFrom, observedAt, seenIn
 FROM judged

@@ -1,5 +1,5 @@
--- What each group has lost, or will lose, to the deletion of old messages, a row a queue of consume_lag. Broker source:
--- DefaultMessageStore.CleanCommitLogService.deleteExpiredFiles, MappedFileQueue.deleteExpiredFileByTime, ConsumeQueue.correctMinOffset.
+-- What each group has lost, or will lose, to the deletion of old messages, a row a queue of consume_lag: the forecast of log_file_deletion, held
+-- against the pace of the group. Broker source: ConsumeQueue.correctMinOffset.
 CREATE OR REPLACE TEMPORARY VIEW retention_risk (
   brokerName COMMENT 'broker whose store it is',
   consumerGroup COMMENT 'name of the group',
@@ -10,19 +10,22 @@ CREATE OR REPLACE TEMPORARY VIEW retention_risk (
   brokerOffset COMMENT 'end of the queue',
   lostMessages COMMENT 'messages from consumerOffset to minOffset - 1: deleted before the group consumed them; NULL where that is not known',
   messagesToLoss COMMENT 'consumerOffset - minOffset: messages that can still be deleted before one goes that the group has not consumed; 0 where some are lost',
-  minOffsetPerHour COMMENT 'how fast minOffset moves: from the first to the last observation of the queue in lag_history; NULL with fewer than two. It moves in jumps, whenever a file is deleted, so the longer the history, the better',
+  minOffsetPerHour COMMENT 'how fast minOffset moves: from the first to the last observation of the queue in lag_history; NULL with fewer than two. It moves in jumps, whenever a file is deleted, and says nothing of what comes',
   consumerOffsetPerHour COMMENT 'how fast the group consumes: the same over the last ten observations; 0 where the offset fell',
-  timeToLossMillis COMMENT 'an estimate, ms from asOf: when the next message of the group will be deleted. 0 where messages are lost already, NULL where reason says why.
-With basis HISTORY: messagesToLoss / (minOffsetPerHour - consumerOffsetPerHour), as if both went on as they do.
-With basis FILE_RESERVED_TIME, where minOffset has not been seen to move: the age at which messages go, less lagMillis, as if the group stopped now. That age is fileReservedTime, 72 hours by default; in a log that has lost its first files and whose oldest message is younger, it is the age of that message: the disk was full, and will be again. Deletion waits for the hour deleteWhen, for the whole file to be of that age, and for another file to follow, so that messages rather go later.',
+  timeToLossMillis COMMENT 'ms from asOf until the broker deletes a message that the group has not consumed, file by file as in log_file_deletion. 0 where messages are lost already, NULL where reason says why.
+With basis HISTORY the group consumes consumerOffsetPerHour until then. With basis FILE_RESERVED_TIME its pace is not known: as if it stopped now.',
   basis COMMENT 'HISTORY or FILE_RESERVED_TIME; NULL where there is no estimate',
   reason COMMENT 'why there is no estimate, or none is needed; the first of these:
 NO_OFFSET: the group has stored no offset for the queue.
 NO_QUEUE: the store has no such queue, what was in it is not known.
 LOST: messages were deleted before the group consumed them.
 NOTHING_WAITS: the group has consumed all that there is.
-STAYS_AHEAD: the group consumes at least as fast as messages are deleted.
-NO_STORE_TIME: it is not known how long the next message has waited, consume_lag says why.',
+NO_FILE: the queue has no entry for the next message, or the lake no file of the log.
+NO_SETTING: fileReservedTime is no number.
+NOT_DELETED: the file with the next message is not deleted: it is the last one of a log that does not grow, or deleteWhen names no hour.
+IN_TIME: at its pace the group has consumed everything before it goes.',
+  nextFile COMMENT 'first offset of the file of the commit log that holds the next message of the group, where lost messages end or else at consumerOffset; NULL where there is none',
+  deletedAt COMMENT 'when the broker deletes that file, ms',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
 COMMENT 'What each group has lost, or will lose, to the deletion of old messages, a row a queue.'
@@ -48,50 +51,75 @@ WITH observed AS (
     try_divide(deleted, hours) AS minOffsetPerHour,
     try_divide(CASE WHEN consumed < 0 THEN 0 ELSE consumed END, recentHours) AS consumerOffsetPerHour
   FROM moves
-), retained AS (
-  SELECT
-    b.brokerName,
-    CASE
-      WHEN b.minPhyOffset > 0 THEN least(b.maxStoreTimestamp - o.oldest, reserved.millis)
-      ELSE reserved.millis
-    END AS retainedMillis
-  FROM broker b
-  LEFT JOIN (SELECT brokerName, min(storeTimestamp) AS oldest FROM consume_queue WHERE storeTimestamp > 0 GROUP BY brokerName) o
-    ON o.brokerName = b.brokerName,
-  LATERAL (SELECT coalesce(try_multiply(try_cast(b.properties['fileReservedTime'] AS BIGINT), 3600000L), 72 * 3600000L) AS millis) reserved
 ), positions AS (
   -- offsets below 0 have no messages
-  SELECT *, CASE WHEN consumerOffset IS NOT NULL THEN greatest(consumerOffset, 0) END AS nextOffset
-  FROM consume_lag
+  SELECT
+    c.*,
+    CASE WHEN c.consumerOffset IS NOT NULL THEN greatest(c.consumerOffset, 0) END AS committed,
+    CASE WHEN c.consumerOffset IS NOT NULL AND coalesce(c.reason, '') <> 'NO_QUEUE' THEN greatest(c.consumerOffset, c.minOffset, 0) END AS nextOffset,
+    h.minOffsetPerHour, h.consumerOffsetPerHour
+  FROM consume_lag c
+  LEFT JOIN paces h USING (brokerName, consumerGroup, topic, queueId)
+), waiting AS (
+  SELECT p.brokerName, p.topic, p.queueId, min(p.nextOffset) AS nextOffset, max(b.mappedFileSizeCommitLog) AS fileSize
+  FROM positions p JOIN broker b ON b.brokerName = p.brokerName
+  WHERE p.nextOffset < p.brokerOffset
+  GROUP BY p.brokerName, p.topic, p.queueId
+), share AS (
+  -- the messages of a queue that lie in one file; blank entries have no message
+  SELECT w.brokerName, w.topic, w.queueId, e.physicOffset - e.physicOffset % w.fileSize AS fromOffset, max(e.queueOffset) + 1 AS endOffset
+  FROM consume_queue e
+  JOIN waiting w
+    ON e.brokerName = w.brokerName AND e.topic = w.topic AND e.queueId = w.queueId AND e.queueOffset >= w.nextOffset
+  WHERE e.size < 2147483647
+  GROUP BY w.brokerName, w.topic, w.queueId, e.physicOffset - e.physicOffset % w.fileSize
+), log AS (
+  SELECT brokerName, min(fromOffset) AS firstFile, min(asOf) AS asOf, max(fileReservedTime) AS fileReservedTime
+  FROM log_file_deletion
+  GROUP BY brokerName
+), fate AS (
+  -- a queue may still have entries of a file that is deleted already
+  SELECT
+    s.brokerName, s.topic, s.queueId, s.fromOffset, s.endOffset,
+    CASE WHEN s.fromOffset < l.firstFile THEN l.asOf ELSE d.deletedAt END AS deletedAt
+  FROM share s
+  JOIN log l ON l.brokerName = s.brokerName
+  LEFT JOIN log_file_deletion d ON d.brokerName = s.brokerName AND d.fromOffset = s.fromOffset
+), foreseen AS (
+  SELECT
+    p.brokerName, p.consumerGroup, p.topic, p.queueId,
+    min(f.fromOffset) AS nextFile,
+    min_by(f.deletedAt, f.fromOffset) AS deletedAt,
+    min(CASE
+      WHEN coalesce(p.consumerOffsetPerHour, 0) <= 0 THEN f.deletedAt
+      WHEN p.asOf + (f.endOffset - p.nextOffset) * 3600000D / p.consumerOffsetPerHour > f.deletedAt THEN f.deletedAt
+    END) AS lossAt
+  FROM positions p
+  JOIN fate f ON f.brokerName = p.brokerName AND f.topic = p.topic AND f.queueId = p.queueId AND f.endOffset > p.nextOffset
+  GROUP BY p.brokerName, p.consumerGroup, p.topic, p.queueId
 ), judged AS (
   SELECT
-    p.*, h.minOffsetPerHour, h.consumerOffsetPerHour, r.retainedMillis,
+    p.*, f.nextFile, f.deletedAt, f.lossAt,
     CASE
       WHEN p.consumerOffset IS NULL THEN 'NO_OFFSET'
-      WHEN p.reason = 'NO_QUEUE' THEN 'NO_QUEUE'
-      WHEN p.nextOffset < p.minOffset THEN 'LOST'
+      WHEN p.nextOffset IS NULL THEN 'NO_QUEUE'
+      WHEN p.committed < p.minOffset THEN 'LOST'
       WHEN p.nextOffset >= p.brokerOffset THEN 'NOTHING_WAITS'
-      WHEN h.minOffsetPerHour > 0 AND h.consumerOffsetPerHour >= h.minOffsetPerHour THEN 'STAYS_AHEAD'
-      WHEN h.minOffsetPerHour > 0 AND h.consumerOffsetPerHour IS NOT NULL THEN NULL
-      WHEN p.lagMillis IS NULL OR r.retainedMillis IS NULL THEN 'NO_STORE_TIME'
-    END AS whyNot,
-    CASE WHEN h.minOffsetPerHour > 0 AND h.consumerOffsetPerHour IS NOT NULL THEN 'HISTORY' ELSE 'FILE_RESERVED_TIME' END AS basis
+      WHEN f.nextFile IS NULL THEN 'NO_FILE'
+      WHEN f.deletedAt IS NULL AND l.fileReservedTime IS NULL THEN 'NO_SETTING'
+      WHEN f.deletedAt IS NULL THEN 'NOT_DELETED'
+      WHEN f.lossAt IS NULL THEN 'IN_TIME'
+    END AS whyNot
   FROM positions p
-  LEFT JOIN paces h USING (brokerName, consumerGroup, topic, queueId)
-  LEFT JOIN retained r USING (brokerName)
+  LEFT JOIN foreseen f USING (brokerName, consumerGroup, topic, queueId)
+  LEFT JOIN log l USING (brokerName)
 )
 SELECT
   brokerName, consumerGroup, topic, queueId, minOffset, consumerOffset, brokerOffset,
-  CASE WHEN whyNot IN ('NO_OFFSET', 'NO_QUEUE') THEN NULL ELSE greatest(minOffset - nextOffset, 0) END,
-  CASE WHEN whyNot IN ('NO_OFFSET', 'NO_QUEUE') THEN NULL ELSE greatest(nextOffset - minOffset, 0) END,
+  CASE WHEN whyNot IN ('NO_OFFSET', 'NO_QUEUE') THEN NULL ELSE greatest(minOffset - committed, 0) END,
+  CASE WHEN whyNot IN ('NO_OFFSET', 'NO_QUEUE') THEN NULL ELSE greatest(committed - minOffset, 0) END,
   minOffsetPerHour, consumerOffsetPerHour,
-  CASE
-    WHEN whyNot = 'LOST' THEN 0
-    WHEN whyNot IS NOT NULL THEN NULL
-    WHEN basis = 'HISTORY'
-      THEN CAST(least((nextOffset - minOffset) * 3600000D / (minOffsetPerHour - consumerOffsetPerHour), 9E18D) AS BIGINT)
-    ELSE greatest(retainedMillis - lagMillis, 0)
-  END,
-  CASE WHEN whyNot IS NULL THEN basis END,
-  whyNot, asOf
+  CASE WHEN whyNot = 'LOST' THEN 0 WHEN whyNot IS NULL THEN lossAt - asOf END,
+  CASE WHEN whyNot IS NULL AND consumerOffsetPerHour IS NOT NULL THEN 'HISTORY' WHEN whyNot IS NULL THEN 'FILE_RESERVED_TIME' END,
+  whyNot, nextFile, deletedAt, asOf
 FROM judged

@@ -17,6 +17,7 @@ VIEWS: Final = (
     "consume_lag_matched",
     "catch_up",
     "group_status",
+    "log_file_deletion",
     "retention_risk",
     "pull_status_summary",
     "pull_outcome",

@@ -40,7 +40,7 @@ def bit_map_of(files: StoreFiles, settings: BrokerSettings) -> BitMapOf | None:
     if not settings.value("enableCalcFilterBitMap") or not settings.value("enableConsumeQueueExt"):
         return None
     path = files.path_of(CONFIG, CONSUMER_FILTER)
-    main, bak = files.read(CONFIG, CONSUMER_FILTER), files.read(CONFIG, f"{CONSUMER_FILTER}.bak")
+    main, bak = files.read_config(CONSUMER_FILTER), files.read_config(f"{CONSUMER_FILTER}.bak")
     manager = ConsumerFilterManager(bloom_filter(settings))
     # the time at which a consumer died makes no difference here
     manager.load(load(main, bak, path, decode_consumer_filters).table, now=0)

@@ -67,14 +67,23 @@ def file_sizes(store: StoreFiles, explicit: Mapping[str, int | None]) -> FileSiz
     if log_size is None:
         log_size = _commonest(store.folder(COMMIT_LOG), DEFAULT_COMMIT_LOG_FILE_SIZE)
     if queue_size is None:
-        sampled = [entry for topic in topics(store)[:SAMPLED_TOPICS] for entry in _queue_files(store, topic)]
-        queue_size = _commonest([entry for entry in sampled if entry.length % CQ_STORE_UNIT_SIZE == 0], DEFAULT_CONSUME_QUEUE_FILE_SIZE)
+        queue_size = _commonest(_sampled_queue_files(store), DEFAULT_CONSUME_QUEUE_FILE_SIZE)
     return FileSizes(commit_log=log_size, consume_queue=queue_size)
 
 
 def _commonest(entries: Iterable[Entry], default: int) -> int:
     # load refuses an empty file or a folder, so neither counts here
     return file_size_of((entry.length for entry in entries if entry.length and not entry.is_folder), default)
+
+
+def tells_queue_file_size(store: StoreFiles) -> bool:
+    """Whether a queue file of the store tells the length of queue files, so that `file_sizes` need not take the default."""
+    return any(entry.length and not entry.is_folder for entry in _sampled_queue_files(store))
+
+
+def _sampled_queue_files(store: StoreFiles) -> list[Entry]:
+    sampled = (entry for topic in topics(store)[:SAMPLED_TOPICS] for entry in _queue_files(store, topic))
+    return [entry for entry in sampled if entry.length % CQ_STORE_UNIT_SIZE == 0]
 
 
 def _queue_files(store: StoreFiles, topic: str) -> list[Entry]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline.requests.request_file import LINE_BYTES_MAX, open_file
 from pipeline.requests.request_lines import RequestError
+from store_format.errors import shown
 
 _INT, _LONG, _TEXT = 2**31, 2**63, None
 _TOPIC, _QUEUE_ID = ("topic", _TEXT), ("queueId", _INT)
@@ -36,7 +37,6 @@ _ANSWERS = frozenset(
     }
 )
 _MTIMES = "consumeQueueFileMtimesMs"
-_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,13 @@ def _lines(path: str, file: io.BufferedReader) -> Iterator[tuple[int, dict[str, 
 
 
 def _parsed(path: str, number: int, raw: bytes) -> dict[str, Any]:
+    text = shown(raw.rstrip())
     try:
         line = json.loads(raw.decode("utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise RequestError(path, number, "a JSON object", f"{_shown(raw)} ({error})") from None
+        raise RequestError(path, number, "a JSON object", f"{text} ({error})") from None
     if not isinstance(line, dict):
-        raise RequestError(path, number, "a JSON object", _shown(raw))
+        raise RequestError(path, number, "a JSON object", text)
     return line
 
 
@@ -118,29 +119,24 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _shown(raw: bytes) -> str:
-    text = raw[:_SHOWN].decode("utf-8", "backslashreplace").rstrip("\n")
-    return repr(text + "..." if len(raw) > _SHOWN else text)
-
-
 def _header(path: str, line: dict[str, Any]) -> LookupHeader:
     mtimes = line.get(_MTIMES, {})
     if not isinstance(mtimes, dict) or not all(_is_number(value, _LONG) for value in mtimes.values()):
-        raise RequestError(path, 1, f'an object of times in ms in "{_MTIMES}"', repr(mtimes)[:_SHOWN])
+        raise RequestError(path, 1, f'an object of times in ms in "{_MTIMES}"', shown(mtimes))
     return LookupHeader(line, mtimes)
 
 
 def _request(path: str, number: int, line: dict[str, Any]) -> LookupRequest:
     operation = line.get("op")
     if not isinstance(operation, str) or operation not in FIELDS:
-        raise RequestError(path, number, f'one of {", ".join(FIELDS)} in "op"', repr(operation)[:_SHOWN])
+        raise RequestError(path, number, f'one of {", ".join(FIELDS)} in "op"', shown(operation))
     for field, limit in FIELDS[operation]:
         value = line.get(field)
         if limit is None:
             if not isinstance(value, str):
-                raise RequestError(path, number, f'a text in "{field}"', repr(value)[:_SHOWN])
+                raise RequestError(path, number, f'a text in "{field}"', shown(value))
         elif not _is_number(value, limit):
-            raise RequestError(path, number, f'a whole number of {limit.bit_length()} bits in "{field}"', repr(value)[:_SHOWN])
+            raise RequestError(path, number, f'a whole number of {limit.bit_length()} bits in "{field}"', shown(value))
     return LookupRequest(line)
 
 

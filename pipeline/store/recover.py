@@ -22,7 +22,7 @@ from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import max_offset, min_offset
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.running_queue import Queue
-from store_format.store.checkpoint import StoreCheckpoint, decode_checkpoint
+from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, decode_checkpoint
 from store_format.store.message_store import MessageStore
 from store_format.store.store_settings import StoreSettings
 from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, INDEX
@@ -175,7 +175,7 @@ def _before(files: StoreFiles) -> dict[str, Any]:
     listed = [_file(unchanged, path) for path, _ in _walk(files)]
     return {
         "abort": any(file["path"] == ABORT_FILE for file in listed),
-        "checkpoint": _checkpoint_file(files.read(CHECKPOINT_FILE)),
+        "checkpoint": _checkpoint_file(files.head(CHECKPOINT_LENGTH, CHECKPOINT_FILE)),
         "files": sorted(listed, key=lambda file: _java_order(file["path"])),
     }
 

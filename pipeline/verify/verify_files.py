@@ -31,7 +31,7 @@ from store_format.queue.consume_queue import units_of
 from store_format.queue.consume_queue_ext import UnitUnderflowError, decode_unit, encode_unit
 from store_format.store.checkpoint import CHECKPOINT_LENGTH, decode_checkpoint, encode_checkpoint
 from store_format.store.entry_check import Held, check_keys
-from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, CONFIG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, LOCK_FILE, kind_of
+from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, CONFIG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, LOCK, LOCK_FILE, kind_of
 
 _CONFIG: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any], bytes]]] = {
     "topics.json": (cf.decode_topic_configs, cf.encode_topic_configs),
@@ -40,7 +40,6 @@ _CONFIG: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any], bytes]]] =
     "delayOffset.json": (cf.decode_delay_offsets, cf.encode_delay_offsets),
     "consumerFilter.json": (cf.decode_consumer_filters, cf.encode_consumer_filters),
 }
-_LOCK = b"lock"
 NOT_CHECKED = "not checked"
 
 
@@ -70,11 +69,11 @@ class OtherFiles:
         elif path[0] == CONSUME_QUEUE_EXT and len(path) == 4:
             self._extension(found, path)
         elif path == (CHECKPOINT_FILE,):
-            self._checkpoint(found, self.store.content(*path).tobytes())
+            self._checkpoint(found, self.store.head(CHECKPOINT_LENGTH, CHECKPOINT_FILE) or b"")
         elif path[0] == CONFIG and len(path) == 2 and path[1].removesuffix(".bak") in _CONFIG:
             self._config(found, path)
         elif path == (LOCK_FILE,):
-            if self.store.content(*path).tobytes() not in {_LOCK, b""}:
+            if entry.length > len(LOCK) or self.store.head(len(LOCK), LOCK_FILE) not in {LOCK, b""}:
                 found.find("LOCK_OTHER", "other bytes than the broker's")
         elif path == (ABORT_FILE,):
             found.find("NOT_SHUT_DOWN", "the broker was killed, or runs; its next start recovers the store")
@@ -153,8 +152,8 @@ class OtherFiles:
 
     def _checkpoint(self, found: Checked, raw: bytes) -> None:
         checkpoint = decode_checkpoint(raw)
-        if len(raw) != CHECKPOINT_LENGTH:
-            found.find("CHECKPOINT_LENGTH", f"expected {CHECKPOINT_LENGTH} bytes, found {len(raw)}")
+        if found.length != CHECKPOINT_LENGTH:
+            found.find("CHECKPOINT_LENGTH", f"expected {CHECKPOINT_LENGTH} bytes, found {found.length}")
         elif encode_checkpoint(checkpoint, raw) != raw:
             found.find("CHECKPOINT_DIFFERS", "written again, it is another one")
         stamps = {
@@ -170,10 +169,10 @@ class OtherFiles:
 
     def _config(self, found: Checked, path: FilePath) -> None:
         decode, encode = _CONFIG[path[1].removesuffix(".bak")]
-        raw = self.store.content(*path).tobytes()
-        if not raw:
-            return
         try:
+            raw = self.store.read_config(path[1])
+            if not raw:
+                return
             table = decode(raw, found.path)
         except ConfigFileError as error:
             found.find("CONFIG_BROKEN", str(error))

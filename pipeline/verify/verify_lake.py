@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from pipeline.export.export_store import WRITTEN, RowsOf, entries_of
 from pipeline.files.store_files import StoreFiles
-from pipeline.importing.import_store import rows_of_queue_files, rows_of_store, spark_parallelism
+from pipeline.importing.import_store import packed_rows, rows_of_store, spark_parallelism
 from pipeline.importing.load_store import LoadedStore
 from pipeline.lake.data_files import rows_for_tasks
 from pipeline.lake.opened_broker import OpenedBroker
@@ -56,12 +56,17 @@ def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progr
     progress("comparing the tables with the store")
     expected = files.select(*t.STORE_FILE.names).localCheckpoint()
     compared = _compared_rows(broker, loaded).localCheckpoint()
-    findings = [_files(broker, expected), _bytes(compared, expected, loaded.store), _queues(broker)]
-    findings += [_packed(broker, table, rows) for table, rows in rows_of_queue_files(loaded, broker.name, broker.lake.spark).items()]
+    findings = [_files(broker, expected), _bytes(compared, expected, loaded.store)]
+    entries = broker.table(t.CONSUME_QUEUE_SEGMENT).mapInArrow(unpack, t.CONSUME_QUEUE.schema)
+    of_segments = "the rows are not the entries of consume_queue_segment"
+    findings.append(_other_rows(broker, t.CONSUME_QUEUE, entries, ["topic", "queueId"], of_segments))
+    of_files, text = packed_rows(loaded, broker.name, broker.lake.spark), "the rows are not those that the queue's files give"
+    findings += [_other_rows(broker, table, of_files.frame(table), ["topic", "queueId"], text) for table in of_files.tables]
     config = config_rows(loaded.store, broker.name, as_found=as_found)
     findings += [_config(broker, table, rows) for table, rows in config.tables.items()]
     index = index_rows(broker.lake.spark, loaded.store, broker.name, settings)
-    findings += [_config(broker, t.CHECKPOINT, index.checkpoint), _index(broker, index.entries)]
+    findings += [_config(broker, t.CHECKPOINT, index.checkpoint)]
+    findings.append(_other_rows(broker, t.INDEX_ENTRY, index.entries, ["file"], "the rows are not the entries of the file"))
     findings.append(broken_constraints(broker))
     return reduce(DataFrame.unionByName, findings).orderBy("path", "code")
 
@@ -107,23 +112,6 @@ def _compared_rows(broker: OpenedBroker, loaded: LoadedStore) -> DataFrame:
         rows, rows_of = rows_for_tasks(broker, table, columns, column=near)
         found.append(rows.mapInArrow(partial(_run, held, rows_of), _DDL))
     return reduce(DataFrame.unionByName, found)
-
-
-def _queues(broker: OpenedBroker) -> DataFrame:
-    """Findings: queues whose rows in consume_queue are not the entries of their segments."""
-    segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
-    text = "the rows are not the entries of consume_queue_segment"
-    return _other_rows(broker, t.CONSUME_QUEUE, segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema), ["topic", "queueId"], text)
-
-
-def _packed(broker: OpenedBroker, table: t.Table, expected: DataFrame) -> DataFrame:
-    """Findings: queues whose packed rows are not the rows that the queue's files give."""
-    return _other_rows(broker, table, expected, ["topic", "queueId"], "the rows are not those that the queue's files give")
-
-
-def _index(broker: OpenedBroker, expected: DataFrame) -> DataFrame:
-    """Findings: index files whose rows in index_entry are not their entries."""
-    return _other_rows(broker, t.INDEX_ENTRY, expected, ["file"], "the rows are not the entries of the file")
 
 
 def _other_rows(broker: OpenedBroker, table: t.Table, expected: DataFrame, by: list[str], text: str) -> DataFrame:

@@ -44,12 +44,7 @@ _ROWS = arrow_of(_DDL)
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The result of a check.
-
-    Attributes:
-        files: path, kind, length and result (text) of each file, by path.
-        findings: code, path and text of each finding, by path.
-    """
+    """The result of a check: path, kind, length and result (text) of each file; code, path and text of each finding; both by path."""
 
     files: DataFrame
     findings: DataFrame
@@ -119,11 +114,7 @@ class Plan:
 def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progress: Progress) -> Verified:
     """Check every file of a store.
 
-    Args:
-        spark: the session.
-        path: directory or URI; it is only read.
-        settings: the lengths of files that do not show their length themselves.
-        progress: called with the name of each step.
+    The store, a directory or URI, is only read. `settings` have the lengths of files that do not show their length themselves.
 
     Raises:
         StoreError: the path is no store, or the store cannot be read.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from store_format.config.config_rows import BloomFilterData, ConsumerFilterData, DataVersion, Row, SubscriptionGroupConfig, TopicConfig
@@ -115,18 +116,14 @@ def read_row(kind: type[R], node: Node, source: ConfigText, **names: str) -> R:
     return kind(**(known | names), extra=extra_text(extra))
 
 
-def _int(node: Node, source: ConfigText) -> int:
-    return integer(node, source, INT_BITS)
+_int: Reader = partial(integer, bits=INT_BITS)
+_atomic_long: Reader = partial(integer, bits=LONG_BITS)
 
 
 def _long(node: Node, source: ConfigText) -> int:
     value = node.value
     if isinstance(value, NumberText) or (isinstance(value, int) and not _fits(value, LONG_BITS)):
         raise source.unsupported(node, f"an integer of {LONG_BITS} bits")  # the broker wraps some integers that are out of range
-    return integer(node, source, LONG_BITS)
-
-
-def _atomic_long(node: Node, source: ConfigText) -> int:
     return integer(node, source, LONG_BITS)
 
 

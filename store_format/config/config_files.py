@@ -13,21 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
+from store_format.config import config_rows as cr
 from store_format.config.config_fields import INT_BITS, LONG_BITS, ConfigText, extra_text, integer, members, read_row, refuse_similar
-from store_format.config.config_rows import (
-    ConsumerFilterData,
-    ConsumerFilters,
-    ConsumerOffsets,
-    DataVersion,
-    DelayOffsets,
-    FilterDataMapByTopic,
-    SubscriptionGroupConfig,
-    SubscriptionGroups,
-    TopicConfig,
-    TopicConfigs,
-    members_of,
-    with_extra,
-)
 from store_format.config.fastjson import parse_json
 from store_format.config.fastjson_scanner import BLANKS, Node, UnsupportedConfigError
 from store_format.config.fastjson_writer import encode_json, quoted
@@ -48,11 +35,7 @@ class Loaded(Generic[T]):
 def load(main: bytes | None, bak: bytes | None, path: str, decode: Callable[[bytes, str], T]) -> Loaded[T]:
     """The table that ConfigManager.load takes from the bytes of a main file and its .bak; None for a file that does not exist.
 
-    Args:
-        main: bytes of the main file.
-        bak: bytes of the .bak file.
-        path: name of the main file in errors.
-        decode: one of the decode functions of this module.
+    `decode` is one of the decode functions of this module.
 
     Raises:
         ConfigFileError: both files are unusable and the broker would not start, or the main file is unusable, there is no .bak, and the
@@ -82,49 +65,49 @@ def load(main: bytes | None, bak: bytes | None, path: str, decode: Callable[[byt
     return Loaded(decode(b"", path), "missing", f"{reason}, and so is its .bak")
 
 
-def decode_consumer_offsets(text: bytes, path: str) -> ConsumerOffsets:
+def decode_consumer_offsets(text: bytes, path: str) -> cr.ConsumerOffsets:
     """The committed offsets in the text of consumerOffset.json (ConsumerOffsetManager.decode)."""
     source = ConfigText(text, path)
     tables, extra = _tables(source, "offsetTable")
     table = {name: _offsets(queues, source) for name, _, queues in members(tables["offsetTable"], source)}
-    return ConsumerOffsets(table, extra)
+    return cr.ConsumerOffsets(table, extra)
 
 
-def decode_delay_offsets(text: bytes, path: str) -> DelayOffsets:
+def decode_delay_offsets(text: bytes, path: str) -> cr.DelayOffsets:
     """The offsets of the delay levels in the text of delayOffset.json (ScheduleMessageService.decode)."""
     source = ConfigText(text, path)
     tables, extra = _tables(source, "offsetTable")
-    return DelayOffsets(_offsets(tables["offsetTable"], source), extra)
+    return cr.DelayOffsets(_offsets(tables["offsetTable"], source), extra)
 
 
-def decode_topic_configs(text: bytes, path: str) -> TopicConfigs:
+def decode_topic_configs(text: bytes, path: str) -> cr.TopicConfigs:
     """The topics in the text of topics.json, without the topics that the broker creates at its start (TopicConfigManager.decode)."""
     source = ConfigText(text, path)
     tables, extra = _tables(source, "topicConfigTable", "dataVersion")
-    topics = {name: read_row(TopicConfig, row, source, topicName=name) for name, _, row in members(tables["topicConfigTable"], source)}
+    topics = {name: read_row(cr.TopicConfig, row, source, topicName=name) for name, _, row in members(tables["topicConfigTable"], source)}
     version = tables.get("dataVersion")
-    return TopicConfigs(tuple(topics.values()), read_row(DataVersion, version, source) if version else None, extra)
+    return cr.TopicConfigs(tuple(topics.values()), read_row(cr.DataVersion, version, source) if version else None, extra)
 
 
-def decode_subscription_groups(text: bytes, path: str) -> SubscriptionGroups:
+def decode_subscription_groups(text: bytes, path: str) -> cr.SubscriptionGroups:
     """The groups in the text of subscriptionGroup.json, without the broker's system groups (SubscriptionGroupManager.decode)."""
     source = ConfigText(text, path)
     if text and not text.strip(BLANKS):  # fastjson fills this class alone without generated code, and refuses a blank text
         raise source.broken(Node(0, 0, None), "an object")
     tables, extra = _tables(source, "subscriptionGroupTable", "dataVersion")
     groups = {
-        name: read_row(SubscriptionGroupConfig, row, source, groupName=name)
+        name: read_row(cr.SubscriptionGroupConfig, row, source, groupName=name)
         for name, _, row in members(tables["subscriptionGroupTable"], source)
     }
     version = tables.get("dataVersion")
     try:
-        return SubscriptionGroups(tuple(groups.values()), read_row(DataVersion, version, source) if version else None, extra)
+        return cr.SubscriptionGroups(tuple(groups.values()), read_row(cr.DataVersion, version, source) if version else None, extra)
     except ConfigFileError as error:  # the class has no setter for dataVersion, so fastjson skips any value
         hint = "the broker does not read it; take it out"
         raise UnsupportedConfigError(path, error.expected, error.found, position=error.position, hint=hint) from error
 
 
-def decode_consumer_filters(text: bytes, path: str) -> ConsumerFilters:
+def decode_consumer_filters(text: bytes, path: str) -> cr.ConsumerFilters:
     """The subscriptions by expression in the text of consumerFilter.json (ConsumerFilterManager.decode).
 
     This is the file's content. The broker discards all subscriptions if their bitNum is not that of its own Bloom filter, and marks the
@@ -133,40 +116,40 @@ def decode_consumer_filters(text: bytes, path: str) -> ConsumerFilters:
     source = ConfigText(text, path)
     tables, extra = _tables(source, "filterDataByTopic")
     topics = {topic: _filter_data_map(topic, node, source) for topic, _, node in members(tables["filterDataByTopic"], source)}
-    return ConsumerFilters(tuple(topics.values()), extra)
+    return cr.ConsumerFilters(tuple(topics.values()), extra)
 
 
-def encode_consumer_offsets(table: ConsumerOffsets) -> bytes:
+def encode_consumer_offsets(table: cr.ConsumerOffsets) -> bytes:
     """The text of consumerOffset.json."""
-    return encode_json(with_extra({"offsetTable": table.offsetTable}, table.extra))
+    return encode_json(cr.with_extra({"offsetTable": table.offsetTable}, table.extra))
 
 
-def encode_delay_offsets(table: DelayOffsets) -> bytes:
+def encode_delay_offsets(table: cr.DelayOffsets) -> bytes:
     """The text of delayOffset.json."""
-    return encode_json(with_extra({"offsetTable": table.offsetTable}, table.extra))
+    return encode_json(cr.with_extra({"offsetTable": table.offsetTable}, table.extra))
 
 
-def encode_topic_configs(table: TopicConfigs) -> bytes:
+def encode_topic_configs(table: cr.TopicConfigs) -> bytes:
     """The text of topics.json."""
-    version = members_of(table.dataVersion) if table.dataVersion else None
-    rows = {row.topicName: members_of(row) for row in table.topicConfigTable}
-    return encode_json(with_extra({"dataVersion": version, "topicConfigTable": rows}, table.extra))
+    version = cr.members_of(table.dataVersion) if table.dataVersion else None
+    rows = {row.topicName: cr.members_of(row) for row in table.topicConfigTable}
+    return encode_json(cr.with_extra({"dataVersion": version, "topicConfigTable": rows}, table.extra))
 
 
-def encode_subscription_groups(table: SubscriptionGroups) -> bytes:
+def encode_subscription_groups(table: cr.SubscriptionGroups) -> bytes:
     """The text of subscriptionGroup.json."""
-    version = members_of(table.dataVersion) if table.dataVersion else None
-    rows = {row.groupName: members_of(row) for row in table.subscriptionGroupTable}
-    return encode_json(with_extra({"dataVersion": version, "subscriptionGroupTable": rows}, table.extra))
+    version = cr.members_of(table.dataVersion) if table.dataVersion else None
+    rows = {row.groupName: cr.members_of(row) for row in table.subscriptionGroupTable}
+    return encode_json(cr.with_extra({"dataVersion": version, "subscriptionGroupTable": rows}, table.extra))
 
 
-def encode_consumer_filters(table: ConsumerFilters) -> bytes:
+def encode_consumer_filters(table: cr.ConsumerFilters) -> bytes:
     """The text of consumerFilter.json."""
     topics = {}
     for topic in table.filterDataByTopic:
-        rows = {row.consumerGroup: members_of(row) for row in topic.groupFilterData}
-        topics[topic.topic] = with_extra({"groupFilterData": rows, "topic": topic.topic}, topic.extra)
-    return encode_json(with_extra({"filterDataByTopic": topics}, table.extra))
+        rows = {row.consumerGroup: cr.members_of(row) for row in topic.groupFilterData}
+        topics[topic.topic] = cr.with_extra({"groupFilterData": rows, "topic": topic.topic}, topic.extra)
+    return encode_json(cr.with_extra({"filterDataByTopic": topics}, table.extra))
 
 
 def _tables(source: ConfigText, *names: str) -> tuple[dict[str, Node], str]:
@@ -194,8 +177,8 @@ def _offsets(node: Node, source: ConfigText) -> dict[int, int]:
     return {integer(key, source, INT_BITS): integer(value, source, LONG_BITS) for key, value in node.value}
 
 
-def _filter_data_map(topic: str, node: Node, source: ConfigText) -> FilterDataMapByTopic:
-    rows: dict[str, ConsumerFilterData] = {}
+def _filter_data_map(topic: str, node: Node, source: ConfigText) -> cr.FilterDataMapByTopic:
+    rows: dict[str, cr.ConsumerFilterData] = {}
     extra = {"topic": "null"}
     seen: set[str] = set()
     for name, key, value in members(node, source):
@@ -204,7 +187,7 @@ def _filter_data_map(topic: str, node: Node, source: ConfigText) -> FilterDataMa
         seen.add(name)
         if name == "groupFilterData":
             rows = {
-                group: read_row(ConsumerFilterData, row, source, topic=topic, consumerGroup=group)
+                group: read_row(cr.ConsumerFilterData, row, source, topic=topic, consumerGroup=group)
                 for group, _, row in members(value, source)
             }
         else:
@@ -212,4 +195,4 @@ def _filter_data_map(topic: str, node: Node, source: ConfigText) -> FilterDataMa
             extra[name] = quoted(topic) if value.value == topic else source.raw(value)
     if extra["topic"] == quoted(topic):
         del extra["topic"]
-    return FilterDataMapByTopic(topic, tuple(rows.values()), extra_text(extra))
+    return cr.FilterDataMapByTopic(topic, tuple(rows.values()), extra_text(extra))

@@ -28,10 +28,6 @@ _VALUES_OF_FASTJSON = {b"NaN", b"undefined", b"new", b"Set", b"TreeSet", b"x"}
 def parse_json(text: bytes, path: str) -> Node:
     """The tree of a config file's text; a text of blanks only is null, as it is for fastjson.
 
-    Args:
-        text: bytes of the file.
-        path: name of the file in errors.
-
     Raises:
         ConfigFileError: fastjson fails too. The position is that of the first byte that a broker does not write there.
         UnsupportedConfigError: fastjson may read the text, this reader does not.

@@ -52,8 +52,7 @@ def _write(value: object, line: str, out: list[str]) -> None:
             _write(item, line, out)
         out.append("]")
     else:
-        message = f"a config file cannot hold a {type(value).__name__}"
-        raise TypeError(message)
+        raise TypeError(f"a config file cannot hold a {type(value).__name__}")
 
 
 def _write_map(members: Mapping[object, object], line: str, out: list[str]) -> None:

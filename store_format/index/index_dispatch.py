@@ -15,17 +15,7 @@ from store_format.big_endian import Bytes
 from store_format.compiled import compiled
 from store_format.files.changed_files import changed_ranges
 from store_format.files.files import Files
-from store_format.index.index_file import (
-    KEY_SEPARATOR,
-    KEYS,
-    UNIQ_KEY,
-    IndexedMessages,
-    IndexFile,
-    IndexSizes,
-    index_keys,
-    indexed_messages,
-    mapped_content,
-)
+from store_format.index import index_file as ix
 from store_format.index.index_service import IndexService, is_index_file_name, load_index
 from store_format.java.string_hash import hash_on
 from store_format.layout import TRANSACTION_ROLLBACK_TYPE
@@ -33,7 +23,7 @@ from store_format.log.dispatch_request import DispatchRequests
 from store_format.record.record_columns import are_utf8
 from store_format.store_paths import INDEX
 
-_BLANK = ord(KEY_SEPARATOR)
+_BLANK = ord(ix.KEY_SEPARATOR)
 _HASH = ord("#")
 
 
@@ -84,7 +74,7 @@ def _hash_messages(buffer, topics, uniq_keys, keys, is_indexed, key_ends, hashes
     return count
 
 
-def messages_to_index(requests: DispatchRequests) -> IndexedMessages:
+def messages_to_index(requests: DispatchRequests) -> ix.IndexedMessages:
     """The offsets, times and key hashes that the index gets of dispatched messages."""
     columns = [requests.topic, requests.uniq_key, requests.keys]
     if not all(are_utf8(requests.buffer, column).all() for column in columns):
@@ -95,34 +85,30 @@ def messages_to_index(requests: DispatchRequests) -> IndexedMessages:
     topics, uniq_keys, keys = (np.stack([column.starts, column.lengths]) for column in columns)
     is_indexed = (requests.sys_flag & TRANSACTION_ROLLBACK_TYPE) != TRANSACTION_ROLLBACK_TYPE
     count = _hash_messages(requests.buffer, topics, uniq_keys, keys, is_indexed, key_ends, hashes)
-    return IndexedMessages(offsets=requests.physic_offset, stamps=requests.store_timestamp, key_ends=key_ends, hashes=hashes[:count])
+    return ix.IndexedMessages(offsets=requests.physic_offset, stamps=requests.store_timestamp, key_ends=key_ends, hashes=hashes[:count])
 
 
-def _decoded(requests: DispatchRequests) -> IndexedMessages:
+def _decoded(requests: DispatchRequests) -> ix.IndexedMessages:
     """The result of `messages_to_index` for texts that are no UTF-8, decoded as Java does."""
     messages = []
     for row in range(len(requests)):
-        found = {UNIQ_KEY: requests.text(requests.uniq_key, row), KEYS: requests.text(requests.keys, row)}
+        found = {ix.UNIQ_KEY: requests.text(requests.uniq_key, row), ix.KEYS: requests.text(requests.keys, row)}
         properties = {name: text for name, text in found.items() if text is not None}
-        keys = index_keys(requests.text(requests.topic, row) or "", properties, int(requests.sys_flag[row]))
+        keys = ix.index_keys(requests.text(requests.topic, row) or "", properties, int(requests.sys_flag[row]))
         messages.append((int(requests.physic_offset[row]), int(requests.store_timestamp[row]), keys))
-    return indexed_messages(messages)
+    return ix.indexed_messages(messages)
 
 
 @dataclass(slots=True, kw_only=True)
 class RunningIndex:
-    """The index of a running broker.
+    """The index of a running broker; `settle` notes in `store` what changed.
 
-    Attributes:
-        store: the files, in which `settle` notes what changed.
-        sizes: settings.
-        files: those loaded, then those created.
-        index_msg_timestamp: what flushing full files sets in the checkpoint, None where none was flushed.
+    `index_msg_timestamp` is what flushing full files sets in the checkpoint, None where none was flushed.
     """
 
     store: Files
-    sizes: IndexSizes
-    files: list[IndexFile] = field(default_factory=list)
+    sizes: ix.IndexSizes
+    files: list[ix.IndexFile] = field(default_factory=list)
     index_msg_timestamp: int | None = None
     _grown: dict[str, Bytes] = field(default_factory=dict)
     _to_settle: set[str] = field(default_factory=set)
@@ -130,9 +116,7 @@ class RunningIndex:
     def load(self, *, last_exit_ok: bool, index_msg_timestamp: int) -> None:
         """IndexService.load; what it deletes and how long it makes files shows in the store.
 
-        Args:
-            last_exit_ok: whether there was no abort file.
-            index_msg_timestamp: that of the checkpoint.
+        `index_msg_timestamp` is that of the checkpoint; `last_exit_ok` is whether there was no abort file.
         """
         names = [entry.name for entry in self.store.entries((INDEX,)) if not entry.is_folder and is_index_file_name(entry.name)]
         loaded = load_index(
@@ -169,8 +153,8 @@ class RunningIndex:
         last = self.files[-1]
         content = self.store.writable((INDEX, last.name))
         if len(content) < self.sizes.file_length:
-            content = mapped_content(content, self.sizes, writable=True)
-        self.files[-1] = IndexFile(last.name, content[: self.sizes.file_length], self.sizes)
+            content = ix.mapped_content(content, self.sizes, writable=True)
+        self.files[-1] = ix.IndexFile(last.name, content[: self.sizes.file_length], self.sizes)
         self._grown[last.name] = self.files[-1].content
 
     def settle(self) -> None:

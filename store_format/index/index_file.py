@@ -226,17 +226,10 @@ def indexed_messages(messages: Sequence[tuple[int, int, Sequence[str]]]) -> Inde
 
 
 def put_messages(file: IndexFile, messages: IndexedMessages, at: tuple[int, int]) -> tuple[int, int]:
-    """Put messages into one file until it is full.
+    """Put messages into one file until it is full, beginning with the message and the key `at`.
 
     A message whose offset is below the file's end offset is skipped (it is indexed already); one at the end offset is indexed again.
-
-    Args:
-        file: the file; its `content` is written to.
-        messages: the messages that IndexService.buildIndex gets.
-        at: indices of the message and of the key to begin with.
-
-    Returns:
-        Indices of the message and of the key to begin with in the next file; (number of messages, number of keys) if all keys are put.
+    Returns the indices of the message and of the key to begin with in the next file; the numbers of messages and of keys if all are put.
     """
     parts = (messages.offsets, messages.stamps, messages.key_ends, messages.hashes)
     message, key = _put_messages(file.content, file.sizes.hash_slot_num, file.sizes.index_num, *parts, *at)

@@ -54,18 +54,10 @@ def _select(content, slots, key_hash, begin, end, found, count):  # type: ignore
 
 
 def select_phy_offsets(file: IndexFile, key_hash: int, begin: int, end: int, found: NDArray[np.int64], count: int) -> int:
-    """IndexFile.selectPhyOffset: write the offsets of messages with a key hash to `found`, newest first.
+    """IndexFile.selectPhyOffset: write the offsets of messages with the hash of "topic#key" to `found`, newest first.
 
-    Args:
-        file: the index file.
-        key_hash: hash of "topic#key".
-        begin: least store timestamp, ms.
-        end: greatest store timestamp, ms.
-        found: array of offsets; its length is the greatest number of offsets to find in all.
-        count: number of offsets in `found` so far.
-
-    Returns:
-        The number of offsets in `found` after the search.
+    The messages were stored from `begin` to `end`, ms. `count` offsets are in `found` already, which has room for all; returns the new
+    count.
 
     Raises:
         CorruptStoreError: a chain is a cycle, and the broker would search for ever.

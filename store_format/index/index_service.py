@@ -18,16 +18,7 @@ import numpy as np
 
 from store_format.big_endian import Bytes
 from store_format.errors import StoreError
-from store_format.index.index_file import (
-    IndexedMessages,
-    IndexFile,
-    IndexHeader,
-    IndexSizes,
-    fill_header,
-    key_hashes,
-    mapped_content,
-    put_messages,
-)
+from store_format.index import index_file as ix
 from store_format.index.index_search import select_phy_offsets
 
 _LONG = re.compile(r"[+-]?\d{1,40}")  # Long.parseLong accepts the decimal digits of every script
@@ -50,45 +41,33 @@ def index_file_name(clock_ms: int) -> str:
 class LoadedIndex:
     """The result of IndexService.load: the files in order, and the names of the deleted files."""
 
-    files: tuple[IndexFile, ...]
+    files: tuple[ix.IndexFile, ...]
     deleted: tuple[str, ...]
 
 
 def load_index(
     entries: Sequence[tuple[str, Bytes]],
-    sizes: IndexSizes,
+    sizes: ix.IndexSizes,
     *,
     last_exit_ok: bool = True,
     index_msg_timestamp: int = 0,
     writable: bool = False,
 ) -> LoadedIndex:
-    """IndexService.load of the files in the index folder.
+    """IndexService.load of the files in the index folder, given as name and bytes; a longer file is cut, zeros follow a shorter one.
 
-    Args:
-        entries: name and bytes of each file of the folder.
-        sizes: settings maxHashSlotNum and maxIndexNum; a longer file is cut, and zeros follow a shorter one.
-        last_exit_ok: whether the store has no abort file.
-        index_msg_timestamp: the checkpoint's index time, ms; used only after a kill.
-        writable: whether keys will be put into the files; their bytes are then copied.
+    After a kill, when the store has an abort file, the checkpoint's index time `index_msg_timestamp` (ms) counts. If keys will be put into
+    the files (`writable`), their bytes are copied.
     """
     files, deleted = [], []
     for name, content in sorted(entries, key=lambda entry: entry[0]):
         if not is_index_file_name(name):
             continue
-        mapped = mapped_content(content, sizes)
-        if not last_exit_ok and IndexFile(name, mapped, sizes).header.end_timestamp > index_msg_timestamp:
+        mapped = ix.mapped_content(content, sizes)
+        if not last_exit_ok and ix.IndexFile(name, mapped, sizes).header.end_timestamp > index_msg_timestamp:
             deleted.append(name)
         else:
-            files.append(IndexFile(name, mapped_content(content, sizes, writable=True) if writable else mapped, sizes))
+            files.append(ix.IndexFile(name, ix.mapped_content(content, sizes, writable=True) if writable else mapped, sizes))
     return LoadedIndex(files=tuple(files), deleted=tuple(deleted))
-
-
-def _new_zeros(_name: str, length: int) -> Bytes:
-    return np.zeros(length, np.uint8)
-
-
-def _same_time(store_timestamp: int) -> int:
-    return min(max(store_timestamp, 0), _CLOCK_MAX)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,14 +83,14 @@ class IndexService:
         new_content: (name, length) -> the zeros of a new file.
     """
 
-    sizes: IndexSizes
-    files: list[IndexFile] = field(default_factory=list)
+    sizes: ix.IndexSizes
+    files: list[ix.IndexFile] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
     index_msg_timestamp: int | None = None
-    clock: Callable[[int], int] = _same_time
-    new_content: Callable[[str, int], Bytes] = _new_zeros
+    clock: Callable[[int], int] = lambda store_timestamp: min(max(store_timestamp, 0), _CLOCK_MAX)
+    new_content: Callable[[str, int], Bytes] = lambda _name, length: np.zeros(length, np.uint8)
 
-    def build_index(self, messages: IndexedMessages) -> None:
+    def build_index(self, messages: ix.IndexedMessages) -> None:
         """IndexService.buildIndex for each message in order; creates the next file when one is full.
 
         Raises:
@@ -127,7 +106,7 @@ class IndexService:
         while at[0] < len(messages.offsets):
             if not self.files or self.files[-1].is_write_full:
                 self._create(int(messages.stamps[at[0]]))
-            at = put_messages(self.files[-1], messages, at)
+            at = ix.put_messages(self.files[-1], messages, at)
 
     def _create(self, store_timestamp: int) -> None:
         previous = self.files[-1].header if self.files else None
@@ -136,8 +115,8 @@ class IndexService:
         while (name := index_file_name(clock_ms)) in names:
             clock_ms += 1
         content = self.new_content(name, self.sizes.file_length)
-        fill_header(content, previous)
-        self.files.append(IndexFile(name, content, self.sizes))
+        ix.fill_header(content, previous)
+        self.files.append(ix.IndexFile(name, content, self.sizes))
         self.created.append(name)
         if previous is not None and previous.end_timestamp > 0:
             self.index_msg_timestamp = previous.end_timestamp
@@ -152,25 +131,19 @@ class QueryOffsetResult:
     index_last_update_phyoffset: int
 
 
-def is_time_matched(header: IndexHeader, begin: int, end: int) -> bool:
+def is_time_matched(header: ix.IndexHeader, begin: int, end: int) -> bool:
     """IndexFile.isTimeMatched: whether a file's times overlap the times from `begin` to `end`, ms."""
     first, last = header.begin_timestamp, header.end_timestamp
     return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
 
-def query_offset(files: Sequence[IndexFile], topic: str, key: str, max_num: int, begin: int, end: int) -> QueryOffsetResult:
-    """IndexService.queryOffset: the offsets of messages of a topic with a key, stored between two times.
+def query_offset(files: Sequence[ix.IndexFile], topic: str, key: str, max_num: int, begin: int, end: int) -> QueryOffsetResult:
+    """IndexService.queryOffset: the offsets of messages of a topic with a key, stored between two times (`begin` and `end`, ms).
 
-    Args:
-        files: files of the index, oldest first.
-        topic: topic of the messages.
-        key: a key of the messages.
-        max_num: greatest number of offsets, from 0 to the setting maxMsgsNumBatch.
-        begin: least store timestamp, ms.
-        end: greatest store timestamp, ms.
+    `files` are those of the index, oldest first; `max_num` offsets are returned at most.
     """
     found = np.empty(max(max_num, 0), np.int64)
-    key_hash = int(key_hashes([f"{topic}#{key}"])[0])
+    key_hash = int(ix.key_hashes([f"{topic}#{key}"])[0])
     count = 0
     for file in reversed(files):
         header = file.header

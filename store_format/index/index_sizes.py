@@ -59,8 +59,7 @@ def sizes_agree(file: IndexFile) -> bool:
 def infer_index_sizes(entries: Sequence[tuple[str, Bytes]]) -> IndexSizes | None:
     """The sizes with which a store's index files were written, None where no file has an entry.
 
-    Args:
-        entries: name and bytes of each file of the folder; a file whose length is not the commonest one was cut and is not used.
+    `entries` has name and bytes of each file of the folder. A file whose length is not the commonest one was cut and is not used.
 
     Raises:
         CorruptStoreError: no sizes, or several, agree with every chain of every file.

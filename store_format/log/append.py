@@ -16,20 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from store_format import layout
 from store_format.big_endian import Bytes, put_int32, put_int64
 from store_format.compiled import compiled
-from store_format.layout import (
-    BLANK_MAGIC_CODE,
-    BLANK_SIZE,
-    BORNHOST_V6_FLAG,
-    IPV4_HOST,
-    IPV6_HOST,
-    MESSAGE_MAGIC_CODE,
-    RECORD_MIN_SIZE,
-    STOREHOSTADDRESS_V6_FLAG,
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-)
 from store_format.record.crc32 import crc32_of_ranges
 from store_format.record.message import Host, Message
 from store_format.record.record_columns import Slices, copy_bytes
@@ -38,7 +27,7 @@ Longs = NDArray[np.int64]
 
 NOT_APPENDED = -1
 NO_BATCH = -1
-_FIXED = RECORD_MIN_SIZE - 2 * IPV4_HOST
+_FIXED = layout.RECORD_MIN_SIZE - 2 * layout.IPV4_HOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +67,8 @@ class MessageColumns:
 
     def record_sizes(self) -> Longs:
         """CommitLog.calMsgLength of each message: the bytes of its record."""
-        born = np.where(self.sys_flag & BORNHOST_V6_FLAG, IPV6_HOST, IPV4_HOST)
-        store = np.where(self.sys_flag & STOREHOSTADDRESS_V6_FLAG, IPV6_HOST, IPV4_HOST)
+        born = np.where(self.sys_flag & layout.BORNHOST_V6_FLAG, layout.IPV6_HOST, layout.IPV4_HOST)
+        store = np.where(self.sys_flag & layout.STOREHOSTADDRESS_V6_FLAG, layout.IPV6_HOST, layout.IPV4_HOST)
         return _FIXED + born + store + self.body.lengths + self.topic.lengths + self.properties.lengths
 
 
@@ -130,28 +119,22 @@ def host_bytes(host: Host) -> bytes:
 @compiled
 def _put_hosts(table, widths, codes, ports, out):  # type: ignore[no-untyped-def]
     for i in range(len(codes)):
-        to, width = i * IPV6_HOST, widths[codes[i]]
+        to, width = i * layout.IPV6_HOST, widths[codes[i]]
         for k in range(width):
             out[to + k] = table[codes[i], k]
         put_int32(out, to + width, ports[i])
 
 
 def hosts_bytes(addresses: Sequence[bytes], codes: Longs, ports: Longs) -> tuple[Longs, Bytes]:
-    """The length and the bytes of each host in a record.
+    """The length of each host in a record, 8 or 20, and a buffer with twenty bytes for each host.
 
-    Args:
-        addresses: the distinct addresses, each of 4 or 16 bytes.
-        codes: for each host the index of its address in `addresses`.
-        ports: port of each host.
-
-    Returns:
-        The length of each host, 8 or 20, and a buffer with twenty bytes for each host.
+    `addresses` are the distinct addresses, each of 4 or 16 bytes; `codes` has for each host the index of its address.
     """
-    table = np.zeros((len(addresses), IPV6_HOST - 4), np.uint8)
+    table = np.zeros((len(addresses), layout.IPV6_HOST - 4), np.uint8)
     for row, address in zip(table, addresses, strict=True):
         row[: len(address)] = np.frombuffer(address, np.uint8)
     widths = np.array([len(address) for address in addresses], np.int64)
-    hosts = np.zeros(len(codes) * IPV6_HOST, np.uint8)
+    hosts = np.zeros(len(codes) * layout.IPV6_HOST, np.uint8)
     _put_hosts(table, widths, codes, ports, hosts)
     return widths[codes] + 4, hosts
 
@@ -170,7 +153,7 @@ def _place(sizes, batches, file_size, end, offsets, blanks):  # type: ignore[no-
         fits = False
         for _ in range(2):
             rest = file_size - end % file_size
-            fits = total + BLANK_SIZE <= rest
+            fits = total + layout.BLANK_SIZE <= rest
             if fits:
                 break
             blanks[count, 0] = end
@@ -213,9 +196,9 @@ def place(sizes: Longs, batches: Longs, file_size: int, log_end: int) -> Placed:
 @compiled
 def _number(queues, sys_flags, offsets, table, out):  # type: ignore[no-untyped-def]
     for i in range(len(queues)):
-        kind = sys_flags[i] & TRANSACTION_ROLLBACK_TYPE
+        kind = sys_flags[i] & layout.TRANSACTION_ROLLBACK_TYPE
         out[i] = 0
-        if offsets[i] >= 0 and (kind == 0 or kind == TRANSACTION_COMMIT_TYPE):
+        if offsets[i] >= 0 and (kind == 0 or kind == layout.TRANSACTION_COMMIT_TYPE):
             out[i] = table[queues[i]]
             table[queues[i]] += 1
 
@@ -240,7 +223,7 @@ def _encode(out, at, buffer, bodies, sizes, offsets, queue_offsets, numbers, sta
     for i in range(len(sizes)):
         to = at[i]
         put_int32(out, to, sizes[i])
-        put_int32(out, to + 4, np.int64(MESSAGE_MAGIC_CODE))
+        put_int32(out, to + 4, np.int64(layout.MESSAGE_MAGIC_CODE))
         put_int32(out, to + 8, numbers[0, i])
         put_int32(out, to + 12, numbers[1, i])
         put_int32(out, to + 16, numbers[2, i])
@@ -263,15 +246,9 @@ def _encode(out, at, buffer, bodies, sizes, offsets, queue_offsets, numbers, sta
 
 
 def encode(messages: MessageColumns, rows: slice, offsets: Longs, queue_offsets: Longs, out: Bytes, out_offset: int) -> Longs:
-    """Write the records of the messages in `rows` to `out`; returns where each record starts in `out`.
+    """Write the records of the messages in `rows`, which all have a place, to `out`; returns where each record starts in `out`.
 
-    Args:
-        messages: the messages.
-        rows: the messages to be written; all of them have a place.
-        offsets: offset in the log of each of `messages`.
-        queue_offsets: queue offset of each of `messages`.
-        out: bytes of the log from offset `out_offset` on.
-        out_offset: offset in the log of the first byte of `out`.
+    The offsets are those of each of `messages`; `out` are the bytes of the log from offset `out_offset` on.
     """
     positions = offsets[rows] - out_offset
     encode_at(messages, rows, positions, offsets, queue_offsets, out)
@@ -290,4 +267,4 @@ def encode_at(messages: MessageColumns, rows: slice, positions: Longs, offsets: 
 
 def encode_blank(length: int) -> bytes:
     """The eight bytes of a BLANK that fills the last `length` bytes of a file."""
-    return length.to_bytes(4, "big") + BLANK_MAGIC_CODE.to_bytes(4, "big", signed=True)
+    return length.to_bytes(4, "big") + layout.BLANK_MAGIC_CODE.to_bytes(4, "big", signed=True)

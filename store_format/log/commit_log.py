@@ -14,10 +14,7 @@ import numpy as np
 
 from store_format.big_endian import Bytes, Positions, int32_at
 from store_format.compiled import compiled
-from store_format.layout import (
-    BLANK_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE,
-)
+from store_format.layout import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE
 from store_format.record.crc32 import crc32_of_ranges
 from store_format.record.record_length import body_length_position, record_length
 

@@ -18,18 +18,8 @@ from numpy.typing import NDArray
 from store_format.big_endian import Bytes, Positions
 from store_format.compiled import compiled
 from store_format.java.string_hash import string_hashes
+from store_format.record import record_columns as rc
 from store_format.record.message import decode_properties, decode_text
-from store_format.record.record_columns import (
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    Properties,
-    Slices,
-    locate,
-    parse_properties,
-    pick_property,
-    prefixes,
-    store_timestamps,
-)
 
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 PROPERTY_DELAY = b"DELAY"
@@ -68,18 +58,18 @@ class DispatchRequests:
     sys_flag: Longs
     store_timestamp: Longs
     tags_code: Longs
-    topic: Slices
-    keys: Slices
-    uniq_key: Slices
+    topic: rc.Slices
+    keys: rc.Slices
+    uniq_key: rc.Slices
     has_properties: NDArray[np.bool_]
-    properties: Slices
-    multi_dispatch: Slices
-    multi_queue_offset: Slices
+    properties: rc.Slices
+    multi_dispatch: rc.Slices
+    multi_queue_offset: rc.Slices
 
     def __len__(self) -> int:
         return len(self.size)
 
-    def text(self, slices: Slices, row: int) -> str | None:
+    def text(self, slices: rc.Slices, row: int) -> str | None:
         """The text of one row of `slices`, None where it is missing."""
         start, length = int(slices.starts[row]), int(slices.lengths[row])
         return None if length < 0 else decode_text(self.buffer[start : start + length].tobytes())
@@ -105,7 +95,7 @@ def _equals(buffer, starts, lengths, wanted, out):  # type: ignore[no-untyped-de
         out[i] = same
 
 
-def _is_text(buffer: Bytes, slices: Slices, wanted: bytes) -> NDArray[np.bool_]:
+def _is_text(buffer: Bytes, slices: rc.Slices, wanted: bytes) -> NDArray[np.bool_]:
     out = np.zeros(len(slices.starts), np.bool_)
     _equals(buffer, slices.starts, slices.lengths, np.frombuffer(wanted, np.uint8), out)
     return out
@@ -114,17 +104,14 @@ def _is_text(buffer: Bytes, slices: Slices, wanted: bytes) -> NDArray[np.bool_]:
 def read_requests(buffer: Bytes, positions: Positions, deliver_timestamp: DeliverTimestamp | None) -> DispatchRequests:
     """The dispatch requests of the records at `positions`, up to the first record with a bad delay level.
 
-    Args:
-        buffer: bytes of the records' file.
-        positions: where the records start in `buffer`, found by a walk.
-        deliver_timestamp: (delay level, store time in ms) -> time at which the message is due, ms; None while no delay levels are read.
+    `deliver_timestamp`: (delay level, store time in ms) -> time at which the message is due, ms; None while no delay levels are read.
     """
-    parts = locate(buffer, positions)
-    prefix = prefixes(buffer, positions)
+    parts = rc.locate(buffer, positions)
+    prefix = rc.prefixes(buffer, positions)
     has_properties = parts.properties.lengths > 0
-    stored = Slices(parts.properties.starts, np.maximum(parts.properties.lengths, 0))
-    properties = parse_properties(buffer, stored)
-    tags = pick_property(buffer, properties, PROPERTY_TAGS)
+    stored = rc.Slices(parts.properties.starts, np.maximum(parts.properties.lengths, 0))
+    properties = rc.parse_properties(buffer, stored)
+    tags = rc.pick_property(buffer, properties, rc.PROPERTY_TAGS)
     # for a message without properties the broker's keys is "", not null; the index treats both alike
     requests = DispatchRequests(
         buffer=buffer,
@@ -133,29 +120,29 @@ def read_requests(buffer: Bytes, positions: Positions, deliver_timestamp: Delive
         queue_id=prefix["queueId"].astype(np.int64),
         queue_offset=prefix["queueOffset"].astype(np.int64),
         sys_flag=prefix["sysFlag"].astype(np.int64),
-        store_timestamp=store_timestamps(buffer, parts),
+        store_timestamp=rc.store_timestamps(buffer, parts),
         tags_code=string_hashes(buffer, tags),
         topic=parts.topic,
-        keys=pick_property(buffer, properties, PROPERTY_KEYS),
-        uniq_key=pick_property(buffer, properties, PROPERTY_UNIQ_KEY),
+        keys=rc.pick_property(buffer, properties, rc.PROPERTY_KEYS),
+        uniq_key=rc.pick_property(buffer, properties, PROPERTY_UNIQ_KEY),
         has_properties=has_properties,
         properties=stored,
-        multi_dispatch=pick_property(buffer, properties, PROPERTY_MULTI_DISPATCH),
-        multi_queue_offset=pick_property(buffer, properties, PROPERTY_MULTI_QUEUE_OFFSET),
+        multi_dispatch=rc.pick_property(buffer, properties, PROPERTY_MULTI_DISPATCH),
+        multi_queue_offset=rc.pick_property(buffer, properties, PROPERTY_MULTI_QUEUE_OFFSET),
     )
     return _with_delivery(requests, properties, deliver_timestamp)
 
 
 def first_bad_level(buffer: Bytes, positions: Positions) -> int:
     """Index of the first of the records at `positions` with a bad delay level, or len(positions); cheaper than `read_requests`."""
-    delayed = np.flatnonzero(_is_text(buffer, locate(buffer, positions).topic, SCHEDULE_TOPIC))
+    delayed = np.flatnonzero(_is_text(buffer, rc.locate(buffer, positions).topic, SCHEDULE_TOPIC))
     requests = read_requests(buffer, positions[delayed], None)
     return len(positions) if len(requests) == len(delayed) else int(delayed[len(requests)])
 
 
-def _with_delivery(requests: DispatchRequests, properties: Properties, deliver_timestamp: DeliverTimestamp | None) -> DispatchRequests:
+def _with_delivery(requests: DispatchRequests, properties: rc.Properties, deliver_timestamp: DeliverTimestamp | None) -> DispatchRequests:
     """The requests with the time of delivery as tagsCode of the delayed messages."""
-    levels = pick_property(requests.buffer, properties, PROPERTY_DELAY)
+    levels = rc.pick_property(requests.buffer, properties, PROPERTY_DELAY)
     delayed = _is_text(requests.buffer, requests.topic, SCHEDULE_TOPIC) & (levels.lengths >= 0)
     for row in np.flatnonzero(delayed).tolist():
         text = requests.text(levels, row) or ""

@@ -72,9 +72,7 @@ class PutSettings:
 class InnerMessage:
     """MessageExtBrokerInner: a message as the broker gives it to its store.
 
-    Attributes:
-        properties: the properties as a map.
-        properties_string: the properties as text, which is stored; None stands for null.
+    `properties_string` are the properties as text, which is stored; None stands for null.
     """
 
     topic: str

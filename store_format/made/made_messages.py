@@ -22,42 +22,7 @@ from store_format.layout import (
     TRANSACTION_ROLLBACK_TYPE,
 )
 from store_format.log.append import MessageColumns, body_crcs, put_bytes
-from store_format.made.made_tables import (
-    BATCH_MAX,
-    BATCH_MIN,
-    BODY_MAX,
-    BODY_MIN,
-    CHOICE_COUNT,
-    CHOICE_FIRST,
-    CHOSEN,
-    DELAY,
-    HOST_COUNT,
-    HOST_FIRST,
-    KEY_PREFIX,
-    KEY_PREFIX_LENGTH,
-    KEYS,
-    KEYS_DISTINCT,
-    KEYS_MAX,
-    KEYS_MIN,
-    KIND_COUNT,
-    KIND_FIRST,
-    LEVEL_COUNT,
-    LEVEL_FIRST,
-    MAX_BYTES,
-    PROPERTY_COUNT,
-    PROPERTY_FIRST,
-    PROPERTY_KIND,
-    PROPERTY_NAME,
-    PROPERTY_NAME_LENGTH,
-    QUEUE_COUNT,
-    QUEUE_FIRST,
-    QUEUE_NUMBER,
-    REAL_TOPIC,
-    TOPIC,
-    TOPIC_LENGTH,
-    UNIQ_KEY,
-    Tables,
-)
+from store_format.made import made_tables as t
 from store_format.made.made_values import GAMMA, between, mixed, pick, put_decimal, put_hex, put_letters, unit
 from store_format.record.record_columns import Slices
 
@@ -109,8 +74,8 @@ def _keys(out, at, tables, topic, count, stream):  # type: ignore[no-untyped-def
             out[at] = 32
             at += 1
         stream += GAMMA
-        at = put_bytes(out, at, tables.text, row[KEY_PREFIX], row[KEY_PREFIX_LENGTH])
-        at = put_decimal(out, at, between(np.int64(0), row[KEYS_DISTINCT] - 1, mixed(stream)))
+        at = put_bytes(out, at, tables.text, row[t.KEY_PREFIX], row[t.KEY_PREFIX_LENGTH])
+        at = put_decimal(out, at, between(np.int64(0), row[t.KEYS_DISTINCT] - 1, mixed(stream)))
     return at, stream
 
 
@@ -118,38 +83,38 @@ def _keys(out, at, tables, topic, count, stream):  # type: ignore[no-untyped-def
 def _properties(out, at, tables, topic, queue, host, born, level, message, stream):  # type: ignore[no-untyped-def]
     row = tables.topics[topic]
     begin = at
-    for p in range(row[PROPERTY_FIRST], row[PROPERTY_FIRST] + row[PROPERTY_COUNT]):
-        kind = tables.properties[p, PROPERTY_KIND]
+    for p in range(row[t.PROPERTY_FIRST], row[t.PROPERTY_FIRST] + row[t.PROPERTY_COUNT]):
+        kind = tables.properties[p, t.PROPERTY_KIND]
         choice = np.int64(-1)
         keys = np.int64(0)
-        if kind == CHOSEN:
+        if kind == t.CHOSEN:
             stream += GAMMA
-            choice = pick(tables.shares, tables.properties[p, CHOICE_FIRST], tables.properties[p, CHOICE_COUNT], mixed(stream))
+            choice = pick(tables.shares, tables.properties[p, t.CHOICE_FIRST], tables.properties[p, t.CHOICE_COUNT], mixed(stream))
             if tables.choice_text[choice, 1] == 0:
                 continue
-        elif kind == KEYS:
+        elif kind == t.KEYS:
             stream += GAMMA
-            keys = between(row[KEYS_MIN], row[KEYS_MAX], mixed(stream))
+            keys = between(row[t.KEYS_MIN], row[t.KEYS_MAX], mixed(stream))
             if keys == 0:
                 continue
-        elif kind != UNIQ_KEY and level == 0:
+        elif kind != t.UNIQ_KEY and level == 0:
             continue
         if at > begin:
             out[at] = _PROPERTY_SEPARATOR
             at += 1
-        at = put_bytes(out, at, tables.text, tables.properties[p, PROPERTY_NAME], tables.properties[p, PROPERTY_NAME_LENGTH])
+        at = put_bytes(out, at, tables.text, tables.properties[p, t.PROPERTY_NAME], tables.properties[p, t.PROPERTY_NAME_LENGTH])
         out[at] = _NAME_VALUE_SEPARATOR
         at += 1
-        if kind == CHOSEN:
+        if kind == t.CHOSEN:
             at = put_bytes(out, at, tables.text, tables.choice_text[choice, 0], tables.choice_text[choice, 1])
-        elif kind == KEYS:
+        elif kind == t.KEYS:
             at, stream = _keys(out, at, tables, topic, keys, stream)
-        elif kind == UNIQ_KEY:
+        elif kind == t.UNIQ_KEY:
             at = _uniq_key(out, at, tables, host, born, message)
-        elif kind == REAL_TOPIC:
-            at = put_bytes(out, at, tables.text, row[TOPIC], row[TOPIC_LENGTH])
+        elif kind == t.REAL_TOPIC:
+            at = put_bytes(out, at, tables.text, row[t.TOPIC], row[t.TOPIC_LENGTH])
         else:
-            at = put_decimal(out, at, level if kind == DELAY else queue)
+            at = put_decimal(out, at, level if kind == t.DELAY else queue)
     return at, stream
 
 
@@ -162,11 +127,11 @@ def _send(tables, state, clock, stream):  # type: ignore[no-untyped-def]
     topic = pick(tables.topic_shares, np.int64(0), len(tables.topic_shares), mixed(stream))
     row = tables.topics[topic]
     stream += GAMMA
-    queue = pick(tables.shares, row[QUEUE_FIRST], row[QUEUE_COUNT], mixed(stream)) - row[QUEUE_FIRST]
+    queue = pick(tables.shares, row[t.QUEUE_FIRST], row[t.QUEUE_COUNT], mixed(stream)) - row[t.QUEUE_FIRST]
     stream += GAMMA
-    host = between(row[HOST_FIRST], row[HOST_FIRST] + row[HOST_COUNT] - 1, mixed(stream))
+    host = between(row[t.HOST_FIRST], row[t.HOST_FIRST] + row[t.HOST_COUNT] - 1, mixed(stream))
     stream += GAMMA
-    state[_REMAINING] = between(row[BATCH_MIN], row[BATCH_MAX], mixed(stream))
+    state[_REMAINING] = between(row[t.BATCH_MIN], row[t.BATCH_MAX], mixed(stream))
     state[_TOPIC], state[_QUEUE], state[_HOST] = topic, queue, host
     state[_STORED] = tables.numbers[1] + np.int64(clock)
     stream += GAMMA
@@ -178,9 +143,9 @@ def _send(tables, state, clock, stream):  # type: ignore[no-untyped-def]
 @compiled
 def _level_and_kind(tables, row, stream):  # type: ignore[no-untyped-def]
     stream += GAMMA
-    kind = tables.values[pick(tables.shares, row[KIND_FIRST], row[KIND_COUNT], mixed(stream))]
+    kind = tables.values[pick(tables.shares, row[t.KIND_FIRST], row[t.KIND_COUNT], mixed(stream))]
     stream += GAMMA
-    level = tables.values[pick(tables.shares, row[LEVEL_FIRST], row[LEVEL_COUNT], mixed(stream))]
+    level = tables.values[pick(tables.shares, row[t.LEVEL_FIRST], row[t.LEVEL_COUNT], mixed(stream))]
     if kind in (TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE):
         level = np.int64(0)
     return level, kind, stream
@@ -196,7 +161,7 @@ def _make(tables, message, state, clock, out, columns):  # type: ignore[no-untyp
         if state[_REMAINING] == 0:
             before = clock
             clock, stream = _send(tables, state, clock, stream)
-            needed = tables.topics[state[_TOPIC], MAX_BYTES] * state[_REMAINING]
+            needed = tables.topics[state[_TOPIC], t.MAX_BYTES] * state[_REMAINING]
             if count + state[_REMAINING] > columns.shape[1] or at + needed > len(out):
                 state[_REMAINING] = 0
                 state[_BATCH] -= 1
@@ -204,11 +169,11 @@ def _make(tables, message, state, clock, out, columns):  # type: ignore[no-untyp
         topic, queue, host = state[_TOPIC], state[_QUEUE], state[_HOST]
         row = tables.topics[topic]
         level, kind, stream = _level_and_kind(tables, row, stream)
-        columns[_C_QUEUE, count] = tables.delay_topic[2] + level - 1 if level > 0 else row[QUEUE_NUMBER] + queue
+        columns[_C_QUEUE, count] = tables.delay_topic[2] + level - 1 if level > 0 else row[t.QUEUE_NUMBER] + queue
         columns[_C_QUEUE_ID, count] = level - 1 if level > 0 else queue
-        columns[_C_TOPIC, count] = tables.delay_topic[0] if level > 0 else row[TOPIC]
-        columns[_C_TOPIC_LENGTH, count] = tables.delay_topic[1] if level > 0 else row[TOPIC_LENGTH]
-        columns[_C_BATCH, count] = state[_BATCH] if row[BATCH_MAX] > 1 else -1
+        columns[_C_TOPIC, count] = tables.delay_topic[0] if level > 0 else row[t.TOPIC]
+        columns[_C_TOPIC_LENGTH, count] = tables.delay_topic[1] if level > 0 else row[t.TOPIC_LENGTH]
+        columns[_C_BATCH, count] = state[_BATCH] if row[t.BATCH_MAX] > 1 else -1
         columns[_C_SYS_FLAG, count] = kind
         columns[_C_BORN, count] = state[_BORN]
         columns[_C_STORED, count] = state[_STORED]
@@ -218,7 +183,7 @@ def _make(tables, message, state, clock, out, columns):  # type: ignore[no-untyp
         at, stream = _properties(out, at, tables, topic, queue, host, state[_BORN], level, message, stream)
         columns[_C_PROPERTIES_LENGTH, count] = at - columns[_C_PROPERTIES, count]
         stream += GAMMA
-        length = between(row[BODY_MIN], row[BODY_MAX], mixed(stream))
+        length = between(row[t.BODY_MIN], row[t.BODY_MAX], mixed(stream))
         columns[_C_BODY, count] = at
         columns[_C_BODY_LENGTH, count] = length
         at = put_letters(out, at, length, stream)
@@ -230,14 +195,10 @@ def _make(tables, message, state, clock, out, columns):  # type: ignore[no-untyp
 class MessageMaker:
     """Makes the messages of a workload, part by part."""
 
-    def __init__(self, tables: Tables, *, messages: int, rows: int, buffer_bytes: int) -> None:
-        """Begin with message 0.
+    def __init__(self, tables: t.Tables, *, messages: int, rows: int, buffer_bytes: int) -> None:
+        """Begin with message 0 of `messages`; the last batch is cut to that number.
 
-        Args:
-            tables: topics, choices and texts of the messages.
-            messages: number of messages to make in all; the last batch is cut to it.
-            rows: greatest number of messages in a part, at least that of the largest batch.
-            buffer_bytes: bytes for the bodies and properties of a part, at least those of the largest batch.
+        A part has at most `rows` messages, and `buffer_bytes` bytes for bodies and properties; each must hold the largest batch.
         """
         self.made = 0
         self._tables = tables

@@ -41,11 +41,9 @@ def encode_units(physic_offsets: Numbers, sizes: Numbers, tags_codes: Numbers) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredQueue:
-    """A consume queue as ConsumeQueue.recover or truncateDirtyLogicFiles leaves it.
+    """A consume queue as ConsumeQueue.recover or truncateDirtyLogicFiles leaves it; `wrote` of each file is the bytes in use.
 
-    Attributes:
-        files: the queue's mapped files; `wrote` of each is the bytes in use.
-        max_physic_offset: end in the commit log of the last entry's message, -1 without entries.
+    `max_physic_offset` is the end in the commit log of the last entry's message, -1 without entries.
     """
 
     files: tuple[MappedFile, ...]

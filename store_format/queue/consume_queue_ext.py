@@ -106,19 +106,12 @@ def decode_unit(raw: Bytes) -> ExtUnit | None:
 
 
 def _file_of(files: Sequence[MappedFile], offset: int) -> MappedFile | None:
-    for file in files:
-        if file.from_offset <= offset < file.end:
-            return file
-    return files[0] if files and offset == 0 else None
+    first = files[0] if files and offset == 0 else None
+    return next((file for file in files if file.from_offset <= offset < file.end), first)
 
 
 def get(files: Sequence[MappedFile], address: int, read: ReadBytes) -> ExtUnit | None:
-    """ConsumeQueueExt.get: the unit at an address, None where there is none.
-
-    Args:
-        files: files of the queue's extension.
-        address: any tagsCode, also one that is no address.
-        read: returns all bytes of a file.
+    """ConsumeQueueExt.get: the unit at an address, which may be any tagsCode, None where there is none; `read` returns all bytes of a file.
 
     Raises:
         UnitUnderflowError: the unit ends past the bytes in use, and the broker throws.
@@ -180,10 +173,6 @@ def truncate_by_max_address(files: Sequence[MappedFile], address: int, read: Rea
     return tuple(files) if unit is None else truncate_dirty_files(files, offset_of(address) + unit.size)
 
 
-def _new_zeros(_name: str, length: int) -> Bytes:
-    return np.zeros(length, np.uint8)
-
-
 @dataclass(slots=True, kw_only=True)
 class ExtWriter:
     """The extension of one queue while entries are dispatched.
@@ -198,7 +187,7 @@ class ExtWriter:
     file_size: int
     files: list[MappedFile] = field(default_factory=list)
     contents: dict[str, Bytes] = field(default_factory=dict)
-    new_content: Callable[[str, int], Bytes] = _new_zeros
+    new_content: Callable[[str, int], Bytes] = lambda _name, length: np.zeros(length, np.uint8)
 
     def put(self, unit: ExtUnit) -> int:
         """ConsumeQueueExt.put: the address of the stored unit, or NO_ADDRESS where it cannot be stored and the entry keeps its tagsCode."""

@@ -86,14 +86,9 @@ def look_up(
     physic_offsets: NDArray[np.int64],
     sizes: NDArray[np.int32],
 ) -> EntriesInLog:
-    """Look each entry up in the commit log.
+    """Look each entry up in the files of the commit log.
 
-    Args:
-        files: files of the commit log.
-        walked: position in each file up to which a walk has found its records.
-        read: returns the bytes of a file; called once for each file.
-        physic_offsets: physicOffset of each entry.
-        sizes: size of each entry, bytes.
+    `walked` has the position in each file up to which a walk has found its records; `read` is called once for each file.
     """
     count = len(physic_offsets)
     file, positions = locate(files, physic_offsets, sizes)

@@ -66,18 +66,10 @@ class PutEntries:
 
 
 def put_entries(end: QueueEnd, physic_offsets: Longs, sizes: Longs, queue_offsets: Longs, file_size: int, where: str) -> PutEntries:
-    """Where messages, in the order of the log, get their entries in one queue.
-
-    Args:
-        end: the queue before.
-        physic_offsets: of the messages.
-        sizes: likewise, bytes.
-        queue_offsets: likewise, in entries.
-        file_size: of the queue's files, bytes.
-        where: the queue, for messages.
+    """Where messages, in the order of the log, get their entries in one queue with this end and files of `file_size` bytes.
 
     Raises:
-        StoreError: the first message of a queue without files is so far below 0 that the broker would name a file by it.
+        StoreError: the first message of a queue without files is so far below 0 that the broker would name a file by it; names `where`.
     """
     state = np.full(7, NO_FILE, np.int64)
     state[_MAX_PHYSIC], state[_IS_FIRST] = end.max_physic_offset, end.is_first

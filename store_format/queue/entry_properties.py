@@ -103,14 +103,7 @@ class EntryProperties:
 def find_properties(
     files: Sequence[MappedFile], read: Callable[[int], Bytes], physic_offsets: Longs, sizes: NDArray[np.int32]
 ) -> EntryProperties:
-    """Find the properties of each entry.
-
-    Args:
-        files: files of the commit log.
-        read: returns the bytes of the file with an index; called once for each file.
-        physic_offsets: physicOffset of each entry.
-        sizes: size of each entry, bytes.
-    """
+    """Find the properties of each entry; `read` returns the bytes of the commit log file with an index, and is called once for each."""
     file, positions = locate(files, physic_offsets, sizes)
     starts, lengths = np.zeros(len(file), np.int64), np.full(len(file), NOT_THERE, np.int64)
     for index in np.unique(file[file >= 0]).tolist():

@@ -91,10 +91,7 @@ def _copy(content, starts, units, rows, offsets, out):  # type: ignore[no-untype
 def pack_units(files: Sequence[MappedFile], read: Callable[[MappedFile], Bytes], tags_codes: NDArray[np.int64]) -> bytes | None:
     """The packed units of entries with these tagsCodes, None if no tagsCode is an address.
 
-    Args:
-        files: files of the queue's extension; `wrote` of each is the bytes in use.
-        read: returns all bytes of a file.
-        tags_codes: tagsCode of each entry.
+    `files` are those of the queue's extension; `wrote` of each is the bytes in use.
     """
     offsets = tags_codes ^ np.int64(-(2**63))  # ConsumeQueueExt.unDecorate: plus 2**63
     file = np.where(tags_codes <= EXT_MAX_ADDRESS, find_files(files, offsets), -1)
@@ -131,8 +128,7 @@ def unpack_units(packed: bytes, count: int) -> UnitColumns:
 def join_units(parts: Sequence[tuple[bytes | None, int, int]]) -> UnitColumns | None:
     """The units of consecutive runs of entries, None where no run has units.
 
-    Args:
-        parts: for each run its packed units, its number of entries, and how many of the entries to take.
+    `parts` has for each run its packed units, its number of entries, and how many of the entries to take.
     """
     if all(packed is None for packed, _, _ in parts):
         return None

@@ -18,11 +18,7 @@ def topics_of(entries: Iterable[Entry]) -> list[str]:
 
 
 def queue_ids_of(folder: str, entries: Iterable[Entry]) -> list[int]:
-    """The queues with a folder among the entries of a topic's, in ascending order.
-
-    Args:
-        folder: the topic's, for messages.
-        entries: what is in it.
+    """The queues with a folder among the entries of a topic's `folder`, in ascending order.
 
     Raises:
         CorruptStoreError: a number in other digits than the broker writes.

@@ -142,10 +142,8 @@ def encode(message: Message) -> bytes:
 def decode(raw: bytes, *, uncompress_body: bool = True) -> Message | None:
     """The message that MessageDecoder.decode reads from the start of `raw`, None where it returns null.
 
-    Args:
-        raw: bytes that begin with a record.
-        uncompress_body: return None for a body that is marked as compressed and does not inflate, as a client does. The message's body is
-            always the stored one.
+    With `uncompress_body`, None also for a body that is marked as compressed and does not inflate, as for a client. The message's body is
+    always the stored one.
     """
     try:
         return _decode(memoryview(raw), uncompress_body=uncompress_body)

@@ -9,7 +9,7 @@ Surprise: a command whose JSON header has no opaque gets the next number of the 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 RPC_TYPE_FLAG = 1
@@ -61,17 +61,7 @@ class RemotingCommand:
 
     def with_body(self, body: bytes) -> RemotingCommand:
         """The same command with a body."""
-        return RemotingCommand(
-            code=self.code,
-            opaque=self.opaque,
-            flag=self.flag,
-            version=self.version,
-            language=self.language,
-            remark=self.remark,
-            ext_fields=self.ext_fields,
-            body=body,
-            serialize_type=self.serialize_type,
-        )
+        return replace(self, body=body)
 
     @property
     def is_response(self) -> bool:

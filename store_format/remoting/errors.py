@@ -6,6 +6,8 @@ Surprise: for a header that ends too early the broker throws no RemotingCommandE
 
 from __future__ import annotations
 
+from functools import partial
+
 from store_format.errors import StoreError
 
 
@@ -28,11 +30,7 @@ class FrameError(StoreError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle all attributes, so that the error passes from a Spark worker to the driver."""
-        return (_rebuild, (self.exception, self.expected, self.found, self.offset, self.path))
-
-
-def _rebuild(exception: str, expected: str, found: str, position: int, path: str) -> FrameError:
-    return FrameError(exception, expected, found, position=position, path=path)
+        return partial(FrameError, self.exception, self.expected, self.found, position=self.offset, path=self.path), ()
 
 
 JSON_EXCEPTION = "JSONException"

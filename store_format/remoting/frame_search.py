@@ -12,7 +12,7 @@ from typing import Final
 from store_format.big_endian import Bytes, int32_at
 from store_format.compiled import compiled
 from store_format.remoting.errors import FrameError
-from store_format.remoting.frame import FRAME_MAX_LENGTH, LENGTH_FIELD, decode_header
+from store_format.remoting.frame import FRAME_MAX_LENGTH, LENGTH_FIELD, decode_header, header_length
 
 HEADER_MAX: Final = 1 << 16  # bytes; the broker's longest header has a message's 32 KiB of properties
 _HEADER_AT: Final = 8
@@ -24,11 +24,9 @@ _UNKNOWN, _NO, _MAYBE = 0, 1, 2
 
 
 def find_frame(buffer: Bytes, start: int) -> tuple[int, bool]:
-    """The first position from `start` on at which a frame may begin.
+    """The first position from `start` on at which a frame may begin, and whether the header there is complete and could be decoded.
 
-    Returns:
-        The position, and whether the header there is complete and could be decoded. If it is not complete, no frame begins before the
-        position, and more bytes are needed to decide about it.
+    If the header is not complete, no frame begins before the position, and more bytes are needed to decide about it.
     """
     at = start
     while True:
@@ -36,16 +34,11 @@ def find_frame(buffer: Bytes, start: int) -> tuple[int, bool]:
         if not whole:
             return at, False
         try:
-            decode_header(buffer[at + LENGTH_FIELD : at + _HEADER_AT + _header_length(buffer, at)].data)
+            decode_header(buffer[at + LENGTH_FIELD : at + _HEADER_AT + header_length(buffer[at:])].data)
         except FrameError:
             at += 1
             continue
         return at, True
-
-
-@compiled
-def _header_length(buffer, at):  # type: ignore[no-untyped-def]
-    return int32_at(buffer, at + 4) & 0xFFFFFF
 
 
 @compiled

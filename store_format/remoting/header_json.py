@@ -168,16 +168,13 @@ class _Fields:
 
     def _field_of(self, member: Member) -> str | None:
         """The field that a member's key names, None where there is none or it can no longer be set."""
-        if member.key == "@type":
-            self._type_key(member)
+        classes = ("java.util.HashMap", "org.apache.rocketmq.remoting.protocol.RemotingCommand")
+        if member.key == "@type" and member.value not in classes:
+            self.parser.fail("no @type, or that of the command", member.start)
         if member.key in FIELDS:
             return None if member.key in self.settled else member.key
         name = _PLAIN_NAMES.get(plain_name(member.key))
         return None if name in self.seen else name
-
-    def _type_key(self, member: Member) -> None:
-        if member.value not in ("java.util.HashMap", "org.apache.rocketmq.remoting.protocol.RemotingCommand"):
-            self.parser.fail("no @type, or that of the command", member.start)
 
     def _converted(self, name: str, member: Member) -> Any:
         value = member.value

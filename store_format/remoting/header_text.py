@@ -172,7 +172,7 @@ class HeaderText:
             begin = self.position
             known = self.kept = depth > 1 or plain_name(key) in _FIELD_NAMES
             value: Value
-            if depth == 1 and opening == "{" and _is_ext_fields(key):
+            if depth == 1 and opening == "{" and plain_name(key) == "extfields":
                 value = {member.key: member.value for member in self._members(2)}
             else:
                 value = self._value(depth + 1, bare=known)
@@ -250,10 +250,6 @@ class HeaderText:
             yield Member(key, value, start, begin, self.position)
             if self.skip(_CONTROLS_BEHIND) not in {",", "}"}:
                 self.fail("',' or '}'")
-
-
-def _is_ext_fields(key: str) -> bool:
-    return plain_name(key) == "extfields"
 
 
 def plain_name(key: str) -> str:

@@ -23,14 +23,10 @@ Longs = NDArray[np.int64]
 
 @dataclass(slots=True, kw_only=True)
 class AppendedLog:
-    """The commit log.
+    """The commit log in `store`, with files of `file_size` bytes.
 
-    Attributes:
-        store: the files.
-        file_size: length of each of the log's, bytes.
-        dispatch: is given the bytes of each stretch that is written, and the positions of the messages in it.
-        files: the log's mapped files.
-        times: store timestamp of the last message that was appended to each of them, ms.
+    `dispatch` is given the bytes of each stretch that is written, and the positions of the messages in it. `times` has the store timestamp
+    (ms) of the last message that was appended to each file.
     """
 
     store: Files
@@ -50,8 +46,7 @@ class AppendedLog:
     def append(self, messages: MessageColumns, topic_queue_table: Longs) -> tuple[Longs, Longs]:
         """Write messages and hand them on; `topic_queue_table`, the next offset of each queue, moves on.
 
-        Returns:
-            Offset in the log (NOT_APPENDED where no file has room for it) and in its queue of each message.
+        Returns each message's offset in the log (NOT_APPENDED where no file has room for it) and in its queue.
         """
         placed = place(messages.record_sizes(), messages.batch, self.file_size, max_offset(self.files))
         queue_offsets = number(messages, placed.offsets, topic_queue_table)

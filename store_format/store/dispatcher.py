@@ -24,6 +24,7 @@ from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TY
 from store_format.log.dispatch_request import DispatchRequests
 from store_format.queue.consume_queue_dispatch import put_message_position_info
 from store_format.queue.running_queue import Queue
+from store_format.store.store_settings import StoreSettings
 
 Longs = NDArray[np.int64]
 Rows = NDArray[np.int64]
@@ -44,15 +45,6 @@ class BuildsIndex(Protocol):
 
 class DispatchError(Exception):
     """A message at which the broker's dispatch throws."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchSettings:
-    """The broker's settings that change dispatching, by their names in snake case."""
-
-    is_slave: bool = False
-    enable_multi_dispatch: bool = False
-    enable_lmq: bool = False
 
 
 @compiled
@@ -101,7 +93,7 @@ class Dispatcher:
     """
 
     store: Files
-    settings: DispatchSettings
+    settings: StoreSettings
     queues: dict[QueueKey, Queue]
     new_queue: Callable[[str, int], Queue]
     index: BuildsIndex | None

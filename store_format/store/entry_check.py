@@ -115,19 +115,10 @@ def check_units(
     *,
     is_lmq: bool,
 ) -> NDArray[np.int8]:
-    """Check entries of a queue against the messages in one file of the commit log.
+    """Check entries of a queue against the messages in one file of the commit log; return a `Held` for each entry.
 
-    Args:
-        content: bytes of the log file.
-        limit: position at which the file's records end.
-        positions: position in the file of each entry's message.
-        units: the entries.
-        queue_offsets: queue offset of each entry.
-        queue: topic and queueId of the queue.
-        is_lmq: whether this is a light message queue, whose messages belong to other queues.
-
-    Returns:
-        A `Held` for each entry.
+    `content` are the bytes of the log file, whose records end at `limit`; `positions` has the position in it of each entry's message.
+    `queue` is the queue's topic and queueId; messages of a light message queue (`is_lmq`) belong to other queues.
     """
     out = np.empty(len(units), np.int8)
     sizes, codes = units["size"].astype(np.int64), units["tagsCode"].astype(np.int64)
@@ -171,16 +162,9 @@ def _check_keys(content, limit, positions, hashes, known, out):  # type: ignore[
 
 
 def check_keys(content: Bytes, limit: int, positions: Positions, hashes: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Check entries of an index file against the messages in one file of the commit log.
+    """Check entries of an index file against the messages in one file of the commit log; return a `Held` for each entry.
 
-    Args:
-        content: bytes of the log file.
-        limit: position at which the file's records end.
-        positions: position in the file of each entry's message.
-        hashes: key hash of each entry.
-
-    Returns:
-        A `Held` for each entry.
+    `content`, `limit` and `positions` are as in `check_units`; `hashes` has the key hash of each entry.
     """
     out = np.empty(len(positions), np.int8)
     _check_keys(content, limit, positions, hashes, np.empty(_KEYS_MAX, np.int64), out)

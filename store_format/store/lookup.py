@@ -10,8 +10,10 @@ end. Offset 0 of the log falls back to the first file. The four bytes at an offs
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from store_format.big_endian import Bytes
 from store_format.errors import CorruptStoreError
@@ -33,11 +35,7 @@ ReadBytes = Callable[[MappedFile], Bytes]
 
 
 class ThrownError(Exception):
-    """The broker's method throws an exception.
-
-    Attributes:
-        java_class: full name of the exception's class.
-    """
+    """The broker's method throws an exception; `java_class` is the full name of its class."""
 
     def __init__(self, java_class: str) -> None:
         super().__init__(java_class)
@@ -72,13 +70,9 @@ class MappedFiles:
 
     def find(self, offset: int, *, or_first: bool = False) -> MappedFile | None:
         """MappedFileQueue.findMappedFileByOffset: the file with `offset`; without one, the first file if `or_first`, else None."""
-        starts = range(len(self.files))
-        low, high = 0, len(starts)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if self.files[middle].from_offset <= offset else (low, middle)
-        if low and offset < self.files[low - 1].end:
-            return self.files[low - 1]
+        after = bisect_right(self.files, offset, key=attrgetter("from_offset"))
+        if after and offset < self.files[after - 1].end:
+            return self.files[after - 1]
         return self.files[0] if or_first and self.files else None
 
     def select(self, file: MappedFile, position: int, size: int) -> Selected | None:
@@ -199,10 +193,8 @@ class QueueLookup:
         return 0 if offset is None else _divided(file.from_offset + offset, CQ_STORE_UNIT_SIZE)
 
     def _file_by_time(self, timestamp: int) -> MappedFile | None:
-        for file in self.mapped.files:
-            if file.mtime_ms >= timestamp:
-                return file
-        return self.mapped.files[-1] if self.mapped.files else None
+        files = self.mapped.files
+        return next((file for file in files if file.mtime_ms >= timestamp), files[-1] if files else None)
 
     def _search(self, file: MappedFile, timestamp: int, log: CommitLogLookup) -> int | None:
         """Position in `file` of the entry found, -1 where no entry was compared, None where a message has no store timestamp."""

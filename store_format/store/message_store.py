@@ -32,14 +32,14 @@ from store_format.queue.queue_folders import queue_ids_of, topics_of
 from store_format.queue.running_queue import Queue
 from store_format.record.message import Message, decode_text
 from store_format.store.appended_log import AppendedLog
-from store_format.store.checkpoint import StoreCheckpoint, decode_checkpoint, encode_checkpoint
-from store_format.store.dispatcher import BitMapOf, BuildsIndex, Dispatcher, DispatchError, DispatchSettings
+from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, decode_checkpoint, encode_checkpoint
+from store_format.store.dispatcher import BitMapOf, BuildsIndex, Dispatcher, DispatchError
 from store_format.store.lookup import CommitLogLookup, LoadedFiles, MappedFiles, QueueLookup
 from store_format.store.recover_abnormally import recover_abnormally, walk_and_dispatch
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store.reput import Reput
 from store_format.store.store_settings import StoreSettings, check_sizes
-from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, LOCK_FILE
+from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, LOCK, LOCK_FILE
 
 Longs = NDArray[np.int64]
 Started = Literal["ok", "timeout"]
@@ -96,15 +96,10 @@ class MessageStore(Generic[AnyFiles]):
         put_settings: PutSettings | None = None,
         bit_map_of: BitMapOf | None = None,
     ) -> None:
-        """A store that is neither begun nor loaded yet.
+        """A store that is neither begun nor loaded yet; `index` is over the same files.
 
-        Args:
-            files: the store's.
-            settings: sizes of files, and what is written.
-            index: over the same files.
-            deliver_timestamp: when a message of a delay level is due; None where there are no levels.
-            put_settings: what is refused; the broker's defaults by default.
-            bit_map_of: see Dispatcher; None where no consumer has filter data.
+        `deliver_timestamp` says when a message of a delay level is due; it is None where there are no levels. `put_settings`, by default
+        the broker's defaults, say what is refused. `bit_map_of` is as in Dispatcher.
         """
         self.files = files
         self.settings = settings
@@ -118,9 +113,7 @@ class MessageStore(Generic[AnyFiles]):
         self.failure = ""
         self.dispatcher = Dispatcher(
             store=files,
-            settings=DispatchSettings(
-                is_slave=settings.is_slave, enable_multi_dispatch=settings.enable_multi_dispatch, enable_lmq=settings.enable_lmq
-            ),
+            settings=settings,
             queues=self.queues,
             new_queue=self._new_queue,
             index=index if settings.message_index_enable else None,
@@ -158,7 +151,7 @@ class MessageStore(Generic[AnyFiles]):
         check_sizes(self.settings)
         self.files.create((ABORT_FILE,), 0)
         self.is_aborted = True
-        self._overwrite(LOCK_FILE, None, np.frombuffer(b"lock", np.uint8))
+        self._overwrite(LOCK_FILE, None, np.frombuffer(LOCK, np.uint8))
 
     def load(self) -> bool:
         """DefaultMessageStore.load; False where the broker does not start."""
@@ -172,7 +165,7 @@ class MessageStore(Generic[AnyFiles]):
             self.failure = str(error)
             return False
         self._check_aligned()
-        self.checkpoint = decode_checkpoint(self._read(CHECKPOINT_FILE))
+        self.checkpoint = decode_checkpoint(self._head(CHECKPOINT_FILE, CHECKPOINT_LENGTH))
         self.index.load(last_exit_ok=not self.is_aborted, index_msg_timestamp=self.checkpoint.index_msg_timestamp)
         try:
             self._recover()
@@ -200,8 +193,9 @@ class MessageStore(Generic[AnyFiles]):
         for folder, files, size in folders:
             check_aligned(self.files.path_of(folder), files, size)
 
-    def _read(self, name: str) -> bytes | None:
-        return self.files.content((name,)).tobytes() if self.files.has((name,)) else None
+    def _head(self, name: str, length: int) -> bytes | None:
+        """The first `length` bytes of a file, None where there is none: the broker maps no more, however long the file is."""
+        return self.files.content((name,))[:length].tobytes() if self.files.has((name,)) else None
 
     def _mapped(self, folder: FilePath, size: int) -> tuple[MappedFile, ...]:
         entries = self.files.entries(folder)
@@ -222,7 +216,8 @@ class MessageStore(Generic[AnyFiles]):
             for queue in self.queues.values():
                 queue.destroy(self.files)
         else:
-            log = self._recover_abnormally() if self.is_aborted else self._recover_normally()
+            walks = (self._walk(file) for file in files_to_walk(self.log.files))
+            log = self._recover_abnormally() if self.is_aborted else recover_normally(self.log.files, walks)
             self._keep_log_files(log.files)
             if reached >= log.max_offset:
                 for queue in self.queues.values():
@@ -231,10 +226,6 @@ class MessageStore(Generic[AnyFiles]):
 
     def _max_physic_offset(self) -> int:
         return max((queue.max_physic_offset for queue in self.queues.values()), default=-1)
-
-    def _recover_normally(self) -> RecoveredLog:
-        walks = (self._walk(file) for file in files_to_walk(self.log.files))
-        return recover_normally(self.log.files, walks)
 
     def _walk(self, file: MappedFile) -> FileWalk:
         check_crc = self.settings.check_crc_on_recover
@@ -342,8 +333,7 @@ class MessageStore(Generic[AnyFiles]):
     def append(self, messages: MessageColumns) -> tuple[Longs, Longs]:
         """Write messages to the log and dispatch them; nothing is checked that `prepare` checks.
 
-        Returns:
-            Offset in the log (NOT_APPENDED where no file has room for it) and in its queue of each message.
+        Returns each message's offset in the log (NOT_APPENDED where no file has room for it) and in its queue.
         """
         return self.log.append(messages, self.topic_queue_table)
 
@@ -355,9 +345,8 @@ class MessageStore(Generic[AnyFiles]):
     def lookup(self, read: Callable[[FilePath], Bytes], mtime_of: Callable[[FilePath, MappedFile], int]) -> LoadedFiles:
         """The store for look-ups.
 
-        Args:
-            read: all bytes of a file, as `files` gives them, which may be kept.
-            mtime_of: when a queue's file was written to last, ms.
+        `read` returns all bytes of a file, as `files` gives them, and may keep them; `mtime_of` says when a queue's file was written to
+        last, ms.
         """
 
         def mapped(folder: FilePath, files: Sequence[MappedFile]) -> MappedFiles:
@@ -377,9 +366,9 @@ class MessageStore(Generic[AnyFiles]):
         self._note_checkpoint()
         if self.log.times:
             self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=max(self.log.times.values()))
-        former = self._read(CHECKPOINT_FILE)
+        former = self._head(CHECKPOINT_FILE, CHECKPOINT_LENGTH)
         self._overwrite(CHECKPOINT_FILE, former, np.frombuffer(encode_checkpoint(self.checkpoint, former), np.uint8))
-        self._overwrite(LOCK_FILE, self._read(LOCK_FILE), np.frombuffer(b"lock", np.uint8))
+        self._overwrite(LOCK_FILE, self._head(LOCK_FILE, len(LOCK)), np.frombuffer(LOCK, np.uint8))
 
     def shutdown(self) -> None:
         """DefaultMessageStore.shutdown, after a start that ended; a new store counts as complete when this is done."""

@@ -36,17 +36,10 @@ class QueryMessageResult:
 def query_message(
     files: Sequence[IndexFile], log: CommitLogLookup, topic: str, key: str, max_num: int, begin: int, end: int, *, batch: int
 ) -> QueryMessageResult:
-    """DefaultMessageStore.queryMessage: the messages of a topic with a key, stored between two times.
+    """DefaultMessageStore.queryMessage: the messages of a topic with a key, stored between two times (`begin` and `end`, ms).
 
-    Args:
-        files: files of the index, oldest first.
-        log: the commit log.
-        topic: topic of the messages.
-        key: a key of the messages.
-        max_num: greatest number of messages to return.
-        begin: least store timestamp, ms.
-        end: greatest store timestamp, ms.
-        batch: setting maxMsgsNumBatch, the limit of `max_num`.
+    `files` are those of the index, oldest first; `max_num` is the greatest number of messages, of which `batch`, the setting
+    maxMsgsNumBatch, is the limit.
 
     Raises:
         ThrownError: `max_num` is negative.

@@ -50,8 +50,7 @@ def walk_and_dispatch(
 ) -> tuple[int, WalkEnd]:
     """Walk the records in `content[start:limit]` and give their dispatch requests to `dispatch`, if it is not None.
 
-    Returns:
-        The position at which the walk ended, and why.
+    Returns the position at which the walk ended, and why.
     """
     at = start
     while True:
@@ -76,14 +75,10 @@ def walk_and_dispatch(
 def recover_abnormally(
     files: Sequence[MappedFile], read: ReadLog, dispatch: Dispatch | None, *, min_timestamp: int, check_crc: bool
 ) -> RecoveredLog:
-    """The commit log after recoverAbnormally.
+    """The commit log, of one file or more, after recoverAbnormally.
 
-    Args:
-        files: files of the log, at least one.
-        read: returns all bytes of a file.
-        dispatch: receives the dispatch requests of the walked messages; None with duplicationEnable.
-        min_timestamp: getMinTimestamp of the checkpoint, or getMinTimestampIndex with messageIndexSafe; ms.
-        check_crc: setting checkCRCOnRecover.
+    `dispatch` receives the dispatch requests of the walked messages; it is None with duplicationEnable. `min_timestamp` (ms) is
+    getMinTimestamp of the checkpoint, or getMinTimestampIndex with messageIndexSafe; `check_crc` is the setting checkCRCOnRecover.
     """
     walked = files_to_walk(files, read, min_timestamp)
 

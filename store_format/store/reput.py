@@ -26,14 +26,9 @@ from store_format.store.recover_abnormally import Dispatch, ReadLog, walk_and_di
 class Reput:
     """ReputMessageService of a store at rest.
 
-    Attributes:
-        files: files of the commit log; `wrote` of each is the bytes in use.
-        read: returns all bytes of a file.
-        dispatch: receives the dispatch requests of the messages.
-        deliver_timestamp: (delay level, store time in ms) -> time at which the message is due, ms; None without delay levels.
-        is_master: whether brokerId is 0.
-        duplication_enable: setting duplicationEnable.
-        reput_from_offset: offset in the log of the next message to dispatch.
+    `wrote` of each file is the bytes in use; `read` returns all bytes of a file; `dispatch` receives the dispatch requests of the messages.
+    `deliver_timestamp` is None without delay levels; `is_master` is whether brokerId is 0. `reput_from_offset` is the offset in the log of
+    the next message to dispatch.
     """
 
     files: Sequence[MappedFile]
@@ -110,8 +105,7 @@ class Reput:
 def read_mismatched(raw: Bytes) -> tuple[int, int] | None:
     """Read a record whose lengths do not add up to its size, as checkMessageAndReturnSize does without its body.
 
-    Returns:
-        The record's size and the sum of the lengths of its parts, or None where Java throws.
+    Returns the record's size and the sum of the lengths of its parts, or None where Java throws.
     """
     data = raw.tobytes()
     try:

@@ -20,8 +20,7 @@ MIN_EXT_FILE = 32  # a unit without a bit map, and the end of a file
 class StoreSettings:
     """What recovery depends on: lengths of files in bytes, and settings by their own names.
 
-    Attributes:
-        delays: of messageDelayLevel in ms, level 1 first; None where the broker cannot read it, on which load fails.
+    `delays` are those of messageDelayLevel in ms, level 1 first; None where the broker cannot read it, on which load fails.
     """
 
     commit_log_size: int

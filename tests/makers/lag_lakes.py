@@ -14,6 +14,7 @@ from tests.runs.replaying import NOON
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FILE_SIZE = 1024  # of the commit log
 # (topic, queueId) -> (minOffset, maxOffset)
 Bounds = Mapping[tuple[str, int], tuple[int, int]]
 # (group, topic, queueId) -> offset
@@ -32,20 +33,29 @@ def write_state(
     stamps: Stamps | None = None,
     properties: Mapping[str, str] | None = None,
     min_phy_offset: int = 0,
+    log_files: Mapping[int, int] | None = None,
     as_of: int = 0,
 ) -> int:
-    """Write the state of a broker into a lake, as an import does, or its offsets only; returns the lake's version."""
+    """Write the state of a broker into a lake, as an import does, or its offsets only; returns the lake's version.
+
+    `log_files` are the first offset and the modification time of each file of the commit log.
+    """
     found: dict[t.Table, list[tuple[Any, ...]]] = {
         t.CONSUMER_OFFSET: [(broker, group, topic, queue_id, offset) for (group, topic, queue_id), offset in offsets.items()]
     }
     if queues is not None:
         found[t.BROKER] = [
-            (broker, "", dict(properties or {}), min_phy_offset, 0, 0, 0, 0, 0, as_of, "clustered", "ASYNC_MASTER", False, None)
+            (broker, "", dict(properties or {}), min_phy_offset, 0, FILE_SIZE, 0, 0, 0, as_of, "clustered", "ASYNC_MASTER", False, None)
         ]
         found[t.QUEUE] = [(broker, topic, queue_id, first, end) for (topic, queue_id), (first, end) in queues.items()]
     if stamps is not None:
         found[t.CONSUME_QUEUE] = [
             (broker, topic, queue_id, offset, 0, 100, 0, None, stamp, 100) for (topic, queue_id, offset), stamp in stamps.items()
+        ]
+    if log_files is not None:
+        found[t.STORE_FILE] = [
+            (broker, "commitlog", None, None, f"{first:020d}", first, FILE_SIZE, FILE_SIZE, modified, f"commitlog/{first:020d}")
+            for first, modified in log_files.items()
         ]
     writer = LakeWriter(Lake(spark, str(folder)), run_id=f"offsets of {broker}", what="import", broker=broker)
     for table, rows in found.items():

@@ -85,7 +85,8 @@ def statuses(rows: Iterable[Seen], *, intervals: int, minimum_complete: float, a
             if number == 0 or (*key[:2], row.at) in alive
         ]
         if window[-1].offset is None or len(known) / intervals < minimum_complete:
-            found[key] = "OK"
+            # Burrow calls it OK; a queue that never had a message needs no offset
+            found[key] = "OK" if window[-1].offset is None and window[-1].end == 0 else "UNKNOWN"
         else:
             behind = min(max(window[-1].end - window[-1].offset, 0), MOST)
             found[key] = status_of(commits, [row.end for row in window], behind, now, allowed_lag)

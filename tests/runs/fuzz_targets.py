@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.rows.log_batches import commit_log_batches, range_batches
 from pipeline.rows.log_records import write_records
+from pipeline.schema.tables import COMMIT_LOG, STORE_FILE_RANGE
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.message_store import store_over
 from pipeline.store.store_settings import store_settings
@@ -56,6 +56,7 @@ from store_format.store.checkpoint import CHECKPOINT_LENGTH, decode_checkpoint, 
 from store_format.store.dispatcher import DispatchError
 from store_format.store.entry_check import Held, check_keys, check_units
 from store_format.store.recovery import FileWalk, recover_normally
+from tests.makers.log_rows import batches_of
 from tests.truth.golden import unpack_small
 from tests.truth.places import DATA
 
@@ -167,9 +168,9 @@ def use_rows(raw: bytes) -> None:
     """Check that every byte of a file comes back from its rows of commit_log and store_file_range."""
     content, file = array(raw), file_of(raw)
     made = np.zeros(len(raw), np.uint8)
-    for batch in commit_log_batches("b", file, content):
+    for batch in batches_of(COMMIT_LOG, file, content):
         write_records(batch, max(len(raw), 1), lambda _: (made, 0))
-    for batch in range_batches("b", file, content):
+    for batch in batches_of(STORE_FILE_RANGE, file, content):
         for row in batch.to_pylist():
             assert not made[row["position"] : row["position"] + len(row["bytes"])].any()
             made[row["position"] : row["position"] + len(row["bytes"])] = array(row["bytes"])

@@ -78,16 +78,7 @@ class ConsumerManager:
         return self.consumer_table.get(group)
 
     def register_consumer(self, group: str, channel: Channel, client_id: str | None, data: ConsumerData, now: int, *, tell: bool) -> None:
-        """Register one consumer group of a heartbeat.
-
-        Args:
-            group: name of the group.
-            channel: the heartbeat's connection.
-            client_id: the client's id.
-            data: the heartbeat's data of the group.
-            now: the broker's time, ms.
-            tell: notifyConsumerIdsChangedEnable of the group's configuration.
-        """
+        """Register a group of a heartbeat at `now` (ms); `tell` is notifyConsumerIdsChangedEnable of the group's configuration."""
         info = self.consumer_table.get(group)
         if info is None:
             info = ConsumerGroupInfo(
@@ -97,7 +88,7 @@ class ConsumerManager:
         is_new = info.update_channel(channel, client_id, data)
         if info.update_subscription(data.subscriptionDataSet) or is_new:
             self._change(group, info, tell=tell)
-        self.filters.register_all(group, [_Registered.of(one) for one in data.subscriptionDataSet], now)
+        self.filters.register_all(group, data.subscriptionDataSet, now)
 
     def unregister_consumer(self, group: str, channel: Channel, now: int, *, tell: bool) -> None:
         """Remove a connection from a group: UNREGISTER_CLIENT. The arguments are those of `register_consumer`."""
@@ -125,20 +116,6 @@ class ConsumerManager:
         if tell and self.notify_consumer_ids_changed_enable():
             for channel in info.channel_info_table:
                 self.notify(channel, group)
-
-
-@dataclass(frozen=True, slots=True)
-class _Registered:
-    """A heartbeat's subscription with the fields that the filter manager reads."""
-
-    topic: str
-    sub_string: str | None
-    expression_type: str | None
-    sub_version: int
-
-    @classmethod
-    def of(cls, one: HeartbeatSubscription) -> _Registered:
-        return cls(one.topic or "", one.subString, one.expressionType, one.subVersion or 0)
 
 
 def subscriptions_of(info: ConsumerGroupInfo) -> Mapping[str | None, HeartbeatSubscription]:

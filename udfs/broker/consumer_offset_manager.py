@@ -47,20 +47,14 @@ class ConsumerOffsetManager:
 
 def key_of(group: str | None, topic: str | None) -> str:
     """Return the key of a group's offsets for a topic: `topic@group`, where a missing text is "null" as in Java."""
-    return f"{_text(topic)}{TOPIC_GROUP_SEPARATOR}{_text(group)}"
-
-
-def _text(text: str | None) -> str:
-    return "null" if text is None else text
+    return TOPIC_GROUP_SEPARATOR.join("null" if text is None else text for text in (topic, group))
 
 
 def first_offset(committed: int, min_offset: int, is_in_disk: Callable[[], bool]) -> int | None:
     """Return the offset that QUERY_CONSUMER_OFFSET answers with, None for QUERY_NOT_FOUND.
 
-    Args:
-        committed: result of `query_offset`.
-        min_offset: minOffset of the queue.
-        is_in_disk: returns whether entry 0 counts as on disk; called only if the group committed no offset.
+    `committed` is the result of `query_offset`. `is_in_disk` returns whether entry 0 counts as on disk; it is called only if the group
+    committed no offset.
     """
     if committed >= 0:
         return committed

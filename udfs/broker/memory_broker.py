@@ -11,9 +11,8 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.layout import BLANK_SIZE, CQ_STORE_UNIT_SIZE
 from store_format.log.append import NOT_APPENDED
 from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
@@ -22,7 +21,7 @@ from store_format.remoting.headers import PullMessageRequestHeader
 from store_format.store.lookup import ThrownError
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
-from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, Found, LogExtent, MemoryStore
+from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, LogExtent, MemoryStore
 from udfs.broker.offset_moved_event import OffsetMovedEvent
 from udfs.broker.pull_message_processor import PullBrokerConfig, PullMessageProcessor, PullResponse
 from udfs.broker.rebalance_lock import RebalanceLockManager
@@ -32,7 +31,7 @@ from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import SystemTopics, TopicConfigManager
 from udfs.filters.bloom_filter import BitsArray, BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
-from udfs.filters.message_filter import ExpressionMessageFilter, is_true
+from udfs.filters.message_filter import is_true
 from udfs.pull.codes import BrokerRole
 from udfs.pull.pull_request_hold import Arrival, HeldRequest, Notified, is_swept, notify_message_arriving, sweep_interval
 from udfs.pull.scan_settings import ScanSettings
@@ -45,26 +44,16 @@ CLIENT = "/127.0.0.1:<clientPort>"
 Value = bool | int | str
 
 
-class MemorySettings(Protocol):
-    """The settings of a broker, and the settings objects of its rules."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """The settings of a broker: by the broker's own names, changed, and as the settings objects of its rules."""
 
-    def value(self, name: str) -> Any:
-        """Return the value of a setting by the broker's own name."""
-
-    def changed(self, values: Mapping[str, Value]) -> MemorySettings:
-        """Return the settings with changed values."""
-
-    def scan(self) -> ScanSettings:
-        """Return the settings of a pull's scan."""
-
-    def pulls(self) -> PullBrokerConfig:
-        """Return the settings of a pull's answer, without those of the scan."""
-
-    def sends(self) -> SendBrokerConfig:
-        """Return the settings of sending."""
-
-    def system_topics(self) -> SystemTopics:
-        """Return the settings of the topics that the broker starts with."""
+    value: Callable[[str], Any]
+    changed: Callable[[Mapping[str, Value]], MemorySettings]
+    scan: Callable[[], ScanSettings]
+    pulls: Callable[[], PullBrokerConfig]
+    sends: Callable[[], SendBrokerConfig]
+    system_topics: Callable[[], SystemTopics]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,8 +119,7 @@ class MemoryBroker:
     def __post_init__(self) -> None:
         value = self.settings.value
         if value("mappedFileSizeCommitLog") <= BLANK_SIZE or value("mappedFileSizeConsumeQueue") < CQ_STORE_UNIT_SIZE:
-            message = "mappedFileSizeCommitLog must have room for a BLANK record, mappedFileSizeConsumeQueue for an entry"
-            raise ValueError(message)
+            raise ValueError("mappedFileSizeCommitLog must have room for a BLANK record, mappedFileSizeConsumeQueue for an entry")
         self.store = MemoryStore(
             commit_log_file_size=value("mappedFileSizeCommitLog"),
             consume_queue_file_size=value("mappedFileSizeConsumeQueue"),
@@ -140,8 +128,10 @@ class MemoryBroker:
         )
         bloom = BloomFilter.create_by_fn(value("maxErrorRateOfBloomFilter"), value("expectConsumerNumUseFilter"))
         self.filters = ConsumerFilterManager(bloom)
-        self.groups = SubscriptionGroupManager(updated=self._note_group)
-        self.topics = TopicConfigManager(updated=self._note_topic)
+        self.groups = SubscriptionGroupManager(
+            updated=lambda one: self.note(self.now, "subscription_group", {"consumerGroup": one.groupName, **asdict(one)})
+        )
+        self.topics = TopicConfigManager(updated=lambda one: self.note(self.now, "topic_config", {"topic": one.topicName, **asdict(one)}))
         self.topics.start(self.settings.system_topics())
         self.consumers = ConsumerManager(
             filters=self.filters,
@@ -151,12 +141,6 @@ class MemoryBroker:
         self._next_sweep = self.now + self._interval()
 
     # what changes -------------------------------------------------------------------------------------------------------------------
-
-    def _note_group(self, config: SubscriptionGroupConfig) -> None:
-        self.note(self.now, "subscription_group", {"consumerGroup": config.groupName, **asdict(config)})
-
-    def _note_topic(self, config: TopicConfig) -> None:
-        self.note(self.now, "topic_config", {"topic": config.topicName, **asdict(config)})
 
     def set(self, changed: Mapping[str, Value]) -> None:
         """Change settings while the broker runs."""
@@ -190,7 +174,7 @@ class MemoryBroker:
                 return
             self.now = max(self.now, moment)
             if self._delayed and self._delayed[0][0] <= moment:
-                self._deliver(heapq.heappop(self._delayed)[2])
+                self.put(message_timeup(heapq.heappop(self._delayed)[2]))
             else:
                 self.sweep()
 
@@ -276,9 +260,6 @@ class MemoryBroker:
                 self.filters.bloom_filter.hash_to(consumer.bloomFilterData.bitPos or (), bits)
         return bytes(bits)
 
-    def _deliver(self, delayed: Message) -> None:
-        self.put(message_timeup(delayed))
-
     # pulls --------------------------------------------------------------------------------------------------------------------------
 
     def pull(self, call: PullCall) -> None:
@@ -290,6 +271,7 @@ class MemoryBroker:
                 call.answer(None, error.java_class, self.now)
 
     def _process(self, call: PullCall, *, first_pass: bool) -> None:
+        header = call.header
         processor = PullMessageProcessor(
             config=self.settings.pulls(),
             now=self.now,
@@ -298,10 +280,10 @@ class MemoryBroker:
             consumers=self.consumers,
             filters=self.filters,
             offsets=self.offsets,
-            get_message=self._get_message,
+            get_message=partial(self.store.get_message, settings=self.settings.scan()),
             suspend=lambda topic, queue_id, held: self._hold(topic, queue_id, replace(held, request=call)),  # type: ignore[arg-type]
             offset_moved=self._offset_moved,
-            committed=lambda: self._note_offset(call.header),
+            committed=lambda: self.note_offset(header.consumerGroup, header.topic, header.queueId, header.commitOffset),
             write=lambda response: call.answer(response, None, self.now),
         )
 
@@ -309,15 +291,7 @@ class MemoryBroker:
             if not (call.oneway and first_pass):
                 call.answer(response, None, self.now)
 
-        processor.process_request(call.header, CLIENT, broker_allow_suspend=first_pass, answer=answer)
-
-    def _get_message(
-        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter
-    ) -> Found | None:
-        return self.store.get_message(topic, queue_id, offset, max_msg_nums, message_filter, self.settings.scan())
-
-    def _note_offset(self, header: PullMessageRequestHeader) -> None:
-        self.note_offset(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
+        processor.process_request(header, CLIENT, broker_allow_suspend=first_pass, answer=answer)
 
     def note_offset(self, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> None:
         """Report to `note` that a group committed an offset."""

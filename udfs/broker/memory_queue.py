@@ -45,7 +45,13 @@ class MemoryQueue:
         """Dispatch a message to the queue."""
         physic_offsets, sizes, queue_offsets = np.array([[physic_offset], [size], [queue_offset]], np.int64)
         file_size = self.entries_a_file * CQ_STORE_UNIT_SIZE
-        done = put_entries(self._end(), physic_offsets, sizes, queue_offsets, file_size, "a queue in memory")
+        last = self._files[-1] if self._files else None
+        end = QueueEnd(
+            max_physic_offset=self._max_physic_offset,
+            last_from=last.first * CQ_STORE_UNIT_SIZE if last else NO_FILE,
+            wrote=len(last.entries) * CQ_STORE_UNIT_SIZE if last else 0,
+        )
+        done = put_entries(end, physic_offsets, sizes, queue_offsets, file_size, "a queue in memory")
         self._max_physic_offset = done.end.max_physic_offset
         if done.min_logic_offset is not None:
             self.min_offset = done.min_logic_offset // CQ_STORE_UNIT_SIZE
@@ -55,14 +61,6 @@ class MemoryQueue:
         if done.placed[0] != IGNORED:
             self._files[-1].entries.append((physic_offset, size, tags_code))
             self._files[-1].written = now
-
-    def _end(self) -> QueueEnd:
-        last = self._files[-1] if self._files else None
-        return QueueEnd(
-            max_physic_offset=self._max_physic_offset,
-            last_from=last.first * CQ_STORE_UNIT_SIZE if last else NO_FILE,
-            wrote=len(last.entries) * CQ_STORE_UNIT_SIZE if last else 0,
-        )
 
     def delete_first_file(self) -> None:
         """Delete the queue's first file."""

@@ -20,6 +20,7 @@ from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessag
 from store_format.record.message import Message, encode
 from store_format.store.lookup import NULL_POINTER, CommitLogLookup, MappedFiles, ThrownError
 from udfs.broker.memory_queue import MemoryQueue
+from udfs.broker.pull_message_processor import GetMessageResult
 from udfs.broker.schedule import deliver_timestamp
 from udfs.filters.message_filter import ExpressionMessageFilter, RetryTopicMissingError
 from udfs.filters.tags import tags_code
@@ -31,18 +32,6 @@ from udfs.pull.scan_settings import ScanSettings, scan_caps
 
 DELETE_FILES_BATCH_MAX = 10  # MappedFileQueue
 HEAD_DELETED = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The store's answer to a pull (GetMessageResult); its messages are (queueOffset, size in bytes, message)."""
-
-    status: GetMessageStatus
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    suggest_pulling_from_slave: bool
-    messages: tuple[tuple[int, int, Message], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +177,9 @@ class MemoryStore:
         ]
         return CommitLogLookup(MappedFiles(files, lambda file: np.frombuffer(contents[file.from_offset], np.uint8)))
 
-    def _log_files(self) -> gm.CommitLogFiles:
-        starts = self.log.starts(self.commit_log_file_size)
-        return gm.CommitLogFiles(starts, np.minimum(self.log.end - starts, self.commit_log_file_size), self.commit_log_file_size)
-
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter, settings: ScanSettings
-    ) -> Found | None:
+    ) -> GetMessageResult | None:
         """Return the store's answer to a pull (DefaultMessageStore.getMessage), None if the store is not readable.
 
         Raises:
@@ -204,18 +189,19 @@ class MemoryStore:
             return None
         queue, caps = self.queue(topic, queue_id), scan_caps(settings, self.consume_queue_file_size // CQ_STORE_UNIT_SIZE)
         bounds = queue.min_offset, queue.max_offset
-        block = queue.block(offset)
-        block = self._judged(message_filter, block, offset, max_msg_nums)
+        block = self._judged(message_filter, queue.block(offset), offset, max_msg_nums)
         filters = tag_codes(message_filter)
         number = gm.NO_FILTER if filters is None else 0
         request = np.array([[offset, max_msg_nums, *bounds, self.log.end, number]], np.int64)
         codes = np.empty(0, np.int32) if filters is None else filters
-        answers = gm.get_message(request, caps, block, gm.TagCodes(np.array([0, len(codes)]), codes), self._log_files())
+        starts = self.log.starts(self.commit_log_file_size)
+        files = gm.CommitLogFiles(starts, np.minimum(self.log.end - starts, self.commit_log_file_size), self.commit_log_file_size)
+        answers = gm.get_message(request, caps, block, gm.TagCodes(np.array([0, len(codes)]), codes), files)
         row, taken = answers.columns[0], answers.taken.tolist()
         if int(row[gm.STATUS]) in gm.EXCEPTIONS:
             raise ThrownError(gm.EXCEPTIONS[int(row[gm.STATUS])])
         distance = self.log.end - int(row[gm.LAST_PHYSIC])
-        return Found(
+        return GetMessageResult(
             status=GetMessageStatus(int(row[gm.STATUS])),
             next_begin_offset=int(row[gm.NEXT]),
             min_offset=bounds[0],

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig
+from store_format.record.message import Message
 from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from udfs.broker.consumer_manager import ConsumerManager
@@ -52,37 +52,20 @@ class PullBrokerConfig:
     transfer_msg_by_heap: bool = True
 
 
-class GetMessageResult(Protocol):
-    """The store's answer to a pull."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetMessageResult:
+    """The store's answer to a pull; its messages are (queueOffset, size in bytes, message)."""
 
-    @property
-    def status(self) -> GetMessageStatus:
-        """Status of the pull."""
-
-    @property
-    def next_begin_offset(self) -> int:
-        """Queue offset to pull next."""
-
-    @property
-    def min_offset(self) -> int:
-        """minOffset of the queue."""
-
-    @property
-    def max_offset(self) -> int:
-        """maxOffset of the queue."""
-
-    @property
-    def suggest_pulling_from_slave(self) -> bool:
-        """Whether the scan ran and ended on disk."""
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    suggest_pulling_from_slave: bool
+    messages: tuple[tuple[int, int, Message], ...]
 
 
-class GetMessage(Protocol):
-    """The function DefaultMessageStore.getMessage; it returns None if the store answers null."""
-
-    def __call__(
-        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter
-    ) -> GetMessageResult | None:
-        """Return the store's answer to a pull; raise ThrownError if the store throws."""
+# DefaultMessageStore.getMessage of (topic, queueId, offset, maxMsgNums, filter); None if the store answers null
+GetMessage = Callable[[str, int, int, int, ExpressionMessageFilter], GetMessageResult | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,11 +131,7 @@ class PullMessageProcessor:
     ) -> None:
         """Process a pull, and call `answer` with the answer unless the pull is held.
 
-        Args:
-            header: header of the request.
-            client: address of the client, for remarks.
-            broker_allow_suspend: whether the pull may be held: True on the first pass, False for a woken pull.
-            answer: called with the answer, if the pull has one now.
+        `client` is the client's address, for remarks. `broker_allow_suspend` is True on the first pass, False for a woken pull.
 
         Raises:
             ThrownError: the broker throws.
@@ -169,7 +148,19 @@ class PullMessageProcessor:
             response = self._respond(header, group, result)
             may_wait = broker_allow_suspend and header.has(PullSysFlag.SUSPEND)
             if response.code == ResponseCode.PULL_NOT_FOUND and may_wait:
-                self.suspend(topic, queue_id, self._held(header, message_filter))
+                timeout = polling_time(
+                    _needed(header.suspendTimeoutMillis),
+                    long_polling_enable=self.config.long_polling_enable,
+                    short_polling_time_mills=self.config.short_polling_time_mills,
+                )
+                held = HeldRequest(
+                    request=header,
+                    timeout_millis=timeout,
+                    suspend_timestamp=self.now,
+                    pull_from_this_offset=offset,
+                    message_filter=message_filter,
+                )
+                self.suspend(topic, queue_id, held)
                 response = None
             elif response.code == ResponseCode.SUCCESS and not self.config.transfer_msg_by_heap:
                 self.write(response)
@@ -290,17 +281,3 @@ class PullMessageProcessor:
         )
         suggested = pull_result.suggest_which_broker_id(result.status, offset, result.suggest_pulling_from_slave, where)
         return PullResponse(code=code, remark=result.status.name, suggest_which_broker_id=suggested, result=result)
-
-    def _held(self, header: PullMessageRequestHeader, message_filter: ExpressionMessageFilter) -> HeldRequest[PullMessageRequestHeader]:
-        timeout = polling_time(
-            _needed(header.suspendTimeoutMillis),
-            long_polling_enable=self.config.long_polling_enable,
-            short_polling_time_mills=self.config.short_polling_time_mills,
-        )
-        return HeldRequest(
-            request=header,
-            timeout_millis=timeout,
-            suspend_timestamp=self.now,
-            pull_from_this_offset=_needed(header.queueOffset),
-            message_filter=message_filter,
-        )

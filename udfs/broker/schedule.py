@@ -72,13 +72,7 @@ DEFAULT_DELAYS: Final = parse_delay_level(DEFAULT_MESSAGE_DELAY_LEVEL)
 
 
 def deliver_timestamp(level: int, store_timestamp: int, delays: Sequence[int] = DEFAULT_DELAYS) -> int:
-    """Return when a delayed message is due, in ms since the epoch.
-
-    Args:
-        level: the message's delay level.
-        store_timestamp: when the message was stored, in ms since the epoch.
-        delays: delay of each level in ms, from `parse_delay_level`.
-    """
+    """Return when a message of a delay level is due, in ms since the epoch; `delays` is from `parse_delay_level`."""
     delay = delays[level - 1] if 1 <= level <= len(delays) else UNKNOWN_LEVEL_DELAY
     return to_long(store_timestamp + delay)
 

@@ -26,12 +26,9 @@ def correct_deliver_timestamp(deliver_timestamp: int, now: int, delay: int) -> i
 
 
 def due_messages(deliver_timestamps: Sequence[int], now: int, delay: int) -> int:
-    """Return how many messages a run delivers. The model `tests/models/slow_group.py` uses it.
+    """Return how many messages a run at `now` delivers; times in ms. The model `tests/models/slow_group.py` uses it.
 
-    Args:
-        deliver_timestamps: tagsCode of each entry from where the last run stopped, to the end of the queue or of the queue's file.
-        now: time of the run, ms.
-        delay: delay of the level, ms.
+    `deliver_timestamps` are the tagsCodes of the entries from where the last run stopped, to the end of the queue or of the queue's file.
     """
     for number, timestamp in enumerate(deliver_timestamps):
         if correct_deliver_timestamp(timestamp, now, delay) > now:
@@ -41,11 +38,6 @@ def due_messages(deliver_timestamps: Sequence[int], now: int, delay: int) -> int
 
 @compiled
 def look_after(started: int, due: int) -> int:
-    """Return the time of the first run at or after `due`, if runs take no time.
-
-    Args:
-        started: when the broker started, ms.
-        due: when a message is due, ms.
-    """
+    """Return the time of the first run at or after `due`, if runs take no time; `started` is when the broker started; times in ms."""
     first = started + FIRST_DELAY_TIME
     return first + max(0, -((first - due) // DELAY_FOR_A_WHILE)) * DELAY_FOR_A_WHILE

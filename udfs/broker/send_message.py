@@ -17,15 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from store_format.config.config_rows import SubscriptionGroupConfig
-from store_format.log.put_message import (
-    PROPERTY_DELAY,
-    PROPERTY_REAL_QUEUE_ID,
-    PROPERTY_REAL_TOPIC,
-    SCHEDULE_TOPIC,
-    InnerMessage,
-    PutMessageStatus,
-    properties_to_string,
-)
+from store_format.log import put_message as pm
 from store_format.record.message import Message, decode_properties, encode_properties
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, TopicConfigManager, is_writeable, topic_fault
@@ -43,9 +35,9 @@ _ILLEGAL = (
     "the message is illegal, maybe msg body or properties length not matched. msg body length limit 128k, msg properties length limit 32k."
 )
 _REFUSED: Final = {
-    PutMessageStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL),
-    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL),
-    PutMessageStatus.SERVICE_NOT_AVAILABLE: (ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now."),
+    pm.PutMessageStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL),
+    pm.PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL),
+    pm.PutMessageStatus.SERVICE_NOT_AVAILABLE: (ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now."),
 }
 
 
@@ -79,7 +71,7 @@ class SendMessageRequest:
         max_reconsume_times: maxReconsumeTimes of a message to a retry topic; None if the producer sent none.
     """
 
-    message: InnerMessage
+    message: pm.InnerMessage
     default_topic: str
     default_topic_queue_nums: int
     max_reconsume_times: int | None
@@ -93,7 +85,7 @@ class SendMessageProcessor:
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
 
-    def accept(self, request: SendMessageRequest) -> InnerMessage:
+    def accept(self, request: SendMessageRequest) -> pm.InnerMessage:
         """Return the message that the broker stores for a request.
 
         Raises:
@@ -106,7 +98,7 @@ class SendMessageProcessor:
         properties = dict(message.properties) | {PROPERTY_CLUSTER: self.config.broker_cluster_name}
         stored = {name: value for name, value in properties.items() if name != PROPERTY_WAIT_STORE_MSG_OK}
         # For a negative queue id the broker draws a queue at random; this takes queue 0.
-        return replace(message, queue_id=max(message.queue_id, 0), properties=properties, properties_string=properties_to_string(stored))
+        return replace(message, queue_id=max(message.queue_id, 0), properties=properties, properties_string=pm.properties_to_string(stored))
 
     def _check(self, request: SendMessageRequest) -> None:
         """Raise SendRefused if a check of AbstractSendMessageProcessor.msgCheck fails."""
@@ -116,7 +108,7 @@ class SendMessageProcessor:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] sending message is forbidden")
         if fault := topic_fault(name):
             raise SendRefused(ResponseCode.SYSTEM_ERROR, fault)
-        if name == SCHEDULE_TOPIC:
+        if name == pm.SCHEDULE_TOPIC:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
         topic = self.topics.create_topic_in_send_message(
             name,
@@ -131,7 +123,7 @@ class SendMessageProcessor:
         if queue_id >= max(topic.writeQueueNums, topic.readQueueNums):
             raise SendRefused(ResponseCode.SYSTEM_ERROR, f"request queueId[{queue_id}] is illegal, {name}")
 
-    def _to_dead_letters(self, request: SendMessageRequest) -> InnerMessage:
+    def _to_dead_letters(self, request: SendMessageRequest) -> pm.InnerMessage:
         """Return the message with its dead letter topic, if it is of a retry topic and was tried too often: handleRetryAndDLQ."""
         message = request.message
         group_name = message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
@@ -164,26 +156,19 @@ class SendBackRequest:
 def retry_level(delay_level: int, reconsume_times: int, most_tries: int) -> int | None:
     """Return the delay level of a message that is sent back, None if it becomes a dead letter.
 
-    Args:
-        delay_level: the client's delay level; at 0 the broker chooses, below 0 the message becomes a dead letter.
-        reconsume_times: how often the message was sent back before.
-        most_tries: how often the message may be tried, from `SendBackRequest.most_tries`.
+    The client chooses `delay_level`: at 0 the broker chooses, below 0 the message becomes a dead letter. `reconsume_times` is how often the
+    message was sent back before, `most_tries` is from `SendBackRequest.most_tries`.
     """
     if reconsume_times >= most_tries or delay_level < 0:
         return None
     return delay_level or FIRST_DELAY_LEVEL + reconsume_times
 
 
-def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: Message | None, draw: int = 0) -> InnerMessage | None:
+def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: Message | None, draw: int = 0) -> pm.InnerMessage | None:
     """Return the message that the broker stores for a message sent back (asyncConsumerSendMsgBack).
 
-    None if the group has no retry queues: the message is then lost.
-
-    Args:
-        processor: the tables and settings of sending.
-        request: the consumer's request.
-        found: the message at the request's physical offset, None if there is none.
-        draw: the broker's random number, 0 or more, which selects one of the group's retry queues.
+    None if the group has no retry queues: the message is then lost. `found` is the message at the request's physical offset. `draw`, the
+    broker's random number from 0 on, selects one of the group's retry queues.
 
     Raises:
         SendRefused: the broker refuses the request.
@@ -207,22 +192,22 @@ def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: 
         topic = processor.topics.create_topic_in_send_message_back(DLQ_GROUP_TOPIC_PREFIX + name, queues)
     properties = found.properties_map()
     properties = {PROPERTY_RETRY_TOPIC: found.topic.decode()} | properties
-    properties |= {PROPERTY_WAIT_STORE_MSG_OK: "false", PROPERTY_DELAY: str(level or 0)}
+    properties |= {PROPERTY_WAIT_STORE_MSG_OK: "false", pm.PROPERTY_DELAY: str(level or 0)}
     properties[PROPERTY_ORIGIN_MESSAGE_ID] = properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or found.msg_id
-    return _again(found, topic.topicName, draw % queues, properties, found.reconsume_times + 1)
+    return stored_again(found, topic.topicName, draw % queues, properties, found.reconsume_times + 1)
 
 
-def message_timeup(delayed: Message) -> InnerMessage:
+def message_timeup(delayed: Message) -> pm.InnerMessage:
     """Return the message that the broker stores when a delayed message is due: ScheduleMessageService.messageTimeup."""
     properties = delayed.properties_map()
-    queue_id = int(properties.get(PROPERTY_REAL_QUEUE_ID, "0"))
-    text = properties_to_string(properties)
-    inner = _again(delayed, properties.get(PROPERTY_REAL_TOPIC, ""), queue_id, properties, delayed.reconsume_times)
-    return replace(inner, properties={name: one for name, one in properties.items() if name != PROPERTY_DELAY}, properties_string=text)
+    queue_id = int(properties.get(pm.PROPERTY_REAL_QUEUE_ID, "0"))
+    inner = stored_again(delayed, properties.get(pm.PROPERTY_REAL_TOPIC, ""), queue_id, properties, delayed.reconsume_times)
+    return replace(inner, properties={name: one for name, one in properties.items() if name != pm.PROPERTY_DELAY})
 
 
-def _again(message: Message, topic: str, queue_id: int, properties: Mapping[str, str], reconsume_times: int) -> InnerMessage:
-    return InnerMessage(
+def stored_again(message: Message, topic: str, queue_id: int, properties: Mapping[str, str], reconsume_times: int) -> pm.InnerMessage:
+    """Return a stored message to be stored again in another queue and with other properties."""
+    return pm.InnerMessage(
         topic=topic,
         queue_id=queue_id,
         body=message.body,
@@ -230,14 +215,14 @@ def _again(message: Message, topic: str, queue_id: int, properties: Mapping[str,
         store_host=message.store_host,
         born_timestamp=message.born_timestamp,
         properties=properties,
-        properties_string=properties_to_string(properties),
+        properties_string=pm.properties_to_string(properties),
         flag=message.flag,
         sys_flag=message.sys_flag,
         reconsume_times=reconsume_times,
     )
 
 
-def put_refused(status: PutMessageStatus) -> SendRefused:
+def put_refused(status: pm.PutMessageStatus) -> SendRefused:
     """Return the answer to a message that the store refused with a status: handlePutMessageResult."""
     code, remark = _REFUSED[status]
     return SendRefused(code, remark)

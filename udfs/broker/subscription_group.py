@@ -32,14 +32,6 @@ def is_sys_consumer_group(group: str) -> bool:
     return group.startswith(CID_RMQ_SYS_PREFIX)
 
 
-def _tell_nobody(_config: SubscriptionGroupConfig) -> None:
-    pass
-
-
-def _system_groups() -> dict[str, SubscriptionGroupConfig]:
-    return {name: SubscriptionGroupConfig(groupName=name) for name in SYSTEM_GROUPS}
-
-
 @dataclass(slots=True, kw_only=True)
 class SubscriptionGroupManager:
     """The table of group configurations.
@@ -49,8 +41,10 @@ class SubscriptionGroupManager:
         updated: called with each configuration that is created or replaced.
     """
 
-    subscription_group_table: dict[str, SubscriptionGroupConfig] = field(default_factory=_system_groups)
-    updated: Callable[[SubscriptionGroupConfig], None] = _tell_nobody
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = field(
+        default_factory=lambda: {name: SubscriptionGroupConfig(groupName=name) for name in SYSTEM_GROUPS}
+    )
+    updated: Callable[[SubscriptionGroupConfig], None] = lambda _config: None
 
     def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
         """Create or replace the configuration of a group."""
@@ -59,10 +53,6 @@ class SubscriptionGroupManager:
 
     def find_subscription_group_config(self, group: str | None, *, auto_create: bool) -> SubscriptionGroupConfig | None:
         """Return the configuration of a group, created if that is allowed; else None.
-
-        Args:
-            group: name of the group.
-            auto_create: the setting autoCreateSubscriptionGroup.
 
         Raises:
             ThrownError: the name is missing; the broker's map throws on null.

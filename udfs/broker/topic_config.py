@@ -91,10 +91,6 @@ def _with_queues(name: str, queues: int, perm: int = PERM_READ | PERM_WRITE) -> 
     return TopicConfig(topicName=name, readQueueNums=queues, writeQueueNums=queues, perm=perm)
 
 
-def _tell_nobody(_config: TopicConfig) -> None:
-    pass
-
-
 @dataclass(slots=True, kw_only=True)
 class TopicConfigManager:
     """The table of topic configurations.
@@ -105,7 +101,7 @@ class TopicConfigManager:
     """
 
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
-    updated: Callable[[TopicConfig], None] = _tell_nobody
+    updated: Callable[[TopicConfig], None] = lambda _config: None
 
     def start(self, topics: SystemTopics) -> None:
         """Create the broker's own topics."""

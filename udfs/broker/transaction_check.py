@@ -118,14 +118,9 @@ def immunity_time(properties: Mapping[str, str], transaction_time_out: int) -> i
 
 
 def look_at(half: HalfMessage, ops: Sequence[OpMessage] | None, *, started: int, now: int, settings: CheckSettings) -> Look:
-    """Return the action of a check on a half message for which no op message was read yet.
+    """Return the action of a check on a half message for which no op message was read yet; times in ms.
 
-    Args:
-        half: the half message.
-        ops: the op messages of the last read, None if there were none.
-        started: when the check of the queue began, ms.
-        now: the broker's time, ms.
-        settings: the broker's settings.
+    `ops` are the op messages of the last read, None if there were none; `started` is when the check of the queue began.
     """
     age, asked_for = now - half.born_timestamp, immunity_time(half.properties, settings.transaction_time_out)
     too_often = PROPERTY_CHECK_TIMES in half.properties and check_times(half.properties) >= settings.transaction_check_max
@@ -256,14 +251,9 @@ class _Check:
 
 
 def check_queue(queues: TransactionQueues, half_offset: int, op_offset: int, now: int, settings: CheckSettings) -> CheckResult:
-    """Check one half queue and return the result. Only waiting takes time.
+    """Check one half queue, beginning at `now` (ms), and return the result. Only waiting takes time.
 
-    Args:
-        queues: the half queue and its op queue.
-        half_offset: offset in the half queue where the last check stopped; at first the queue's minOffset.
-        op_offset: offset in the op queue where the last check stopped; at first the queue's minOffset.
-        now: when the check begins, ms.
-        settings: the broker's settings.
+    `half_offset` and `op_offset` are where the last check stopped in each queue; at first the queue's minOffset.
     """
     check = _Check(queues, settings, least=half_offset, next_op=op_offset)
     check.read_ops()

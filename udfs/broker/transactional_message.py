@@ -18,7 +18,7 @@ from typing import Final
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, InnerMessage, properties_to_string
 from store_format.record.message import Host, Message
-from udfs.broker.send_message import PROPERTY_WAIT_STORE_MSG_OK
+from udfs.broker.send_message import PROPERTY_WAIT_STORE_MSG_OK, stored_again
 from udfs.java.texts import boolean_value_of
 from udfs.pull.codes import ResponseCode
 
@@ -50,11 +50,7 @@ def reset_transaction_value(sys_flag: int, kind: int) -> int:
 
 
 def half_message(message: InnerMessage) -> InnerMessage:
-    """Return the half message that is stored for a message sent in a transaction.
-
-    Args:
-        message: the message that `SendMessageProcessor.accept` returns.
-    """
+    """Return the half message that is stored for a message sent in a transaction, which `SendMessageProcessor.accept` returned."""
     properties = {**message.properties, PROPERTY_REAL_TOPIC: message.topic, PROPERTY_REAL_QUEUE_ID: str(message.queue_id)}
     return replace(
         message,
@@ -66,41 +62,23 @@ def half_message(message: InnerMessage) -> InnerMessage:
     )
 
 
-def _inner(message: Message, properties: Mapping[str, str]) -> InnerMessage:
-    """Return a stored message to be stored again: without its flag and its reconsumeTimes."""
-    return InnerMessage(
-        topic=message.topic.decode(),
-        queue_id=message.queue_id,
-        body=message.body,
-        born_host=message.born_host,
-        store_host=message.store_host,
-        born_timestamp=message.born_timestamp,
-        properties=properties,
-        properties_string=properties_to_string(properties),
-        sys_flag=message.sys_flag,
-    )
-
-
 def renewed_half_message(half: Message, properties: Mapping[str, str]) -> InnerMessage:
-    """Return the half message that is put back when its producer is asked.
+    """Return the half message that is put back when its producer is asked: without its flag and its reconsumeTimes.
 
-    Args:
-        half: the stored half message.
-        properties: its properties with the changes of the check.
+    `properties` are its properties with the changes of the check.
     """
-    return _inner(half, properties)
+    return replace(stored_again(half, half.topic.decode(), half.queue_id, properties, 0), flag=0)
 
 
 def renewed_immune_half_message(half: Message, properties: Mapping[str, str]) -> InnerMessage:
     """Return the half message that is put back for its immunity time; a property keeps its first queue offset."""
     first = properties.get(PROPERTY_PREPARED_QUEUE_OFFSET, str(half.queue_offset))
-    return _inner(half, {**properties, PROPERTY_WAIT_STORE_MSG_OK: "false", PROPERTY_PREPARED_QUEUE_OFFSET: first})
+    return renewed_half_message(half, {**properties, PROPERTY_WAIT_STORE_MSG_OK: "false", PROPERTY_PREPARED_QUEUE_OFFSET: first})
 
 
 def discarded_half_message(half: Message, properties: Mapping[str, str]) -> InnerMessage:
     """Return the message in CHECK_MAX_TIME_TOPIC for a half message that was checked too often or is too old."""
-    inner = replace(_inner(half, properties), flag=half.flag, reconsume_times=half.reconsume_times)
-    return replace(inner, topic=CHECK_MAX_TIME_TOPIC, queue_id=_CHECK_MAX_TIME_QUEUE)
+    return stored_again(half, CHECK_MAX_TIME_TOPIC, _CHECK_MAX_TIME_QUEUE, properties, half.reconsume_times)
 
 
 def op_message(half: Message, store_host: Host, now: int) -> InnerMessage:
@@ -121,11 +99,9 @@ def op_message(half: Message, store_host: Host, now: int) -> InnerMessage:
 def committed_message(half: Message) -> InnerMessage:
     """Return the message in its own topic for a half message that its producer commits."""
     properties = half.properties_map()
-    inner = replace(_inner(half, properties), flag=half.flag, reconsume_times=half.reconsume_times)
+    topic, queue_id = properties.get(PROPERTY_REAL_TOPIC, ""), int(properties.get(PROPERTY_REAL_QUEUE_ID, "0"))
     return replace(
-        inner,
-        topic=properties.get(PROPERTY_REAL_TOPIC, ""),
-        queue_id=int(properties.get(PROPERTY_REAL_QUEUE_ID, "0")),
+        stored_again(half, topic, queue_id, properties, half.reconsume_times),
         sys_flag=reset_transaction_value(half.sys_flag, TRANSACTION_COMMIT_TYPE),
         prepared_transaction_offset=half.physic_offset,
     )
@@ -143,11 +119,7 @@ class EndTransactionRequest:
 def check_prepare_message(half: Message | None, request: EndTransactionRequest) -> tuple[ResponseCode, str | None]:
     """Return code and remark of the broker's check of END_TRANSACTION; only after SUCCESS does the broker store messages.
 
-    Tests compare it with the recorded answers of a broker.
-
-    Args:
-        half: the message at the physical offset of the request, None if there is none.
-        request: the producer's request.
+    `half` is the message at the physical offset of the request. Tests compare the result with the recorded answers of a broker.
     """
     if half is None:
         return ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed"

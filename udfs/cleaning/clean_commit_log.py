@@ -43,12 +43,7 @@ class CleanSettings:
 
 
 class DeleteWhen(NamedTuple):
-    """A parsed deleteWhen.
-
-    Attributes:
-        hours: hours of the day.
-        is_broken: whether a part is no number; outside `hours` a pass then throws before it deletes a file.
-    """
+    """The hours of a deleteWhen; if a part is no number, it is broken: outside the hours a pass then throws before it deletes a file."""
 
     hours: frozenset[int]
     is_broken: bool
@@ -140,13 +135,9 @@ def space_to_delete(percent: int, settings: CleanSettings) -> Space:
 
 
 def deleted_by_time(modified: Sequence[int], now: int, settings: CleanSettings, *, clean_at_once: bool) -> int:
-    """Return how many files, from the oldest on, a pass deletes at a time at which it may delete.
+    """Return how many files, from the oldest on, a pass at `now` (ms) deletes at a time at which it may delete.
 
-    Args:
-        modified: time of each file's last write, ms, the oldest file first.
-        now: time of the pass, ms.
-        settings: the broker's settings.
-        clean_at_once: whether files are deleted whatever their age.
+    `modified` are the times of the files' last writes, ms, the oldest file first; with `clean_at_once` a file's age does not count.
     """
     reserved = settings.file_reserved_time * HOUR
     for number, time in enumerate(modified[:-1]):
@@ -158,17 +149,10 @@ def deleted_by_time(modified: Sequence[int], now: int, settings: CleanSettings, 
 def deleted_in_pass(
     modified: Sequence[int], now: int, settings: CleanSettings, *, percent: int, zone: dt.tzinfo, manually: bool = False
 ) -> int:
-    """Return how many files, from the oldest on, a pass deletes (deleteExpiredFiles).
+    """Return how many files, from the oldest on, a pass at `now` (ms) deletes (deleteExpiredFiles).
 
-    Tests compare it with a broker, and run every pass with it to check the forecast.
-
-    Args:
-        modified: time of each file's last write, ms, the oldest file first.
-        now: time of the pass, ms.
-        settings: the broker's settings.
-        percent: used percent of the disk.
-        zone: time zone of the broker's clock.
-        manually: whether an operator has requested the deletion.
+    Tests compare it with a broker, and run every pass with it to check the forecast. `modified` are the times of the files' last writes,
+    ms, the oldest file first; `percent` of the disk are used; `manually` is whether an operator has requested the deletion.
     """
     when = parse_delete_when(settings.delete_when)
     is_time = is_time_to_delete(when, now, zone)

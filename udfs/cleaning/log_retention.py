@@ -13,17 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from udfs.cleaning.clean_commit_log import (
-    CLEAN_FORCIBLY_PERCENT,
-    HOUR,
-    WARNING_LEVEL_PERCENT,
-    CleanSettings,
-    deleted_by_time,
-    last_time_to_delete,
-    max_used_percent,
-    next_time_to_delete,
-    parse_delete_when,
-)
+from udfs.cleaning import clean_commit_log as cleaning
+from udfs.cleaning.clean_commit_log import HOUR
 
 EXPIRED: Final = "FILE_RESERVED_TIME"  # old enough, in an hour of deleteWhen
 EXPIRED_AND_FULL: Final = "DISK_MAX_USED_SPACE_RATIO"  # old enough, at another hour
@@ -70,7 +61,7 @@ class Outlook:
 
     since: int
     zone: dt.tzinfo
-    settings: CleanSettings
+    settings: cleaning.CleanSettings
     growth: float = 0.0
     fills_at: int | None = None
     disk: Disk | None = None
@@ -100,7 +91,7 @@ class _Passes:
 
     def __init__(self, files: Sequence[LogFile], outlook: Outlook) -> None:
         self.outlook, self.settings = outlook, outlook.settings
-        self.when = parse_delete_when(outlook.settings.delete_when)
+        self.when = cleaning.parse_delete_when(outlook.settings.delete_when)
         self.files = files
         self.modified = [file.modified for file in files]
         if outlook.fills_at is not None:
@@ -116,8 +107,8 @@ class _Passes:
                 return None
             ready = max(ready, self.modified[-1])
         expired = max(ready, self.modified[number] + self.settings.file_reserved_time * HOUR)
-        full = self._used_above(max_used_percent(self.settings.disk_max_used_space_ratio))
-        forced = self._used_above(CLEAN_FORCIBLY_PERCENT) if self.settings.clean_file_forcibly_enable else None
+        full = self._used_above(cleaning.max_used_percent(self.settings.disk_max_used_space_ratio))
+        forced = self._used_above(cleaning.CLEAN_FORCIBLY_PERCENT) if self.settings.clean_file_forcibly_enable else None
         times = [self._in_an_hour(expired)]
         if full is not None and not self.when.is_broken:
             times.append(max(expired, full))
@@ -129,11 +120,11 @@ class _Passes:
 
     def deleted(self, number: int, time: int) -> list[Deletion]:
         """Return the deletions of the pass at a time, from the file with this number on."""
-        forced = self._used_above(CLEAN_FORCIBLY_PERCENT)
+        forced = self._used_above(cleaning.CLEAN_FORCIBLY_PERCENT)
         at_once = self.settings.clean_file_forcibly_enable and forced is not None and time >= forced
         is_followed = self.outlook.fills_at is not None and time >= self.modified[-1]
         modified = self.modified[number:] + [time] * is_followed
-        count = deleted_by_time(modified, time, self.settings, clean_at_once=at_once)
+        count = cleaning.deleted_by_time(modified, time, self.settings, clean_at_once=at_once)
         in_an_hour = self._in_an_hour(time) == time
         found = [
             Deletion(time, FORCED if time < one + self.settings.file_reserved_time * HOUR else EXPIRED if in_an_hour else EXPIRED_AND_FULL)
@@ -145,7 +136,7 @@ class _Passes:
         return found
 
     def _in_an_hour(self, since: int) -> int | None:
-        return next_time_to_delete(self.when, since, self.outlook.zone)
+        return cleaning.next_time_to_delete(self.when, since, self.outlook.zone)
 
     def _line(self, percent: int) -> float:
         """Return the bytes above which the disk is used above `percent`."""
@@ -154,7 +145,7 @@ class _Passes:
     def _count(self, time: int) -> None:
         """Add the growth up to a time to the used bytes."""
         grown = self.used + self.outlook.growth * (time - self.counted) / 1000
-        self.used = max(self.used, min(grown, self._line(WARNING_LEVEL_PERCENT) + 1))
+        self.used = max(self.used, min(grown, self._line(cleaning.WARNING_LEVEL_PERCENT) + 1))
         self.counted = time
 
     def _used_above(self, percent: int) -> int | None:
@@ -164,7 +155,7 @@ class _Passes:
         missing = self._line(percent) - self.used
         if missing < 0:
             return self.counted
-        if percent > WARNING_LEVEL_PERCENT or self.outlook.growth <= 0:
+        if percent > cleaning.WARNING_LEVEL_PERCENT or self.outlook.growth <= 0:
             return None
         return self.counted + int(missing * 1000 / self.outlook.growth) + 1
 
@@ -282,13 +273,13 @@ def _needed_hours(shares: Sequence[Share], offset: int, rate: float, outlook: Ou
     """
     if rate <= 0:
         return None
-    when, needed = parse_delete_when(outlook.settings.delete_when), 0
+    when, needed = cleaning.parse_delete_when(outlook.settings.delete_when), 0
     for share in shares:
         aged = aging.get(share.from_offset)
         if aged is None:
             continue
         through = min(outlook.since + (share.end - offset) * 1000 / rate, _NEVER)
-        last = last_time_to_delete(when, -int(-through // 1), outlook.zone)
+        last = cleaning.last_time_to_delete(when, -int(-through // 1), outlook.zone)
         if last is not None and last >= outlook.since:
             needed = max(needed, (last - aged) // HOUR + 1)
     return needed

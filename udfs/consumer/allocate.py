@@ -36,12 +36,7 @@ class AllocateMessageQueueStrategy(Protocol):
         """Name of the strategy in logs and in recorded answers."""
 
     def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue] | None:
-        """Return the queues of the client `current_cid`.
-
-        Args:
-            current_cid: id of the client.
-            mq_all: the queues of the topic, in the order that all clients use.
-            cid_all: the client ids of the group, in the order that all clients use.
+        """Return the queues of the client `current_cid`; topics' queues and group's clients are in the order that all clients use.
 
         Raises:
             ThrownError: an argument is None or empty; the rebalance then changes nothing.
@@ -90,12 +85,7 @@ class AllocateMessageQueueByConfig:
     name: ClassVar[str] = "CONFIG"
     message_queue_list: tuple[MessageQueue, ...] | None = None
 
-    def allocate(
-        self,
-        current_cid: str | None,
-        mq_all: Queues | None,
-        cid_all: Sequence[str] | None,
-    ) -> list[MessageQueue] | None:
+    def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue] | None:
         """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`."""
         return None if self.message_queue_list is None else list(self.message_queue_list)
 
@@ -172,10 +162,7 @@ class AllocateMessageQueueConsistentHash:
 class AllocateMachineRoomNearby:
     """The queues of a machine room to the clients of that room, by another strategy; the queues of a room without clients to all clients.
 
-    Attributes:
-        inner: the strategy within a room.
-        broker_deploy_in: returns the machine room of a queue's broker; None or "" is an error.
-        consumer_deploy_in: returns the machine room of a client id; None or "" is an error.
+    The two functions return the machine room of a queue's broker and of a client id; None or "" is an error.
     """
 
     inner: AllocateMessageQueueStrategy
@@ -209,16 +196,12 @@ class AllocateMachineRoomNearby:
         for room in sorted(queues_of, key=text_order):
             if room not in clients_of:
                 shares.append(self.inner.allocate(current_cid, queues_of[room], clients))
-        return [queue for share in shares for queue in _there(share)]
+        if None in shares:
+            raise ThrownError(NULL_POINTER)
+        return [queue for share in shares for queue in share or ()]
 
 
 def _known(room: str | None) -> str:
     if not room:
         raise ThrownError(ILLEGAL_ARGUMENT)
     return room
-
-
-def _there(share: list[MessageQueue] | None) -> list[MessageQueue]:
-    if share is None:
-        raise ThrownError(NULL_POINTER)
-    return share

@@ -28,12 +28,7 @@ def hash_of(key: str) -> int:
 
 
 class ConsistentHashRouter:
-    """A hash ring of clients.
-
-    Args:
-        clients: client ids, in the order in which they are added to the ring.
-        virtual_nodes: number of places of each client.
-    """
+    """A hash ring of clients, each with `virtual_nodes` places, added in the order of `clients`."""
 
     def __init__(self, clients: Iterable[str], virtual_nodes: int) -> None:
         ring: dict[int, str] = {}

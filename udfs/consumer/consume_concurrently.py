@@ -51,11 +51,8 @@ def to_send_back(
 ) -> Sequence[MessageExt]:
     """Return the messages of a batch that are sent back to the broker; none for a broadcast consumer, which drops them.
 
-    Args:
-        messages: the batch.
-        status: the listener's status, None if it returned null or threw.
-        ack_index: ackIndex of the context: position of the last acknowledged message; counts only if the listener succeeded.
-        message_model: the consumer's message model.
+    `status` is None if the listener returned null or threw. `ack_index` is the context's: the position of the last acknowledged message; it
+    counts only if the listener succeeded.
 
     Raises:
         ThrownError: ackIndex is below -1; the batch then stays unchanged.
@@ -71,14 +68,8 @@ def process_consume_result(
 ) -> int | None:
     """Remove a batch after its messages were sent back; return the offset to commit (increaseOnly), None for none.
 
-    The reconsumeTimes of the messages that were not sent increase by 1; the caller passes them to the listener again, as one batch, after
-    RETRY_MS.
-
-    Args:
-        process_queue: the batch's process queue; if it is dropped, no offset is committed.
-        messages: the batch.
-        not_sent: messages of `to_send_back` that neither the broker nor the retry topic accepted.
-        now: the client's time, ms.
+    `not_sent` are the messages of `to_send_back` that neither the broker nor the retry topic accepted. Their reconsumeTimes increase by 1;
+    the caller passes them to the listener again, as one batch, after RETRY_MS. If the queue is dropped, no offset is committed.
     """
     if not messages:
         return None

@@ -49,15 +49,10 @@ class Turn(Enum):
 
 
 def next_turn(process_queue: ProcessQueue, message_model: MessageModel, *, began: int | None, now: int) -> tuple[Turn, int]:
-    """Return the consumer's next action, and after how many ms.
+    """Return the consumer's next action, and after how many ms; broadcast consumers need no lock.
 
     After a LOCK the consumer starts again: CONSUME_AFTER_LOCKED ms later if the broker gave the lock, else CONSUME_AFTER_NOT_LOCKED.
-
-    Args:
-        process_queue: the queue's process queue.
-        message_model: the consumer's message model; broadcast consumers need no lock.
-        began: when the consumer took its first batch, ms; None if it has taken none.
-        now: the client's time, ms.
+    `began` is when the consumer took its first batch, ms; None if it has taken none.
     """
     if process_queue.dropped:
         return Turn.STOP, 0
@@ -72,10 +67,7 @@ def next_turn(process_queue: ProcessQueue, message_model: MessageModel, *, began
 def to_send_back(messages: Sequence[MessageExt], status: ConsumeOrderlyStatus | None, max_reconsume_times: int) -> list[MessageExt]:
     """Return the messages of a batch that were tried too often and are sent to the retry topic.
 
-    Args:
-        messages: the batch.
-        status: the listener's status, None if it returned null or threw.
-        max_reconsume_times: `orderly_max_reconsume_times` of the consumer's settings.
+    `status` is None if the listener returned null or threw; `max_reconsume_times` is `orderly_max_reconsume_times` of the settings.
     """
     if not _suspends(status):
         return []
@@ -107,14 +99,9 @@ def process_consume_result(
     *,
     auto_commit: bool,
 ) -> OrderlyResult:
-    """Commit a batch, put it back, or keep it as taken, by the listener's status; return the result.
+    """Commit a batch, put it back, or keep it as taken, by the listener's status (None: null or thrown); return the result.
 
-    Args:
-        process_queue: the process queue that the batch was taken from.
-        messages: the batch.
-        status: the listener's status, None if it returned null or threw.
-        sent: messages of `to_send_back` that were sent.
-        auto_commit: autoCommit of the context, true unless the listener sets it.
+    `sent` are the messages of `to_send_back` that were sent; `auto_commit` is autoCommit of the context, true unless the listener sets it.
 
     Raises:
         ThrownError: the process queue has no taken message to commit.
@@ -140,9 +127,7 @@ def process_consume_result(
 def suspend_millis(asked: int, suspend_current_queue_time_millis: int) -> int:
     """Return after how many ms a consumer that does not continue starts again.
 
-    Args:
-        asked: suspendCurrentQueueTimeMillis of the context, -1 unless the listener sets it.
-        suspend_current_queue_time_millis: suspendCurrentQueueTimeMillis of the consumer.
+    `asked` is suspendCurrentQueueTimeMillis of the context, -1 unless the listener sets it; the other number is the consumer's setting.
     """
     wanted = suspend_current_queue_time_millis if asked == UNSET else asked
     return min(max(wanted, SUSPEND_LEAST), SUSPEND_MOST)

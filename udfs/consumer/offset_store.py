@@ -44,9 +44,7 @@ class RemoteBrokerOffsetStore(_OffsetTable):
     def read_from_store(self, queue: MessageQueue, answer: int) -> int:
         """Put the broker's answer to QUERY_CONSUMER_OFFSET into the table, and return it.
 
-        Args:
-            queue: the queue of the query.
-            answer: the offset; NOT_FOUND if the code is not SUCCESS; FAILED if there is no answer.
+        The answer is NOT_FOUND if the code is not SUCCESS, FAILED if there is none.
         """
         if answer not in (NOT_FOUND, FAILED):
             self.update_offset(queue, answer, increase_only=False)
@@ -70,11 +68,7 @@ class RemoteBrokerOffsetStore(_OffsetTable):
 
 @dataclass(slots=True)
 class LocalFileOffsetStore(_OffsetTable):
-    """The offset store of a broadcast client: a file keeps the offsets of its group.
-
-    Attributes:
-        file: the offsets in offsets.json.
-    """
+    """The offset store of a broadcast client: a file, offsets.json, keeps the offsets of its group."""
 
     file: dict[MessageQueue, int] = field(default_factory=dict)
 

@@ -68,12 +68,7 @@ class ProcessQueue:
         return now - self.last_pull_timestamp > PULL_MAX_IDLE_TIME
 
     def put_message(self, messages: Sequence[MessageExt], max_offset: int | None) -> bool:
-        """Add pulled messages; return whether an orderly consumer must be started.
-
-        Args:
-            messages: the messages of the answer, in its order.
-            max_offset: maxOffset of the answer, None if it has none.
-        """
+        """Add the messages of an answer with this maxOffset (None without one); return whether an orderly consumer must be started."""
         for message in messages:
             if self.msg_tree_map.put(message):
                 self.msg_count += 1

@@ -71,11 +71,7 @@ def seen_properties(properties: Mapping[str, str], min_offset: int, max_offset: 
 
 @dataclass(slots=True)
 class PullFromWhichNode:
-    """The broker, master or slave, that the next pull of each queue goes to. Tests compare it with a client's recorded pulls.
-
-    Attributes:
-        suggested: queue -> suggestWhichBrokerId of its last answer.
-    """
+    """The broker, master or slave, that the next pull of each queue goes to. Tests compare it with a client's recorded pulls."""
 
     suggested: dict[MessageQueue, int] = field(default_factory=dict)
 

@@ -26,10 +26,7 @@ class OffsetQuestion(Enum):
 def compute_pull_from_where(where: ConsumeFromWhere, topic: str, last_offset: int) -> int | OffsetQuestion | None:
     """Return the offset at which the client begins, or the query for it; None if the client cannot take the queue yet.
 
-    Args:
-        where: consumeFromWhere of the consumer.
-        topic: topic of the queue.
-        last_offset: result of the offset store's `read_from_store`.
+    `last_offset` is the result of the offset store's `read_from_store`.
     """
     if last_offset >= 0:
         return last_offset

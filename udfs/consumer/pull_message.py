@@ -36,11 +36,7 @@ _MIB: Final = 1024 * 1024
 class PullRequest:
     """The next pull of a queue.
 
-    Attributes:
-        queue: the queue.
-        process_queue: the client's state of the queue.
-        next_offset: queue offset of the next pull.
-        previously_locked: whether an orderly consumer has queried the group's committed offset since it got the lock.
+    `previously_locked` is whether an orderly consumer has queried the group's committed offset since it got the lock.
     """
 
     queue: MessageQueue
@@ -68,13 +64,7 @@ def pull_message(
 ) -> tuple[Pull, int]:
     """Return whether to pull now, and if not, after how many ms to test again.
 
-    Args:
-        request: the pull; sets the time of its process queue's last pull to `now`, unless that is dropped.
-        consumer: the consumer's settings.
-        now: the client's time, ms.
-        orderly: whether the consumer is an orderly one.
-        paused: whether the consumer is paused.
-        subscribed: whether the consumer subscribes to the topic.
+    Unless the queue is dropped, sets the time of its last pull to `now` (ms).
     """
     held = request.process_queue
     if held.dropped:
@@ -107,11 +97,9 @@ def _full(held: ProcessQueue, consumer: PushConsumer, *, orderly: bool) -> Pull 
 def fix_offset(request: PullRequest, offset: int | None) -> None:
     """Set the pull's offset to the group's committed offset, after FIX_OFFSET.
 
-    Args:
-        request: the pull.
-        offset: result of `compute_pull_from_where`; for a query, the broker's answer to it. None, when the committed offset could not be
-            read, begins at -1. If the broker does not answer the query, do not call this function; try the pull again after
-            pull_time_delay_mills_when_exception.
+    `offset` is the result of `compute_pull_from_where`; for a query, the broker's answer to it. None, when the committed offset could not
+    be read, begins at -1. If the broker does not answer the query, do not call this function; try the pull again after
+    pull_time_delay_mills_when_exception.
     """
     request.previously_locked = True
     request.next_offset = -1 if offset is None else offset
@@ -128,11 +116,7 @@ class PullFields(NamedTuple):
 def pull_fields(consumer: PushConsumer, in_memory: int, sub_string: str, *, of_slave: bool = False) -> PullFields:
     """Return the fields of a pull request that depend on the consumer, not on the queue.
 
-    Args:
-        consumer: the consumer's settings.
-        in_memory: result of the offset store's `read_from_memory`.
-        sub_string: expression of the subscription.
-        of_slave: whether the pull goes to a slave, which commits no offset.
+    `in_memory` is the result of the offset store's `read_from_memory`. A pull `of_slave` goes to a slave and commits no offset.
     """
     commit_offset = in_memory if consumer.message_model is MessageModel.CLUSTERING else 0
     subscription = sub_string if consumer.post_subscription_when_pull else None
@@ -169,13 +153,7 @@ def take_answer(
 ) -> PullOutcome:
     """Update a pull and its process queue by an answer; return what follows.
 
-    Args:
-        request: the pull.
-        consumer: the consumer's settings.
-        status: status of the answer, None for an error or a missing answer; the offsets are then ignored.
-        next_begin_offset: nextBeginOffset of the answer.
-        max_offset: maxOffset of the answer.
-        messages: for FOUND, the messages left after `filter_again`.
+    `status` is None for an error or a missing answer; the offsets are then ignored. `messages` are those left after `filter_again`.
     """
     if status is None:
         return PullOutcome(consumer.pull_time_delay_mills_when_exception)

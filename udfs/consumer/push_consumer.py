@@ -79,10 +79,6 @@ class PushConsumer:
 
 
 def default_consume_timestamp(made: int) -> int:
-    """Return the default time of CONSUME_FROM_TIMESTAMP, ms: half an hour before the consumer's creation, rounded down to a second.
-
-    Args:
-        made: when the consumer was created, ms since the epoch.
-    """
+    """Return the default time of CONSUME_FROM_TIMESTAMP: half an hour before the consumer was made, rounded down to a second; in ms."""
     begins = made - CONSUME_TIMESTAMP_BEFORE_START
     return begins - begins % 1000

@@ -64,10 +64,8 @@ class GivenUp:
 def give_up(held: ProcessQueue, *, needs_lock: bool, in_a_batch: bool) -> GivenUp:
     """Give a dropped queue up and return the result; call it after `persist` and `remove_offset` of the offset store.
 
-    Args:
-        held: the client's state of the queue.
-        needs_lock: whether the consumer is an orderly one of a clustering group.
-        in_a_batch: whether the listener is running, and will run for longer than CONSUME_LOCK_WAIT.
+    `needs_lock` is whether the consumer is an orderly one of a clustering group; `in_a_batch` whether the listener is running, and will run
+    for longer than CONSUME_LOCK_WAIT.
     """
     if not needs_lock:
         return GivenUp(leaves=True)
@@ -98,11 +96,7 @@ def truncate(table: ProcessQueueTable, topics: Collection[str | None]) -> list[M
 def locked_all(table: ProcessQueueTable, asked: Iterable[MessageQueue], held: Collection[MessageQueue], now: int) -> None:
     """Update the queues by a broker's answer to a request that locks all its queues; do not call it without an answer.
 
-    Args:
-        table: the client's queues.
-        asked: the queues of the request.
-        held: the queues of the answer: those that the client holds the lock of.
-        now: the client's time, ms.
+    `held` are the queues of the answer: those that the client holds the lock of.
     """
     locked_one(table, held, now)
     for queue in asked:

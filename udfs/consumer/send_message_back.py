@@ -47,13 +47,8 @@ def resend(
 ) -> Resent:
     """Return the message that a client sends to its retry topic.
 
-    Args:
-        group: the client's group.
-        topic: the message's topic, from `consumed_topic`.
-        properties: the consumed message's properties, with those that the client added.
-        reconsume_times: how often the message was sent back before.
-        max_reconsume_times: how often the message may be tried, from the consumer's settings.
-        orderly: whether the consumer is an orderly one; a concurrent one counts this as another try.
+    `topic` is from `consumed_topic`; `properties` are the consumed message's, with those that the client added. `reconsume_times` is how
+    often the message was sent back before; a concurrent consumer counts this as another try.
     """
     kept = {name: value for name, value in properties.items() if name not in _TAKEN_OUT}
     kept |= {PROPERTY_RETRY_TOPIC: topic, PROPERTY_DELAY: str(FIRST_DELAY_LEVEL + reconsume_times)}

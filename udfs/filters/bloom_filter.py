@@ -66,21 +66,17 @@ class BloomFilter:
 
     @classmethod
     def create_by_fn(cls, f: int, n: int) -> BloomFilter:
-        """Return the filter for an error rate and a number of consumers: BloomFilter.createByFn.
+        """Return the filter for `f` percent of errors and `n` consumers: BloomFilter.createByFn.
 
-        Args:
-            f: maxErrorRateOfBloomFilter, the error rate in percent.
-            n: expectConsumerNumUseFilter, the expected number of consumers.
+        The settings are maxErrorRateOfBloomFilter and expectConsumerNumUseFilter.
 
         Raises:
             BloomFilterError: the rate is not from 1 to 99, or the number is below 1.
         """
         if not 1 <= f < 100:
-            message = f"maxErrorRateOfBloomFilter: expected 1 to 99, found {f}"
-            raise BloomFilterError(message)
+            raise BloomFilterError(f"maxErrorRateOfBloomFilter: expected 1 to 99, found {f}")
         if n < 1:
-            message = f"expectConsumerNumUseFilter: expected 1 or more, found {n}"
-            raise BloomFilterError(message)
+            raise BloomFilterError(f"expectConsumerNumUseFilter: expected 1 or more, found {n}")
         rate = f / 100.0
         m = math.ceil(n * (math.log(1 / rate) / math.log(2)) * (math.log(math.e) / math.log(2)))
         return cls(math.ceil(math.log(rate) / math.log(0.5)), _BITS_A_BYTE * math.ceil(m / _BITS_A_BYTE))
@@ -122,8 +118,7 @@ class BloomFilter:
 
     def _check(self, bits: BitsArray) -> None:
         if bits.bit_length != self.m:
-            message = f"bit map: expected {self.m} bits, found {bits.bit_length}"
-            raise BloomFilterError(message)
+            raise BloomFilterError(f"bit map: expected {self.m} bits, found {bits.bit_length}")
 
 
 class BitsArray:
@@ -141,8 +136,7 @@ class BitsArray:
             BloomFilterError: the bit map is empty.
         """
         if not raw:
-            message = "bit map: expected bytes, found none"
-            raise BloomFilterError(message)
+            raise BloomFilterError("bit map: expected bytes, found none")
         return cls(len(raw) * _BITS_A_BYTE, raw)
 
     def __bytes__(self) -> bytes:
@@ -169,5 +163,4 @@ class BitsArray:
     def _check(self, position: int) -> None:
         # The broker's check lets position == bit_length pass; it then throws only if that position has no byte.
         if not 0 <= position < len(self._bytes) * _BITS_A_BYTE or position > self.bit_length:
-            message = f"bit position: expected 0 to {self.bit_length - 1}, found {position}"
-            raise BloomFilterError(message)
+            raise BloomFilterError(f"bit position: expected 0 to {self.bit_length - 1}, found {position}")

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from store_format.config.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters
+from store_format.remoting.heartbeat import HeartbeatSubscription
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.sql92 import Compiled, compile_expression
 
@@ -52,13 +53,7 @@ def build(
 ) -> ConsumerFilterData | None:
     """Return filter data without bits: ConsumerFilterManager.build. None for TAG, unknown types and expressions that do not compile.
 
-    Args:
-        topic: the subscription's topic.
-        consumer_group: the subscription's group.
-        expression: the expression as the client sent it.
-        expression_type: "SQL92", or another text that the client sent.
-        client_version: subVersion of the subscription.
-        now: the broker's time, ms.
+    `expression` and `expression_type` are as the client sent them; `client_version` is the subscription's subVersion; `now` in ms.
     """
     data = ConsumerFilterData(
         topic=topic,
@@ -69,26 +64,6 @@ def build(
         clientVersion=client_version,
     )
     return None if compiled(data) is None else data
-
-
-class Subscription(Protocol):
-    """The fields of a heartbeat's subscription that the manager reads."""
-
-    @property
-    def topic(self) -> str:
-        """The subscription's topic."""
-
-    @property
-    def sub_string(self) -> str | None:
-        """The expression."""
-
-    @property
-    def expression_type(self) -> str | None:
-        """The type of the expression."""
-
-    @property
-    def sub_version(self) -> int:
-        """subVersion: a time of the client's clock, ms."""
 
 
 @dataclass(slots=True)
@@ -111,13 +86,13 @@ class ConsumerFilterManager:
         """Return the filter data of a topic's subscriptions, by group."""
         return self.filter_data_by_topic.get(topic, {})
 
-    def register_all(self, consumer_group: str, subscriptions: Iterable[Subscription], now: int) -> None:
+    def register_all(self, consumer_group: str, subscriptions: Iterable[HeartbeatSubscription], now: int) -> None:
         """Register the subscriptions of a group's heartbeat; the group's subscriptions to other topics die."""
         topics = set()
-        for subscription in subscriptions:
-            topics.add(subscription.topic)
-            kind, version = subscription.expression_type, subscription.sub_version
-            self.register(subscription.topic, consumer_group, subscription.sub_string, kind, version, now)
+        for one in subscriptions:
+            topic = one.topic or ""
+            topics.add(topic)
+            self.register(topic, consumer_group, one.subString, one.expressionType, one.subVersion or 0, now)
         for topic, groups in self.filter_data_by_topic.items():
             if topic not in topics and consumer_group in groups:
                 self._die(topic, consumer_group, now)

@@ -92,8 +92,7 @@ class TopicSubscription:
                 return cls(topic=topic, sub_string=tags.SUB_ALL)
             return cls(topic=topic, sub_string=sub_string, code_set=codes)
         if not sub_string:
-            message = f"subscription to {topic}: expected an expression of type {expression_type!r}, found none"
-            raise SubscriptionError(message)
+            raise SubscriptionError(f"subscription to {topic}: expected an expression of type {expression_type!r}, found none")
         return cls(topic=topic, sub_string=sub_string, expression_type=expression_type)
 
 
@@ -127,11 +126,9 @@ class ExpressionMessageFilter:
         return self.subscription is None or self.subscription.class_filter_mode
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: EntryUnit | None) -> bool:
-        """Return whether an entry may match, by its fields in the consume queue and its extension.
+        """Return whether an entry may match, by its tagsCode and its ext unit.
 
-        Args:
-            tags_code: tagsCode of the entry or its ext unit; None if the ext unit cannot be read.
-            ext_unit: the entry's ext unit; None if it has none or it cannot be read.
+        `tags_code` is None if the ext unit cannot be read; `ext_unit` is None then too, and if there is none.
         """
         if self.subscription is None or self.subscription.class_filter_mode:
             return True
@@ -160,13 +157,7 @@ class ExpressionMessageFilter:
         return self.filter_data is not None and msg_store_time > self.filter_data.bornTime
 
     def are_matched_by_bit_maps(self, has_unit: NDArray[np.bool_], store_times: NDArray[np.int64], maps: BitMaps) -> NDArray[np.bool_]:
-        """Return `is_matched_by_consume_queue` for each entry, of a subscription that is not TAG.
-
-        Args:
-            has_unit: whether each entry has an ext unit that can be read.
-            store_times: msgStoreTime of each entry's unit, ms.
-            maps: the bit map of each entry's unit.
-        """
+        """Return `is_matched_by_consume_queue` for each entry, by its unit, if it has one that can be read; not for TAG subscriptions."""
         out = np.ones(len(has_unit), np.bool_)
         positions = () if self._passes_all else self._judging_bits()
         if positions and self.filter_data is not None:
@@ -218,11 +209,7 @@ def is_true(data: ConsumerFilterData | None, properties: Mapping[str, str] | Non
 
 @dataclass(frozen=True, slots=True)
 class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
-    """The filter of one pull if filterSupportRetry is set.
-
-    Attributes:
-        manager: has the filter data for a message's original topic.
-    """
+    """The filter of one pull if filterSupportRetry is set; `manager` has the filter data for a message's original topic."""
 
     manager: ConsumerFilterManager
 
@@ -245,8 +232,7 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
             return True
         real_topic = None if properties is None else properties.get(PROPERTY_RETRY_TOPIC)
         if real_topic is None:
-            message = f"message of {subscription.topic}: expected a property {PROPERTY_RETRY_TOPIC}, found none"
-            raise RetryTopicMissingError(message)
+            raise RetryTopicMissingError(f"message of {subscription.topic}: expected a property {PROPERTY_RETRY_TOPIC}, found none")
         return is_true(self.manager.get(real_topic, subscription.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)), properties)
 
 

@@ -25,11 +25,7 @@ __all__ = ["Compiled", "EvaluationError", "Sql92Error", "compile_expression", "m
 
 
 class EvaluationError(Exception):
-    """An expression whose evaluation throws in the broker, which is no match.
-
-    Attributes:
-        expression: text of the expression.
-    """
+    """An expression whose evaluation throws in the broker, which is no match."""
 
     def __init__(self, expression: str) -> None:
         super().__init__(expression)
@@ -44,23 +40,14 @@ class EvaluationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled expression.
-
-    Attributes:
-        expression: text of the expression.
-        program: the instructions, which work on a stack of codes.
-        properties: names of the properties that it reads, sorted.
-    """
+    """A compiled expression: its text, its instructions for a stack of codes, and the names of the properties that it reads, sorted."""
 
     expression: str
     program: tuple[Instruction, ...]
     properties: tuple[str, ...]
 
     def evaluate(self, properties: Mapping[str, str | None] | None) -> bool | None:
-        """Return the expression's value for one message; None is null.
-
-        Args:
-            properties: the message's properties; None for a message without any. A value of None counts as missing.
+        """Return the expression's value for one message; None is null. A property of None counts as missing.
 
         Raises:
             EvaluationError: the broker throws.
@@ -71,11 +58,9 @@ class Compiled:
         return None if code == NULL else code == TRUE
 
     def matches_many(self, columns: Columns, count: int) -> Codes:
-        """Return the expression's value for each message: 1 true, 0 false, -1 null, -2 if the broker throws.
+        """Return the expression's value for each of `count` messages: 1 true, 0 false, -1 null, -2 if the broker throws.
 
-        Args:
-            columns: for each of `properties`, `count` texts; a property that no message has may be left out.
-            count: number of messages.
+        `columns` has `count` texts for each of `properties`; a property that no message has may be left out.
         """
         return codes_of(self.program, columns, count)
 

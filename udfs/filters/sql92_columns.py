@@ -20,23 +20,8 @@ from store_format.big_endian import Bytes
 from store_format.record.message import decode_text
 from store_format.record.record_columns import Slices, are_utf8
 from udfs.filters import sql92_kernels
+from udfs.filters import sql92_values as v
 from udfs.filters.sql92_program import Cast, Compare, Constant, In, Instruction, Logic, Push, Static
-from udfs.filters.sql92_values import (
-    CODES,
-    FALSE,
-    NULL,
-    OUTCOMES,
-    TRUE,
-    Long,
-    Thrown,
-    Value,
-    compare,
-    conjunction,
-    disjunction,
-    negation,
-    no_number,
-    value_of,
-)
 from udfs.java import texts as java_texts
 
 Codes: TypeAlias = NDArray[np.int8]
@@ -47,13 +32,13 @@ def _bytes_of(text: str) -> bytes:
 
 
 def _table(rule: Callable[[int, int], int]) -> Codes:
-    return np.array([[rule(left, right) for right in CODES] for left in CODES], np.int8)
+    return np.array([[rule(left, right) for right in v.CODES] for left in v.CODES], np.int8)
 
 
-_LOGIC: Final = {"AND": _table(conjunction), "OR": _table(disjunction)}
+_LOGIC: Final = {"AND": _table(v.conjunction), "OR": _table(v.disjunction)}
 _ONE_CODE: Final = {
-    "NOT": np.array([negation(code) for code in CODES], np.int8),
-    "MINUS": np.array([no_number(code) for code in CODES], np.int8),
+    "NOT": np.array([v.negation(code) for code in v.CODES], np.int8),
+    "MINUS": np.array([v.no_number(code) for code in v.CODES], np.int8),
 }
 
 
@@ -103,13 +88,16 @@ Side: TypeAlias = Codes | Texts | Constant
 def columns_of_records(buffer: Bytes, properties: Slices, names: Iterable[str]) -> dict[str, Texts]:
     """Return a column for each property name, from the properties of stored records."""
     wanted = sorted(set(names))
-    encoded = list(map(_bytes_of, wanted))
-    ends = np.zeros(len(wanted) + 1, np.int64)
-    np.cumsum([len(one) for one in encoded], out=ends[1:])
+    all_names, ends = _joined(map(_bytes_of, wanted))
     starts, lengths = (np.zeros((len(wanted), len(properties.starts)), np.int64) for _ in range(2))
-    all_names = np.frombuffer(b"".join(encoded), np.uint8)
     sql92_kernels.pick_properties(buffer, properties.starts, properties.lengths, all_names, ends, starts, lengths)
     return {name: Texts.of_records(buffer, Slices(starts[row], lengths[row])) for row, name in enumerate(wanted)}
+
+
+def _joined(texts: Iterable[bytes]) -> tuple[Bytes, NDArray[np.int64]]:
+    """Return texts one after the other, and the end of each, after a 0."""
+    encoded = list(texts)
+    return np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([0, *map(len, encoded)], dtype=np.int64)
 
 
 def _missing(count: int) -> Texts:
@@ -118,10 +106,7 @@ def _missing(count: int) -> Texts:
 
 @lru_cache(maxsize=128)
 def _sorted_values(values: frozenset[str]) -> tuple[Bytes, NDArray[np.int64]]:
-    encoded = sorted(map(_bytes_of, values))
-    ends = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(one) for one in encoded], out=ends[1:])
-    return np.frombuffer(b"".join(encoded), np.uint8), ends
+    return _joined(sorted(map(_bytes_of, values)))
 
 
 def _found(texts: Texts, values: frozenset[str], found: int, other: int, absent: int) -> Codes:
@@ -133,27 +118,21 @@ def _found(texts: Texts, values: frozenset[str], found: int, other: int, absent:
 
 def _flipped(symbol: str, flipped: bool) -> NDArray[np.int8]:
     """Return a comparison's codes for less, equal and more; `flipped` exchanges less and more, for `constant symbol text`."""
-    outcomes = OUTCOMES[symbol]
+    outcomes = v.OUTCOMES[symbol]
     return np.array(outcomes[::-1] if flipped else outcomes, np.int8)
 
 
 def _with_number(symbol: str, texts: Texts, number: int | float, flipped: bool) -> Codes:
-    absent = compare(symbol, number, None) if flipped else compare(symbol, None, number)
+    absent = v.compare(symbol, number, None) if flipped else v.compare(symbol, None, number)
     out, outcomes = np.empty(len(texts), np.int8), _flipped(symbol, flipped)
     where = texts.buffer, texts.slices.starts, texts.slices.lengths
     if isinstance(number, float):
         sql92_kernels.compare_decimal(*where, number, outcomes, absent, out)
     else:
-        largest = java_texts.LONG_MAX if isinstance(number, Long) else java_texts.INTEGER_MAX
+        largest = java_texts.LONG_MAX if isinstance(number, v.Long) else java_texts.INTEGER_MAX
         sql92_kernels.compare_whole(*where, np.int64(largest), np.int64(number), outcomes, absent, out)
     for row in np.flatnonzero(out == sql92_kernels.SLOW).tolist():
-        out[row] = compare(symbol, number, texts[row]) if flipped else compare(symbol, texts[row], number)
-    return out
-
-
-def _are_true(texts: Texts) -> Codes:
-    out = np.empty(len(texts), np.int8)
-    sql92_kernels.are_true(texts.buffer, texts.slices.starts, texts.slices.lengths, out)
+        out[row] = v.compare(symbol, number, texts[row]) if flipped else v.compare(symbol, texts[row], number)
     return out
 
 
@@ -161,31 +140,35 @@ def _two_properties(symbol: str, left: Texts, right: Texts) -> Codes:
     out = np.empty(len(left), np.int8)
     where = left.buffer, left.slices.starts, left.slices.lengths, right.buffer, right.slices.starts, right.slices.lengths
     if symbol == "=":
-        pairs: Sequence[tuple[Value, Value]] = (("a", "a"), ("a", "b"), (None, "a"), ("a", None), (None, None))
-        sql92_kernels.same_texts(*where, np.array([compare("=", *pair) for pair in pairs], np.int8), out)
+        pairs: Sequence[tuple[v.Value, v.Value]] = (("a", "a"), ("a", "b"), (None, "a"), ("a", None), (None, None))
+        sql92_kernels.same_texts(*where, np.array([v.compare("=", *pair) for pair in pairs], np.int8), out)
         return out
-    sql92_kernels.compare_decimals(*where, _flipped(symbol, False), NULL, out)
+    sql92_kernels.compare_decimals(*where, _flipped(symbol, False), v.NULL, out)
     for row in np.flatnonzero(out == sql92_kernels.SLOW).tolist():
-        out[row] = compare(symbol, left[row], right[row])
+        out[row] = v.compare(symbol, left[row], right[row])
     return out
 
 
-_LIKE_CODES: Final = tuple(value_of(code) for code in CODES)
-_LIKE_TEXTS: Final = (Thrown.THROWN, None, "", "true")  # the codes that are_true gives
+_LIKE_CODES: Final = tuple(v.value_of(code) for code in v.CODES)
+_LIKE_TEXTS: Final = (v.Thrown.THROWN, None, "", "true")  # the codes that are_true gives
 
 
 def _looked_up(symbol: str, left: Side, right: Side, count: int) -> Codes:
     """Return the codes of a comparison in which only it matters whether a text is "true"."""
     sides: list[Codes] = []
-    values: list[tuple[Value, ...]] = []
+    values: list[tuple[v.Value, ...]] = []
     for side in (left, right):
         if isinstance(side, Constant):
             sides.append(np.zeros(count, np.int8))
-            values.append((side.value,) * len(CODES))
+            values.append((side.value,) * len(v.CODES))
+        elif isinstance(side, Texts):
+            sides.append(np.empty(count, np.int8))
+            sql92_kernels.are_true(side.buffer, side.slices.starts, side.slices.lengths, sides[-1])
+            values.append(_LIKE_TEXTS)
         else:
-            sides.append(_are_true(side) if isinstance(side, Texts) else side)
-            values.append(_LIKE_TEXTS if isinstance(side, Texts) else _LIKE_CODES)
-    table = np.array([[compare(symbol, one, other) for other in values[1]] for one in values[0]], np.int8)
+            sides.append(side)
+            values.append(_LIKE_CODES)
+    table = np.array([[v.compare(symbol, one, other) for other in values[1]] for one in values[0]], np.int8)
     return _apply(table, *sides)
 
 
@@ -205,7 +188,7 @@ def _compared(symbol: str, left: Side, right: Side, count: int) -> Codes:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return _with_number(symbol, texts, value, flipped)
         if isinstance(value, str):
-            return _found(texts, frozenset([value]), TRUE, FALSE, compare(symbol, value, None) if flipped else NULL)
+            return _found(texts, frozenset([value]), v.TRUE, v.FALSE, v.compare(symbol, value, None) if flipped else v.NULL)
     return _looked_up(symbol, left, right, count)
 
 
@@ -214,21 +197,15 @@ def _leaf(instruction: Push | Cast | In, columns: Columns, count: int) -> Codes:
         return np.full(count, instruction.code, np.int8)
     texts = columns[instruction.name] if instruction.name in columns else _missing(count)
     if isinstance(instruction, Cast):
-        return np.where(texts.slices.lengths < 0, np.int8(NULL), np.int8(FALSE))
-    found, other = (FALSE, TRUE) if instruction.negated else (TRUE, FALSE)
-    return _found(texts, instruction.values, found, other, NULL)
+        return np.where(texts.slices.lengths < 0, np.int8(v.NULL), np.int8(v.FALSE))
+    found, other = (v.FALSE, v.TRUE) if instruction.negated else (v.TRUE, v.FALSE)
+    return _found(texts, instruction.values, found, other, v.NULL)
 
 
 def codes_of(program: Sequence[Instruction], columns: Columns, count: int) -> Codes:
-    """Return the code of each of `count` messages, as a program evaluates them.
+    """Return the code of each of `count` messages, as a program evaluates them; codes as in udfs.filters.sql92_values.
 
-    Args:
-        program: the program of a compiled expression.
-        columns: for each property, `count` texts; a property that no message has may be left out.
-        count: number of messages.
-
-    Returns:
-        Codes as in udfs.filters.sql92_values.
+    `columns` has `count` texts for each property; a property that no message has may be left out.
     """
     stack: list[Codes] = []
 

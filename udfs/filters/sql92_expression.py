@@ -91,8 +91,7 @@ def floating_point(text: str) -> Operand:
     """
     value = float(text)
     if not 0.0 < value <= sys.float_info.max:
-        message = f"expected a decimal above 0 that a Double can hold, found {text[:40]!r}"
-        raise Sql92Error(message)
+        raise Sql92Error(f"expected a decimal above 0 that a Double can hold, found {text[:40]!r}")
     return constant(value)
 
 
@@ -104,8 +103,7 @@ def nested(operand: Operand, cost: int) -> Operand:
     """
     operand.nesting += cost
     if operand.nesting > MAX_NESTING:
-        message = f"expected brackets, signs and NOTs that nest no deeper than {MAX_NESTING} calls of the broker, found more"
-        raise Sql92Error(message)
+        raise Sql92Error(f"expected brackets, signs and NOTs that nest no deeper than {MAX_NESTING} calls of the broker, found more")
     return operand
 
 
@@ -130,8 +128,7 @@ def as_boolean(operand: Operand) -> Operand:
     if isinstance(operand.static, Property):
         return _computed([operand], Cast(operand.static.name))
     if not operand.boolean:
-        message = "expected a condition, found a value"
-        raise Sql92Error(message)
+        raise Sql92Error("expected a condition, found a value")
     if isinstance(operand.static, Constant):
         value = operand.static.value
         return _computed([operand], Push(NULL if value is None else TRUE if value else FALSE))
@@ -182,11 +179,9 @@ def create_equal(left: Operand, right: Operand) -> Operand:
     """
     constants = left.literal, right.literal
     if any(one is not None and one.value is None for one in constants):
-        message = "expected a value, found NULL: IS NULL asks for it"
-        raise Sql92Error(message)
+        raise Sql92Error("expected a value, found NULL: IS NULL asks for it")
     if left.literal and right.literal and left.boolean and not right.boolean:
-        message = "expected a Boolean right of a Boolean, found another constant"
-        raise Sql92Error(message)
+        raise Sql92Error("expected a Boolean right of a Boolean, found another constant")
     return _compared("=", left, right)
 
 
@@ -205,8 +200,7 @@ def create_order(symbol: str, left: Operand, right: Operand) -> Operand:
         literal = operand.literal
         number = literal is not None and isinstance(literal.value, int | float) and not isinstance(literal.value, bool)
         if operand.boolean or (literal is not None and not number):
-            message = f"expected numbers and properties at {symbol}, found a condition or another constant"
-            raise Sql92Error(message)
+            raise Sql92Error(f"expected numbers and properties at {symbol}, found a condition or another constant")
     return _compared(symbol, left, right)
 
 
@@ -231,8 +225,7 @@ def create_between(value: Operand, low: Operand, high: Operand) -> Operand:
         except ComparisonError as error:
             raise Sql92Error(str(error)) from error
         if descending:
-            message = "expected BETWEEN a lower and a higher constant, found the higher one first"
-            raise Sql92Error(message)
+            raise Sql92Error("expected BETWEEN a lower and a higher constant, found the higher one first")
     return _between(create_and, (">=", "<="), value, low, high)
 
 
@@ -262,6 +255,5 @@ def create_in(operand: Operand, values: Sequence[str], *, negated: bool) -> Oper
         Sql92Error: the operand is not a plain property.
     """
     if not isinstance(operand.static, Property):
-        message = "expected a property before IN, found another expression"
-        raise Sql92Error(message)
+        raise Sql92Error("expected a property before IN, found another expression")
     return _computed([operand], In(operand.static.name, frozenset(values), negated))

@@ -93,8 +93,7 @@ class SelectorTokens(Lexer):
         while at < len(text):
             found = (_TOKEN if at < last_line else _TOKEN_OF_LAST_LINE).match(text, at)
             if found is None or found.lastgroup is None:
-                message = f"expected a token at character {at}, found {text[at : at + 20]!r}"
-                raise Sql92Error(message)
+                raise Sql92Error(f"expected a token at character {at}, found {text[at : at + 20]!r}")
             kind, image, at = found.lastgroup, found[0], found.end()
             if kind == "NAME":
                 kind = _KEYWORDS.get(image.upper(), kind) if len(image) <= len("BETWEEN") else kind
@@ -182,8 +181,7 @@ def parse(text: str) -> Operand:
         Sql92Error: the broker does not compile the expression, or it is longer than `MAX_LENGTH`.
     """
     if len(text) > MAX_LENGTH:
-        message = f"expected at most {MAX_LENGTH} characters, found {len(text)}"
-        raise Sql92Error(message)
+        raise Sql92Error(f"expected at most {MAX_LENGTH} characters, found {len(text)}")
     parsing = _selector_parser().parse_interactive(text)
     try:
         for _ in parsing.iter_parse():
@@ -196,6 +194,5 @@ def parse(text: str) -> Operand:
         operand: Operand = parsing.feed_eof()
     except UnexpectedToken as error:
         found = "the end" if last is None else repr(str(last)[:40])
-        message = f"expected another token, found {found}"
-        raise Sql92Error(message) from error
+        raise Sql92Error(f"expected another token, found {found}") from error
     return operand

@@ -85,8 +85,7 @@ def compare_values(left: Value, right: Value) -> int:
         ComparisonError: the broker throws.
     """
     if isinstance(left, bool) and isinstance(right, str):
-        message = "expected a Boolean on the right as on the left, found a String, which the broker fails to cast"
-        raise ComparisonError(message)
+        raise ComparisonError("expected a Boolean on the right as on the left, found a String, which the broker fails to cast")
     if isinstance(left, str) and not isinstance(right, str):
         left = _parsed(left, right)
     elif isinstance(right, str) and not isinstance(left, str):

@@ -27,11 +27,7 @@ _TRIMMED: Final = "".join(map(chr, range(0x21)))  # the characters that String.t
 
 
 class SubscriptionParseError(ValueError):
-    """A TAG subscription that the broker refuses with SUBSCRIPTION_PARSE_FAILED.
-
-    Attributes:
-        subscription: the expression as the client sent it.
-    """
+    """A TAG subscription that the broker refuses with SUBSCRIPTION_PARSE_FAILED."""
 
     def __init__(self, subscription: str) -> None:
         super().__init__(subscription)
@@ -75,11 +71,9 @@ def split_tags(subscription: str | None) -> list[str] | None:
 
 
 def tag_matches(codes: frozenset[int] | None, code: int | None) -> bool:
-    """Return whether an entry matches a subscription's tags.
+    """Return whether an entry matches the hash codes of a subscription's tags, from `parse_subscription`.
 
-    Args:
-        codes: the subscription's hash codes, from `parse_subscription`.
-        code: tagsCode of the entry (64 bits, of which the low 32 count); None if its ext unit cannot be read.
+    `code` is the entry's tagsCode (64 bits, of which the low 32 count); None if its ext unit cannot be read.
     """
     return codes is None or code is None or to_int(code) in codes
 

@@ -24,28 +24,10 @@ from numpy.typing import NDArray
 from store_format.log.put_message import PROPERTY_DELAY, SCHEDULE_TOPIC, InnerMessage
 from store_format.made.made_values import unit
 from store_format.record.message import Host, Message
+from udfs.broker import send_message as sending
+from udfs.broker import transactional_message as transactional
 from udfs.broker.schedule_delivery import look_after
-from udfs.broker.send_message import (
-    PROPERTY_WAIT_STORE_MSG_OK,
-    V3_4_9,
-    SendBackRequest,
-    SendMessageProcessor,
-    SendMessageRequest,
-    message_timeup,
-    send_back,
-)
 from udfs.broker.topic_config import AUTO_CREATE_TOPIC_KEY_TOPIC
-from udfs.broker.transactional_message import (
-    PROPERTY_PRODUCER_GROUP,
-    PROPERTY_TAGS,
-    PROPERTY_TRANSACTION_PREPARED,
-    committed_message,
-    discarded_half_message,
-    half_message,
-    is_prepared,
-    op_message,
-    renewed_half_message,
-)
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.simulation.arrivals import ALL_MATCH
 from udfs.simulation.draws import TAG, draw, message_stream
@@ -94,7 +76,7 @@ class Surroundings:
         wanted, unwanted: tags of messages that match and do not match the group's filter, with their weights.
     """
 
-    sender: SendMessageProcessor
+    sender: sending.SendMessageProcessor
     begins: int
     producer: Host
     store_host: Host
@@ -179,15 +161,15 @@ class Appending:
         return stored
 
     def _send(self, row: NDArray[np.int64], time: int) -> None:
-        request = SendMessageRequest(
+        request = sending.SendMessageRequest(
             message=self._sent(row, time),
             default_topic=AUTO_CREATE_TOPIC_KEY_TOPIC,
             default_topic_queue_nums=len(self.ended.plan.queues),
             max_reconsume_times=None,
         )
         inner = self.around.sender.accept(request)
-        if is_prepared(inner.properties):
-            self._halves.append(self._store(half_message(inner), time))
+        if transactional.is_prepared(inner.properties):
+            self._halves.append(self._store(transactional.half_message(inner), time))
         else:
             self._store(inner, time)
 
@@ -197,13 +179,13 @@ class Appending:
         assert isinstance(plan.messages, Rates)
         number, offset, size = int(row[QUEUE]), int(row[OFFSET]), int(row[BODY])
         queue, key = plan.queues[number], f"{number}-{offset}"
-        properties = {_KEYS: key, PROPERTY_WAIT_STORE_MSG_OK: "true"}
+        properties = {_KEYS: key, sending.PROPERTY_WAIT_STORE_MSG_OK: "true"}
         if tag := self._tag(row):
-            properties[PROPERTY_TAGS] = tag
+            properties[transactional.PROPERTY_TAGS] = tag
         if row[STORED] > BEFORE and plan.messages.delay_level:
             properties[PROPERTY_DELAY] = str(plan.messages.delay_level)
         if row[STORED] > BEFORE and plan.transactions:
-            properties |= {PROPERTY_TRANSACTION_PREPARED: "true", PROPERTY_PRODUCER_GROUP: PRODUCER_GROUP}
+            properties |= {transactional.PROPERTY_TRANSACTION_PREPARED: "true", transactional.PROPERTY_PRODUCER_GROUP: PRODUCER_GROUP}
         text = f"{key} ".encode()
         return InnerMessage(
             topic=plan.topic,
@@ -230,27 +212,27 @@ class Appending:
         assert self.transactions
         half, (transaction, _, _) = self._halves[half_offset], self.transactions.half_queue[half_offset]
         if self.transactions.rows[transaction, IS_COMMITTED]:
-            self._store(committed_message(half), time)
-        self._store(op_message(half, self.around.store_host, self._clock(time)), time)
+            self._store(transactional.committed_message(half), time)
+        self._store(transactional.op_message(half, self.around.store_host, self._clock(time)), time)
 
     def _put_back(self, half_offset: int, changed: Mapping[str, str], time: int) -> None:
         half = self._halves[half_offset]
-        self._halves.append(self._store(renewed_half_message(half, {**half.properties_map(), **changed}), time))
+        self._halves.append(self._store(transactional.renewed_half_message(half, {**half.properties_map(), **changed}), time))
 
     def _give_up(self, half_offset: int, time: int) -> None:
         half = self._halves[half_offset]
-        self._store(discarded_half_message(half, half.properties_map()), time)
+        self._store(transactional.discarded_half_message(half, half.properties_map()), time)
 
     def _deliver(self, delayed: Message, time: int) -> None:
         self.delivered[delayed.queue_id + 1] += 1
-        self._store(message_timeup(delayed), time)
+        self._store(sending.message_timeup(delayed), time)
 
     def _send_back(self, queue: int, offset: int, time: int) -> None:
         plan = self.ended.plan
         name = RETRY_GROUP_TOPIC_PREFIX + plan.group
         topic, queue_id = (plan.topic, int(plan.queues[queue].queueId)) if queue < len(plan.queues) else (name, queue - len(plan.queues))
         most = plan.consumer.concurrent_max_reconsume_times()
-        request = SendBackRequest(group=plan.group, delay_level=0, max_reconsume_times=most, version=V3_4_9)
-        inner = send_back(self.around.sender, request, self._there[topic, queue_id, offset])
+        request = sending.SendBackRequest(group=plan.group, delay_level=0, max_reconsume_times=most, version=sending.V3_4_9)
+        inner = sending.send_back(self.around.sender, request, self._there[topic, queue_id, offset])
         assert inner is not None, "a group has a retry queue"
         self._store(inner, time)

@@ -17,31 +17,9 @@ import numpy as np
 from store_format.compiled import bare
 from store_format.made.made_values import between, unit
 from udfs.broker.schedule_delivery import look_after
+from udfs.simulation import world as at
 from udfs.simulation.draws import ARRIVAL, BODY, MATCH, draw, message_stream
-from udfs.simulation.world import (
-    BACKLOG_END,
-    BEFORE,
-    BODY_LEAST,
-    BODY_MOST,
-    BUCKET,
-    COMING,
-    DELAY,
-    END,
-    FIRST_TIME,
-    HINT,
-    MATCHING,
-    MS,
-    NEVER,
-    NONE,
-    OVERHEAD,
-    QUEUES,
-    RETRY_OFFSET,
-    RETRY_QUEUE,
-    RETRY_TIME,
-    RETRY_TRIES,
-    SEED,
-    TRIMMED,
-)
+from udfs.simulation.world import BEFORE, MS, NEVER, NONE
 
 MATCHES_AT_BROKER: Final = 1
 MATCHES_AT_CLIENT: Final = 2
@@ -52,56 +30,56 @@ _RECORD, _BODY = 0, 1  # columns of `sizes`
 @bare
 def _row(w, queue, offset):  # type: ignore[no-untyped-def]
     """Return the row of a recorded message."""
-    return w.queues[queue, FIRST_TIME] + offset - w.queues[queue, BACKLOG_END]
+    return w.queues[queue, at.FIRST_TIME] + offset - w.queues[queue, at.BACKLOG_END]
 
 
 @bare
 def arrival_time(w, queue, offset):  # type: ignore[no-untyped-def]
     """Return when a message is stored, microseconds; BEFORE if it is of the backlog, NEVER if the queue gets no such offset."""
-    if queue >= w.cfg[QUEUES]:
-        if offset >= w.queues[queue, END]:
+    if queue >= w.cfg[at.QUEUES]:
+        if offset >= w.queues[queue, at.END]:
             return np.int64(NEVER)
-        return w.retries[queue - w.cfg[QUEUES], offset - w.queues[queue, TRIMMED], RETRY_TIME]
-    at = offset - w.queues[queue, BACKLOG_END]
-    if at >= w.queues[queue, COMING]:
+        return w.retries[queue - w.cfg[at.QUEUES], offset - w.queues[queue, at.TRIMMED], at.RETRY_TIME]
+    ahead = offset - w.queues[queue, at.BACKLOG_END]
+    if ahead >= w.queues[queue, at.COMING]:
         return np.int64(NEVER)
     if w.times.shape[0] > 0:
         return w.times[_row(w, queue, offset)]
-    if at < 0:
+    if ahead < 0:
         return np.int64(BEFORE)
-    bucket = w.queues[queue, HINT]
-    while w.cum[queue, bucket] > at:
+    bucket = w.queues[queue, at.HINT]
+    while w.cum[queue, bucket] > ahead:
         bucket -= 1
-    while w.cum[queue, bucket + 1] <= at:
+    while w.cum[queue, bucket + 1] <= ahead:
         bucket += 1
-    w.queues[queue, HINT] = bucket
+    w.queues[queue, at.HINT] = bucket
     first = w.cum[queue, bucket]
     count = w.cum[queue, bucket + 1] - first
-    shift = unit(draw(message_stream(w.cfg[SEED], queue, offset), 0, ARRIVAL))
-    stored = bucket * w.cfg[BUCKET] + np.int64((at - first + shift) / count * w.cfg[BUCKET])
-    return stored if w.cfg[DELAY] == NONE else look_after(0, stored // MS + w.cfg[DELAY]) * MS
+    shift = unit(draw(message_stream(w.cfg[at.SEED], queue, offset), 0, ARRIVAL))
+    stored = bucket * w.cfg[at.BUCKET] + np.int64((ahead - first + shift) / count * w.cfg[at.BUCKET])
+    return stored if w.cfg[at.DELAY] == NONE else look_after(0, stored // MS + w.cfg[at.DELAY]) * MS
 
 
 @bare
 def matches(w, queue, offset):  # type: ignore[no-untyped-def]
     """Return the flags MATCHES_AT_BROKER and MATCHES_AT_CLIENT of a message, added."""
-    if queue >= w.cfg[QUEUES]:
+    if queue >= w.cfg[at.QUEUES]:
         return np.int64(ALL_MATCH)
     if w.flags.shape[0] > 0:
         return np.int64(w.flags[_row(w, queue, offset)])
-    if w.shares[MATCHING] >= 1.0:
+    if w.shares[at.MATCHING] >= 1.0:
         return np.int64(ALL_MATCH)
-    taken = unit(draw(message_stream(w.cfg[SEED], queue, offset), 0, MATCH)) < w.shares[MATCHING]
+    taken = unit(draw(message_stream(w.cfg[at.SEED], queue, offset), 0, MATCH)) < w.shares[at.MATCHING]
     return np.int64(ALL_MATCH) if taken else np.int64(0)
 
 
 @bare
 def origin(w, queue, offset):  # type: ignore[no-untyped-def]
     """Return (queue, offset, tries) of a message: where it was first sent, and how often it was sent back since."""
-    if queue < w.cfg[QUEUES]:
+    if queue < w.cfg[at.QUEUES]:
         return np.int64(queue), np.int64(offset), np.int64(0)
-    row = w.retries[queue - w.cfg[QUEUES], offset - w.queues[queue, TRIMMED]]
-    return row[RETRY_QUEUE], row[RETRY_OFFSET], row[RETRY_TRIES]
+    row = w.retries[queue - w.cfg[at.QUEUES], offset - w.queues[queue, at.TRIMMED]]
+    return row[at.RETRY_QUEUE], row[at.RETRY_OFFSET], row[at.RETRY_TRIES]
 
 
 @bare
@@ -109,10 +87,10 @@ def body_size(w, queue, offset):  # type: ignore[no-untyped-def]
     """Return the bytes of a message's body; `queue` and `offset` are where it was first sent."""
     if w.sizes.shape[0] > 0:
         return np.int64(w.sizes[_row(w, queue, offset), _BODY])
-    least, most = w.cfg[BODY_LEAST], w.cfg[BODY_MOST]
+    least, most = w.cfg[at.BODY_LEAST], w.cfg[at.BODY_MOST]
     if least == most:
         return least
-    return between(least, most, draw(message_stream(w.cfg[SEED], queue, offset), 0, BODY))
+    return between(least, most, draw(message_stream(w.cfg[at.SEED], queue, offset), 0, BODY))
 
 
 @bare
@@ -120,20 +98,20 @@ def record_size(w, queue, offset, body):  # type: ignore[no-untyped-def]
     """Return the bytes of a message's record in the commit log; `queue` and `offset` are where it was first sent."""
     if w.sizes.shape[0] > 0:
         return np.int64(w.sizes[_row(w, queue, offset), _RECORD])
-    return body + w.cfg[OVERHEAD]
+    return body + w.cfg[at.OVERHEAD]
 
 
 @bare
 def end_offset(w, queue, time):  # type: ignore[no-untyped-def]
     """Return the offset one past the last message that is stored by `time`."""
-    if queue >= w.cfg[QUEUES]:
-        low, high = w.queues[queue, TRIMMED], w.queues[queue, END]
+    if queue >= w.cfg[at.QUEUES]:
+        low, high = w.queues[queue, at.TRIMMED], w.queues[queue, at.END]
     else:
-        low = w.queues[queue, BACKLOG_END]
-        high = low + w.queues[queue, COMING]
+        low = w.queues[queue, at.BACKLOG_END]
+        high = low + w.queues[queue, at.COMING]
         if w.times.shape[0] == 0:  # delays are whole seconds, so a delivery run coincides with the begin of a bucket
-            stored = time if w.cfg[DELAY] == NONE else time - w.cfg[DELAY] * MS
-            bucket = min(max(stored, 0) // w.cfg[BUCKET], w.cum.shape[1] - 2)
+            stored = time if w.cfg[at.DELAY] == NONE else time - w.cfg[at.DELAY] * MS
+            bucket = min(max(stored, 0) // w.cfg[at.BUCKET], w.cum.shape[1] - 2)
             high = low + w.cum[queue, bucket + 1]
             low += w.cum[queue, bucket]
     while low < high:

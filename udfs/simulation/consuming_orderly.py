@@ -15,99 +15,55 @@ import numpy as np
 from store_format.compiled import bare
 from udfs.consumer.consume_orderly import CONTINUE_AFTER, LOCK_AFTER_LOSS, LOCK_AFTER_START, MAX_TIME_CONSUME_CONTINUOUSLY
 from udfs.consumer.process_queue import REBALANCE_LOCK_MAX_LIVE_TIME
+from udfs.simulation import world as at
 from udfs.simulation.arrivals import origin
 from udfs.simulation.draws import message_stream
 from udfs.simulation.event_heap import CONSUME, LOCK_ONE, WORK_END, key_of, push
 from udfs.simulation.event_rows import write_consumed, write_dead
 from udfs.simulation.pulling import expect, submit
 from udfs.simulation.service_time import fails, service_time
-from udfs.simulation.world import (
-    ALIVE,
-    AT_WORK,
-    BEGAN,
-    BODY,
-    BUSY,
-    CLIENT,
-    CONSUME_BATCH,
-    DELIVERED,
-    DONE_MESSAGES,
-    DROPPED,
-    DUPLICATES,
-    ENDS,
-    FAILED,
-    HEAD,
-    LOCKED,
-    LOCKED_AT,
-    LOST,
-    MOST_STARTED,
-    MOST_TRIES,
-    MS,
-    MSG_COUNT,
-    MSG_SIZE,
-    NETWORK,
-    NONE,
-    NOT_COUNTED,
-    OFFSET,
-    POSITION,
-    QUEUE,
-    REACHED,
-    RECONSUME_LATER,
-    RING,
-    SEED,
-    STARTED,
-    STARTED_BATCHES,
-    SUCCEEDED,
-    SUCCESS,
-    SUSPENDED,
-    TAIL,
-    TAKEN,
-    TELLS,
-    TOO_LATE,
-    TRY,
-    WORKED,
-    WORKING,
-)
+from udfs.simulation.world import MS, NONE
 
 
 @bare
 def _entry(w, slot, ahead):  # type: ignore[no-untyped-def]
     """Return the place in the ring of the message `ahead` places after the slot's first one."""
-    return slot * w.cfg[RING] + ((w.slots[slot, HEAD] + ahead) & (w.cfg[RING] - 1))
+    return slot * w.cfg[at.RING] + ((w.slots[slot, at.HEAD] + ahead) & (w.cfg[at.RING] - 1))
 
 
 @bare
 def start_consumer(w, slot):  # type: ignore[no-untyped-def]
     """Start a consumer of the queue, which waits for a thread, unless one exists (the result of putMessage)."""
     row = w.slots[slot]
-    if not row[AT_WORK] and row[HEAD] < row[TAIL]:
-        row[AT_WORK] = 1
+    if not row[at.AT_WORK] and row[at.HEAD] < row[at.TAIL]:
+        row[at.AT_WORK] = 1
         wait_for_thread(w, slot)
 
 
 @bare
 def wait_for_thread(w, slot):  # type: ignore[no-untyped-def]
     """Append the consumer to the client's line for a thread: submitConsumeRequest."""
-    w.slots[slot, BEGAN] = NONE
-    submit(w, slot, slot * w.cfg[RING], 0)
+    w.slots[slot, at.BEGAN] = NONE
+    submit(w, slot, slot * w.cfg[at.RING], 0)
 
 
 @bare
 def next_turn(w, slot, now):  # type: ignore[no-untyped-def]
     """Let a consumer with a thread take its next batch, or release the thread."""
     row, cfg = w.slots[slot], w.cfg
-    if row[DROPPED]:
+    if row[at.DROPPED]:
         return
-    if not row[LOCKED] or now // MS - row[LOCKED_AT] // MS > REBALANCE_LOCK_MAX_LIVE_TIME:
-        expect(w, slot, LOCK_ONE, now + (LOCK_AFTER_START if row[BEGAN] == NONE else LOCK_AFTER_LOSS) * MS)
+    if not row[at.LOCKED] or now // MS - row[at.LOCKED_AT] // MS > REBALANCE_LOCK_MAX_LIVE_TIME:
+        expect(w, slot, LOCK_ONE, now + (LOCK_AFTER_START if row[at.BEGAN] == NONE else LOCK_AFTER_LOSS) * MS)
         return
-    if row[BEGAN] != NONE and now // MS - row[BEGAN] // MS > MAX_TIME_CONSUME_CONTINUOUSLY:
+    if row[at.BEGAN] != NONE and now // MS - row[at.BEGAN] // MS > MAX_TIME_CONSUME_CONTINUOUSLY:
         expect(w, slot, CONSUME, now + CONTINUE_AFTER * MS)
         return
-    if row[BEGAN] == NONE:
-        row[BEGAN] = now
-    row[TAKEN] = min(cfg[CONSUME_BATCH], row[TAIL] - row[HEAD])
-    if row[TAKEN] == 0:
-        row[AT_WORK] = 0
+    if row[at.BEGAN] == NONE:
+        row[at.BEGAN] = now
+    row[at.TAKEN] = min(cfg[at.CONSUME_BATCH], row[at.TAIL] - row[at.HEAD])
+    if row[at.TAKEN] == 0:
+        row[at.AT_WORK] = 0
         return
     _begin(w, slot, now)
 
@@ -115,56 +71,56 @@ def next_turn(w, slot, now):  # type: ignore[no-untyped-def]
 @bare
 def _begin(w, slot, now):  # type: ignore[no-untyped-def]
     """Pass the taken batch to the listener."""
-    row, client = w.slots[slot], w.clients[w.slots[slot, CLIENT]]
+    row, client = w.slots[slot], w.clients[w.slots[slot, at.CLIENT]]
     taken, failed = np.int64(0), False
-    for ahead in range(row[TAKEN]):
+    for ahead in range(row[at.TAKEN]):
         entry = w.ring[_entry(w, slot, ahead)]
-        first_queue, first_offset, tries = origin(w, row[QUEUE], entry[OFFSET])
-        w.counters[DELIVERED] += 1
-        if entry[OFFSET] > w.queues[row[QUEUE], MOST_STARTED]:
-            w.queues[row[QUEUE], MOST_STARTED] = entry[OFFSET]
-        elif entry[TRY] == tries:  # not one that was put back and is tried again in place
-            w.counters[DUPLICATES] += 1
-        stream = message_stream(w.cfg[SEED], first_queue, first_offset)
-        taken += service_time(w.cfg, w.shares, stream, entry[TRY])
-        failed = failed or fails(w.shares, stream, entry[TRY])
-        entry[STARTED] = now
-    row[FAILED] = failed
-    row[ENDS] = now + taken
-    client[BUSY] += 1
-    client[STARTED_BATCHES] += 1
-    client[WORKED] += taken
-    row[WORKING] += 1
-    push(w.heap, w.counters, now + taken, key_of(WORK_END, slot * w.cfg[RING]))
+        first_queue, first_offset, tries = origin(w, row[at.QUEUE], entry[at.OFFSET])
+        w.counters[at.DELIVERED] += 1
+        if entry[at.OFFSET] > w.queues[row[at.QUEUE], at.MOST_STARTED]:
+            w.queues[row[at.QUEUE], at.MOST_STARTED] = entry[at.OFFSET]
+        elif entry[at.TRY] == tries:  # not one that was put back and is tried again in place
+            w.counters[at.DUPLICATES] += 1
+        stream = message_stream(w.cfg[at.SEED], first_queue, first_offset)
+        taken += service_time(w.cfg, w.shares, stream, entry[at.TRY])
+        failed = failed or fails(w.shares, stream, entry[at.TRY])
+        entry[at.STARTED] = now
+    row[at.FAILED] = failed
+    row[at.ENDS] = now + taken
+    client[at.BUSY] += 1
+    client[at.STARTED_BATCHES] += 1
+    client[at.WORKED] += taken
+    row[at.WORKING] += 1
+    push(w.heap, w.counters, now + taken, key_of(WORK_END, slot * w.cfg[at.RING]))
 
 
 @bare
 def _tell(w, slot, result, now):  # type: ignore[no-untyped-def]
     """Write the rows of `consumed` for the batch."""
-    if not w.cfg[TELLS]:
+    if not w.cfg[at.TELLS]:
         return
-    for ahead in range(w.slots[slot, TAKEN]):
+    for ahead in range(w.slots[slot, at.TAKEN]):
         entry = w.ring[_entry(w, slot, ahead)]
-        write_consumed(w, slot, entry, entry[TRY], entry[STARTED], result, now)
+        write_consumed(w, slot, entry, entry[at.TRY], entry[at.STARTED], result, now)
 
 
 @bare
 def _give_up(w, slot, entry, now):  # type: ignore[no-untyped-def]
     """Send a message that was tried too often to the dead letters."""
-    first_queue, first_offset, _ = origin(w, w.slots[slot, QUEUE], entry[OFFSET])
-    write_dead(w, first_queue, first_offset, entry[TRY] + 1, now + w.cfg[NETWORK])
+    first_queue, first_offset, _ = origin(w, w.slots[slot, at.QUEUE], entry[at.OFFSET])
+    write_dead(w, first_queue, first_offset, entry[at.TRY] + 1, now + w.cfg[at.NETWORK])
 
 
 @bare
 def _is_put_back(w, slot, now):  # type: ignore[no-untyped-def]
     """Return whether a failed batch has a message that may still be tried: checkReconsumeTimes."""
     again = False
-    for ahead in range(w.slots[slot, TAKEN]):
+    for ahead in range(w.slots[slot, at.TAKEN]):
         entry = w.ring[_entry(w, slot, ahead)]
-        if entry[TRY] >= w.cfg[MOST_TRIES]:
+        if entry[at.TRY] >= w.cfg[at.MOST_TRIES]:
             _give_up(w, slot, entry, now)
         else:
-            entry[TRY] += 1
+            entry[at.TRY] += 1
             again = True
     return again
 
@@ -173,37 +129,37 @@ def _is_put_back(w, slot, now):  # type: ignore[no-untyped-def]
 def _commit(w, slot):  # type: ignore[no-untyped-def]
     """Remove the taken messages (ProcessQueue.commit), and set the offset in the table even to a lower one, unless the queue is dropped."""
     row = w.slots[slot]
-    for ahead in range(row[TAKEN]):
+    for ahead in range(row[at.TAKEN]):
         entry = w.ring[_entry(w, slot, ahead)]
-        row[MSG_SIZE] -= entry[BODY]
-        if not row[DROPPED]:
-            row[REACHED] = entry[OFFSET] + 1
-            w.queues[row[QUEUE], POSITION] = row[REACHED]
-    row[MSG_COUNT] -= row[TAKEN]
-    row[HEAD] += row[TAKEN]
+        row[at.MSG_SIZE] -= entry[at.BODY]
+        if not row[at.DROPPED]:
+            row[at.REACHED] = entry[at.OFFSET] + 1
+            w.queues[row[at.QUEUE], at.POSITION] = row[at.REACHED]
+    row[at.MSG_COUNT] -= row[at.TAKEN]
+    row[at.HEAD] += row[at.TAKEN]
 
 
 @bare
 def end_turn(w, slot, now):  # type: ignore[no-untyped-def]
     """Apply the result of a batch, and let the consumer continue."""
     row = w.slots[slot]
-    client = w.clients[row[CLIENT]]
-    row[WORKING] -= 1
-    if not client[ALIVE]:
-        w.counters[NOT_COUNTED] += row[TAKEN]
-        _tell(w, slot, LOST, now)
+    client = w.clients[row[at.CLIENT]]
+    row[at.WORKING] -= 1
+    if not client[at.ALIVE]:
+        w.counters[at.NOT_COUNTED] += row[at.TAKEN]
+        _tell(w, slot, at.LOST, now)
         return
-    client[BUSY] -= 1
-    if row[DROPPED]:
-        w.counters[NOT_COUNTED] += row[TAKEN]
-        _tell(w, slot, TOO_LATE, now)
+    client[at.BUSY] -= 1
+    if row[at.DROPPED]:
+        w.counters[at.NOT_COUNTED] += row[at.TAKEN]
+        _tell(w, slot, at.TOO_LATE, now)
     else:
-        _tell(w, slot, RECONSUME_LATER if row[FAILED] else SUCCESS, now)
-    if row[FAILED] and _is_put_back(w, slot, now):
-        expect(w, slot, CONSUME, now + w.cfg[SUSPENDED])
+        _tell(w, slot, at.RECONSUME_LATER if row[at.FAILED] else at.SUCCESS, now)
+    if row[at.FAILED] and _is_put_back(w, slot, now):
+        expect(w, slot, CONSUME, now + w.cfg[at.SUSPENDED])
         return
-    if not row[FAILED] and not row[DROPPED]:
-        w.counters[SUCCEEDED] += row[TAKEN]
-        client[DONE_MESSAGES] += row[TAKEN]
+    if not row[at.FAILED] and not row[at.DROPPED]:
+        w.counters[at.SUCCEEDED] += row[at.TAKEN]
+        client[at.DONE_MESSAGES] += row[at.TAKEN]
     _commit(w, slot)
     next_turn(w, slot, now)

@@ -9,74 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from store_format.compiled import bare
+from udfs.simulation import event_heap as heap
+from udfs.simulation import world as at
 from udfs.simulation.consuming import end_work, expect_look, start_work
 from udfs.simulation.consuming_orderly import end_turn, start_consumer, wait_for_thread
-from udfs.simulation.event_heap import (
-    ANSWER,
-    CONSUME,
-    DELIVER,
-    FIX_OFFSET,
-    LOCK_ONE,
-    PERSIST_OFFSETS,
-    PULL,
-    WORK_END,
-    key_of,
-    kind_of,
-    number_of,
-    pop,
-    push,
-)
 from udfs.simulation.pulling import answered_as_of, expect_answer, pull, take_answer
-from udfs.simulation.world import (
-    ALIVE,
-    ANSWERED_AT,
-    AS_OF,
-    ASKED_AT,
-    ASKING,
-    BROADCAST,
-    CLIENT,
-    COMMITTED,
-    CONSUME_BATCH,
-    CONSUMED_ROWS,
-    DEAD_ROWS,
-    DROPPED,
-    END,
-    EVENTS,
-    EVENTS_DONE,
-    FIRST_SLOT,
-    FREE,
-    HEAP,
-    IN_USE,
-    LEVEL_FIRST,
-    LEVEL_LAST,
-    MS,
-    NEXT_OFFSET,
-    NEXT_SLOT,
-    NONE,
-    NOW,
-    ORDERLY,
-    PENDING_INTO,
-    PENDING_NEXT,
-    PENDING_OFFSET,
-    PENDING_QUEUE,
-    PENDING_STORED,
-    PENDING_TRIES,
-    PERSIST,
-    QUESTION,
-    QUEUE,
-    QUEUES,
-    REACHED,
-    RETRY_OFFSET,
-    RETRY_QUEUE,
-    RETRY_QUEUES,
-    RETRY_TIME,
-    RETRY_TRIES,
-    RING,
-    STALLED_UNTIL,
-    STORED,
-    TRIMMED,
-    WAITING,
-)
+from udfs.simulation.world import MS, NONE
 
 DONE, TELL, GROW, ASK = range(4)
 
@@ -84,10 +22,10 @@ DONE, TELL, GROW, ASK = range(4)
 @bare
 def _lacks_room(w):  # type: ignore[no-untyped-def]
     """Return what the caller must do before the next event; DONE for nothing."""
-    batch = w.cfg[CONSUME_BATCH]
-    if w.counters[CONSUMED_ROWS] + batch > w.consumed.shape[0] or w.counters[DEAD_ROWS] + batch > w.dead.shape[0]:
+    batch = w.cfg[at.CONSUME_BATCH]
+    if w.counters[at.CONSUMED_ROWS] + batch > w.consumed.shape[0] or w.counters[at.DEAD_ROWS] + batch > w.dead.shape[0]:
         return TELL
-    if w.counters[WAITING] + batch > w.pending.shape[0] or w.counters[HEAP] > w.heap.shape[0] // 2:
+    if w.counters[at.WAITING] + batch > w.pending.shape[0] or w.counters[at.HEAP] > w.heap.shape[0] // 2:
         return GROW
     return DONE
 
@@ -95,9 +33,9 @@ def _lacks_room(w):  # type: ignore[no-untyped-def]
 @bare
 def _lacks_retries(w):  # type: ignore[no-untyped-def]
     """Return whether a delivery might lack room: all waiting messages may be due at once and go to one retry queue."""
-    for one in range(w.cfg[RETRY_QUEUES]):
-        queue = w.queues[w.cfg[QUEUES] + one]
-        if queue[END] - queue[TRIMMED] + w.counters[WAITING] > w.retries.shape[1]:
+    for one in range(w.cfg[at.RETRY_QUEUES]):
+        queue = w.queues[w.cfg[at.QUEUES] + one]
+        if queue[at.END] - queue[at.TRIMMED] + w.counters[at.WAITING] > w.retries.shape[1]:
             return True
     return False
 
@@ -106,23 +44,23 @@ def _lacks_retries(w):  # type: ignore[no-untyped-def]
 def _deliver(w, level, now):  # type: ignore[no-untyped-def]
     """Run the delivery of a delay level: move due messages to the retry topic, and wake the pulls that wait for them."""
     line, arrived = w.levels[level], False
-    while line[LEVEL_FIRST] != NONE and w.pending[line[LEVEL_FIRST], PENDING_STORED] // MS + w.delays[level] <= now // MS:
-        at = line[LEVEL_FIRST]
-        waiting = w.pending[at]
-        line[LEVEL_FIRST] = waiting[PENDING_NEXT]
-        queue = w.queues[w.cfg[QUEUES] + waiting[PENDING_INTO]]
-        retry = w.retries[waiting[PENDING_INTO], queue[END] - queue[TRIMMED]]
-        retry[RETRY_TIME] = now
-        retry[RETRY_QUEUE] = waiting[PENDING_QUEUE]
-        retry[RETRY_OFFSET] = waiting[PENDING_OFFSET]
-        retry[RETRY_TRIES] = waiting[PENDING_TRIES]
-        queue[END] += 1
-        waiting[PENDING_NEXT] = w.counters[FREE]
-        w.counters[FREE] = at
-        w.counters[WAITING] -= 1
+    while line[at.LEVEL_FIRST] != NONE and w.pending[line[at.LEVEL_FIRST], at.PENDING_STORED] // MS + w.delays[level] <= now // MS:
+        first = line[at.LEVEL_FIRST]
+        waiting = w.pending[first]
+        line[at.LEVEL_FIRST] = waiting[at.PENDING_NEXT]
+        queue = w.queues[w.cfg[at.QUEUES] + waiting[at.PENDING_INTO]]
+        retry = w.retries[waiting[at.PENDING_INTO], queue[at.END] - queue[at.TRIMMED]]
+        retry[at.RETRY_TIME] = now
+        retry[at.RETRY_QUEUE] = waiting[at.PENDING_QUEUE]
+        retry[at.RETRY_OFFSET] = waiting[at.PENDING_OFFSET]
+        retry[at.RETRY_TRIES] = waiting[at.PENDING_TRIES]
+        queue[at.END] += 1
+        waiting[at.PENDING_NEXT] = w.counters[at.FREE]
+        w.counters[at.FREE] = first
+        w.counters[at.WAITING] -= 1
         arrived = True
-    if line[LEVEL_FIRST] == NONE:
-        line[LEVEL_LAST] = NONE
+    if line[at.LEVEL_FIRST] == NONE:
+        line[at.LEVEL_LAST] = NONE
     else:
         expect_look(w, level)
     if arrived:
@@ -134,65 +72,65 @@ def _wake(w):  # type: ignore[no-untyped-def]
     """Recalculate when the pulls of the retry topic are answered."""
     for slot in range(w.slots.shape[0]):
         row = w.slots[slot]
-        if row[IN_USE] and row[QUEUE] >= w.cfg[QUEUES] and row[ANSWERED_AT] != NONE and not row[DROPPED]:
-            as_of = answered_as_of(w, row[QUEUE], row[NEXT_OFFSET], row[ASKED_AT])
-            if as_of < row[AS_OF]:
+        if row[at.IN_USE] and row[at.QUEUE] >= w.cfg[at.QUEUES] and row[at.ANSWERED_AT] != NONE and not row[at.DROPPED]:
+            as_of = answered_as_of(w, row[at.QUEUE], row[at.NEXT_OFFSET], row[at.ASKED_AT])
+            if as_of < row[at.AS_OF]:
                 expect_answer(w, slot)
 
 
 @bare
 def _persist_offsets(w, client, now):  # type: ignore[no-untyped-def]
     """Commit a client's offsets: RemoteBrokerOffsetStore.persistAll, or LocalFileOffsetStore.persistAll when broadcasting."""
-    slot = w.clients[client, FIRST_SLOT]
+    slot = w.clients[client, at.FIRST_SLOT]
     while slot != NONE:
         row = w.slots[slot]
-        if not row[DROPPED] and row[REACHED] != NONE:
-            if w.cfg[BROADCAST]:
-                w.local[client, row[QUEUE], STORED] = row[REACHED]
+        if not row[at.DROPPED] and row[at.REACHED] != NONE:
+            if w.cfg[at.BROADCAST]:
+                w.local[client, row[at.QUEUE], at.STORED] = row[at.REACHED]
             else:
-                w.queues[row[QUEUE], COMMITTED] = row[REACHED]
-        slot = row[NEXT_SLOT]
-    push(w.heap, w.counters, now + w.cfg[PERSIST], key_of(PERSIST_OFFSETS, client))
+                w.queues[row[at.QUEUE], at.COMMITTED] = row[at.REACHED]
+        slot = row[at.NEXT_SLOT]
+    heap.push(w.heap, w.counters, now + w.cfg[at.PERSIST], heap.key_of(heap.PERSIST_OFFSETS, client))
 
 
 @bare
 def _client_of(w, kind, number):  # type: ignore[no-untyped-def]
     """Return the client of an event."""
-    if kind == PERSIST_OFFSETS:
+    if kind == heap.PERSIST_OFFSETS:
         return np.int64(number)
-    return w.slots[number // w.cfg[RING] if kind == WORK_END else number, CLIENT]
+    return w.slots[number // w.cfg[at.RING] if kind == heap.WORK_END else number, at.CLIENT]
 
 
 @bare
 def _happen(w, kind, number, now):  # type: ignore[no-untyped-def]
     """Process one event of a client."""
-    if kind == WORK_END:
-        if w.cfg[ORDERLY]:
-            end_turn(w, number // w.cfg[RING], now)
-            start_work(w, w.slots[number // w.cfg[RING], CLIENT], now)
+    if kind == heap.WORK_END:
+        if w.cfg[at.ORDERLY]:
+            end_turn(w, number // w.cfg[at.RING], now)
+            start_work(w, w.slots[number // w.cfg[at.RING], at.CLIENT], now)
         else:
             end_work(w, number, now)
         return
-    if kind == PERSIST_OFFSETS:
-        if w.clients[number, ALIVE]:
+    if kind == heap.PERSIST_OFFSETS:
+        if w.clients[number, at.ALIVE]:
             _persist_offsets(w, number, now)
         return
     row = w.slots[number]
-    row[EVENTS] -= 1
-    if not w.clients[row[CLIENT], ALIVE]:
+    row[at.EVENTS] -= 1
+    if not w.clients[row[at.CLIENT], at.ALIVE]:
         return
-    if kind == PULL:
+    if kind == heap.PULL:
         pull(w, number, now)
-    elif kind in (LOCK_ONE, FIX_OFFSET):
-        w.counters[ASKING], w.counters[QUESTION] = number, kind
-    elif kind == CONSUME:
-        if not row[DROPPED]:
+    elif kind in (heap.LOCK_ONE, heap.FIX_OFFSET):
+        w.counters[at.ASKING], w.counters[at.QUESTION] = number, kind
+    elif kind == heap.CONSUME:
+        if not row[at.DROPPED]:
             wait_for_thread(w, number)
-            start_work(w, row[CLIENT], now)
+            start_work(w, row[at.CLIENT], now)
     elif take_answer(w, number, now) > 0:
-        if w.cfg[ORDERLY]:
+        if w.cfg[at.ORDERLY]:
             start_consumer(w, number)
-        start_work(w, row[CLIENT], now)
+        start_work(w, row[at.CLIENT], now)
 
 
 @bare
@@ -204,31 +142,31 @@ def run(w, until):  # type: ignore[no-untyped-def]
         enlarge an array. ASK: the caller must answer the event of kind `counters[QUESTION]` for the slot `counters[ASKING]`. Call again
         after the last three.
     """
-    while w.counters[HEAP] > 0 and w.heap[0, 0] < until:
+    while w.counters[at.HEAP] > 0 and w.heap[0, 0] < until:
         lacks = _lacks_room(w)
         if lacks != DONE:
             return lacks
         now, key = w.heap[0, 0], w.heap[0, 1]
-        kind, number = kind_of(key), number_of(key)
-        if kind == DELIVER:
+        kind, number = heap.kind_of(key), heap.number_of(key)
+        if kind == heap.DELIVER:
             if _lacks_retries(w):
                 return GROW
-            pop(w.heap, w.counters)
+            heap.pop(w.heap, w.counters)
             _deliver(w, number, now)
         else:
-            pop(w.heap, w.counters)
-            if kind == ANSWER and w.slots[number, ANSWERED_AT] != now:  # an earlier answer replaced it
-                w.slots[number, EVENTS] -= 1
+            heap.pop(w.heap, w.counters)
+            if kind == heap.ANSWER and w.slots[number, at.ANSWERED_AT] != now:  # an earlier answer replaced it
+                w.slots[number, at.EVENTS] -= 1
                 continue
             client = w.clients[_client_of(w, kind, number)]
-            if client[ALIVE] and client[STALLED_UNTIL] > now:
-                if kind == ANSWER:
-                    w.slots[number, ANSWERED_AT] = client[STALLED_UNTIL]
-                push(w.heap, w.counters, client[STALLED_UNTIL], key)
+            if client[at.ALIVE] and client[at.STALLED_UNTIL] > now:
+                if kind == heap.ANSWER:
+                    w.slots[number, at.ANSWERED_AT] = client[at.STALLED_UNTIL]
+                heap.push(w.heap, w.counters, client[at.STALLED_UNTIL], key)
                 continue
             _happen(w, kind, number, now)
-        w.counters[EVENTS_DONE] += 1
-        w.counters[NOW] = now
-        if w.counters[ASKING] != NONE:
+        w.counters[at.EVENTS_DONE] += 1
+        w.counters[at.NOW] = now
+        if w.counters[at.ASKING] != NONE:
             return ASK
     return DONE

@@ -2,14 +2,13 @@
 
 Broker source (4.9.3): the operations of RebalancePushImpl and DefaultMQPushConsumerImpl on process queues; the rules are elsewhere.
 Rule: arrays grow only here, between two calls of the loop, by doubling.
-`group_run` works on any SimulationEngine. A second engine, in plain Python, is `tests/models/slow_group.py`: a test compares the results.
+A second engine with the same methods, in plain Python, is `tests/models/slow_group.py`: a test compares the results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,69 +41,8 @@ class WrittenRows:
 Ask = Callable[[int, bool, int], None]
 
 
-class SimulationEngine(Protocol):
-    """The operations that `group_run` needs; times are microseconds."""
-
-    def add_client(self, now: int) -> int:
-        """Start a client and return its number."""
-
-    def remove_client(self, client: int) -> None:
-        """Remove a client with all its queues and messages."""
-
-    def stall(self, client: int, until: int) -> None:
-        """Let a client stand still until a time."""
-
-    def take(self, client: int, queue: int, offset: int, told: int | None, now: int) -> int:
-        """Give a queue to a client and return the slot; `told` is the broker's answer about the group's offset, None for none."""
-
-    def give_up(self, slot: int) -> None:
-        """Drop the queue of a slot and commit its offset."""
-
-    def drop(self, slot: int) -> None:
-        """Drop the queue of a slot without committing its offset."""
-
-    def commit(self, queue: int, offset: int) -> None:
-        """Set the group's committed offset of a queue."""
-
-    def persist(self, client: int) -> None:
-        """Commit all offsets in a client's table."""
-
-    def last_pull(self, slot: int) -> int:
-        """Return when the client last tried to pull the queue of a slot."""
-
-    def committed(self, queue: int) -> int:
-        """Return the group's committed offset of a queue, -1 for none."""
-
-    def stored(self, client: int, queue: int) -> int:
-        """Return the offset of a queue in the file of a broadcast client, -1 for none."""
-
-    def end_offset(self, queue: int, now: int) -> int:
-        """Return the offset one past the last message of a queue at `now`."""
-
-    def release(self, slot: int) -> None:
-        """Remove the slot of a queue that was given up from the client's table."""
-
-    def has_temp_message(self, slot: int) -> bool:
-        """Return whether the client holds messages of the queue that its listener has not taken."""
-
-    def batch_ends(self, slot: int) -> int:
-        """Return when the listener's current batch of the queue ends, 0 if there is none."""
-
-    def set_lock(self, slot: int, locked: bool, at_time: int) -> None:
-        """Set whether the broker has locked the queue for the client, and the time of its answer."""
-
-    def lock_one(self, slot: int, locked: bool, now: int) -> None:
-        """Continue a consumer that waits for its queue's lock, with the broker's answer."""
-
-    def fix_offset(self, slot: int, offset: int, told: int | None, now: int) -> None:
-        """Pull a locked queue from the group's committed offset; `told` is as for `take`."""
-
-    def run(self, until: int, tell: Callable[[WrittenRows], None], ask: Ask) -> None:
-        """Process the events before a time; the arguments are those of `GroupEngine.run`."""
-
-
 class GroupEngine:
-    """The engine with the compiled loop."""
+    """The engine with the compiled loop; times are microseconds."""
 
     def __init__(self, plan: GroupPlan) -> None:
         self.plan = plan
@@ -143,7 +81,10 @@ class GroupEngine:
         self.world.clients[client, at.STALLED_UNTIL] = max(until, int(self.world.clients[client, at.STALLED_UNTIL]))
 
     def take(self, client: int, queue: int, offset: int, told: int | None, now: int) -> int:
-        """Give a queue to a client, which pulls it at once, and return the slot; `told` goes into the client's offset table."""
+        """Give a queue to a client, which pulls it at once, and return the slot.
+
+        `told`, the broker's answer about the group's offset (None for none), goes into the client's offset table.
+        """
         slot = self._free_slot()
         world = self.world
         row = world.slots[slot]

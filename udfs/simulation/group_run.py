@@ -30,7 +30,7 @@ from udfs.consumer.pull_message import FIX_OFFSET_AFTER
 from udfs.consumer.push_consumer import LOCK_QUEUES, REBALANCE, default_consume_timestamp
 from udfs.consumer.rebalance import CONSUME_LOCK_WAIT, drop, give_up, locked_all, locked_one, share_of, to_take
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
-from udfs.simulation.group_engine import SimulationEngine, WrittenRows
+from udfs.simulation.group_engine import GroupEngine, WrittenRows
 from udfs.simulation.group_plan import ClientPlan, GroupPlan
 from udfs.simulation.world import MS
 
@@ -91,7 +91,7 @@ class GroupRun:
         stopped_at: when the run ended.
     """
 
-    def __init__(self, plan: GroupPlan, engine: SimulationEngine) -> None:
+    def __init__(self, plan: GroupPlan, engine: GroupEngine) -> None:
         self.plan, self.engine = plan, engine
         retry = RETRY_GROUP_TOPIC_PREFIX + plan.group
         nums = plan.broker.retry_queue_nums

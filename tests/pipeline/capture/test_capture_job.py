@@ -126,7 +126,7 @@ def test_what_cannot_be_read_is_a_row_and_the_rest_goes_on(pullsim: Pullsim, tmp
     assert rows(pullsim, lake, "SELECT count(*) AS n FROM pull_request") == [{"n": 3}]
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"no capture", "pcap"), (None, "traffic.pcap")])
+@pytest.mark.parametrize(("content", "said"), [(b"no capture", "pcap"), (pcap([]) + b"\xff" * 99, "one packet"), (None, "traffic.pcap")])
 def test_a_file_that_is_no_capture_ends_with_2_and_writes_nothing(
     pullsim: Pullsim, tmp_path: Path, content: bytes | None, said: str
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.capture.packets import Bad, Packet, read_packets
+from pipeline.capture.packets import Bad, Packet, read_packets, with_a_packet
 from pipeline.capture.segments import PackedSegments, Segment, SegmentCol, any_segment, pack_segments, plain_segment, segment_of
 from store_format.errors import StoreError
 from tests.makers.captures import (
@@ -96,6 +96,22 @@ def test_a_packet_knows_its_number_and_where_its_record_stands() -> None:
 def test_what_is_no_capture_is_refused_with_its_name(raw: bytes) -> None:
     with pytest.raises(StoreError, match=r"traffic\.pcap, byte 0.*pcap"):
         packets_of(raw)
+
+
+SILENT = {"pcap": pcap([]), "pcapng": section() + interface()}
+
+
+@pytest.mark.parametrize("header", SILENT.values(), ids=SILENT)
+def test_garbage_behind_a_valid_header_is_no_capture(header: bytes) -> None:
+    assert list(with_a_packet(packets_of(header), "traffic.pcap")) == []
+    for garbage in (b"\x1b", b"\xff" * 5000, bytes(range(256)) * 40):
+        with pytest.raises(StoreError) as refused:
+            list(with_a_packet(packets_of(header + garbage), "traffic.pcap"))
+        said = str(refused.value)
+        assert said.startswith(f"traffic.pcap, byte {len(header)}: expected one packet that can be read, or more, found none behind ")
+        assert said.isprintable()
+    damaged = pcap([(START, b"x" * 40)]) + b"\xff" * 5000
+    assert list(with_a_packet(packets_of(damaged), "traffic.pcap")) == packets_of(damaged)
 
 
 @pytest.mark.parametrize("cut", [1, 8, 15, 16, 30])

@@ -11,9 +11,10 @@ import pytest
 
 from pipeline.files import store_files
 from pipeline.files.store_files import StoreFiles
-from pipeline.importing.store_source import StoreReader
+from pipeline.importing.store_source import LogFilePartition, StoreReader, read_stretch
+from pipeline.rows.log_batches import Stretch
 from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, STORE_FILE_RANGE, Table
-from pipeline.store.load_files import FileSizes, LogBounds
+from pipeline.store.load_files import FileSizes
 from store_format.big_endian import Bytes
 
 URI = "elsewhere://store"
@@ -50,12 +51,12 @@ def test_its_rows_are_those_of_the_local_files(table: Table, small_store: Path, 
 def test_a_task_fetches_no_more_of_a_log_file_than_its_part(
     small_store: Path, remote_store: StoreFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local = StoreFiles(str(small_store))
-    whole = read(StoreReader(COMMIT_LOG, local, "broker", sizes_of(local)))
-    file = local.folder("commitlog")[0]
-    first, *rest = whole["physicOffset"].to_pylist()
-    cuts = tuple(offset - int(file.name) for offset in rest if offset < int(file.name) + file.length)[4::5]
-    bounds = LogBounds(min_offset=first, max_offset=rest[-1] + whole["storeSize"][-1].as_py(), truncates_queues=False)
+    reader = StoreReader(COMMIT_LOG, StoreFiles(str(small_store)), "broker", sizes_of(StoreFiles(str(small_store))))
+    partition = reader.partitions()[0]
+    assert isinstance(partition, LogFilePartition)
+    file = partition.stretch.file
+    whole = pa.Table.from_batches(reader.read(partition)).sort_by("physicOffset")
+    cuts = [offset - file.from_offset for offset in whole["physicOffset"].to_pylist()][5::5]
     fetched: list[tuple[int, int]] = []
     part = StoreFiles.part
 
@@ -65,7 +66,9 @@ def test_a_task_fetches_no_more_of_a_log_file_than_its_part(
 
     monkeypatch.setattr(StoreFiles, "part", noted)
     monkeypatch.delattr(StoreFiles, "content")
-    reader = StoreReader(COMMIT_LOG, remote_store, "broker", sizes_of(remote_store), bounds, {file.name: cuts})
-    assert read(reader).equals(whole)
+    borders = [*pairwise((0, *cuts, file.wrote))]
+    stretches = [Stretch(file, *border) for border in borders]
+    batches = [batch for one in stretches for _, batch in read_stretch(remote_store, "broker", one, frozenset({COMMIT_LOG.name}))]
+    assert pa.Table.from_batches(batches).sort_by("physicOffset").equals(whole)
     assert len(cuts) > 1
-    assert fetched[: len(cuts)] == list(pairwise((0, *cuts)))
+    assert fetched == [*borders[:-1], (borders[-1][0], file.length)]

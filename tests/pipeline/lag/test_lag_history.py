@@ -12,7 +12,7 @@ from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.lag_tables import LAG_HISTORY
-from tests.makers.lag_lakes import write_state
+from tests.makers.lag_lakes import FILE_SIZE, write_state
 from tests.makers.lakes import live_files, rows
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.replaying import NOON
@@ -43,7 +43,9 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
-    write_state(spark, tmp_path, "a", OFFSETS, QUEUES, stamps={("orders", 0, 40): 7_000}, as_of=9_500)
+    write_state(
+        spark, tmp_path, "a", OFFSETS, QUEUES, stamps={("orders", 0, 40): 7_000}, as_of=9_500, log_files={0: 7_000, FILE_SIZE: 9_500}
+    )
     write_state(spark, tmp_path, "b", {("g", "orders", 0): 1})
     command = ("lag", "--lake", tmp_path, "--record", "--observed-at")
     assert pullsim(*command, "1970-01-01T00:00:20")[:2] == (0, "recorded 2 queues of broker a at 20000 ms, lake version 3\n")
@@ -57,9 +59,9 @@ def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(pullsim: 
         | {"reason": "NO_OFFSET"},
     ]
     query = """SELECT s.queueId, why, messagesToLoss, timeToLossMillis FROM group_status s
-        JOIN retention_risk r ON r.brokerName = s.brokerName AND r.queueId = s.queueId ORDER BY s.queueId"""
+        JOIN retention_risk r ON r.brokerName = s.brokerName AND r.queueId = s.queueId ORDER BY s.queueId, why"""
     _, out, _ = pullsim("sql", "--lake", tmp_path, query, "--format", "csv")
-    assert out.splitlines()[1:] == [f"0,INCOMPLETE_WINDOW,30,{72 * 3_600_000 - 2_500}", "1,NO_OFFSET,,"]
+    assert out.splitlines()[1:] == [f"0,INCOMPLETE_WINDOW,30,{76 * 3_600_000 - 9_500}", "0,NOT_OBSERVED,,", "1,NO_OFFSET,,"]
 
     before = Lake(spark, str(tmp_path)).at
     code, out, _ = pullsim(*command, 21_000)

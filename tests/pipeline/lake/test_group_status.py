@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from pipeline.schema import tables as t
+from pipeline.schema.capture_tables import OFFSET_HISTORY, PULL_REQUEST
 from pipeline.schema.lag_tables import LAG_HISTORY
 from pipeline.sql.statements import view_sql
 from tests.models.burrow import Commit, Seen, status_of, statuses
@@ -16,7 +18,7 @@ from tests.models.burrow import Commit, Seen, status_of, statuses
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-RANK = ["OK", "WARN", "STOP", "STALL", "REWIND"]
+RANK = ["OK", "UNKNOWN", "WARN", "STOP", "STALL", "REWIND"]
 
 
 def commits(*numbers: tuple[int, int, int | None]) -> list[Commit]:
@@ -64,6 +66,9 @@ def judge(spark: SparkSession, rows: Sequence[Seen], call: str) -> list[Row]:
     """What a query says of a history of one broker."""
     history = [("b", row.group, row.topic, row.queue_id, row.at, row.offset, row.end, 0, _lag(row), None, None, None, 1) for row in rows]
     spark.createDataFrame(history, LAG_HISTORY.schema).coalesce(1).createOrReplaceTempView(LAG_HISTORY.name)
+    for table in (OFFSET_HISTORY, PULL_REQUEST, t.CONSUME_QUEUE, t.CONSUMER_OFFSET):
+        stored = [("b", "forgotten", "t", 0, 5)] if table is t.CONSUMER_OFFSET else []
+        spark.createDataFrame(stored, table.schema).coalesce(1).createOrReplaceTempView(table.name)
     for name in ("queue_status", "group_status"):
         spark.sql(view_sql(name))
     return spark.sql(f"FROM {call}").collect()
@@ -87,10 +92,11 @@ GROWING = [100 + 10 * n for n in range(10)]
 AHEAD = [1000 + 10 * n for n in range(10)]
 # group -> the observations of its queue 0 of topic t, the status, and the rule
 CASES: dict[str, tuple[list[Seen], str, str]] = {
-    "no-offset": (history("no-offset", [None] * 10, AHEAD), "OK", "NO_OFFSET"),
-    "no-offset-any-more": (history("no-offset-any-more", [*range(9), None], AHEAD), "OK", "NO_OFFSET"),
-    "young": (history("young", [5] * 9, AHEAD[1:]), "OK", "INCOMPLETE_WINDOW"),
-    "first-offset-came-late": (history("first-offset-came-late", [None, *[5] * 9], AHEAD), "OK", "INCOMPLETE_WINDOW"),
+    "no-offset": (history("no-offset", [None] * 10, AHEAD), "UNKNOWN", "NO_OFFSET"),
+    "no-messages": (history("no-messages", [None] * 10, [0] * 10), "OK", "NO_OFFSET"),
+    "no-offset-any-more": (history("no-offset-any-more", [*range(9), None], AHEAD), "UNKNOWN", "NO_OFFSET"),
+    "young": (history("young", [5] * 9, AHEAD[1:]), "UNKNOWN", "INCOMPLETE_WINDOW"),
+    "first-offset-came-late": (history("first-offset-came-late", [None, *[5] * 9], AHEAD), "UNKNOWN", "INCOMPLETE_WINDOW"),
     "keeps-up": (history("keeps-up", AHEAD, AHEAD), "OK", "NO_LAG"),
     "past-the-end": (history("past-the-end", [5000] * 10, AHEAD), "OK", "NO_LAG"),
     "dead": (history("dead", [50] * 10, AHEAD), "STOP", "NO_COMMITS"),
@@ -124,7 +130,7 @@ def test_each_rule_speaks_where_it_should_and_the_worst_status_is_the_groups(spa
     found = judge(spark, [*gone, *older, *(row for rows, _, _ in CASES.values() for row in rows)], "group_status")
     assert {row["consumerGroup"]: (row["status"], row["why"]) for row in found if (row["topic"], row["queueId"]) == ("t", 0)} == {
         group: (status, why) for group, (_, status, why) in CASES.items()
-    }
+    } | {"forgotten": ("UNKNOWN", "NOT_OBSERVED")}
     for row in found:
         of_group = [other["status"] for other in found if other["consumerGroup"] == row["consumerGroup"]]
         assert row["groupStatus"] == max(of_group, key=RANK.index)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -62,7 +63,7 @@ def batches(rows: list[dict[str, Any]], size: int) -> list[pa.RecordBatch]:
 
 
 def written(folder: Path, rows: list[dict[str, Any]], size: int = 7) -> list[dict[str, Any]]:
-    writer = FileWriter(str(folder), SCHEMA, TABLE.stats)
+    writer = FileWriter("made", str(folder), SCHEMA, TABLE.stats)
     return [file for batch in writer.write(iter(batches(rows, size))) for file in batch.to_pylist()]
 
 
@@ -121,7 +122,7 @@ def test_a_table_reads_back_with_its_comments_at_every_version(tmp_path: Path) -
 
 def test_only_values_that_repeat_have_a_dictionary(tmp_path: Path) -> None:
     rows = [{"number": number, "name": "same", "given": [("a", "b")], "entries": [number]} for number in range(50)]
-    writer = FileWriter(str(tmp_path), SCHEMA, (), ("number", "entries.list.element"))
+    writer = FileWriter("made", str(tmp_path), SCHEMA, (), ("number", "entries.list.element"))
     (one,) = (file for batch in writer.write(iter(batches(rows, 50))) for file in batch.to_pylist())
     group = pq.read_metadata(tmp_path / one["path"]).row_group(0)
     found = {column.path_in_schema: column.has_dictionary_page for column in map(group.column, range(group.num_columns))}
@@ -135,9 +136,42 @@ def test_only_values_that_repeat_have_a_dictionary(tmp_path: Path) -> None:
     }
 
 
+def test_a_page_of_large_values_has_about_a_megabyte(tmp_path: Path) -> None:
+    """A reader holds a page in memory."""
+    large = [{"number": number, "name": os.urandom(50_000).hex()} for number in range(64)]
+    (file,) = written(tmp_path, large, 64)
+    pa.default_memory_pool().release_unused()
+    before = pa.total_allocated_bytes()
+    with pq.ParquetFile(tmp_path / file["path"], buffer_size=4096, pre_buffer=False) as one:
+        batches = one.iter_batches(1, columns=["name"])
+        assert next(batches).column(0)[0].as_py() == large[0]["name"]
+        assert pa.total_allocated_bytes() - before < 4 << 20
+
+
+def test_rows_are_divided_by_partition(tmp_path: Path) -> None:
+    values = [("%RETRY%g", 2), ("%RETRY%g", 3), ("a|b", 3), ("a|b", -1)]
+    rows = [{"name": name, "number": number, "entries": [place]} for place, (name, number) in enumerate(values) for _ in range(3)]
+    writer = FileWriter("made", str(tmp_path), SCHEMA, ("at",), (), ("name", "number"))
+    files = [file for batch in writer.write(iter(batches(rows, 5))) for file in batch.to_pylist()]
+    assert [json.loads(file["partition"]) for file in files] == [{"name": name, "number": str(number)} for name, number in values]
+    assert [file["path"].rpartition("/")[0] for file in files] == [
+        "name=%25RETRY%25g/number=2",
+        "name=%25RETRY%25g/number=3",
+        "name=a|b/number=3",
+        "name=a|b/number=-1",
+    ]
+    create_table(TABLE, str(tmp_path), {}, files, "created", partitioned_by=("name", "number"))
+    found = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_dataset()
+    for name, number in values:
+        kept = found.to_table(filter=(pads.field("name") == name) & (pads.field("number") == number)).to_pylist()
+        assert [(row["name"], row["number"], row["entries"]) for row in kept] == [
+            (row["name"], row["number"], row["entries"]) for row in rows if (row["name"], row["number"]) == (name, number)
+        ]
+
+
 def test_columns_that_a_table_lacks_are_null(tmp_path: Path) -> None:
     fewer = Table("made", "fewer columns", TABLE.columns[:1])
-    writer = FileWriter(str(tmp_path / "made"), arrow_schema(fewer), ())
+    writer = FileWriter("made", str(tmp_path / "made"), arrow_schema(fewer), ())
     files = [file for batch in writer.write(iter(batches([{"number": 1}], 1))) for file in batch.to_pylist()]
     create_table(fewer, str(tmp_path / "made"), {}, files, "created")
     assert read(tmp_path / "made", 0).to_pylist() == [dict.fromkeys(SCHEMA.names) | {"number": 1}]
@@ -201,7 +235,7 @@ def test_an_error_of_the_rows_is_not_called_one_of_the_file(tmp_path: Path, monk
 
     monkeypatch.setattr(table_files, "_ROW_GROUP_BYTES", 1)
     with pytest.raises(OSError, match="of the input") as error:
-        [*FileWriter(str(tmp_path / "made"), SCHEMA, ()).write(rows())]
+        [*FileWriter("made", str(tmp_path / "made"), SCHEMA, ()).write(rows())]
     assert type(error.value) is OSError
     assert [*(tmp_path / "made").iterdir()] == []
 

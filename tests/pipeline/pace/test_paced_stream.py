@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadMaxFiles
 from pipeline.pace.feed import Feed, feed_folder, feed_of
 from pipeline.pace.request_pace import Faults, Pace
 from pipeline.requests.request_file import scan_file
-from pipeline.requests.request_source import RequestReader
+from pipeline.requests.request_source import read_chunk
 from pipeline.stream.request_stream import RequestStreamReader
 from tests.runs.replaying import write_lines
 
@@ -49,8 +49,7 @@ OF_PLACE = {"seq", "line", "source", "sourceDigest", "config"}
 def read_as_replay(path: str) -> tuple[list[dict[str, Any]], Any]:
     """The rows of a file, and the settings in its header."""
     file = scan_file(path)
-    reader = RequestReader(file.path, list(file.chunks))
-    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    rows = [row for chunk in file.chunks for batch in read_chunk(file.path, chunk) for row in batch.to_pylist()]
     return rows, (file.header or {}).get("config")
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.questions.explain import ExplainedPull, Explanation, traced_pulls
+from pipeline.questions.broker_checks import ExplainedPull
+from pipeline.questions.explain import Explanation, traced_pulls
 from pipeline.questions.explain_text import as_json, show
 from pipeline.settings.settings import BrokerSettings
 from tests.makers.made_store import Record, make_store

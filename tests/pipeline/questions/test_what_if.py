@@ -68,10 +68,10 @@ def test_two_recordings_of_the_same_pulls_differ_as_they_did(
     assert (told["pulls"], told["changed"]) == (len(pairs), len(changed))
     assert len(changed) > 20
     statuses = Counter((before["status"], after["status"]) for before, after in answers)
-    assert {(row["set"], row["versus"]): row["pulls"] for row in told["outcomes"]} == statuses
+    assert {(row["proposed"], row["current"]): row["pulls"] for row in told["outcomes"]} == statuses
     differing = Counter(name for _, (before, after) in changed for name in FIELDS if before[name] != after[name])
     assert told["fields"] == differing
-    for side, own in zip(("set", "versus"), zip(*answers, strict=True), strict=True):
+    for side, own in zip(("proposed", "current"), zip(*answers, strict=True), strict=True):
         measured = {name: values[side] for name, values in told["measures"].items()}
         found = [answer for answer in own if answer["status"] == "FOUND"]
         messages, sizes = (sum(answer[name] for answer in own) for name in ("messageCount", "bufferTotalSize"))
@@ -80,7 +80,7 @@ def test_two_recordings_of_the_same_pulls_differ_as_they_did(
         assert measured["pulls whose last entry read lies on disk"] == sum(answer["suggestPullingFromSlave"] for answer in own)
     for shown, (number, (before, after)) in zip(told["first"], changed, strict=False):
         assert (shown["line"], shown["request"]) == (number, pairs[number - 1][0]["request"])
-        for side, answer in (("set", before), ("versus", after)):
+        for side, answer in (("proposed", before), ("current", after)):
             offsets = [message["queueOffset"] for message in answer["messages"]]
             assert shown[side] == {name: answer[name] for name in ("status", *FIELDS[:-1])} | {"messages": offsets}
 
@@ -109,10 +109,10 @@ def test_draining_takes_the_pulls_that_can_be_counted_by_hand(pullsim: Pullsim, 
     code, out, err = pullsim("whatif", "--lake", wide.root, "--requests", requests, *caps, "--drain", "--format", "json")
     assert code == 0, err
     drained = json.loads(out)["drained"]
-    assert drained["chains of pulls"] == {"set": 2, "versus": 2}
-    assert drained["that get stuck"] == {"set": 0, "versus": 0}
-    assert drained["messages"] == {"set": 2400, "versus": 2400}
-    assert drained["pulls"] == {"set": 250 + 13 + 36 + 2, "versus": 16 + 1 + 9 + 1}
+    assert drained["chains of pulls"] == {"current": 2, "proposed": 2}
+    assert drained["that get stuck"] == {"current": 0, "proposed": 0}
+    assert drained["messages"] == {"current": 2400, "proposed": 2400}
+    assert drained["pulls"] == {"current": 16 + 1 + 9 + 1, "proposed": 250 + 13 + 36 + 2}
 
 
 def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: Path) -> None:
@@ -134,15 +134,15 @@ def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: P
     assert "4 pulls, 1 answered differently (25.0 %)" in table
     # the other row that begins so is of the answers' fields
     told = [line.split() for line in table.splitlines() if line.startswith("messages  ")]
-    assert [row for row in told if len(row) > 2] == [["messages", "10", "34", "+24", "(+240.0", "%)"]]
+    assert [row for row in told if len(row) > 2] == [["messages", "34", "10", "-24", "(-70.6", "%)"]]
     assert "line 1 differs in nextBeginOffset, messageCount, bufferTotalSize, msgCount4Commercial, diskFallBehind, messages" in table
     assert '"messages": "0..7"' in table
     assert '"messages": "0..31"' in table
     _, text, _ = pullsim(*asked, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert {"part": "measure", "name": "messages", "set": "10", "versus": "34", "pulls": ""} in rows
-    assert {"part": "setting", "name": "slaveReadEnable", "set": "false", "versus": "true", "pulls": ""} in rows
-    outcomes = {(row["set"], row["versus"]): int(row["pulls"]) for row in rows if row["part"] == "outcome"}
+    assert {"part": "measure", "name": "messages", "current": "34", "proposed": "10", "pulls": ""} in rows
+    assert {"part": "setting", "name": "slaveReadEnable", "current": "true", "proposed": "false", "pulls": ""} in rows
+    outcomes = {(row["proposed"], row["current"]): int(row["pulls"]) for row in rows if row["part"] == "outcome"}
     thrown = "java.lang.IllegalArgumentException"
     assert outcomes == {("FOUND", "FOUND"): 2, (thrown, thrown): 1, ("OFFSET_OVERFLOW_ONE", "OFFSET_OVERFLOW_ONE"): 1}
 

@@ -29,7 +29,8 @@ COLUMNS = (
     *("messagesBehind", "retriesBehind", "dlqMessages", "lagBytes", "lagMillisMax", "queues", "queuesUnknown", "queuesNegative", "groups"),
     *("queuesUnknownInAll",),
     *("groupsBehind", "bin", "lag", "queueId", "lagMillis", "catchUpMillis", "pulls", "share", "pullsInAll", "held", "pullsForNothing"),
-    *("shareForNothing", "offsetsPassed", "messageCount", "efficiency", "corrections", "skipped", "readAgain", "last", "correctionsInAll"),
+    *("shareForNothing", "offsetsPassed", "messageCount", "efficiency", "corrections", "lostOffsets", "firstStarts", "offsets"),
+    *("readAgain", "last", "correctionsInAll", "unknown", "deletedAt"),
     *("lostMessages", "messagesToLoss", "timeToLossMillis", "lostInAll", "queuesInAll", "queuesLost", "messages", "bytes"),
     *("messagesShare", "timesFairShare", "messagesPerSecond", "place"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.requests import request_file as rf
-from pipeline.requests.request_source import RequestReader
+from pipeline.requests.request_source import read_chunk
+from pipeline.store.lookup_requests import open_requests
 
 REQUEST: dict[str, Any] = {"group": "g", "topic": "T", "queueId": 0, "offset": 0, "maxMsgNums": 32, "filter": None}
 PLAIN = json.dumps({"request": REQUEST}).encode()
@@ -36,8 +38,7 @@ def with_response(response: bytes) -> bytes:
 def read(path: Path) -> list[dict[str, Any]]:
     """All requests of a file, as the job reads them."""
     file = rf.scan_file(str(path))
-    reader = RequestReader(file.path, list(file.chunks))
-    return [row for partition in reader.partitions() for batch in reader.read(partition) for row in batch.to_pylist()]
+    return [row for chunk in file.chunks for batch in read_chunk(file.path, chunk) for row in batch.to_pylist()]
 
 
 def read_bytes(folder: Path, content: bytes) -> list[dict[str, Any]]:
@@ -198,6 +199,27 @@ def test_lines_keep_their_numbers(content: bytes, numbers: list[int], tmp_path: 
     assert [row["seq"] for row in read_bytes(tmp_path, content)] == numbers
 
 
+LONG_VALUES = {
+    "a line": b"\x1b[31m" + b"x" * 5000,
+    "a text that is no object": b'"\xe2\x80\xae' + b"y" * 5000 + b'"',
+    "a value": b'{"request": {"group": {"\\u001b[31m": "' + b"z" * 5000 + b'"}}}',
+    "a key": b'{"' + b"k\x7f" * 2000 + b'": 1, "' + b"k\x7f" * 2000 + b'": 2}',
+    "a number": b'{"request": {"group": ' + b"1" * 399 + b"}}",
+}
+
+
+@pytest.mark.parametrize("line", LONG_VALUES.values(), ids=LONG_VALUES)
+def test_a_refused_line_is_shown_short_and_printable(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(line + b"\n" + PLAIN)
+    with pytest.raises(rf.RequestError) as refused:
+        read_bytes(tmp_path, line)
+    said = str(refused.value).removeprefix(f"{tmp_path}/")
+    assert said.isprintable()
+    assert len(said) < 450
+    assert "line 1: expected " in said
+
+
 def test_a_header_is_the_first_line_or_none(tmp_path: Path) -> None:
     with pytest.raises(rf.RequestError, match='line 2: expected a field "request" that is an object'):
         read_bytes(tmp_path, PLAIN + b"\n" + HEADER)
@@ -226,7 +248,31 @@ def test_the_header_is_the_first_line_and_no_request(tmp_path: Path) -> None:
     assert rf.scan_file(str(path)).header is None
 
 
-MISSING = {"an empty file": (b"", "an empty file"), "no file": (None, "No such file"), "a folder": ("folder", "directory")}
+MISSING = {
+    "an empty file": (b"", "an empty file"),
+    "blank lines": (b"\n \t\r\n\n", "only blank lines"),
+    "no file": (None, "No such file"),
+    "a folder": ("folder", "directory"),
+}
+
+
+def test_blank_lines_in_any_number_are_no_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rf, "CHUNK_BYTES", 7)
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(b" \n" * 40)
+    with pytest.raises(rf.RequestError, match="found only blank lines"):
+        rf.scan_file(str(path))
+    path.write_bytes(b" \n" * 40 + PLAIN)
+    assert rf.scan_file(str(path)).lines == 41
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "requests.jsonl"
+    os.mkfifo(pipe)
+    with pytest.raises(rf.RequestError, match="a pipe or a device, whose bytes can be read only once; write them to a file first"):
+        rf.scan_file(str(pipe))
+    with pytest.raises(rf.RequestError, match="a pipe or a device"), open_requests(str(pipe)):
+        pass
 
 
 @pytest.mark.parametrize(("content", "found"), MISSING.values(), ids=MISSING)
@@ -268,6 +314,35 @@ OTHERS = {
     "escapes in the type": (TAG_LINE.replace(b'"TAG"', b'"\\u0053QL92"'), True),
     "escapes in the key": (TAG_LINE.replace(b'"type": "TAG"', b'"\\u0074ype": "SQL92"'), True),
 }
+
+
+MAXES = {
+    "32": (PLAIN, False),
+    "0": (asked(maxMsgNums=0), False),
+    "a negative number": (asked(maxMsgNums=-5), False),
+    "blanks": (PLAIN.replace(b'"maxMsgNums": 32', b'"maxMsgNums"  \t:  32   '), False),
+    "before another field": (
+        b'{"request": {"maxMsgNums":9,' + PLAIN.removeprefix(b'{"request": {').replace(b', "maxMsgNums": 32', b""),
+        False,
+    ),
+    "100": (asked(maxMsgNums=100), True),
+    "2147483647": (asked(maxMsgNums=2**31 - 1), True),
+    "escapes in the key": (asked(maxMsgNums=900).replace(b"maxMsgNums", b"\\u006daxMsgNums"), True),
+}
+
+
+@pytest.mark.parametrize(("line", "found"), MAXES.values(), ids=MAXES)
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_large_max_is_seen_before_the_file_is_read(line: bytes, found: bool, at: int, tmp_path: Path) -> None:
+    lines = [TAG_LINE, PLAIN]
+    lines.insert(at, line)
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    assert [row["maxMsgNums"] > 99 for row in read(path)].count(True) == found
+    for size in (rf.CHUNK_BYTES, *range(33, 90)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rf, "CHUNK_BYTES", size)
+            assert rf.scan_file(str(path)).has_large_max == found, size
 
 
 @pytest.mark.parametrize(("line", "found"), OTHERS.values(), ids=OTHERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,12 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.rows import log_batches as lb
+from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE, Table
 from store_format.files.mapped_files import MappedFile
 from store_format.log.commit_log import walk
 from store_format.record.message import Host, Message, decode, encode
+from tests.makers.log_rows import batches_of
 from tests.makers.records import blank, message_of, messages, placed
 
-TABLES = (lb.commit_log_batches, lb.range_batches, lb.log_segment_batches)
+TABLES = (COMMIT_LOG, STORE_FILE_RANGE, COMMIT_LOG_SEGMENT)
 
 
 def file_of(content: bytes, from_offset: int, wrote: int | None = None) -> MappedFile:
@@ -31,15 +34,20 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+def log_rows(file: MappedFile, content: Any, *stretch: int) -> list[dict[str, Any]]:
+    """The rows of commit_log in the order of the log."""
+    return sorted(rows_of(batches_of(COMMIT_LOG, file, content, *stretch)), key=lambda row: row["physicOffset"])
+
+
 @given(st.lists(messages(text_properties=True), max_size=5), st.sampled_from([0, 1 << 30, 7 << 40]))
 def test_rows_say_what_the_decoder_says(found: list[Message], from_offset: int) -> None:
     log = placed(found, from_offset)
     content = b"".join(map(encode, log))
-    rows = rows_of(lb.commit_log_batches("the broker", file_of(content, from_offset), np.frombuffer(content, np.uint8)))
+    rows = log_rows(file_of(content, from_offset), np.frombuffer(content, np.uint8))
     assert [message_of(row) for row in rows] == log
     for row, message in zip(rows, log, strict=True):
         properties = message.properties_map()
-        assert row["brokerName"] == "the broker"
+        assert row["brokerName"] == "b"
         assert dict(row["properties"]) == properties
         assert [name for name, _ in row["properties"]] == list(properties)
         assert (row["tags"], row["keys"]) == (properties.get("TAGS"), properties.get("KEYS"))
@@ -72,7 +80,7 @@ def test_tags_and_keys_have_columns(properties: bytes, tags: str | None, keys: s
         properties=properties,
     )
     content = encode(message)
-    (row,) = rows_of(lb.commit_log_batches("b", file_of(content, 0), np.frombuffer(content, np.uint8)))
+    (row,) = log_rows(file_of(content, 0), np.frombuffer(content, np.uint8))
     assert (row["tags"], row["keys"], row["propertiesRaw"]) == (tags, keys, properties)
 
 
@@ -83,7 +91,7 @@ def test_a_message_with_a_port_that_java_refuses_has_no_id(message: Message, por
     at = 48 + len(lying.born_host.address) if born else 48 + len(lying.born_host.address + lying.store_host.address) + 12
     raw[at : at + 4] = struct.pack(">i", port)
     assert decode(bytes(raw)) is None
-    (row,) = rows_of(lb.commit_log_batches("b", file_of(bytes(raw), 0), np.frombuffer(bytes(raw), np.uint8)))
+    (row,) = log_rows(file_of(bytes(raw), 0), np.frombuffer(bytes(raw), np.uint8))
     assert (row["msgId"], row["tags"], row["keys"]) == (None, None, None)
     assert encode(message_of(row)) == bytes(raw)
 
@@ -111,11 +119,11 @@ def test_rows_and_ranges_give_the_file_back(
         monkeypatch.setattr(lb, name, value)
     content, file = np.frombuffer(raw, np.uint8), file_of(raw, from_offset)
     rebuilt, used = bytearray(len(raw)), np.zeros(len(raw), np.bool_)
-    rows = rows_of(lb.commit_log_batches("b", file, content))
+    rows = log_rows(file, content)
     cuts = [0, *(part.end for part in lb.walks(content, file.wrote) if part.ended is None), file.wrote]
-    assert rows == [row for cut in pairwise(cuts) for row in rows_of(lb.commit_log_batches("b", file, content, *cut))]
+    assert rows == [row for cut in pairwise(cuts) for row in log_rows(file, content, *cut)]
     pieces = [(row["physicOffset"] - from_offset, encode(message_of(row))) for row in rows]
-    ranges = rows_of(lb.range_batches("b", file, content))
+    ranges = rows_of(batches_of(STORE_FILE_RANGE, file, content))
     for row in ranges:
         assert (row["kind"], row["name"]) == ("commitlog", "the file")
         assert len(row["bytes"]) <= a_range
@@ -138,7 +146,7 @@ def test_segments_hold_every_walked_record_once(monkeypatch: pytest.MonkeyPatch,
     all_walked = walk(content, 0, wrote, 100)
     borders = [*(all_walked.positions + from_offset).tolist(), all_walked.end + from_offset]
     decoded = [decode(raw[at - from_offset :]) for at in borders[:-1]]
-    segments = rows_of(lb.log_segment_batches("b", file, content))
+    segments = rows_of(batches_of(COMMIT_LOG_SEGMENT, file, content))
     found = []
     for row in segments:
         ends = np.frombuffer(row["ends"], "<i8").tolist()
@@ -148,16 +156,29 @@ def test_segments_hold_every_walked_record_once(monkeypatch: pytest.MonkeyPatch,
     assert found == list(zip(pairwise(borders), [message.store_timestamp for message in decoded if message], strict=True))
 
 
-@pytest.mark.parametrize("batches", TABLES)
-def test_a_file_without_a_record_has_no_rows(batches: Any) -> None:
-    assert rows_of(batches("b", file_of(bytes(200), 0), np.zeros(200, np.uint8))) == []
+@pytest.mark.parametrize("table", TABLES)
+def test_a_file_without_a_record_has_no_rows(table: Table) -> None:
+    assert batches_of(table, file_of(bytes(200), 0), np.zeros(200, np.uint8)) == []
 
 
-@pytest.mark.parametrize("batches", TABLES)
-def test_batches_have_the_schema_of_their_table(batches: Any) -> None:
+@pytest.mark.parametrize("table", TABLES)
+def test_batches_have_the_schema_of_their_table(table: Table) -> None:
     content = (91 + 1).to_bytes(4, "big") + b"\xda\xa3\x20\xa7" + bytes(80) + b"\1T" + bytes(2) + b"junk"
-    found = list(batches("b", file_of(content, 0), np.frombuffer(content, np.uint8)))
+    found = batches_of(table, file_of(content, 0), np.frombuffer(content, np.uint8))
     assert [batch.num_rows for batch in found] == [1]
     assert all(isinstance(batch, pa.RecordBatch) for batch in found)
     for batch in found:
         batch.validate(full=True)
+
+
+@given(st.lists(messages(), max_size=12), st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_rows_of_a_stretch_are_in_the_order_of_queues(monkeypatch: pytest.MonkeyPatch, found: list[Message], data: st.DataObject) -> None:
+    monkeypatch.setattr(lb, "BATCH_RECORDS", data.draw(st.sampled_from([1, 3, 16_384])))
+    topics, offsets = st.sampled_from([b"a", b"B", b"%RETRY%g", "ö".encode()]), st.integers(0, 3)
+    queued = [replace(one, topic=data.draw(topics), queue_id=data.draw(offsets), queue_offset=data.draw(offsets)) for one in found]
+    log = placed(queued, 0)
+    content = b"".join(map(encode, log))
+    rows = rows_of(batches_of(COMMIT_LOG, file_of(content, 0), np.frombuffer(content, np.uint8)))
+    expected = sorted(log, key=lambda one: (one.topic, one.queue_id, one.queue_offset, one.physic_offset))
+    assert [message_of(row) for row in rows] == expected

@@ -131,17 +131,17 @@ def test_what_if_the_master_were_a_slave_that_is_behind(
 ) -> None:
     lake = lake_of(spark, ten.path, tmp_path_factory).root
     given = pulls_around_the_end(ten, tmp_path)
-    code, out, err = pullsim("whatif", "--lake", lake, *given, "--versus", "brokerRole=SLAVE", "--format", "json")
+    code, out, err = pullsim("whatif", "--lake", lake, *given, "--set", "brokerRole=SLAVE", "--format", "json")
     assert code == 0, err
     told = json.loads(out)
-    outcomes = {(row["set"], row["versus"]): row["pulls"] for row in told["outcomes"]}
+    outcomes = {(row["current"], row["proposed"]): row["pulls"] for row in told["outcomes"]}
     assert outcomes == {
         ("FOUND", "FOUND"): 1,
         ("FOUND", "OFFSET_OVERFLOW_ONE"): 1,
         ("FOUND", "OFFSET_OVERFLOW_BADLY"): 1,
         ("OFFSET_OVERFLOW_ONE", "OFFSET_OVERFLOW_BADLY"): 1,
     }
-    assert told["measures"]["messages"] == {"set": 4 + 3 + 2, "versus": 1}
+    assert told["measures"]["messages"] == {"current": 4 + 3 + 2, "proposed": 1}
 
 
 @slow_proof

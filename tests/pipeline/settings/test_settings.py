@@ -499,7 +499,7 @@ def test_a_configuration_file_is_found_by_its_name() -> None:
 def test_the_settings_work_from_inside_a_zip(tmp_path: Path) -> None:
     archive = tmp_path / "pullsim.zip"
     with zipfile.ZipFile(archive, "w") as packed:
-        for name in ("__init__", "settings/__init__", "settings/resources", "settings/settings"):
+        for name in ("__init__", "files/__init__", "files/small_file", "settings/__init__", "settings/resources", "settings/settings"):
             packed.write(PROJECT / "pipeline" / f"{name}.py", f"pipeline/{name}.py")
         for path in (PROJECT / "conf").iterdir():
             packed.write(path, f"pipeline/conf/{path.name}")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +38,11 @@ from store_format.store.reput import read_mismatched
 from tests.makers.made_store import Record, make_store
 from tests.makers.stored_bytes import StoredBytes
 from tests.truth.golden import names, needs_golden, recovery
+from tests.truth.places import PROJECT
 from udfs.filters.bloom_filter import BloomFilter
 
 LOG_FILE, QUEUE_FILE = 1000, 60
+LONG_BYTES = 3 << 29
 PRE_BLANK = (0, 2147483647, 0)
 HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
 
@@ -63,6 +69,27 @@ def test_a_store_recovers_as_in_the_broker(stores: Path, name: str) -> None:
     before = every_file(store)
     assert told_of(store, recorded["config"]) == recorded
     assert every_file(store) == before
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "lock", "abort", "config/topics.json", "index/20260101000000000"])
+def test_a_file_takes_no_memory_beyond_the_bytes_of_its_format(name: str, tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "out.json"
+    make_store(store, [Record(stamp=stamp) for stamp in range(20)], log_file=LOG_FILE, queue_file=QUEUE_FILE)
+    (store / name).parent.mkdir(exist_ok=True)
+    with (store / name).open("wb") as file:
+        file.write(bytes(7) + b"\1")
+        file.truncate(LONG_BYTES)
+    sizes = (f"--set=mappedFileSizeCommitLog={LOG_FILE}", f"--set=mappedFileSizeConsumeQueue={QUEUE_FILE}")
+    command = (sys.executable, "-m", "pipeline.main", "recover", str(store), "--out", str(out), *sizes)
+    # a limit for memory that is no mapped file: pullsim itself takes a third of it
+    limited = partial(resource.setrlimit, resource.RLIMIT_DATA, (LONG_BYTES, LONG_BYTES))
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, preexec_fn=limited)
+    assert (done.returncode, done.stderr) == (0, "")
+    recovered = json.loads(out.read_text(encoding="utf-8"))
+    assert recovered["start"] == "ok"
+    if name == "checkpoint":
+        assert recovered["before"]["checkpoint"] == {"physicMsgTimestamp": 1, "logicsMsgTimestamp": 0, "indexMsgTimestamp": 0}
+        assert {file["path"]: file["size"] for file in recovered["afterShutdown"]["files"]}[name] == LONG_BYTES
 
 
 @needs_golden

@@ -109,9 +109,9 @@ def test_separators_only_are_refused_for_tag_types_alone() -> None:
 
 class Registered(NamedTuple):
     topic: str
-    sub_string: str | None
-    expression_type: str | None
-    sub_version: int
+    subString: str | None
+    expressionType: str | None
+    subVersion: int
 
 
 def test_a_heartbeat_registers_its_subscriptions_and_ends_the_others() -> None:

@@ -1,0 +1,69 @@
+"""Checks of the files that a command line names, before anything is started that takes seconds."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from pipeline.files.store_files import StoreFiles, filesystem_of, is_uri, local_path
+from store_format.errors import UnusableInputError
+
+
+class GivenFileError(UnusableInputError, ValueError):
+    """A file that an option or argument names cannot be read or written."""
+
+
+def require_input(option: str, path: str) -> None:
+    """Check that a file to be read exists.
+
+    Args:
+        option: name of the option or argument, for the error.
+        path: path or URI of the file.
+
+    Raises:
+        GivenFileError: there is no such file, or it cannot be opened.
+    """
+    try:
+        filesystem, inside = filesystem_of(path)
+        kind = filesystem.get_file_info(inside).type
+    except (OSError, pa.ArrowInvalid) as error:
+        raise GivenFileError(f"{option} {path}: expected a file that can be read, found {error}") from error
+    if kind == pafs.FileType.NotFound:
+        raise GivenFileError(f"{option} {path}: expected a file, found no such file; give the path of one")
+    if kind == pafs.FileType.Directory:
+        raise GivenFileError(f"{option} {path}: expected a file, found a folder; give the path of a file in it")
+    if not is_uri(path) and not os.access(local_path(path), os.R_OK):
+        raise GivenFileError(f"{option} {path}: expected a file that can be read, found one without the permission")
+
+
+def require_output(option: str, path: str) -> None:
+    """Check that a local file can be written: there is a folder for it, and no folder in its place. A URI is not checked.
+
+    Args:
+        option: name of the option, for the error.
+        path: path or URI of the file.
+
+    Raises:
+        GivenFileError: the file cannot be written.
+    """
+    if is_uri(path):
+        return
+    target = os.path.realpath(local_path(path))
+    if os.path.isdir(target):
+        raise GivenFileError(f"{option} {path}: expected a file, or a name for a new one, found a folder")
+    above = os.path.dirname(target)
+    if not os.path.isdir(above):
+        raise GivenFileError(f"{option} {path}: expected a folder that holds the file, found none at {above}")
+    if not os.access(target if os.path.exists(target) else above, os.W_OK):
+        raise GivenFileError(f"{option} {path}: expected a file that can be written, found one without the permission")
+
+
+def require_store(path: str) -> None:
+    """Check that the directory of a store exists.
+
+    Raises:
+        NotAStoreError: there is no such directory.
+    """
+    StoreFiles(path).check_exists()

@@ -1,0 +1,190 @@
+"""The broker's part of an explained pull: the checks before the store, a captured pull by its id, and the code of the answer.
+
+Broker source (4.9.3): PullMessageProcessor.processRequest; `pipeline.capture.pull_checks` runs the checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from pipeline.capture.pull_checks import broker_config, check
+from pipeline.capture.registrations import SUBSCRIBED
+from pipeline.lake.lake import LakeError
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.schema import capture_tables as ct
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings, PullSettings
+from store_format.remoting.headers import PullSysFlag
+from udfs.filters.consumer_filter_manager import build, is_tag_type
+from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
+from udfs.pull.pull_result import response_code
+
+_TOPIC = ("readQueueNums", "perm")
+_GROUP = ("consumeEnable", "consumeBroadcastEnable")
+_REQUIRED = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPull:
+    """The pull to explain, with the fields of a request file.
+
+    Attributes:
+        at: time of the pull, ms; None for the whole store.
+        recorded_max: where the queue ends for the pull, whatever `at` is; None where it is not known.
+        header: fields of a captured pull, as in pull_request; None for a pull that was not captured.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    max_msg_nums: int
+    filter_type: str | None = None
+    expression: str | None = None
+    registered: bool = False
+    at: int | None = None
+    recorded_max: int | None = None
+    header: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerChecks:
+    """The outcome of the checks before the store: the code of a refusal, None where the store is asked; and what there is to note."""
+
+    refused: ResponseCode | None = None
+    notes: tuple[str, ...] = ()
+
+
+def captured_pull(broker: OpenedBroker, request_id: str, settings: BrokerSettings) -> ExplainedPull:
+    """Return a captured pull of the broker, with the filter that its group had registered.
+
+    Raises:
+        LakeError: the lake has no captured pull with this requestId, or one that lacks a field, so that the broker throws.
+    """
+    row = broker.table(ct.PULL_REQUEST).where(F.col("requestId") == request_id).first()
+    if row is None:
+        raise LakeError(
+            f"--request {request_id}: expected the requestId of a captured pull of broker {broker.name!r}, found none; the table "
+            "pull_request has them"
+        )
+    lacks = [name for name in _REQUIRED if row[name] is None]
+    if lacks:
+        raise LakeError(
+            f"--request {request_id}: the captured pull has no {', '.join(lacks)}: the broker throws, and answers 1 SYSTEM_ERROR"
+        )
+    checked = _checked(broker, row.asDict(), settings)
+    own = PullSysFlag.SUBSCRIPTION & (row["sysFlag"] or 0)
+    asked = (row["expressionType"], row["subscription"]) if own else (row["registeredExpressionType"], row["registeredSubString"])
+    refused = checked.get("refusedCode") is not None
+    processed = row["answerMicros"] if row["held"] and row["answerMicros"] is not None else row["arrivalMicros"]
+    return ExplainedPull(
+        group=row["consumerGroup"],
+        topic=row["topic"],
+        queue_id=row["queueId"],
+        offset=row["queueOffset"],
+        max_msg_nums=row["maxMsgNums"],
+        filter_type=(asked[0] if asked[1] is not None else None) if refused else checked["filterType"],
+        expression=asked[1] if refused else checked["expression"],
+        at=processed // 1000,
+        recorded_max=row["recordedMaxOffset"],
+        header=row.asDict(),
+    )
+
+
+def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSettings) -> BrokerChecks:
+    """Return what the broker does with a pull before it asks the store."""
+    checked = _checked(broker, pull.header or _header(pull), settings)
+    code = checked.get("refusedCode")
+    notes = _of_queue(broker, pull)
+    kind, expression = _asked_filter(pull)
+    if not is_tag_type(kind):
+        if not settings.value("enablePropertyFilter"):
+            notes.append(f"enablePropertyFilter is false: the broker refuses filters of type {kind!r} with SYSTEM_ERROR")
+        if build(pull.topic, pull.group, expression, kind, 0, 0) is None:
+            notes.append(f"the filter does not compile: everything passes; expression {expression!r}")
+    if checked.get("checkError"):
+        notes.append("the hash codes in the heartbeat are not those of its tags")
+    return BrokerChecks(refused=None if code is None else ResponseCode(code), notes=tuple(notes))
+
+
+def _asked_filter(pull: ExplainedPull) -> tuple[str | None, str | None]:
+    if pull.header is None:
+        return pull.filter_type, pull.expression
+    if PullSysFlag.SUBSCRIPTION & (pull.header["sysFlag"] or 0):
+        return pull.header["expressionType"], pull.header["subscription"]
+    return pull.header["registeredExpressionType"], pull.header["registeredSubString"]
+
+
+def _checked(broker: OpenedBroker, header: Mapping[str, Any], settings: BrokerSettings) -> dict[str, Any]:
+    topic = broker.table(t.TOPIC_CONFIG).where(F.col("topic") == header["topic"]).select(*_TOPIC).first()
+    group = broker.table(t.SUBSCRIPTION_GROUP).where(F.col("consumerGroup") == header["consumerGroup"]).select(*_GROUP).first()
+    known = {**_fields(topic, _TOPIC), **_fields(group, _GROUP)}
+    return check(broker_config(settings, broker.name), {**header, **known})
+
+
+def _fields(row: Row | None, names: tuple[str, ...]) -> dict[str, Any]:
+    return dict.fromkeys(names) if row is None else row.asDict()
+
+
+def _header(pull: ExplainedPull) -> dict[str, Any]:
+    """The fields of a pull as pull_request has them: with its subscription, or with a group that has registered it."""
+    kind = pull.filter_type
+    registered: dict[str, Any] = {
+        "registration": SUBSCRIBED if pull.registered else None,
+        "registeredSubString": pull.expression,
+        "registeredExpressionType": kind,
+        "registeredSubVersion": 0,
+        "registeredClassFilterMode": False,
+        "registeredCodeSet": [],
+        "registeredFilterVersion": 0,
+        "registeredMessageModel": "CLUSTERING",
+    }
+    return {
+        "consumerGroup": pull.group,
+        "topic": pull.topic,
+        "queueId": pull.queue_id,
+        "queueOffset": pull.offset,
+        "maxMsgNums": pull.max_msg_nums,
+        "sysFlag": 0 if pull.registered else int(PullSysFlag.SUBSCRIPTION),
+        "commitOffset": 0,
+        "suspendTimeoutMillis": 0,
+        "subscription": "*" if kind is None else pull.expression,
+        "subVersion": 0,
+        "expressionType": kind,
+        **registered,
+    }
+
+
+def _of_queue(broker: OpenedBroker, pull: ExplainedPull) -> list[str]:
+    queues = broker.table(t.QUEUE).where(F.col("topic") == pull.topic).select("queueId").collect()
+    topic = broker.table(t.TOPIC_CONFIG).where(F.col("topic") == pull.topic).first()
+    notes = []
+    if not queues:
+        notes.append(f"the store has no queue of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
+    elif pull.queue_id not in {row["queueId"] for row in queues}:
+        notes.append(f"the store has no queue {pull.queue_id} of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
+    if topic is None:
+        notes.append("topics.json does not have the topic: PullMessageProcessor answers TOPIC_NOT_EXIST before it asks the store")
+    elif not 0 <= pull.queue_id < topic["readQueueNums"]:
+        notes.append(
+            f"topics.json gives the topic {topic['readQueueNums']} queues to read: PullMessageProcessor answers SYSTEM_ERROR before it "
+            "asks the store"
+        )
+    return notes
+
+
+def broker_code(answer: Mapping[str, Any], offset: int, settings: PullSettings) -> ResponseCode:
+    """Return the code that the broker answers for the store's answer to a pull of `offset`, a row of ANSWER_SCHEMA.
+
+    A store that answers null or throws is SYSTEM_ERROR.
+    """
+    if answer["error"] is not None:
+        return ResponseCode[answer["error"]]
+    if answer["status"] is None:
+        return ResponseCode.SYSTEM_ERROR
+    return response_code(GetMessageStatus[answer["status"]], offset, BrokerRole[settings.broker_role], settings.offset_check_in_slave)

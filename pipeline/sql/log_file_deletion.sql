@@ -1,0 +1,85 @@
+-- When the broker deletes each file of its commit log, by the age of the files alone. Broker source: DefaultMessageStore.CleanCommitLogService
+-- (deleteExpiredFiles, isTimeToDelete), MappedFileQueue.deleteExpiredFileByTime. udfs/cleaning has the rule with disk and time zone.
+CREATE OR REPLACE TEMPORARY VIEW log_file_deletion (
+  brokerName COMMENT 'broker whose store it is',
+  fromOffset COMMENT 'physical offset of the first byte of the file, and its name',
+  length COMMENT 'bytes of the file',
+  modified COMMENT 'last write to the file, from which on it ages, ms; of the last file, and of a file without a time, the last message of the broker or when the file is full',
+  growth COMMENT 'bytes a second that came to the log in its last day',
+  deletedAt COMMENT 'when the broker deletes the file, ms; NULL for the last file of a log that does not grow, and where deleteWhen names no hour. The file was not written to for fileReservedTime (72 hours by default), all older files are deleted, and it is an hour of deleteWhen (04 by default) in UTC',
+  fileReservedTime COMMENT 'hours that the broker keeps a file after its last write, by the settings of the import; NULL where the setting is no number',
+  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms: the forecast begins here'
+)
+COMMENT 'When the broker deletes each file of its commit log, by age; pullsim retention knows disk and time zone too.'
+AS
+WITH part AS (
+  SELECT
+    s.brokerName, s.firstPhysicOffset AS first, s.minStoreTimestamp AS since,
+    s.minStoreTimestamp >= b.maxStoreTimestamp - 86400000 AS isRecent
+  FROM commit_log_segment s JOIN broker b ON b.brokerName = s.brokerName
+  WHERE s.minStoreTimestamp > 0
+), begin AS (
+  SELECT
+    brokerName,
+    coalesce(min(first) FILTER (WHERE isRecent), min(first)) AS first,
+    coalesce(min(since) FILTER (WHERE isRecent), min(since)) AS since
+  FROM part
+  GROUP BY brokerName
+), setting AS (
+  SELECT
+    b.brokerName, b.maxPhyOffset, b.maxStoreTimestamp AS asOf,
+    greatest(coalesce(try_divide((b.maxPhyOffset - g.first) * 1000D, b.maxStoreTimestamp - g.since), 0D), 0D) AS growth,
+    CASE
+      WHEN b.properties['fileReservedTime'] IS NULL THEN 72L
+      ELSE try_cast(b.properties['fileReservedTime'] AS BIGINT)
+    END AS fileReservedTime,
+    coalesce(b.properties['deleteWhen'], '04') AS deleteWhen,
+    coalesce(try_cast(b.properties['cleanResourceInterval'] AS BIGINT), 10000L) AS cleanResourceInterval
+  FROM broker b
+  LEFT JOIN begin g ON g.brokerName = b.brokerName
+), file AS (
+  SELECT
+    f.brokerName, f.fromOffset, f.length, s.growth, s.asOf, s.fileReservedTime, s.cleanResourceInterval,
+    CASE
+      WHEN f.fromOffset < max(f.fromOffset) OVER (PARTITION BY f.brokerName) THEN CASE WHEN f.mtimeMs > 0 THEN f.mtimeMs ELSE s.asOf END
+      -- the last file is never deleted; it is full, and another one follows, when the log has grown by the room that is left
+      WHEN s.growth > 0 THEN greatest(s.asOf + CAST((f.fromOffset + f.length - s.maxPhyOffset) * 1000 / s.growth AS BIGINT), s.asOf)
+    END AS modified
+  FROM store_file f JOIN setting s ON s.brokerName = f.brokerName
+  WHERE f.kind = 'commitlog'
+), expired AS (
+  -- from the oldest file on: a younger file keeps older files that follow it
+  SELECT
+    *,
+    CASE
+      -- greatest leaves NULL out
+      WHEN modified IS NOT NULL AND fileReservedTime IS NOT NULL THEN greatest(
+        max(modified) OVER (PARTITION BY brokerName ORDER BY fromOffset) + fileReservedTime * 3600000L,
+        asOf)
+    END AS expiresAt
+  FROM file
+), hour AS (
+  -- a part that is no number makes the broker stop there: the hours before it count
+  SELECT brokerName, CAST(hour AS INT) AS hour
+  FROM setting
+  LATERAL VIEW explode(split(regexp_extract(deleteWhen, '^([+-]?0*[0-9]{1,9}(;|$))*', 0), ';')) parts AS hour
+  WHERE hour <> ''
+), in_hour AS (
+  SELECT
+    e.brokerName, e.fromOffset,
+    min(CASE
+      WHEN CAST(floor(e.expiresAt / 3600000) AS BIGINT) % 24 = h.hour THEN e.expiresAt
+      ELSE (CAST(floor(e.expiresAt / 3600000) AS BIGINT) + (h.hour - CAST(floor(e.expiresAt / 3600000) AS BIGINT) % 24 + 24) % 24) * 3600000L
+    END) AS time
+  FROM expired e JOIN hour h ON h.brokerName = e.brokerName
+  WHERE h.hour BETWEEN 0 AND 23
+  GROUP BY e.brokerName, e.fromOffset
+)
+SELECT
+  e.brokerName, e.fromOffset, e.length, e.modified, e.growth,
+  -- a pass deletes ten files at most
+  i.time + e.cleanResourceInterval
+    * CAST(floor((row_number() OVER (PARTITION BY e.brokerName, i.time ORDER BY e.fromOffset) - 1) / 10) AS BIGINT),
+  e.fileReservedTime, e.asOf
+FROM expired e
+LEFT JOIN in_hour i ON i.brokerName = e.brokerName AND i.fromOffset = e.fromOffset

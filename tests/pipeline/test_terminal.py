@@ -1,0 +1,45 @@
+"""What reaches a terminal: no text from a store, a file or a request gives it commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.terminal import progress_to_stderr, show_table, show_values
+from store_format.errors import SHOWN_MAX, printable, shown
+
+HOSTILE = "\x1b[2Jred\x07\x7f\x9b1m\u202egnp.exe\u2028"
+
+
+def test_a_message_has_no_character_that_a_terminal_takes_as_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    progress_to_stderr(f"{HOSTILE}\nanother line\tand a tab; 甲乙")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.isprintable() for line in lines] == [True, True]
+    assert lines[1] == "another line    and a tab; 甲乙"
+
+
+def test_a_table_has_none_either(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table([HOSTILE], [(HOSTILE,), ("two\nlines",), (None,)])
+    told = capsys.readouterr().out
+    assert [line.strip() for line in told.splitlines()][1:] == [printable(HOSTILE), "two", "lines", "NULL"]
+    assert told.replace("\n", "").isprintable()
+
+
+def test_json_gives_the_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    show_values(["a"], [(HOSTILE,)], "json")
+    assert capsys.readouterr().out == '{"a": "\\u001b[2Jred\\u0007\x7f\x9b1m\u202egnp.exe\u2028"}\n'
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a", "'a'"),
+        (b"a\xff\x1b", r"'a\\xff\x1b'"),
+        ("x" * SHOWN_MAX, repr("x" * SHOWN_MAX)),
+        ("x" * (SHOWN_MAX + 1), repr("x" * SHOWN_MAX + "...")),
+        ("甲".encode() * 10**6, repr("甲" * SHOWN_MAX + "...")),
+        (["x" * 10**6], f"['{'x' * (SHOWN_MAX - 2)}..."),
+        (7, "7"),
+    ],
+)
+def test_a_value_is_shown_short(value: object, text: str) -> None:
+    assert shown(value) == text
