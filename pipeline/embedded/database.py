@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -103,7 +104,8 @@ class EmbeddedLake:
     def connection(self) -> duckdb.DuckDBPyConnection:
         """The connection; it may read files below the lake's directory, and its settings are locked."""
         connection = duckdb.connect(config=_CONFIG)
-        spilled = os.path.join(tempfile.gettempdir(), f"pullsim-duckdb-{os.getpid()}")
+        spilled = tempfile.mkdtemp(prefix="pullsim-duckdb-")  # only this user may enter it
+        weakref.finalize(self, shutil.rmtree, spilled, ignore_errors=True)
         for setting in (
             f"temp_directory = {_text(spilled)}",
             "TimeZone = 'UTC'",

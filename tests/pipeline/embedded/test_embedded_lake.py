@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -309,3 +310,15 @@ def test_places_that_only_spark_opens_are_left_to_it(root: str) -> None:
 )
 def test_functions_and_operators_are_those_of_spark(lake: Path, query: str, value: Any) -> None:
     assert rows(lake, query) == [(value,)]
+
+
+def test_rows_that_do_not_fit_go_to_a_folder_of_the_user_that_is_removed(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    opened = EmbeddedLake(str(lake))
+    [folder] = (Path(row[0]) for row in opened.connection.execute("SELECT current_setting('temp_directory')").fetchall())
+    assert (folder.parent, folder.stat().st_mode & 0o777) == (tmp_path, 0o700)
+    del opened
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
