@@ -82,7 +82,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def judged(error: BaseException) -> tuple[int, str]:
     """Exit code and message of an error: whose fault it is."""
-    from pyspark.errors import (
+    if isinstance(error, UnusableInputError):
+        return 2, f"error: {_shortened(str(error))}"
+    from pyspark.errors import (  # takes long
         AnalysisException,
         ArithmeticException,
         DateTimeException,
@@ -91,8 +93,6 @@ def judged(error: BaseException) -> tuple[int, str]:
         SparkRuntimeException,
     )
 
-    if isinstance(error, UnusableInputError):
-        return 2, f"error: {_shortened(str(error))}"
     if quoted := _QUOTED.search(str(error)):
         return 2, f"error: {_shortened(quoted['text'].strip())}"
     if isinstance(error, AnalysisException | ParseException | ArithmeticException | NumberFormatException | DateTimeException):

@@ -9,7 +9,8 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,9 +67,20 @@ def show_rows(rows: DataFrame, form: str) -> None:
     if form != "table":
         show_values(rows.columns, rows.toLocalIterator(), form)
         return
-    shown = rows.limit(_TABLE_ROWS + 1).collect()
-    show_table(rows.columns, shown[:_TABLE_ROWS])
-    if len(shown) > _TABLE_ROWS:
+    _show_first(rows.columns, rows.limit(_TABLE_ROWS + 1).collect())
+
+
+def show_streamed(names: Sequence[str], rows: Iterator[Sequence[Any]], form: str) -> None:
+    """Print rows that come one by one as `show_rows` does."""
+    if form == "table":
+        _show_first(names, list(islice(rows, _TABLE_ROWS + 1)))
+    else:
+        show_values(names, rows, form)
+
+
+def _show_first(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    show_table(names, rows[:_TABLE_ROWS])
+    if len(rows) > _TABLE_ROWS:
         progress_to_stderr(f"the first {_TABLE_ROWS:,} rows; --format csv or json gives all")
 
 

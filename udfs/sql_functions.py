@@ -16,12 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType
 
-from store_format.layout import COMPRESSED_FLAG
-from udfs.consumer.message_body import uncompress
-from udfs.filters.sql92 import Compiled, compile_expression
-from udfs.filters.sql92_columns import Texts
+from udfs import sql_kernels
 from udfs.filters.sql92_values import NULL, TRUE
-from udfs.pull import batch_caps
 from udfs.sql_statements import SQL_FUNCTIONS, sql_statements
 
 
@@ -32,11 +28,9 @@ def _whole_array(values: Any, dtype: type[np.generic]) -> NDArray[Any] | None:
     return np.asarray(values).astype(dtype)
 
 
-def _batch_cut(sizes: Any, in_disk: Any, max_msg_nums: Any, *caps: Any) -> int | None:
-    size_array, disk_array = _whole_array(sizes, np.int64), _whole_array(in_disk, np.bool_)
-    if size_array is None or disk_array is None or pd.isna([max_msg_nums, *caps]).any() or max_msg_nums < 0:
-        return None
-    return int(batch_caps.batch_cut(size_array, disk_array, int(max_msg_nums), *map(int, caps)))
+def _batch_cut(sizes: Any, in_disk: Any, *numbers: Any) -> int | None:
+    known = [None if pd.isna(number) else int(number) for number in numbers]
+    return sql_kernels.batch_cut(_whole_array(sizes, np.int64), _whole_array(in_disk, np.bool_), known)
 
 
 def batch_cut(
@@ -61,14 +55,6 @@ def batch_cut(
     return pd.Series([_batch_cut(*row) for row in zip(*columns, strict=True)], dtype="Int32")
 
 
-def _sql92_codes(expression: str, maps: list[Any]) -> NDArray[np.int8]:
-    compiled = compile_expression(expression)
-    if not isinstance(compiled, Compiled):
-        return np.full(len(maps), NULL, np.int8)
-    columns = {name: Texts.of(one.get(name) if one else None for one in maps) for name in compiled.properties}
-    return compiled.matches_many(columns, len(maps))
-
-
 def sql92_matches(expression: pd.Series, properties: pd.Series) -> pd.Series:
     """Whether a message matches (`sql92.matches`); a NULL map is a message without properties, a NULL expression gives NULL."""
     groups, expressions = pd.factorize(expression)
@@ -77,14 +63,14 @@ def sql92_matches(expression: pd.Series, properties: pd.Series) -> pd.Series:
     ends = np.searchsorted(groups[by_expression], np.arange(len(expressions) + 1))
     for one, text in enumerate(expressions):
         rows = by_expression[ends[one] : ends[one + 1]]
-        codes[rows] = _sql92_codes(text, list(maps[rows]))
+        codes[rows] = sql_kernels.sql92_codes(text, list(maps[rows]))
     return pd.Series(pd.arrays.BooleanArray(codes == TRUE, codes < 0))
 
 
 def uncompress_body(body: pd.Series, sys_flag: pd.Series) -> pd.Series:
     """The body as consumers get it, uncompressed (`message_body.uncompress`) if sysFlag marks it compressed; NULL for a NULL argument."""
     rows = zip(body, sys_flag, strict=True)
-    bodies = [None if pd.isna(one) or pd.isna(flag) else uncompress(one) if int(flag) & COMPRESSED_FLAG else one for one, flag in rows]
+    bodies = [None if pd.isna(one) or pd.isna(flag) else sql_kernels.uncompressed(one, flag) for one, flag in rows]
     return pd.Series(bodies, dtype=object)
 
 

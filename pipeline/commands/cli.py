@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -17,9 +18,10 @@ import click
 from pipeline.settings.quantities import milliseconds
 from pipeline.settings.settings import BrokerSettings, SettingsError, nearest
 from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
-from pipeline.terminal import progress_to_stderr, say, show_rows, tell_replayed
+from pipeline.terminal import progress_to_stderr, say, tell_replayed
 
 if TYPE_CHECKING:
+    from pipeline.embedded.database import EmbeddedLake
     from pipeline.replay.replay_run import Replayed
     from pipeline.requests.request_file import RequestFile
 
@@ -27,6 +29,7 @@ Jobs = Literal["short", "long", "endless"]
 P = ParamSpec("P")
 R = TypeVar("R")
 FORMATS = ("table", "json", "csv")
+READERS = ("auto", "duckdb", "spark")
 
 
 @dataclass
@@ -95,6 +98,35 @@ class Engine:
             with suppress(Exception) if is_interrupted else nullcontext():
                 spark.stop()
 
+    def without_spark(self, reader: str, root: str, answer: Callable[[EmbeddedLake], None]) -> bool:
+        """Whether the embedded engine answered.
+
+        Args:
+            reader: the value of --engine.
+            root: path of the lake.
+            answer: shows the answer; raises NotSupportedError before it shows anything if only Spark can answer.
+
+        Raises:
+            click.UsageError: only DuckDB may answer, and cannot.
+        """
+        of_spark = self.master is not None or self.conf or "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
+        if reader == "spark" or (reader == "auto" and of_spark):
+            return False
+        if of_spark:
+            raise click.UsageError("--engine duckdb cannot be combined with --master, --conf or spark-submit: DuckDB runs in this process")
+        from pipeline.embedded.database import EmbeddedLake
+        from pipeline.embedded.opened_tables import NotSupportedError
+
+        try:
+            answer(EmbeddedLake(root))
+        except NotSupportedError as error:
+            if reader == "duckdb":
+                raise click.UsageError(f"--engine duckdb: {error}; leave --engine out, or give --engine spark") from error
+            if self.verbose:
+                progress_to_stderr(f"Spark answers: {error}")
+            return False
+        return True
+
 
 def _is_no_lost_call(record: logging.LogRecord) -> bool:
     """Whether a log record is not the one that py4j makes of a call without an answer: the error follows, or Ctrl-C ended the call."""
@@ -119,6 +151,12 @@ def engine_options(command: Callable[..., R]) -> Callable[..., R]:
     decorated = click.option("--verbose", is_flag=True, help="Let Spark's own log reach stderr.")(with_engine)
     decorated = click.option("--conf", multiple=True, callback=_conf, metavar="NAME=VALUE", help="A Spark setting; repeatable.")(decorated)
     return click.option("--master", metavar="URL", help="Spark master; local[*] by default.")(decorated)
+
+
+def engine_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the option --engine; the command gets it as `reader`."""
+    text = "What reads the tables; auto is DuckDB, without Java, where it can answer, else Spark, and --verbose says why."
+    return click.option("--engine", "reader", type=click.Choice(READERS), default="auto", show_default=True, help=text)(command)
 
 
 def lake_option(command: Callable[P, R]) -> Callable[P, R]:
@@ -409,7 +447,7 @@ def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: 
     cls=ExampleCommand,
     example='pullsim sql --lake lake "SELECT * FROM consume_lag ORDER BY lag DESC" --format csv',
 )
-@click.argument("query")
+@click.argument("query", required=False)
 @lake_option
 @click.option(
     "--init-file",
@@ -419,21 +457,28 @@ def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: 
     callback=_tell_init_file,
     help="Print the path of the init file of spark-sql.",
 )
+@click.option("--file", metavar="FILE", help="A file of statements, with a semicolon after each.")
 @format_option
+@engine_option
 @engine_options
-def sql_command(query: str, lake: str, form: str, engine: Engine) -> None:
+def sql_command(query: str | None, lake: str, file: str | None, form: str, reader: str, engine: Engine) -> None:
     """Run SQL over the lake's tables, views and functions.
+
+    Without a query, statements come from --file or standard input; on a terminal there is a prompt.
 
     `DESCRIBE NAME` explains the columns of a table or view. This gives spark-sql the same tables and views:
     spark-sql -i $(pullsim sql --init-file) --hivevar lake=/data/lake
     """
-    from pipeline.lake.lake import Lake
-    from pipeline.lake.views import ask
+    from pipeline.commands.sql_statements import Answers, prompting, run_prompt, text_of
 
-    if not query.strip():
-        raise click.UsageError('expected a query in SQL, found none; "SHOW TABLES" lists what can be asked')
-    with engine.session("long", reads=lake) as spark:
-        show_rows(ask(Lake(spark, lake).require(), query), form)
+    if query is not None and file is not None:
+        raise click.UsageError("--file cannot be combined with a query: give one of them")
+    text = text_of(file) if query is None else query
+    with Answers(engine, reader, lake, form) as answers:
+        if text is None:
+            run_prompt(answers, prompting())
+        else:
+            answers.show_all(text)
 
 
 @cli.command("demo", cls=ExampleCommand, example="pullsim demo --lake demo-lake")

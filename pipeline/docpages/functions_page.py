@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.docpages.tables_page import cell
-from pipeline.docpages.views_page import documented
+from pipeline.sql.definitions import documented
 from pipeline.sql.statements import FUNCTIONS, view_sql
 from udfs.sql_functions import PANDAS_UDFS, batch_cut, sql92_matches, uncompress_body
 from udfs.sql_statements import SQL_FUNCTIONS

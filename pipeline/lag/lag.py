@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.lake.lake import LakeError
+from pipeline.lag.lag_sql import GROUPS, TOPICS, AskedLag, known_names, require_name
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
-from pipeline.settings.settings import nearest
 
 # tables and views that are read for lag, and for the names of groups and topics
 LAG_READS = "consume_lag, consumer_offset, subscription_group, subscription, queue, topic_config"
@@ -38,20 +36,13 @@ def queue_lags(
     Raises:
         LakeError: the lake does not know the group or the topic.
     """
-    rows = spark.table("consume_lag")
-    if broker is not None:
-        rows = rows.where(F.col("brokerName") == broker)
     if group is not None:
-        require_known(spark, "consumerGroup", "consumer group", group, ("consumer_offset", "subscription_group", "subscription"))
-        rows = rows.where(F.col("consumerGroup") == group)
+        column, what, tables = GROUPS
+        require_known(spark, column, what, group, tables)
     if topic is not None:
-        require_known(spark, "topic", "topic", topic, ("consumer_offset", "queue", "topic_config"))
-        rows = rows.where(F.col("topic") == topic)
-    if until is not None:
-        waited = F.try_subtract(F.lit(int(until.timestamp() * 1000)), F.col("asOf"))
-        later = F.when(F.col("lag") == 0, F.col("lagMillis")).otherwise(F.try_add("lagMillis", waited))
-        rows = rows.withColumn("lagMillis", later)
-    return rows.orderBy("brokerName", "consumerGroup", "topic", "queueId")
+        column, what, tables = TOPICS
+        require_known(spark, column, what, topic, tables)
+    return spark.sql(AskedLag(broker=broker, group=group, topic=topic, until=until).queue_lags)
 
 
 def time_in_utc(millis: str) -> Column:
@@ -62,39 +53,9 @@ def time_in_utc(millis: str) -> Column:
 def lag_rows(
     spark: SparkSession, *, group: str | None, topic: str | None, until: dt.datetime | None, broker: str | None = None
 ) -> DataFrame:
-    """Return the rows of `queue_lags` with the column names of mqadmin consumerProgress."""
-    last_time = time_in_utc("lastConsumedTimestamp")
-    return queue_lags(spark, broker=broker, group=group, topic=topic, until=until).select(
-        F.col("consumerGroup").alias("Group"),
-        F.col("topic").alias("Topic"),
-        F.col("brokerName").alias("Broker Name"),
-        F.col("queueId").alias("QID"),
-        F.col("brokerOffset").alias("Broker Offset"),
-        F.col("consumerOffset").alias("Consumer Offset"),
-        F.col("lag").alias("Diff"),
-        F.coalesce(last_time, F.lit("N/A")).alias("LastTime"),
-        (F.col("lagMillis") / 1000).cast("DECIMAL(20,3)").alias("Lag Seconds"),
-        F.col("lagBytes").alias("Lag Bytes"),
-        F.coalesce("reason", F.lit("")).alias("Reason"),
-    )
-
-
-def diff_total(diffs: Sequence[int | None]) -> str:
-    """Return the line below the table: the sum of known lags, and how many queues have unknown or negative lag.
-
-    Args:
-        diffs: lag of each queue, None if it is unknown.
-    """
-    known = [diff for diff in diffs if diff is not None]
-    below = [diff for diff in known if diff < 0]
-    notes = []
-    if not diffs:
-        notes.append("no offset is stored")
-    if len(known) < len(diffs):
-        notes.append(f"{len(diffs) - len(known)} of {len(diffs)} queues left out: their lag is not known")
-    if below:
-        notes.append(f"{len(below)} of {len(diffs)} queues below zero take {-sum(below)} off")
-    return f"Diff Total: {sum(known)}" + (f" ({'; '.join(notes)})" if notes else "")
+    """Return the rows of `queue_lags` with the column names of mqadmin consumerProgress; arguments and errors are those of `queue_lags`."""
+    queue_lags(spark, broker=broker, group=group, topic=topic, until=until)  # the names are known
+    return spark.sql(AskedLag(broker=broker, group=group, topic=topic, until=until).consumer_progress)
 
 
 def require_known(spark: SparkSession, column: str, what: str, name: str, tables: Sequence[str]) -> None:
@@ -110,9 +71,4 @@ def require_known(spark: SparkSession, column: str, what: str, name: str, tables
     Raises:
         LakeError: no table has the name; the message has the most similar known names.
     """
-    listed = reduce(DataFrame.union, (spark.table(table).select(column) for table in tables))
-    known = sorted(row[0] for row in listed.dropna().distinct().collect())
-    if name in known:
-        return
-    near = ", ".join(map(repr, nearest(name, known)))
-    raise LakeError(f"the lake knows no {what} {name!r}; " + (f"the nearest known: {near}" if near else f"it knows no {what} at all"))
+    require_name(what, name, [row[0] for row in spark.sql(known_names(column, tables)).collect()])

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -19,37 +19,26 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.files.store_files import absolute_path, is_uri
+from pipeline.lake.committed import (
+    LakeConflictError,
+    LakeError,
+    LakeVersion,
+    no_lake,
+    require_broker,
+    require_tables_version,
+    require_there,
+)
 from pipeline.lake.delta_log import delta_version, reader_features
 from pipeline.lake.delta_sql import delta
 from pipeline.lake.small_table import has_plain_path, plain_message, small_table
 from pipeline.schema.arrow_types import arrow_schema
-from pipeline.schema.tables import BROKER, LAKE_VERSION, TABLES_VERSION, Table
-from store_format.errors import UnusableInputError
+from pipeline.schema.tables import BROKER, LAKE_VERSION, Table
+
+__all__ = ["Lake", "LakeConflictError", "LakeError", "LakeVersion", "StreamBatch", "changes", "require_there"]
 
 T = TypeVar("T")
 
 _LOOK_SECONDS = 1.0
-
-
-class LakeError(UnusableInputError, ValueError):
-    """The directory is no lake, the lake lacks the wanted broker or rows, or another run is writing to it."""
-
-
-class LakeConflictError(LakeError):
-    """Another run is writing to the same tables."""
-
-
-@dataclass(frozen=True, slots=True)
-class LakeVersion:
-    """One commit of the lake.
-
-    Attributes:
-        version: number of the commit; 0 is the empty lake.
-        tables: Delta version of each table, by the table's name.
-    """
-
-    version: int = 0
-    tables: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +77,9 @@ class Lake:
         if self._newest is None or self._newest[0] != seen:
             row = max(self._rows_at(LAKE_VERSION, seen).to_pylist(), key=itemgetter("version"), default=None)
             if row is not None:
-                self._require_tables_version(row["tablesVersion"] or 1)
+                require_tables_version(self.root, row["tablesVersion"] or 1)
             self._newest = (seen, LakeVersion() if row is None else LakeVersion(row["version"], dict(row["tables"])))
         return self._newest[1]
-
-    def _require_tables_version(self, found: int) -> None:
-        """Raise LakeError if the tables' version is not TABLES_VERSION, that of `pipeline.schema.tables`."""
-        if found > TABLES_VERSION:
-            hint = "a newer pullsim wrote them: use that release or a newer one"
-        elif found < TABLES_VERSION:
-            hint = "an older pullsim wrote them: import the stores into a new --lake, and capture and replay again what is to be kept"
-        else:
-            return
-        raise LakeError(f"{self.root}: expected tables of version {TABLES_VERSION}, found {found}; {hint}")
 
     def committed(self, version: LakeVersion, by: int) -> None:
         """Read the lake at `version` from now on; `by` is the Delta version of lake_version that committed it."""
@@ -114,7 +93,7 @@ class Lake:
             LakeError: nothing was ever committed to it.
         """
         if self.at.version == 0:
-            raise _no_lake(self.root)
+            raise no_lake(self.root)
         return self
 
     def table(self, table: Table) -> DataFrame:
@@ -199,11 +178,10 @@ class Lake:
         names = self.brokers(*others)
         if name is None and len(names) == 1:
             return names[0]
-        listed = ", ".join(map(repr, names)) or "none"
         if name is None:
+            listed = ", ".join(map(repr, names)) or "none"
             raise LakeError(f"{self.root} holds {len(names)} brokers ({listed}); say which one with --broker")
-        if name not in names:
-            raise LakeError(f"{self.root}: expected broker {name!r}, found {listed}")
+        require_broker(self.root, name, names)
         return name
 
     def create_view(self, table: Table) -> None:
@@ -218,22 +196,6 @@ def changes(lake: Lake, stop: threading.Event) -> Iterator[LakeVersion]:
         if newest != lake.at:
             lake.at = newest
             yield newest
-
-
-def require_there(root: str) -> None:
-    """Check, before Spark is started, that the local directory `root` has a lake.
-
-    Raises:
-        LakeError: the directory has no table lake_version. A URI is not checked.
-    """
-    path = absolute_path(root).rstrip("/")
-    if not is_uri(path) and not os.path.isdir(f"{path}/{LAKE_VERSION.name}"):
-        raise _no_lake(path)
-
-
-def _no_lake(root: str) -> LakeError:
-    hint = f"fill it with `pullsim import STORE --lake {root}`"
-    return LakeError(f"{root}: expected a lake, found no table {LAKE_VERSION.name}; {hint}")
 
 
 def _file_on_the_way(path: str) -> str | None:

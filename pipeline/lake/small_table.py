@@ -39,6 +39,11 @@ def opened_table(path: str, version: int | None = None) -> DeltaTable | None:
     return table if is_plain and protocol.min_reader_version in {1, 3} else None
 
 
+def added_files(table: DeltaTable) -> pa.Table:
+    """The files of a Delta table: `path` below the table's folder as the log spells it, and `partition.NAME` for each partition column."""
+    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()  # pa.table imports pandas
+
+
 def plain_message(error: Exception) -> str:
     """The first line of a message of deltalake, without colours."""
     return _COLOURS.sub("", str(error)).strip().split("\n", 1)[0]
@@ -61,7 +66,7 @@ def small_table(path: str, version: int, schema: pa.Schema) -> pa.Table | None:
     table = opened_table(path, version)
     if table is None:
         return None
-    names = pa.table(table.get_add_actions())["path"].to_pylist()
+    names = added_files(table)["path"].to_pylist()
     parts = [_with_columns(pq.ParquetFile(f"{path}/{name}", page_checksum_verification=True).read(), schema) for name in names]
     return pa.concat_tables(parts) if parts else schema.empty_table()
 

@@ -60,7 +60,7 @@ def test_a_wrong_name_is_told_before_spark_starts(
 def test_java_is_looked_for_before_spark_starts(lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     home = lake.parent / "java"
     monkeypatch.setenv("JAVA_HOME", str(home))
-    assert run(["lag", "--lake", str(lake)]) == 3
+    assert run(["lag", "--lake", str(lake), "--engine", "spark"]) == 3
     assert f"Spark needs Java 17 or newer, found none in JAVA_HOME={home}; install one" in capsys.readouterr().err
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").write_text("")
@@ -90,6 +90,6 @@ def test_ctrl_c_ends_with_130_and_one_line(lake: Path, monkeypatch: pytest.Monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session, "build_session", interrupted)
-    assert run(["lag", "--lake", str(lake)]) == 130
+    assert run(["lag", "--lake", str(lake), "--engine", "spark"]) == 130
     # an empty line follows the ^C of the terminal
     assert capsys.readouterr().err.splitlines() == ["pullsim: starting Spark", "", "pullsim: stopped"]

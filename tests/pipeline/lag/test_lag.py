@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.importing.import_store import import_store
-from pipeline.lag.lag import diff_total, lag_rows
+from pipeline.lag.lag import lag_rows
+from pipeline.lag.lag_sql import diff_total
 from pipeline.lake.lake import Lake
 from pipeline.lake.views import create_views
 from pipeline.settings.settings import BrokerSettings

@@ -1,0 +1,184 @@
+"""A lake opened by DuckDB: tables at the lake's version, views and functions, defined when a question names them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+from sqlglot import exp
+
+from pipeline.embedded.functions import NAMES, create_function, with_table_functions
+from pipeline.embedded.opened_tables import NotSupportedError, create_table_view, quoted, require_local, spark_type
+from pipeline.embedded.translation import BINARY_TEXT, duckdb_sql, is_binary, parsed
+from pipeline.files.store_files import absolute_path
+from pipeline.lake.committed import LakeError, LakeVersion, no_lake, require_tables_version, require_there
+from pipeline.lake.delta_log import delta_version
+from pipeline.lake.small_table import plain_message, small_table
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import LAKE_VERSION, TABLES
+from pipeline.sql.definitions import body_of, documented
+from pipeline.sql.statements import VIEWS, view_sql
+
+# every name that FROM may have
+RELATIONS: Final = (*TABLES, LAKE_VERSION.name, *VIEWS)
+_ROWS = 10_000
+_LOOK_SECONDS = 1.0
+_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a query.
+
+    Attributes:
+        names: names of the columns.
+        types: Spark's names of the columns' types; None for a type whose values the engines may show differently.
+        rows: the rows, which are computed as they are read.
+    """
+
+    names: Sequence[str]
+    types: Sequence[str | None]
+    rows: Iterator[tuple[Any, ...]]
+
+
+class EmbeddedLake:
+    """A lake's tables, views and functions in a DuckDB of their own, which reads the files of the lake and no others."""
+
+    def __init__(self, root: str) -> None:
+        """Open the lake in the directory `root`.
+
+        Raises:
+            NotSupportedError: only Spark can open the lake.
+            LakeError: there is no lake, or it is damaged or of another version.
+        """
+        self.root = absolute_path(root).rstrip("/")
+        require_local(self.root)
+        require_there(self.root)
+        self.at, self._by = self._newest()
+        self._defined: set[str] = set()
+
+    def _newest(self) -> tuple[LakeVersion, int]:
+        """The last committed version, and the Delta version of lake_version that has it."""
+        path = f"{self.root}/{LAKE_VERSION.name}"
+        by = delta_version(path)
+        if by is None:
+            raise no_lake(self.root)
+        try:
+            rows = small_table(path, by, arrow_schema(LAKE_VERSION))
+        except (DeltaError, OSError, pa.ArrowInvalid) as error:
+            raise LakeError(f"{path}: cannot read version {by} of the Delta table: {plain_message(error)}") from error
+        if rows is None:
+            raise NotSupportedError(f"the table {LAKE_VERSION.name} has features of Delta that only Spark reads")
+        needed = rows.select(["version", "tables", "tablesVersion"])  # times in Python import pandas
+        row = max(needed.to_pylist(), key=itemgetter("version"), default=None)
+        if row is None:
+            raise no_lake(self.root)
+        require_tables_version(self.root, row["tablesVersion"] or 1)
+        return LakeVersion(row["version"], dict(row["tables"])), by
+
+    def changes(self, stop: threading.Event) -> Iterator[EmbeddedLake]:
+        """The lake at each of its new versions until `stop` is set."""
+        lake = self
+        while not stop.wait(_LOOK_SECONDS):
+            if delta_version(f"{self.root}/{LAKE_VERSION.name}") != lake._by:
+                newest = EmbeddedLake(self.root)
+                is_new, lake = newest.at != lake.at, newest
+                if is_new:
+                    yield lake
+
+    @cached_property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The connection; it may read files below the lake's directory, and its settings are locked."""
+        connection = duckdb.connect(config=_CONFIG)
+        spilled = tempfile.mkdtemp(prefix="pullsim-duckdb-")  # only this user may enter it
+        weakref.finalize(self, shutil.rmtree, spilled, ignore_errors=True)
+        for setting in (
+            f"temp_directory = {_text(spilled)}",
+            "TimeZone = 'UTC'",
+            "error_on_division_by_zero = true",
+            f"allowed_directories = [{_text(self.root + '/')}, {_text(spilled + '/')}]",
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
+            connection.execute(f"SET {setting}")
+        return connection
+
+    def rows(self, tree: exp.Expr) -> Answer:
+        """The result of a query in Spark's SQL, as `parsed` gives it.
+
+        Raises:
+            NotSupportedError: the query reads a table that only Spark reads.
+            duckdb.Error: DuckDB refuses the query, or it fails while it runs.
+        """
+        run = self.connection.execute(self._sql(tree))
+        described = run.description or []
+        return Answer([column[0] for column in described], [spark_type(column[1]) for column in described], self._fetched(run))
+
+    def query(self, text: str) -> Answer:
+        """The result of a query of the project in Spark's SQL; errors are those of `rows`."""
+        return self.rows(parsed(text))
+
+    def _fetched(self, run: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+        while rows := run.fetchmany(_ROWS):
+            yield from rows
+
+    def define(self, name: str) -> None:
+        """Define a table, view or function, and first whatever it reads; nothing for other names."""
+        if name in self._defined:
+            return
+        self._defined.add(name)
+        if name in VIEWS:
+            self._create_view(name)
+        elif name in NAMES:
+            create_function(self.connection, name)
+        elif name == LAKE_VERSION.name:
+            create_table_view(self.connection, self.root, LAKE_VERSION, self._by)
+        elif name in TABLES:
+            create_table_view(self.connection, self.root, TABLES[name], self.at.tables.get(name))
+
+    def _sql(self, tree: exp.Expr) -> str:
+        """A query in DuckDB's SQL, after whatever it reads was defined."""
+        whole = with_table_functions(tree)
+        for name in sorted(named(whole)):
+            self.define(name)
+        return duckdb_sql(whole)
+
+    def _create_view(self, name: str) -> None:
+        statement = view_sql(name)
+        given = ", ".join(quoted(column.name) for column in documented(statement).columns)
+        query = f"SELECT * FROM ({self._sql(parsed(body_of(statement)))}) AS found({given})"
+        # DuckDB's sums are wider than Spark's
+        columns = self.connection.execute(f"DESCRIBE {query}").fetchall()
+        shown = ", ".join(_narrow(column) if kind == "HUGEINT" else quoted(column) for column, kind, *_ in columns)
+        self.connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT {shown} FROM ({query})")
+
+
+def _narrow(column: str) -> str:
+    return f"CAST({quoted(column)} AS BIGINT) AS {quoted(column)}"
+
+
+def named(tree: exp.Expr) -> set[str]:
+    """Names of the lake's tables, views and functions in a tree; a name that the query defines itself may be among them."""
+    names = {node.name.lower() for node in tree.find_all(exp.Table)}
+    names |= {node.name.lower() for node in tree.find_all(exp.Anonymous)}
+    known = {*RELATIONS, *NAMES}
+    names |= {BINARY_TEXT for node in tree.find_all(exp.Cast) if is_binary(node.this)}  # the translation calls it
+    return {name for name in known if name.lower() in names}
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,131 @@
+"""Questions in SQL that the embedded engine answers: checked, translated, run; errors name the place in the question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import duckdb
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from pipeline.embedded.database import RELATIONS, Answer, EmbeddedLake
+from pipeline.embedded.describe import described
+from pipeline.embedded.opened_tables import NotSupportedError
+from pipeline.embedded.supported import require_supported, with_names
+from pipeline.embedded.translation import parsed
+from pipeline.lake.committed import LakeError
+from pipeline.settings.settings import nearest
+from pipeline.sql.statements import FUNCTIONS
+from store_format.errors import UnusableInputError
+
+_NO_COLUMN: Final = re.compile(r'(?:Referenced column|does not have a column named) "(?P<name>[^"]+)"')
+_CANDIDATES: Final = re.compile(r"Candidate bindings: (?P<names>.*)")
+# what DuckDB says of a query or of its data, and not of itself
+_OF_QUERY: Final = (
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ConversionException,
+    duckdb.InvalidInputException,
+    duckdb.OutOfRangeException,
+    duckdb.ParserException,
+    duckdb.PermissionException,
+    duckdb.NotImplementedException,
+)
+_INT64: Final = range(-(2**63), 2**63)
+
+
+class QuestionError(UnusableInputError, ValueError):
+    """The question is no query that can be answered; the message names the place."""
+
+
+def ask(lake: EmbeddedLake, text: str) -> Answer:
+    """The answer to a question in Spark's SQL.
+
+    Raises:
+        NotSupportedError: the question is left to Spark.
+        LakeError: it names an unknown table or view, or a file of the lake is missing or damaged.
+        QuestionError: it names an unknown column, or fails while it runs.
+    """
+    try:
+        tree = parsed(text)
+    except SqlglotError as error:
+        raise NotSupportedError(f"the question is not parsed: {str(error).splitlines()[0]}") from error
+    if (answer := described(lake, tree)) is not None:
+        return answer
+    if not isinstance(tree, exp.Query):
+        raise NotSupportedError("only queries, SHOW TABLES and DESCRIBE are answered without Spark")
+    require_supported(tree)
+    _require_known(tree)
+    named = with_names(tree)
+    assert isinstance(named, exp.Query)
+    with errors_told(tree, text):
+        answer = lake.rows(named)
+    if None in answer.types:
+        lake.connection.interrupt()
+        raise NotSupportedError(f"the type of {answer.names[answer.types.index(None)]} is left to Spark")
+    names = named.named_selects  # Spark keeps the letters of the query
+    return Answer(answer.names if "*" in names else names, answer.types, _told(answer.rows, tree, text))
+
+
+def _told(rows: Iterator[tuple[Any, ...]], tree: exp.Expr, text: str) -> Iterator[tuple[Any, ...]]:
+    with errors_told(tree, text):
+        for row in rows:
+            if any(type(value) is int and value not in _INT64 for value in row):
+                raise QuestionError("a sum is greater than a BIGINT; use try_sum, or sum doubles")
+            yield row
+
+
+@contextmanager
+def errors_told(tree: exp.Expr | None = None, text: str = "") -> Iterator[None]:
+    """Turn DuckDB's errors in the block, which runs the query `tree` of `text`, into those of the lake and of the question.
+
+    Raises:
+        NotSupportedError: a function has arguments of other types.
+        LakeError: a file of the lake is missing or damaged.
+        QuestionError: DuckDB refuses the query, or the query fails.
+    """
+    try:
+        yield
+    except duckdb.IOException as error:
+        raise LakeError(_sentence(error)) from error
+    except _OF_QUERY as error:
+        if "No function matches" in str(error):  # Spark casts more arguments by itself
+            raise NotSupportedError(_sentence(error)) from error
+        found = _NO_COLUMN.search(str(error))
+        if found is None or tree is None:
+            raise QuestionError(_sentence(error)) from error
+        name = found["name"]
+        listed = _CANDIDATES.search(str(error))
+        known = [] if listed is None else [one.rpartition(".")[2].strip('"') for one in re.findall(r"[^\s,]+", listed["names"])]
+        near = ", ".join(f"`{one}`" for one in dict.fromkeys(nearest(name, known)))
+        raise QuestionError(
+            f"{_place(tree, text, name)}there is no column {name!r}" + (f"; the nearest known: {near}" if near else "")
+        ) from error
+
+
+def _sentence(error: duckdb.Error) -> str:
+    return re.sub(r"^(?:\w+ )+Error: ", "", str(error).partition("\n")[0])
+
+
+def _place(tree: exp.Expr, text: str, name: str) -> str:
+    """Where a name stands in a question, as `line 1, column 8: `; empty where it does not."""
+    for node in tree.find_all(exp.Identifier):
+        start = node.meta.get("start")
+        if node.name.lower() == name.lower() and start is not None:
+            return f"line {text.count(chr(10), 0, start) + 1}, column {start - text.rfind(chr(10), 0, start)}: "
+    return ""
+
+
+def _require_known(tree: exp.Expr) -> None:
+    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    known = own | {name.lower() for name in RELATIONS}
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Anonymous):
+            if table.this.name.lower() not in FUNCTIONS:
+                raise NotSupportedError(f"the function {table.this.name} is left to Spark")
+        elif table.name.lower() not in known:
+            near = ", ".join(nearest(table.name, RELATIONS))
+            raise LakeError(f"there is no table or view {table.name!r}; the nearest known: {near}")

@@ -1,0 +1,119 @@
+"""The queries of `pullsim lag`, which Spark and the embedded engine run, and the line below the table. This module needs no Spark.
+
+Broker source (4.9.3): ConsumerProgressSubCommand.execute of the tools, AdminBrokerProcessor.getConsumeStats.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pipeline.lake.committed import LakeError
+from pipeline.lake.delta_sql import literal
+from pipeline.settings.quantities import LAST_OF_YEAR_9999
+from pipeline.settings.settings import nearest
+
+_LAGS = """
+SELECT
+  brokerName, consumerGroup, topic, queueId, minOffset, brokerOffset, consumerOffset, lag, lagBytes, {millis} AS lagMillis,
+  lastConsumedTimestamp, asOf, reason
+FROM consume_lag
+WHERE {condition}
+"""
+_ORDER = "ORDER BY brokerName, consumerGroup, topic, queueId"
+_CONSUMER_PROGRESS = f"""
+SELECT
+  consumerGroup AS `Group`, topic AS `Topic`, brokerName AS `Broker Name`, queueId AS `QID`, brokerOffset AS `Broker Offset`,
+  consumerOffset AS `Consumer Offset`, lag AS `Diff`,
+  coalesce(
+    CASE
+      WHEN lastConsumedTimestamp <= {LAST_OF_YEAR_9999} THEN date_format(timestamp_millis(lastConsumedTimestamp), 'yyyy-MM-dd HH:mm:ss')
+    END,
+    'N/A'
+  ) AS `LastTime`,
+  CAST(lagMillis / 1000 AS DECIMAL(20, 3)) AS `Lag Seconds`, lagBytes AS `Lag Bytes`, coalesce(reason, '') AS `Reason`
+FROM ({{lags}})
+{_ORDER}
+"""
+# column, what its names are called, and the tables that have names of the kind
+GROUPS: Final = ("consumerGroup", "consumer group", ("consumer_offset", "subscription_group", "subscription"))
+TOPICS: Final = ("topic", "topic", ("consumer_offset", "queue", "topic_config"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedLag:
+    """What lag is asked for.
+
+    Attributes:
+        broker: only this broker; None for all.
+        group: only this consumer group; None for all.
+        topic: only this topic; None for all.
+        until: end of waiting times; None for the time of the store's last message.
+    """
+
+    broker: str | None = None
+    group: str | None = None
+    topic: str | None = None
+    until: dt.datetime | None = None
+
+    @property
+    def queue_lags(self) -> str:
+        """The query for the rows of consume_lag, sorted by broker, group, topic and queue."""
+        return f"{self._lags}{_ORDER}"
+
+    @property
+    def consumer_progress(self) -> str:
+        """The query for the same rows with the column names of mqadmin consumerProgress."""
+        return _CONSUMER_PROGRESS.format(lags=self._lags)
+
+    @property
+    def _lags(self) -> str:
+        names = {"brokerName": self.broker, "consumerGroup": self.group, "topic": self.topic}
+        conditions = [f"{column} = {literal(name)}" for column, name in names.items() if name is not None]
+        millis = "lagMillis"
+        if self.until is not None:
+            waited = f"try_add(lagMillis, try_subtract({int(self.until.timestamp() * 1000)}L, asOf))"
+            millis = f"CASE WHEN lag = 0 THEN lagMillis ELSE {waited} END"
+        return _LAGS.format(millis=millis, condition=" AND ".join(conditions) or "true")
+
+
+def known_names(column: str, tables: Sequence[str]) -> str:
+    """The query for the names in a column of tables."""
+    listed = " UNION ALL ".join(f"SELECT {column} AS name FROM {table}" for table in tables)
+    return f"SELECT DISTINCT name FROM ({listed}) WHERE name IS NOT NULL"
+
+
+def require_name(what: str, name: str, known: Sequence[str]) -> None:
+    """Raise LakeError if a name is not known.
+
+    Args:
+        what: kind of the name, for the message.
+        name: the name.
+        known: the names that the lake has.
+
+    Raises:
+        LakeError: the name is not known; the message has the most similar known names.
+    """
+    if name not in known:
+        near = ", ".join(map(repr, nearest(name, sorted(known))))
+        raise LakeError(f"the lake knows no {what} {name!r}; " + (f"the nearest known: {near}" if near else f"it knows no {what} at all"))
+
+
+def diff_total(diffs: Sequence[int | None]) -> str:
+    """Return the line below the table: the sum of known lags, and how many queues have unknown or negative lag.
+
+    Args:
+        diffs: lag of each queue, None if it is unknown.
+    """
+    known = [diff for diff in diffs if diff is not None]
+    below = [diff for diff in known if diff < 0]
+    notes = []
+    if not diffs:
+        notes.append("no offset is stored")
+    if len(known) < len(diffs):
+        notes.append(f"{len(diffs) - len(known)} of {len(diffs)} queues left out: their lag is not known")
+    if below:
+        notes.append(f"{len(below)} of {len(diffs)} queues below zero take {-sum(below)} off")
+    return f"Diff Total: {sum(known)}" + (f" ({'; '.join(notes)})" if notes else "")

@@ -1,0 +1,86 @@
+"""The version of a lake that readers see, and the errors about lakes.
+
+This module and its imports need no Spark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.files.store_files import absolute_path, is_uri
+from pipeline.schema.tables import LAKE_VERSION, TABLES_VERSION
+from store_format.errors import UnusableInputError
+
+
+class LakeError(UnusableInputError, ValueError):
+    """The directory is no lake, the lake lacks the wanted broker or rows, or another run is writing to it."""
+
+
+class LakeConflictError(LakeError):
+    """Another run is writing to the same tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeVersion:
+    """One commit of the lake.
+
+    Attributes:
+        version: number of the commit; 0 is the empty lake.
+        tables: Delta version of each table, by the table's name.
+    """
+
+    version: int = 0
+    tables: Mapping[str, int] = field(default_factory=dict)
+
+
+def require_tables_version(root: str, found: int) -> None:
+    """Check that the tables of the lake `root` are of version TABLES_VERSION, that of `pipeline.schema.tables`.
+
+    Args:
+        root: path of the lake.
+        found: version of its tables.
+
+    Raises:
+        LakeError: they are of another version.
+    """
+    if found > TABLES_VERSION:
+        hint = "a newer pullsim wrote them: use that release or a newer one"
+    elif found < TABLES_VERSION:
+        hint = "an older pullsim wrote them: import the stores into a new --lake, and capture and replay again what is to be kept"
+    else:
+        return
+    raise LakeError(f"{root}: expected tables of version {TABLES_VERSION}, found {found}; {hint}")
+
+
+def require_there(root: str) -> None:
+    """Check, before an engine is started, that the local directory `root` has a lake.
+
+    Raises:
+        LakeError: the directory has no table lake_version. A URI is not checked.
+    """
+    path = absolute_path(root).rstrip("/")
+    if not is_uri(path) and not os.path.isdir(f"{path}/{LAKE_VERSION.name}"):
+        raise no_lake(path)
+
+
+def no_lake(root: str) -> LakeError:
+    """The error about a directory without a lake."""
+    hint = f"fill it with `pullsim import STORE --lake {root}`"
+    return LakeError(f"{root}: expected a lake, found no table {LAKE_VERSION.name}; {hint}")
+
+
+def require_broker(root: str, name: str, names: Sequence[str]) -> None:
+    """Check that a lake has a broker.
+
+    Args:
+        root: path of the lake.
+        name: name of the broker.
+        names: sorted names of the lake's brokers.
+
+    Raises:
+        LakeError: it has no such broker.
+    """
+    if name not in names:
+        raise LakeError(f"{root}: expected broker {name!r}, found {', '.join(map(repr, names)) or 'none'}")

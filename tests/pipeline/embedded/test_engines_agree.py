@@ -1,0 +1,146 @@
+"""The embedded engine against Spark: every view and function gives the same rows and types on both, over the same lakes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.embedded.database import EmbeddedLake
+from pipeline.embedded.questions import ask as ask_quickly
+from pipeline.lake.lake import Lake
+from pipeline.lake.views import ask
+from pipeline.schema.tables import LAKE_VERSION, TABLES
+from pipeline.sql.statements import VIEWS
+from tests.makers.engine_lakes import captured_lake, write
+from tests.runs.doc_commands import PAGES, commands
+from tests.runs.replaying import lake_of
+from tests.runs.sampling import sampled
+from tests.truth.golden import needs_golden
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# stores with holes in the log, pre-blanks, ext files, odd records; the smallest come first
+STORES = ("holes", "preblank0", "cleaned", "ext")
+FUNCTIONS = (
+    "SELECT DISTINCT tags, tags_code(tags) AS code FROM commit_log",
+    "SELECT tags_code(NULL) AS none, tags_code('') AS empty, tags_code('Aa') AS a, tags_code('BB') AS b, tags_code('é🤦 ') AS wide",
+    (
+        "SELECT e.queueOffset, tag_matches('paid || sent ||', e.tagsCode) AS some, tag_matches('*', e.tagsCode) AS every, "
+        "tag_matches('||', e.tagsCode) AS none, tag_matches(NULL, e.tagsCode) AS unset FROM consume_queue e"
+    ),
+    (
+        "SELECT m.physicOffset, sql92_matches(f.expression, m.properties) AS matches FROM commit_log m JOIN "
+        "(SELECT * FROM "
+        "(VALUES ('a > 1'), ('region IS NULL'), ('TAGS = ''paid'''), ('not an expression'), (NULL)) AS one(expression)) f ON true"
+    ),
+    (
+        "SELECT level, deliver_timestamp(level, 9223372036854775000) AS far, deliver_timestamp(level, 5) AS near "
+        "FROM (VALUES (0), (1), (3), (18), (19), (NULL)) AS one(level)"
+    ),
+    (
+        "SELECT o, pull_status(o, 5, 9) AS status, pull_status(o, 0, 0) AS empty, correct_offset(o, 5, 9, 'SLAVE', false) AS kept, "
+        "correct_offset(o, 5, 9, 'ASYNC_MASTER', true) AS corrected, correct_offset(o, 0, 9, 'nobody', true) AS none "
+        "FROM (VALUES (-1), (0), (4), (5), (8), (9), (10), (NULL)) AS one(o)"
+    ),
+    (
+        "SELECT s, response_code(s, 0, 'SLAVE', false) AS slave, response_code(s, 7, 'SYNC_MASTER', true) AS master, "
+        "suggest_which_broker_id(s, 7, true, 'SLAVE', false, true, 1, 2) AS id "
+        "FROM (VALUES ('FOUND'), ('OFFSET_TOO_SMALL'), ('NO_MESSAGE_IN_QUEUE'), ('MESSAGE_WAS_REMOVING'), ('odd'), (NULL)) AS one(s)"
+    ),
+    (
+        "SELECT n, batch_cut(array(10, 20, 30), array(false, false, true), n, 40, 9, 25, 9) AS cut, "
+        "batch_cut(array(10, NULL), array(false, true), n, 40, 9, 25, 9) AS none FROM (VALUES (32), (1), (-1), (NULL)) AS one(n)"
+    ),
+    "SELECT physicOffset, uncompress_body(body, sysFlag) AS whole, CAST(uncompress_body(body, sysFlag) AS STRING) AS text FROM commit_log",
+    "SELECT * FROM queue_status(intervals => 3, minimumComplete => 0.5, allowedLag => 100)",
+    "SELECT status, count(*) AS queues FROM queue_status(5) GROUP BY status",
+)
+DOCUMENTED = sorted(
+    {word for page in PAGES for one in commands(page) if one.words[0] == "sql" for word in one.words if word.startswith("SELECT ")}
+)
+Rows = Counter[str]
+
+
+def told(types: Iterable[str | None], names: Iterable[str], rows: Iterable[Iterable[Any]]) -> tuple[dict[str, str | None], Rows]:
+    return dict(zip(names, types, strict=True)), Counter(repr([plain(value) for value in row]) for row in rows)
+
+
+def plain(value: Any) -> Any:
+    """A value of either engine in one form."""
+    if hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in sorted(value.items())}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, bytes | bytearray):
+        return bytes(value)
+    return value.astimezone(dt.UTC).isoformat() if isinstance(value, dt.datetime) else value
+
+
+def of_spark(spark: SparkSession, lake: Path | str, query: str) -> tuple[dict[str, str | None], Rows]:
+    frame = ask(Lake(spark, str(lake)).require(), query)
+    return told((field.dataType.simpleString() for field in frame.schema), frame.columns, frame.toLocalIterator())
+
+
+def of_duckdb(lake: Path | str, query: str) -> tuple[dict[str, str | None], Rows]:
+    answer = ask_quickly(EmbeddedLake(str(lake)), query)
+    return told(answer.types, answer.names, answer.rows)
+
+
+@pytest.fixture(scope="module")
+def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return captured_lake(spark, tmp_path_factory)
+
+
+@needs_golden
+@pytest.mark.parametrize("name", [*VIEWS, *TABLES, LAKE_VERSION.name])
+def test_views_and_tables_of_a_captured_broker_agree(spark: SparkSession, captured: Path, name: str) -> None:
+    wanted, found = of_spark(spark, captured, f"SELECT * FROM {name}"), of_duckdb(captured, f"SELECT * FROM {name}")
+    assert found[0] == wanted[0]
+    assert (found[1] - wanted[1], wanted[1] - found[1]) == (Counter(), Counter())
+    if name in VIEWS:
+        assert found[1], "a view without rows compares nothing"
+
+
+@needs_golden
+@pytest.mark.parametrize(
+    "query", ["SHOW TABLES", *(f"DESCRIBE {name}" for name in ("message", "group_status", "queue", "lag_history", "pull_response"))]
+)
+def test_what_there_is_and_what_it_means_agrees(spark: SparkSession, captured: Path, query: str) -> None:
+    assert of_duckdb(captured, query) == of_spark(spark, captured, query)
+
+
+@needs_golden
+@pytest.mark.parametrize("query", DOCUMENTED)
+def test_documented_questions_agree(spark: SparkSession, captured: Path, query: str) -> None:
+    assert of_duckdb(captured, query) == of_spark(spark, captured, query)
+
+
+@needs_golden
+@pytest.mark.parametrize("query", FUNCTIONS, ids=range(len(FUNCTIONS)))
+def test_functions_agree(spark: SparkSession, captured: Path, query: str) -> None:
+    wanted, found = of_spark(spark, captured, query), of_duckdb(captured, query)
+    assert found == wanted
+    assert found[1]
+
+
+@needs_golden
+@pytest.mark.parametrize("store", sampled(STORES, 2))
+def test_views_of_golden_stores_agree(spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory, store: str) -> None:
+    lake = lake_of(spark, stores / store, tmp_path_factory).root
+    for view in VIEWS:
+        assert of_duckdb(lake, f"SELECT * FROM {view}") == of_spark(spark, lake, f"SELECT * FROM {view}"), view
+
+
+def test_views_of_a_lake_without_a_store_agree(spark: SparkSession, tmp_path: Path) -> None:
+    write(spark, tmp_path / "lake", "nobody", {})
+    for view in VIEWS:
+        wanted, found = of_spark(spark, tmp_path / "lake", f"SELECT * FROM {view}"), of_duckdb(tmp_path / "lake", f"SELECT * FROM {view}")
+        assert (found, found[1]) == (wanted, Counter()), view
