@@ -10,7 +10,18 @@ from urllib.parse import quote
 
 import click
 
-from pipeline.commands.cli import Engine, ExampleCommand, GivenSettings, cli, engine_options, lake_option, now, run_id, settings_options
+from pipeline.commands.cli import (
+    Engine,
+    ExampleCommand,
+    GivenSettings,
+    cli,
+    engine_options,
+    lake_option,
+    now,
+    rules_option,
+    run_id,
+    settings_options,
+)
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
@@ -39,6 +50,7 @@ if TYPE_CHECKING:
 )
 @click.option("--once", is_flag=True, help="End when --follow has added everything that is there.")
 @settings_options
+@rules_option
 @engine_options
 def import_command(
     store: str,
@@ -60,6 +72,8 @@ def import_command(
     With --follow, the command adds new messages, batch by batch, until Ctrl-C or SIGTERM. If the broker truncated its log or deleted files
     of it, the whole store is imported again, and the table follow_event has the reason. Index files, the checkpoint and bytes that are no
     message stay as the last whole import read them: export and verify need a whole import.
+
+    --rules decides how the broker finds the min offset of a queue, and how it reads properties; a replay of the lake has the same rules.
     """
     from pipeline.importing.import_store import import_store
     from pipeline.lake.lake import Lake
@@ -69,6 +83,7 @@ def import_command(
     if follow and as_found:
         raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
     broker_settings = settings.over()
+    progress_to_stderr(f"the rules are those of broker {broker_settings.version.value}")
     name = broker_name or broker_settings.broker_name or os.path.basename(os.path.abspath(store)) or "broker"
     importing = partial(
         import_store,

@@ -233,7 +233,7 @@ def rows_of_queue_files(loaded: LoadedStore, broker: str, spark: SparkSession) -
     place = ("age", "topic", "queueId", "fromOffset", "segment")
     parts = max(_tasks_of_queues(loaded, spark), math.ceil(loaded.entry_count / _ENTRIES_A_FILE))
     placed = segments_by_age(loaded.queues).repartitionByRange(parts, *place).sortWithinPartitions(*place)
-    reader = QueueReader(loaded.store, broker, loaded.log_index)
+    reader = QueueReader(loaded.store, broker, loaded.log_index, loaded.version)
     return {
         t.CONSUME_QUEUE_SEGMENT: placed.mapInArrow(partial(read_segments, reader), t.CONSUME_QUEUE_SEGMENT.schema),
         t.CONSUME_QUEUE_PROPERTIES: placed.mapInArrow(partial(read_properties, reader), t.CONSUME_QUEUE_PROPERTIES.schema),

@@ -26,6 +26,7 @@ from store_format.index.index_file import IndexFile
 from store_format.log.append import NO_BATCH, MessageColumns, columns_of
 from store_format.log.dispatch_request import DeliverTimestamp, read_requests
 from store_format.log.put_message import InnerMessage, MessageBatch, PutMessageStatus, PutSettings, prepare, prepare_batch
+from store_format.queue.consume_queue import CORRECT_MIN_OFFSET
 from store_format.queue.consume_queue_ext import UnitUnderflowError
 from store_format.queue.extension_dispatch import Extension
 from store_format.queue.queue_folders import queue_ids_of, topics_of
@@ -145,7 +146,14 @@ class MessageStore(Generic[AnyFiles]):
         if self.settings.enable_consume_queue_ext:
             extension = Extension(folder=(CONSUME_QUEUE_EXT, topic, str(queue_id)), file_size=self.settings.ext_size)
         folder = (CONSUME_QUEUE, topic, str(queue_id))
-        return Queue(topic=topic, queue_id=queue_id, folder=folder, file_size=self.settings.consume_queue_size, extension=extension)
+        return Queue(
+            topic=topic,
+            queue_id=queue_id,
+            folder=folder,
+            file_size=self.settings.consume_queue_size,
+            extension=extension,
+            min_by_search=CORRECT_MIN_OFFSET.of(self.settings.version).value,
+        )
 
     # begin and load -----------------------------------------------------------------------------------------------------------------
 

@@ -26,11 +26,13 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.store.loaded_extension import recover_extension
 from pipeline.store.store_settings import ext_size
+from store_format.broker_version import BrokerVersion
 from store_format.config.config_files import decode_consumer_filters
 from store_format.files.mapped_files import MappedFile
 from tests.runs.replaying import Line
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
+from udfs.filters.retry_rules import RetryRules
 from udfs.pull.get_message import CommitLogFiles
 from udfs.pull.pull_filter import FilterRules
 
@@ -87,7 +89,7 @@ def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
             (queue.topic, queue.queue_id, bounds(queue), queue.files, queue.extension.files if queue.extension else ())
             for queue in started.queues
         ]
-    reader = qb.QueueReader(store, "b", qb.LogIndex(files=log, walked=tuple(file.wrote for file in log)))
+    reader = qb.QueueReader(store, "b", qb.LogIndex(files=log, walked=tuple(file.wrote for file in log)), settings.version)
     segments, properties = {}, defaultdict(list)
     for topic, queue_id, _, files, extension in queues:
         for file in files:
@@ -143,7 +145,8 @@ def blocks_of(
 ) -> list[tuple[Answering, list[Row]]]:
     """The packed requests, with the entries that they scan, or with the entries of their whole queue files."""
     settings = BrokerSettings.from_sources(header=dict(config)).pull_settings()
-    rules = FilterRules(manager=tables.manager, support_retry=settings.filter_support_retry)
+    retry = RetryRules.of(BrokerVersion(settings.rules_version))
+    rules = FilterRules(manager=tables.manager, support_retry=settings.filter_support_retry, retry=retry)
     answering = Answering.of(settings, tables.store.entries_a_file, tables.store.log, with_entries=True)
     by_tag, others = [], []
     for seq, line in enumerate(lines):
@@ -245,23 +248,29 @@ NUMBERS = (
 
 
 def told(response: Any) -> Any:
-    """The fields of a recorded answer that a row of answers has."""
+    """The fields of a recorded answer that a row of answers has; messageQueueOffset where the version records it."""
     if response is None or "exception" in response:
         return response and response["exception"]
-    return [response[name] for name in NUMBERS], [message["storeSize"] for message in response["messages"]]
+    more = [response[name] for name in RECORDED_LATER if name in response]
+    return [response[name] for name in NUMBERS], [message["storeSize"] for message in response["messages"]], more
 
 
-def told_by(row: Row) -> Any:
+RECORDED_LATER = ("messageQueueOffset", "filterMessageCount")
+
+
+def told_by(row: Row, *, later: bool) -> Any:
     assert row["error"] is None
     if row["exception"] is not None or row["status"] is None:
         return row["exception"]
-    return [row[name] for name in NUMBERS], [entry["size"] for entry in row["entries"]]
+    more = [[entry["queueOffset"] for entry in row["entries"]], row["filterMessageCount"]] if later else []
+    return [row[name] for name in NUMBERS], [entry["size"] for entry in row["entries"]], more
 
 
 def unequal(lines: list[Line], rows: list[Row]) -> list[str]:
-    pairs = zip(lines, rows, strict=True)
-    return [
-        f"{line['request']}\n recorded {told(line['response'])}\n ours {told_by(row)}"
-        for line, row in pairs
-        if told(line["response"]) != told_by(row)
-    ]
+    found = []
+    for line, row in zip(lines, rows, strict=True):
+        recorded = told(line["response"])
+        ours = told_by(row, later=RECORDED_LATER[0] in (line["response"] or {}))
+        if recorded != ours:
+            found.append(f"{line['request']}\n recorded {recorded}\n ours {ours}")
+    return found
