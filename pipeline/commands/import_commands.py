@@ -73,7 +73,8 @@ def import_command(
     of it, the whole store is imported again, and the table follow_event has the reason. Index files, the checkpoint and bytes that are no
     message stay as the last whole import read them: export and verify need a whole import.
 
-    --rules decides how the broker finds the min offset of a queue, and how it reads properties; a replay of the lake has the same rules.
+    --rules decides how the broker recovers log and queues, finds the min offset of a queue, and reads properties. A replay of the lake has
+    the same rules, unless it is given others.
     """
     from pipeline.importing.import_store import import_store
     from pipeline.lake.lake import Lake

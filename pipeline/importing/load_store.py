@@ -28,6 +28,7 @@ from store_format.files.changed_files import FileChange
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.log.commit_log import WalkEnd
+from store_format.store.recover_by_queues import RECOVER
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store_paths import ABORT_FILE, COMMIT_LOG
 
@@ -94,7 +95,8 @@ class LoadedStore:
 def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> LoadedStore:
     """Load and start a store as the broker does.
 
-    Tasks read a store that was shut down cleanly and to which start adds nothing. The driver reads any other store, in the broker's order.
+    Tasks read a store that was shut down cleanly and to which start adds nothing. The driver reads any other store, in the broker's order,
+    and each store of a version that recovers by the queues' end.
 
     Args:
         spark: the session.
@@ -109,7 +111,8 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     sizes = lf.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     if settings.value(ENABLE_EXTENSION):
         sizes = replace(sizes, extension=ext_size(store, settings))
-    files = lf.load_log(store, sizes)
+    by_queues = RECOVER.of(settings.version).value
+    files = () if by_queues else lf.load_log(store, sizes)
     if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
         return _started(spark, store, broker, settings, sizes)
     surveys = survey_log(spark, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))

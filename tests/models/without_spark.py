@@ -33,8 +33,10 @@ from tests.runs.replaying import Line
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
 from udfs.filters.retry_rules import RetryRules
+from udfs.pull.batch_caps import scan_window_entries
 from udfs.pull.get_message import CommitLogFiles
 from udfs.pull.pull_filter import FilterRules
+from udfs.pull.scan_settings import queue_files, window_bytes
 
 Row = dict[str, Any]
 # topic, queueId, (min, max) offset, files, files of the extension
@@ -148,6 +150,8 @@ def blocks_of(
     retry = RetryRules.of(BrokerVersion(settings.rules_version))
     rules = FilterRules(manager=tables.manager, support_retry=settings.filter_support_retry, retry=retry)
     answering = Answering.of(settings, tables.store.entries_a_file, tables.store.log, with_entries=True)
+    files = min(queue_files(settings), tables.store.max_offset // tables.store.entries_a_file + 1)
+    whole_files = whole_files or files > 1 or scan_window_entries(0, window_bytes(settings)) > qb.SCAN_ENTRIES
     by_tag, others = [], []
     for seq, line in enumerate(lines):
         row = request_row(seq, line["request"])
@@ -159,11 +163,11 @@ def blocks_of(
             others.append(row | {"expression": filter_text(line["request"])})
     found = []
     if by_tag:
-        found.append((answering, with_blocks(tables, placed(tables, by_tag, whole_files=whole_files))))
+        found.append((answering, with_blocks(tables, placed(tables, by_tag, whole_files=whole_files), files)))
     if others:
         split = rows_of(ef.split_by_condition(rules, batch_of(placed(tables, others, whole_files=whole_files))))
-        judged = [row | {"verdicts": verdicts(tables, rules, row)} for row in split]
-        found.append((replace(answering, rules=rules), with_blocks(tables, judged)))
+        judged = [row | {"verdicts": verdicts(tables, rules, row, files)} for row in split]
+        found.append((replace(answering, rules=rules), with_blocks(tables, judged, files)))
     return found
 
 
@@ -195,27 +199,29 @@ def placed(tables: Tables, requests: list[Row], *, whole_files: bool) -> list[Ro
     return rows
 
 
-def segment_keys(tables: Tables, row: Row) -> list[tuple[str, int, int]]:
+def segment_keys(tables: Tables, row: Row, files: int = 1) -> list[tuple[str, int, int]]:
     queue, store = (row["topic"], row["queueId"]), tables.store
     if not row["wide"] or row["key"] < 0:
         return [(*queue, row["key"])]
     first = row["key"] // store.entries_a_file * store.segments_a_file
-    return [(*queue, first + number) for number in range(store.segments_a_file)]
+    return [(*queue, first + number) for number in range(store.segments_a_file * max(files, 1))]
 
 
-def verdicts(tables: Tables, rules: FilterRules, row: Row) -> list[Row] | None:
+def verdicts(tables: Tables, rules: FilterRules, row: Row, files: int = 1) -> list[Row] | None:
     if row["condition"] is None:
         return None
-    stored = [one | {"conditions": [row["condition"]]} for key in segment_keys(tables, row) for one in tables.properties.get(key, [])]
+    stored = [
+        one | {"conditions": [row["condition"]]} for key in segment_keys(tables, row, files) for one in tables.properties.get(key, [])
+    ]
     more = {name: row[name] for name in ("wide", "key")}
     return rows_of(ef.judge(rules, batch_of([one | more for one in stored]))) if stored else None
 
 
-def with_blocks(tables: Tables, rows: list[Row]) -> list[Row]:
+def with_blocks(tables: Tables, rows: list[Row], files: int = 1) -> list[Row]:
     """The rows, each after a row with its entries, if it has entries."""
     found = []
     for row in rows:
-        blocks = [tables.segments[key] for key in segment_keys(tables, row) if key in tables.segments]
+        blocks = [tables.segments[key] for key in segment_keys(tables, row, files) if key in tables.segments]
         at = {name: row[name] for name in ENTRIES_KEY}
         found += [*([at | {"requests": None, "blocks": blocks}] if blocks else []), row]
     return found

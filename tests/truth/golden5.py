@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,14 +34,36 @@ def _folder(archive: str) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix=f"{archive}-")
 
 
-@cache
 def trace_names(version: str) -> tuple[str, ...]:
     """The names of the traces that a version answered on the golden stores of 4.9.3, for parametrize; none if the data is missing."""
+    return _names("on-4.9.3-stores", version, "traces")
+
+
+def own_traces() -> tuple[str, ...]:
+    """The names of the traces on stores that 5.5.0 wrote, for parametrize."""
+    return _names("answers", "traces")
+
+
+def recoveries() -> list[tuple[str, str]]:
+    """(archive, name) of each recovery by 5.5.0, of the golden stores of 4.9.3 and of its own, for parametrize."""
+    archives = (("on-4.9.3-stores", ("5.5.0", "recover")), ("answers", ("recover",)))
+    return [(archive, name) for archive, folder in archives for name in _names(archive, *folder)]
+
+
+def recovery(archive: str, name: str) -> dict[str, Any]:
+    """A recovery by 5.5.0."""
+    folder = "recover" if archive == "answers" else f"{archive}/5.5.0/recover"
+    found: dict[str, Any] = json.loads((unpacked(archive) / folder / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def _names(archive: str, *folder: str) -> tuple[str, ...]:
     if not GOLDEN5.is_dir():
         return ()
-    with tarfile.open(GOLDEN5 / "on-4.9.3-stores.tar.xz") as packed:
+    with tarfile.open(GOLDEN5 / f"{archive}.tar.xz") as packed:
         paths = [Path(name) for name in packed.getnames()]
-    return tuple(sorted(path.stem for path in paths if path.suffix == ".jsonl" and path.parts[-3:-1] == (version, "traces")))
+    return tuple(sorted(path.stem for path in paths if path.suffix and path.parts[-1 - len(folder) : -1] == folder))
 
 
 def trace(version: str, name: str) -> Path:
