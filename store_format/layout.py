@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 MESSAGE_MAGIC_CODE: Final = -626843481  # 0xDAA320A7, a record
+MESSAGE_MAGIC_CODE_V2: Final = -626843477  # 0xDAA320AB, a record of 5.x whose topic length has two bytes
 BLANK_MAGIC_CODE: Final = -875286124  # 0xCBD43194, a BLANK: the rest of the file is unused
 
 COMPRESSED_FLAG: Final = 0x1

@@ -9,16 +9,17 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import click
 
 from pipeline.settings.quantities import milliseconds
-from pipeline.settings.settings import BrokerSettings, SettingsError, nearest
+from pipeline.settings.settings import RULES_VERSION, BrokerSettings, SettingsError, nearest
 from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
 from pipeline.terminal import progress_to_stderr, say, tell_replayed
+from store_format.broker_version import BrokerVersion
 
 if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
@@ -171,10 +172,16 @@ def broker_option(command: Callable[P, R]) -> Callable[P, R]:
 
 @dataclass(frozen=True)
 class GivenSettings:
-    """The broker's settings on the command line: the values of --set, and the path of --properties."""
+    """The broker's settings on the command line: the values of --set, the path of --properties, and the value of --rules."""
 
     options: tuple[str, ...] = ()
     properties: str | None = None
+    rules: str | None = None
+
+    @property
+    def with_rules(self) -> tuple[str, ...]:
+        """The values of --set, after that of --rules as one of them."""
+        return self.options if self.rules is None else (f"{RULES_VERSION}={self.rules}", *self.options)
 
     def over(
         self, stored: Mapping[str, str] | None = None, *, header: Any = None, header_where: str = "the config of the header"
@@ -190,14 +197,14 @@ class GivenSettings:
             SettingsError: a name is unknown, a value has another type, or the file of --properties cannot be read.
         """
         return BrokerSettings.from_sources(
-            stored=stored, header=header, header_where=header_where, properties=self.properties, options=self.options
+            stored=stored, header=header, header_where=header_where, properties=self.properties, options=self.with_rules
         )
 
     def of_file(self, stored: Mapping[str, str], file: RequestFile | None) -> BrokerSettings:
         """The broker's settings as `over` returns them, with the header of `file` if there is one."""
         if file is None:
             return self.over(stored)
-        return file.settings(stored=stored, properties=self.properties, options=self.options)
+        return file.settings(stored=stored, properties=self.properties, options=self.with_rules)
 
     def check(self) -> None:
         """Raise for a wrong setting, before anything is started.
@@ -220,6 +227,18 @@ def settings_options(command: Callable[..., R]) -> Callable[..., R]:
     return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A broker setting by its own name; repeatable.")(
         decorated
     )
+
+
+def rules_option(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the option --rules to a command with `settings_options`, whose `settings` then name the version."""
+
+    @wraps(command)
+    def with_rules(*args: Any, settings: GivenSettings, rules: str | None, **options: Any) -> R:
+        return command(*args, settings=replace(settings, rules=rules), **options)
+
+    text = "Version of the broker whose rules hold; by default the one that the sources of the settings tell, else 4.9.3."
+    versions = click.Choice([version.value for version in BrokerVersion])
+    return click.option("--rules", type=versions, help=text)(with_rules)
 
 
 def format_option(command: Callable[P, R]) -> Callable[P, R]:
@@ -376,6 +395,7 @@ def cli() -> None:
 @click.option("--compare", is_flag=True, help="Compare the answers with the recorded ones; exit code 1 if any differs.")
 @broker_option
 @settings_options
+@rules_option
 @engine_options
 def replay_command(
     lake: str,

@@ -19,6 +19,7 @@ from pipeline.commands.cli import (
     engine_options,
     lake_option,
     now,
+    rules_option,
     run_id,
     settings_options,
 )
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 )
 @click.option("--once", is_flag=True, help="End when --follow has added everything that is there.")
 @settings_options
+@rules_option
 @engine_options
 def import_command(
     store: str,
@@ -71,6 +73,9 @@ def import_command(
     With --follow, the command adds new messages, batch by batch, until Ctrl-C or SIGTERM. If the broker truncated its log or deleted files
     of it, the whole store is imported again, and the table follow_event has the reason. Index files, the checkpoint and bytes that are no
     message stay as the last whole import read them: export and verify need a whole import.
+
+    --rules decides how the broker recovers log and queues, finds the min offset of a queue, and reads properties. A replay of the lake has
+    the same rules, unless it is given others.
     """
     from pipeline.importing.import_store import import_store
     from pipeline.lake.lake import Lake
@@ -80,6 +85,7 @@ def import_command(
     if follow and as_found:
         raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
     broker_settings = settings.over()
+    progress_to_stderr(f"the rules are those of broker {broker_settings.version.value}")
     name = broker_name or broker_settings.broker_name or os.path.basename(os.path.abspath(store)) or "broker"
     importing = partial(
         import_store,

@@ -25,6 +25,7 @@ from pipeline.commands.cli import (
     format_option,
     lake_option,
     moment,
+    rules_option,
     settings_options,
 )
 from pipeline.settings.settings import SettingsError
@@ -68,6 +69,7 @@ def _text(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @broker_option
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the explanation.")
 @settings_options
+@rules_option
 @engine_options
 def explain_command(
     lake: str,
@@ -158,6 +160,7 @@ def _names(settings: tuple[str, ...]) -> frozenset[str]:
 @broker_option
 @format_option
 @settings_options
+@rules_option
 @engine_options
 def whatif_command(
     lake: str,

@@ -22,6 +22,7 @@ from pipeline.commands.cli import (
     hold_option,
     lake_option,
     now,
+    rules_option,
     settings_options,
 )
 from pipeline.files.stopping import told_to_stop
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 @click.option("--run-id", metavar="ID", help="Go on with this run under a new checkpoint; requests that have an answer are skipped.")
 @broker_option
 @settings_options
+@rules_option
 @engine_options
 def stream_command(
     lake: str,

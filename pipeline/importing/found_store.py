@@ -87,6 +87,7 @@ def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
             queue_count=len(queues),
             entry_count=0 if wrote is None else wrote["bytes"] // CQ_STORE_UNIT_SIZE,
             notes=tuple(f"{store.path_of(*path)}: nothing that a broker takes, kept as it is" for path in odd),
+            version=settings.version,
         ),
         odd=spark.createDataFrame([row for path in odd for row in _rows_of_odd(store, broker, path)], STORE_FILE.schema),
     )

@@ -281,13 +281,13 @@ def packed_rows(loaded: LoadedStore, broker: str, spark: SparkSession) -> TaskRo
     ends of queues read one or two files of a table.
     """
     placed = _placed(loaded, spark, ("age", "topic", "queueId", "fromOffset", "segment"))
-    reader = QueueReader(loaded.store, broker, loaded.log_index)
+    reader = QueueReader(loaded.store, broker, loaded.log_index, loaded.version)
     return TaskRows(work=placed, tables=(t.CONSUME_QUEUE_SEGMENT, t.CONSUME_QUEUE_PROPERTIES), read=partial(read_packed, reader))
 
 
 def _rows_of_entries(loaded: LoadedStore, broker: str, spark: SparkSession) -> TaskRows:
     placed = _placed(loaded, spark, ("topic", "queueId", "fromOffset", "segment"))
-    reader = QueueReader(loaded.store, broker, loaded.log_index)
+    reader = QueueReader(loaded.store, broker, loaded.log_index, loaded.version)
     return TaskRows(work=placed, tables=(t.CONSUME_QUEUE, t.ODD_ENTRY), read=partial(read_entries, reader))
 
 

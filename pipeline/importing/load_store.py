@@ -23,10 +23,12 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.store.loaded_extension import has_extension
 from pipeline.store.store_settings import ext_size
+from store_format.broker_version import BrokerVersion
 from store_format.files.changed_files import FileChange
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.log.commit_log import WalkEnd
+from store_format.store.recover_by_queues import RECOVER
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store_paths import ABORT_FILE, COMMIT_LOG
 
@@ -46,6 +48,7 @@ class LoadedStore:
         queue_count: number of queues.
         entry_count: number of entries in all queues.
         notes: the changes that load made, for people.
+        version: version of the broker that loaded it.
     """
 
     store: StoreFiles
@@ -56,6 +59,7 @@ class LoadedStore:
     queue_count: int
     entry_count: int
     notes: tuple[str, ...]
+    version: BrokerVersion
 
     @property
     def cuts(self) -> dict[str, tuple[int, ...]]:
@@ -91,7 +95,8 @@ class LoadedStore:
 def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> LoadedStore:
     """Load and start a store as the broker does.
 
-    Tasks read a store that was shut down cleanly and to which start adds nothing. The driver reads any other store, in the broker's order.
+    Tasks read a store that was shut down cleanly and to which start adds nothing. The driver reads any other store, in the broker's order,
+    and each store of a version that recovers by the queues' end.
 
     Args:
         spark: the session.
@@ -106,13 +111,14 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     sizes = lf.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     if settings.value(ENABLE_EXTENSION):
         sizes = replace(sizes, extension=ext_size(store, settings))
-    files = lf.load_log(store, sizes)
+    by_queues = RECOVER.of(settings.version).value
+    files = () if by_queues else lf.load_log(store, sizes)
     if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
         return _started(spark, store, broker, settings, sizes)
     surveys = survey_log(spark, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
     walks = [FileWalk(name=files[one.index].name, end=one.end, ended=WalkEnd(one.ended)) for one in surveys]
     log = recover_normally(files, walks[-len(files_to_walk(files)) :])
-    queues, totals = _load_queues(spark, store, broker, sizes, log)
+    queues, totals = _load_queues(spark, store, broker, settings, sizes, log)
     reput_from = max(totals["maxPhysicOffset"], log.min_offset, 0)
     if totals["deletedExtFiles"]:
         return _started(spark, store, broker, settings, sizes)
@@ -130,6 +136,7 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         queue_count=totals["queues"],
         entry_count=totals["wrote"] // CQ_STORE_UNIT_SIZE,
         notes=notes,
+        version=settings.version,
     )
 
 
@@ -154,13 +161,16 @@ def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: Brok
         queue_count=len(started.queues),
         entry_count=sum(queue.max_offset - queue.files[0].from_offset // CQ_STORE_UNIT_SIZE for queue in started.queues if queue.files),
         notes=started.notes,
+        version=settings.version,
     )
 
 
-def _load_queues(spark: SparkSession, store: StoreFiles, broker: str, sizes: lf.FileSizes, log: RecoveredLog) -> tuple[DataFrame, Row]:
+def _load_queues(
+    spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: lf.FileSizes, log: RecoveredLog
+) -> tuple[DataFrame, Row]:
     """The queues, cut at the log's end, and their totals. If no queue reaches the log's end, load cuts none, and they are read again."""
     for cut in (True, False):
-        log_bounds = lf.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut)
+        log_bounds = lf.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut, version=settings.version)
         queues = read_table(spark, StoreReader(LOADED_QUEUE, store, broker, sizes, log_bounds)).localCheckpoint(eager=False)
         (totals,) = queues.agg(
             F.coalesce(F.max("recoveredPhysicOffset"), F.lit(-1)).alias("recoveredPhysicOffset"),

@@ -17,6 +17,7 @@ from pipeline.questions.explain import Explanation, ScannedEntry, entries_of, wa
 from pipeline.replay.answer_lines import ANSWER_FIELDS
 from pipeline.settings.settings import PullSettings, camel_case
 from pipeline.terminal import say, show_table
+from store_format.broker_version import DEFAULT_VERSION
 from udfs.filters.tags import tags_code
 from udfs.pull import get_message as gm
 from udfs.pull.batch_caps import scan_window_entries
@@ -137,6 +138,8 @@ def _head(explanation: Explanation) -> Iterator[str]:
     yield f"pull of group {pull.group!r}: topic {pull.topic!r}, queue {pull.queue_id}, offset {pull.offset}, {filter_text}"
     seen = "all of the store" if pull.at is None else f"the store as of {_time(pull.at)} ({pull.at})"
     yield f"broker {explanation.broker!r}, which sees {seen}"
+    if explanation.settings.rules_version != DEFAULT_VERSION.value:
+        yield f"rules of broker {explanation.settings.rules_version}"
     for note in explanation.notes:
         yield f"note: {note}"
 
@@ -157,12 +160,16 @@ def _checks(explanation: Explanation) -> Iterator[str]:
         holds = check.status.name == status
         yield f"  {check.condition:<22} {'yes' if holds else 'no'}"
         if holds:
-            yield f"  {status}: {check.meaning}; next offset: {_corrected(explanation.settings, check.corrected)}"
+            to_max = explanation.settings.rules.overflow_badly_goes_to_max and check.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY
+            sent_to = "maxOffset" if to_max else check.corrected
+            yield f"  {status}: {check.meaning}; next offset: {_corrected(explanation.settings, sent_to)}"
             return
     if traced.trace.end is End.NOT_STARTED:
         yield f"  maxMsgNums {pull.max_msg_nums}: the list of messages cannot be made"
     elif traced.trace.end is End.NO_FILE:
         yield f"  OFFSET_FOUND_NULL: no file of the queue has the offset; next offset: {_corrected(explanation.settings, 'the next file')}"
+    elif traced.trace.end is End.NO_FILES:
+        yield f"  {End.NO_FILES.value}"
     else:
         yield from _window(explanation)
 
@@ -177,7 +184,7 @@ def _window(explanation: Explanation) -> Iterator[str]:
     traced, pull, caps = explanation.traced, explanation.pull, explanation.caps
     assert traced.trace is not None
     log_end, memory, entries = int(traced.request[gm.LOG_END]), int(caps[gm.MEMORY]), int(caps[gm.ENTRIES_A_FILE])
-    end, window = traced.trace.window_end, int(scan_window_entries(pull.max_msg_nums))
+    end, window = traced.trace.window_end, int(scan_window_entries(pull.max_msg_nums, int(caps[gm.WINDOW_BYTES])))
     file_end = pull.offset - pull.offset % entries + entries
     yield f"\nwindow: entries {pull.offset} to {end - 1}, {end - pull.offset:,} of them at most"
     yield f"  the queue ends at      {int(traced.request[gm.MAX_OFFSET])}, its file at {file_end} at the latest"
@@ -224,7 +231,8 @@ def _end(explanation: Explanation, entries: Sequence[ScannedEntry]) -> str:
     assert trace is not None
     if trace.end is End.BATCH_FULL:
         last = entries[-1]
-        return f"{last.fate.value}, before entry {last.queue_offset} was matched; it counts for the disk figures only"
+        counts = "" if explanation.settings.rules.fullness_test_comes_first else "; it counts for the disk figures only"
+        return f"{last.fate.value}, before entry {last.queue_offset} was matched{counts}"
     if trace.end in {End.THROWN, End.NOT_STARTED}:
         return f"{trace.end.value}: {answer['exception']}"
     if trace.end is End.NO_FILE:

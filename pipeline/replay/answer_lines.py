@@ -19,6 +19,7 @@ from pipeline.replay.held_pulls import NEVER_WOKEN
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from udfs.pull.pull_filter import FILTER_DATA_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED
+from udfs.pull.pull_rules import DEFAULT_RULES, PullRules
 
 _SHOWN_DIFFERENCES = 3
 ANSWER_FIELDS = (
@@ -32,6 +33,7 @@ ANSWER_FIELDS = (
     "msgCount4Commercial",
     "diskFallBehind",
 )
+_OF_SOME_VERSIONS = ("messageQueueOffset", "filterMessageCount", "coldDataSum")
 _ERROR_TEXTS = {
     SUBSCRIPTION_PARSE_FAILED: "the filter's expression does not parse",
     FILTER_DATA_NOT_EXIST: "the group has registered no filter for the topic, or the broker has forgotten it",
@@ -91,11 +93,15 @@ def with_messages(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
     return answers.join(grouped.withColumn("messages", in_order), "seq", "left")
 
 
-def response_json(*, with_messages: bool) -> Column:
-    """The answer in a row as JSON, in the format of recorded answers."""
+def response_json(*, with_messages: bool, rules: PullRules = DEFAULT_RULES) -> Column:
+    """The answer in a row as JSON, in the format of recorded answers of the version that has the rules."""
     fields: list[Any] = [*ANSWER_FIELDS]
     if with_messages:
         fields.append(F.coalesce("messages", F.from_json(F.lit("[]"), _MESSAGES)).alias("messages"))
+    if rules.lists_queue_offsets:
+        offsets = F.coalesce("entries.queueOffset", F.array().cast("ARRAY<BIGINT>")).alias("messageQueueOffset")
+        # the simulated broker keeps all its data in memory
+        fields += [*([offsets] if with_messages else []), "filterMessageCount", F.lit(0).alias("coldDataSum")]
     keep_nulls = {"ignoreNullFields": "false"}
     text = F.element_at(F.create_map(*[F.lit(part) for pair in _ERROR_TEXTS.items() for part in pair]), F.col("error"))
     return (
@@ -112,9 +118,9 @@ _MESSAGES = (
 )
 
 
-def answered_lines(requests: DataFrame, answers: DataFrame, *, with_messages: bool) -> DataFrame:
+def answered_lines(requests: DataFrame, answers: DataFrame, *, with_messages: bool, rules: PullRules = DEFAULT_RULES) -> DataFrame:
     """(seq, line, response, error): each request line unchanged, with the simulator's answer as JSON and its error code."""
-    ours = answers.select("seq", response_json(with_messages=with_messages).alias("response"), "error")
+    ours = answers.select("seq", response_json(with_messages=with_messages, rules=rules).alias("response"), "error")
     return requests.select("seq", "line").join(ours, "seq")
 
 
@@ -216,12 +222,14 @@ def _compared(seq: int, line: str, response: str) -> dict[str, Any]:
 def differing_fields(recorded: Any, ours: Any) -> list[str]:
     """Names of the fields in which two answers differ.
 
-    Exceptions are compared by class only. Messages are compared only where our answer has them.
+    Exceptions are compared by class only. Messages are compared only where our answer has them, and fields that some versions lack only
+    where both answers have them.
     """
     if not isinstance(recorded, dict) or not isinstance(ours, dict):
         return [] if recorded == ours else ["response"]
     if "exception" in recorded or "exception" in ours:
         return [] if recorded.get("exception") == ours.get("exception") else ["exception"]
-    names = (recorded.keys() | ours.keys()) - (set() if "messages" in ours else {"messages"})
+    left_out = {name for name in _OF_SOME_VERSIONS if name not in recorded or name not in ours}
+    names = (recorded.keys() | ours.keys()) - left_out - (set() if "messages" in ours else {"messages"})
     missing = object()
     return sorted(name for name in names if recorded.get(name, missing) != ours.get(name, missing))

@@ -27,7 +27,8 @@ from udfs.pull import get_message as gm
 from udfs.pull.codes import BrokerRole, GetMessageStatus
 from udfs.pull.pull_filter import SUBSCRIPTION_PARSE_FAILED, FilterRules, PullFilterError, Verdicts, entry_verdicts, tag_codes, with_units
 from udfs.pull.pull_result import response_code
-from udfs.pull.scan_settings import scan_caps
+from udfs.pull.pull_rules import PullRules
+from udfs.pull.scan_settings import notes_a_position, scan_caps
 
 # columns that packed requests share with the row of their entries
 ENTRIES_KEY = ("topic", "queueId", "key", "wide")
@@ -52,6 +53,7 @@ class Answering:
         codes: response code of each status (row) at offset 0 and at other offsets (columns).
         log: files of the commit log.
         disk_fall_recorded: whether the broker records the distance to the log end (diskFallBehind).
+        pull_rules: the rules of getMessage in the broker's version.
         readable: RunningFlags.isReadable; if False, the store answers null.
         with_extension: whether entries may have extension units.
         with_entries: whether answers list their entries.
@@ -63,6 +65,7 @@ class Answering:
     codes: NDArray[np.int32]
     log: gm.CommitLogFiles
     disk_fall_recorded: bool
+    pull_rules: PullRules
     readable: bool
     with_extension: bool
     with_entries: bool
@@ -77,6 +80,7 @@ class Answering:
             codes=_response_codes(BrokerRole[settings.broker_role], settings.offset_check_in_slave),
             log=log,
             disk_fall_recorded=settings.disk_fall_recorded,
+            pull_rules=settings.rules,
             readable=settings.readable,
             with_extension=settings.enable_consume_queue_ext,
             with_entries=with_entries,
@@ -134,9 +138,15 @@ def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> I
 
 
 def _block(blocks: list[dict[str, Any]] | None, *, with_extension: bool) -> tuple[gm.Block, UnitColumns | None]:
-    """The entries of a row and their extension units; several segments are joined, without the entries that overlap the next one."""
+    """The entries of a row and their extension units; several segments are joined, without the entries that overlap the next one.
+
+    Segments that do not follow the ones before without a gap, because a queue file is missing, are left out.
+    """
     if not blocks:
         return gm.Block(0, *_entries(np.empty(0, CQ_UNIT))), None
+    ends = [block["firstQueueOffset"] + block["entryCount"] for block in blocks]
+    gaps = (i for i, (block, end) in enumerate(zip(blocks[1:], ends, strict=False), 1) if block["firstQueueOffset"] != end)
+    blocks = blocks[: next(gaps, len(blocks))]
     parts = [units_of(np.frombuffer(block["entries"], np.uint8)) for block in blocks]
     kept = [block["entryCount"] for block in blocks] if len(blocks) > 1 else [len(parts[0])]
     units = None
@@ -289,7 +299,9 @@ def answer_rows(answering: Answering, answered: Sequence[KernelAnswers]) -> pa.R
     status = answers[:, gm.STATUS]
     none = broken | (not answering.readable) | (status < 0)  # an error, a null answer, or an exception
     fall_behind = matrix[:, Col.LOG_END] - answers[:, gm.LAST_PHYSIC]
-    scanned = answers[:, gm.ENTRIES_READ] > 0
+    scanned, at_end = notes_a_position(answers, answering.pull_rules), np.zeros(len(status), np.bool_)
+    if answering.pull_rules.overflow_one_records_zero:
+        at_end = status == GetMessageStatus.OFFSET_OVERFLOW_ONE
     of_rows = np.repeat(np.arange(len(answered)), rows)
 
     def text(texts: list[str], missing: NDArray[np.bool_] | None = None) -> pa.Array:
@@ -315,7 +327,10 @@ def answer_rows(answering: Answering, answered: Sequence[KernelAnswers]) -> pa.R
         "suggestPullingFromSlave": pa.array(scanned & (fall_behind > answering.caps[gm.MEMORY]), mask=none),
         "msgCount4Commercial": number(answers[:, gm.COMMERCIAL], pa.int32()),
         "messagesOnDisk": number(answers[:, gm.COUNT_ON_DISK], pa.int32()),
-        "diskFallBehind": number(fall_behind, pa.int64(), none | ~scanned | (not answering.disk_fall_recorded)),
+        "diskFallBehind": number(
+            np.where(at_end, 0, fall_behind), pa.int64(), none | ~(scanned | at_end) | (not answering.disk_fall_recorded)
+        ),
+        "filterMessageCount": number(answers[:, gm.NOT_MATCHED_BY_LOG], pa.int32()),
         "exception": _exceptions(status, broken | (not answering.readable)),
         "error": text([one.error for one in answered], ~broken),
         "entries": _entries_given(answering, answered, answers[:, gm.COUNT], none),

@@ -45,7 +45,9 @@ from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
 from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
 from store_format.layout import CQ_STORE_UNIT_SIZE
+from udfs.pull.batch_caps import scan_window_entries
 from udfs.pull.get_message import CommitLogFiles
+from udfs.pull.scan_settings import queue_files, window_bytes
 
 At = Literal["snapshot", "request-time", "recorded-max"]
 
@@ -64,8 +66,8 @@ REQUEST_COLUMNS = [
 ANSWER_SCHEMA = (
     "seq BIGINT, topic STRING, queueId INT, consumerGroup STRING, queueOffset BIGINT, maxMsgNums INT, status STRING, "
     "code INT, nextBeginOffset BIGINT, minOffset BIGINT, maxOffset BIGINT, messageCount INT, bufferTotalSize INT, "
-    "suggestPullingFromSlave BOOLEAN, msgCount4Commercial INT, messagesOnDisk INT, diskFallBehind BIGINT, exception STRING, "
-    f"error STRING, entries {t.ENTRIES_TYPE}"
+    "suggestPullingFromSlave BOOLEAN, msgCount4Commercial INT, messagesOnDisk INT, diskFallBehind BIGINT, filterMessageCount INT, "
+    f"exception STRING, error STRING, entries {t.ENTRIES_TYPE}"
 )
 # with at least so many entries in the store, and so many for each request, it is cheaper to find the needed segments before reading them
 _MANY_ENTRIES = 1_000_000
@@ -243,9 +245,11 @@ def requests_after_entries(
         may be any, of requests with filters that look into messages.
     """
     store = broker_store(broker)
+    files_ahead = min(queue_files(settings) - 1, store.max_offset // store.entries_a_file)
+    whole_files = whole_files or files_ahead > 0 or scan_window_entries(0, window_bytes(settings)) > SCAN_ENTRIES
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     more, tasks = profile.far or whole_files, None
-    few = store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
+    few = files_ahead <= 0 and store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
     if few:
         find_touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
         known = None if whole_files or profile.touched is None else TouchedSegments("segment", profile.touched)
@@ -258,7 +262,9 @@ def requests_after_entries(
     def after_entries(placed: DataFrame, requests: DataFrame, *then_by: str) -> DataFrame:
         if tasks:
             return tasks.before(placed, ENTRIES_KEY, *then_by)
-        return _after_entries(segments, placed, _far(requests, store, whole_files) if more else None, *then_by)
+        far = _far(requests, store, whole_files) if more else None
+        in_files = segments if files_ahead <= 0 else _for_files_before(segments, files_ahead, store.entries_a_file)
+        return _after_entries(segments, in_files, placed, far, *then_by)
 
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     answering = replace(answering, segment_files=tasks.paths if tasks else ())
@@ -270,7 +276,7 @@ def requests_after_entries(
         others = with_filter_text(requests.where(looks_into_messages(settings)))
         split = placed(others).mapInArrow(partial(split_by_condition, rules), SPLIT_SCHEMA)
         first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
-        of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file - 1))
+        of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file * (1 + max(files_ahead, 0)) - 1))
         judged = with_verdicts(broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
         parts.append((replace(answering, rules=rules), after_entries(judged, others, "condition")))
     return parts
@@ -355,11 +361,18 @@ def _packed_again(place: Place, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     return packed_again((packed, *place(packed.matrix)) for packed in rows)
 
 
-def _after_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None, *then_by: str) -> DataFrame:
+def _for_files_before(segments: DataFrame, files: int, entries_a_file: int) -> DataFrame:
+    """The segments, each once for its own queue file and for so many files before it, with that file's `fileFirstOffset`."""
+    first = F.explode(F.expr(f"transform(sequence(0L, {files}L), file -> fileFirstOffset - file * {entries_a_file}L)"))
+    return segments.withColumn("fileFirstOffset", first).where("fileFirstOffset >= 0")
+
+
+def _after_entries(segments: DataFrame, in_files: DataFrame, placed: DataFrame, far: DataFrame | None, *then_by: str) -> DataFrame:
     """Sort packed requests so that each key's entries row precedes its requests.
 
     Args:
         segments: rows of consume_queue_segment.
+        in_files: the same rows, by the queue file (`fileFirstOffset`) from which on pulls can reach them.
         placed: packed rows; the entries of a wide row are all segments of its queue file.
         far: queue files of the wide rows (`_far`); None where no row is wide.
         then_by: further columns to sort the packed rows of a key by.
@@ -369,8 +382,8 @@ def _after_entries(segments: DataFrame, placed: DataFrame, far: DataFrame | None
         "topic", "queueId", F.col("segment").alias("key"), F.expr("FALSE").alias("wide"), F.array(block).alias("blocks")
     )
     if far is not None:
-        in_files = segments.join(F.broadcast(far), ["topic", "queueId", "fileFirstOffset"], "left_semi")
-        of_file = in_files.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide"))
+        wanted = in_files.join(F.broadcast(far), ["topic", "queueId", "fileFirstOffset"], "left_semi")
+        of_file = wanted.groupBy("topic", "queueId", F.col("fileFirstOffset").alias("key"), F.expr("TRUE").alias("wide"))
         blocks = blocks.unionByName(of_file.agg(F.sort_array(F.collect_list(block)).alias("blocks")))
     return after_stored(blocks, placed, ENTRIES_KEY, *then_by)
 

@@ -117,6 +117,7 @@ def run_replay(
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     settings = settings_of(file)
+    progress(f"the rules are those of broker {settings.version.value}")
     options.check_roles(settings.pull_settings().broker_role)
     with output_file(options.out) if options.out else nullcontext() as out:
         requests = read_requests(broker.lake.spark, file, with_lines=out is not None or options.compare)
@@ -188,7 +189,7 @@ def _compare_answers(
     uses = (2 if options.messages else 1) + (out is None)
     answers = answers.persist() if uses > 1 else answers
     try:
-        errors, comparison = _write_and_compare(run.broker, requests, answers, options, out)
+        errors, comparison = _write_and_compare(run, requests, answers, options, out)
         if out is None:
             _append_answers(run, answers, now)
     finally:
@@ -224,11 +225,12 @@ def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOpti
 
 
 def _write_and_compare(
-    broker: OpenedBroker, requests: DataFrame, answers: DataFrame, options: ReplayOptions, out: OutputFile | None
+    run: ReplayRun, requests: DataFrame, answers: DataFrame, options: ReplayOptions, out: OutputFile | None
 ) -> tuple[dict[str | None, int], Comparison | None]:
     """Write the answers as JSON lines to `out`, and compare them if `options.compare`; gives the number by error and the comparison."""
-    full = with_messages(broker, answers) if options.messages else answers
-    lines = answered_lines(requests, full, with_messages=options.messages).persist()
+    full = with_messages(run.broker, answers) if options.messages else answers
+    rules = run.settings.pull_settings().rules
+    lines = answered_lines(requests, full, with_messages=options.messages, rules=rules).persist()
     try:
         if out is not None:
             write_lines(output_lines(lines), out)
@@ -240,4 +242,4 @@ def _write_and_compare(
 def response_rows(answers: DataFrame) -> DataFrame:
     """Rows of pull_response without brokerName and runId, from answers with a `requestId`."""
     times = [F.lit(None).cast("BIGINT").alias(name) for name in ("heldMillis", "wokenMillis") if name not in answers.columns]
-    return answers.select("*", F.lit(None).cast("STRING").alias("bodySha256"), *times)
+    return answers.drop("filterMessageCount").select("*", F.lit(None).cast("STRING").alias("bodySha256"), *times)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipeline.files.store_files import absolute_path, filesystem_of, refuse_pipe
 from pipeline.requests.request_lines import RequestError, parsed_line
-from pipeline.settings.settings import BrokerSettings
+from pipeline.settings.settings import RULES_VERSION, BrokerSettings
 
 CHUNK_BYTES = 8 << 20
 # a chunk is read by one task; a small file is divided into _CHUNKS_A_FILE chunks, but of at least _LEAST_CHUNK_BYTES
@@ -73,8 +73,16 @@ class RequestFile:
 
         Later sources win: `stored` (imported with the store), the file's header, `properties`, `options`.
         """
-        header, where = (self.header or {}).get("config"), f"{self.path}, line 1"
+        header, where = header_config(self.header), f"{self.path}, line 1"
         return BrokerSettings.from_sources(stored=stored, header=header, header_where=where, properties=properties, options=options)
+
+
+def header_config(header: Mapping[str, Any] | None) -> Any:
+    """The settings in a header: its `config`, with its `version` as rulesVersion; None where it has neither."""
+    if header is None or "version" not in header:
+        return (header or {}).get("config")
+    config = header.get("config", {})
+    return {RULES_VERSION: header["version"]} | config if isinstance(config, dict) else config
 
 
 def open_file(path: str) -> pa.NativeFile:

@@ -29,6 +29,7 @@ def property_batches(reader: qb.QueueReader, queue_file: qb.QueueFile) -> Iterat
         lambda index: reader.log_content(reader.log.files[index]),
         units["physicOffset"].astype(np.int64),
         units["size"].astype(np.int32),
+        version=reader.version,
     )
     first = queue_file.file.from_offset // CQ_STORE_UNIT_SIZE + starts.start
     rows: list[dict[str, object]] = []

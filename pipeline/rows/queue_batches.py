@@ -20,6 +20,7 @@ from pipeline.schema.tables import CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, ODD_ENT
 from pipeline.store.open_log import OpenLog
 from store_format import store_paths as paths
 from store_format.big_endian import Bytes
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.consume_queue import Units, units_of
@@ -129,8 +130,8 @@ def segment_row(
 class QueueReader:
     """Reads queue files of one store and looks their messages up in its commit log."""
 
-    def __init__(self, store: StoreFiles, broker: str, log: LogIndex) -> None:
-        self.store, self.broker, self.log = store, broker, log
+    def __init__(self, store: StoreFiles, broker: str, log: LogIndex, version: BrokerVersion = DEFAULT_VERSION) -> None:
+        self.store, self.broker, self.log, self.version = store, broker, log, version
         self._opened = OpenLog(store)
 
     def log_content(self, file: MappedFile) -> Bytes:

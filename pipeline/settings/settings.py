@@ -2,7 +2,8 @@
 
 Broker source (4.9.3): BrokerConfig (common), MessageStoreConfig (store), NettyServerConfig and NettyClientConfig
 (remoting), filled by BrokerStartup.createBrokerController through MixAll.properties2Object. Their names, types and
-defaults are in conf/broker-defaults.json.
+defaults are in conf/broker-defaults.json. What 4.9.8 and 5.5.0 added, changed and removed (null) is in conf/broker-changes.json; it was
+read from the classes of these versions by reflection.
 
 The broker is lenient; this module is strict. The broker silently ignores a name without a setter, and keeps the default
 for a number or role that it cannot parse; it does not trim values (`32 ` is no number); and every text except `true`, in
@@ -31,20 +32,27 @@ import javaproperties
 
 from pipeline.files.small_file import small_file
 from pipeline.settings.resources import conf_text
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.errors import UnusableInputError, shown
+from udfs.pull.pull_rules import PullRules
 
-Value = bool | int | str
+Value = bool | int | float | str
+
+# the setting of the option --rules
+RULES_VERSION = "rulesVersion"
 
 _BOUNDS = {"int": 2**31, "long": 2**63}
 _WHAT = {
     "int": "an int from -2147483648 to 2147483647",
     "long": "a long from -9223372036854775808 to 9223372036854775807",
+    "double": "a number",
     "boolean": "true or false",
     "String": "a text",
 }
 _BOOLEANS = {"true": True, "false": False}
 # as Integer.parseInt: an optional sign and digits, no blanks and no underscores
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_DOUBLE = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # the trace header's object `bloom` -> the BrokerConfig field; k and m follow from these two
 _BLOOM = {"errorRate": "maxErrorRateOfBloomFilter", "expectConsumers": "expectConsumerNumUseFilter"}
@@ -81,8 +89,8 @@ class Setting:
 
     Attributes:
         name: the broker's own name, from the setter.
-        type: int, long, boolean, String or enum.
-        default: the value of a new 4.9.3 instance; None if that is null or depends on the machine.
+        type: int, long, double, boolean, String or enum.
+        default: the value of a new instance of the version; None if that is null or depends on the machine.
         values: the constants of an enum; empty for other types.
         rounds_up_to: the getter returns the next multiple of this number (1: the value itself).
     """
@@ -98,6 +106,8 @@ class Setting:
         value: Value = text
         if self.type in _BOUNDS and _INTEGER.fullmatch(text):
             value = int(text)
+        elif self.type == "double" and _DOUBLE.fullmatch(text):
+            value = float(text)
         elif self.type == "boolean":
             value = _BOOLEANS.get(text.lower(), text)
         return self.checked(value, where, "the broker does not trim values" if text != text.strip() else "")
@@ -109,6 +119,8 @@ class Setting:
                 return value
             case str() if self.type == "String" or value in self.values:
                 return value
+            case int() | float() if self.type == "double" and not isinstance(value, bool):
+                return float(value)
             case int() if self.type in _BOUNDS and not isinstance(value, bool):
                 answered = -(-value // self.rounds_up_to) * self.rounds_up_to
                 if -_BOUNDS[self.type] <= value <= answered < _BOUNDS[self.type]:
@@ -118,9 +130,13 @@ class Setting:
 
 
 @cache
-def load_catalogue() -> Mapping[str, Setting]:
-    """Return name -> setting for all settings in conf/broker-defaults.json; a name in two sections means the same in both."""
+def load_catalogue(version: BrokerVersion = DEFAULT_VERSION) -> Mapping[str, Setting]:
+    """Return name -> setting for all settings that a version knows; a name in two sections means the same in both."""
     sections = json.loads(conf_text("broker-defaults.json"))
+    entries = {name: entry for section in sections.values() for name, entry in section.items()}
+    for later, changes in json.loads(conf_text("broker-changes.json")).items():
+        if BrokerVersion(later).place <= version.place:
+            entries |= changes
     return MappingProxyType(
         {
             name: Setting(
@@ -130,10 +146,19 @@ def load_catalogue() -> Mapping[str, Setting]:
                 values=tuple(entry.get("values", ())),
                 rounds_up_to=entry.get("roundsUpTo", 1),
             )
-            for section in sections.values()
-            for name, entry in section.items()
+            for name, entry in entries.items()
+            if entry is not None
         }
     )
+
+
+@cache
+def _known_somewhere() -> Mapping[str, Setting]:
+    """Return name -> setting for the settings of all versions, as in the first version that knows the name."""
+    known: dict[str, Setting] = {}
+    for version in BrokerVersion:
+        known = dict(load_catalogue(version)) | known
+    return MappingProxyType(known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +185,10 @@ class PullSettings:
         max_lmq_consume_queue_num: greatest number of light message queues.
         broker_id: brokerId, 0 for a master.
         slave_read_enable: whether the broker suggests a slave for slow pulls.
+        max_filter_message_size: bytes of the smallest window; 16000 is built in where the version lacks the setting.
+        travel_cq_file_num_when_get_message: queue files that a pull reads while it finds nothing; 1 where the version lacks the setting.
+        max_total_msg_size: most bytes of a batch, where the version has such a limit.
+        rules_version: version of the broker whose rules hold.
     """
 
     broker_role: str
@@ -181,11 +210,20 @@ class PullSettings:
     max_lmq_consume_queue_num: int
     broker_id: int
     slave_read_enable: bool
+    max_filter_message_size: int
+    travel_cq_file_num_when_get_message: int
+    max_total_msg_size: int
+    rules_version: str
+
+    @property
+    def rules(self) -> PullRules:
+        """The rules of getMessage in the broker's version."""
+        return PullRules.of(BrokerVersion(self.rules_version))
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The settings of one broker: the values of its sources, and the defaults of 4.9.3 for all others."""
+    """The settings of one broker: the values of its sources, and the defaults of its version for all others."""
 
     given: Mapping[str, Value]
 
@@ -208,26 +246,46 @@ class BrokerSettings:
             properties: path of a broker.conf, in the format of java.util.Properties.
             options: texts `name=value`, the values of `--set`.
 
+        The settings of an import and of a header may be those of any version; one that the version of the rules lacks has no effect.
+        A name in the properties that only a later version knows tells that version, unless an option names another one.
+
         Raises:
             SettingsError: a name is unknown, a value has a wrong type, or a source cannot be read.
         """
-        given = dict(_option_values([f"{name}={text}" for name, text in (stored or {}).items()]))
+        known = _known_somewhere()
+        given = dict(_option_values([f"{name}={text}" for name, text in (stored or {}).items()], known))
         given |= dict(_header_values(header, header_where)) if header is not None else {}
-        from_file = dict(_properties_values(Path(properties))) if properties is not None else {}
-        from_options = dict(_option_values(options))
+        chosen = dict(_option_values([text for text in options if text.partition("=")[0] == RULES_VERSION], known))
+        given |= chosen
+        version = BrokerVersion(given.get(RULES_VERSION, DEFAULT_VERSION.value))
+        if properties is not None and not chosen:
+            version = _told_by(Path(properties), version)
+            given |= {} if version == DEFAULT_VERSION and RULES_VERSION not in given else {RULES_VERSION: version.value}
+        catalogue = load_catalogue(version)
+        from_file = dict(_properties_values(Path(properties), catalogue)) if properties is not None else {}
+        from_options = dict(_option_values(options, catalogue))
         given |= from_file | from_options
         # a master sets its id to 0 when it starts, whatever broker.conf has; the id of a header or an option is used as given
         if "brokerId" in from_file.keys() - from_options.keys() and given.get("brokerRole") != "SLAVE":
             given["brokerId"] = 0
         return cls(given)
 
+    @property
+    def version(self) -> BrokerVersion:
+        """The version of the broker whose rules hold."""
+        return BrokerVersion(self.given.get(RULES_VERSION, DEFAULT_VERSION.value))
+
     def value(self, name: str) -> Any:
-        """Return the effective value, typed as in the catalogue; None if no source has it and the default depends on the machine."""
-        return self.given.get(name, load_catalogue()[name].default)
+        """Return the effective value, typed as in the catalogue; None if no source has it and the default depends on the machine.
+
+        A setting that the version lacks has the default of the version that knows it: what a rule does with it, the rule says.
+        """
+        setting = load_catalogue(self.version).get(name)
+        return _known_somewhere()[name].default if setting is None else self.given.get(name, setting.default)
 
     def explicit(self, name: str) -> Any:
         """Return the value if a source has one, else None; callers then take the sizes of a store's files from the files."""
-        return self.given.get(load_catalogue()[name].name)
+        return self.given.get(_known_somewhere()[name].name)
 
     @property
     def broker_name(self) -> str | None:
@@ -253,7 +311,7 @@ def _header_values(config: object, where: str) -> Iterator[tuple[str, Value]]:
         raise SettingsError(where, "config", "an object of settings", shown(config))
     for name, value in config.items():
         if name != "bloom":
-            yield name, _setting(name, where).checked(value, where)
+            yield name, _setting(name, where, _known_somewhere()).checked(value, where)
         elif isinstance(value, dict) and all(isinstance(number, int) for number in value.values()):
             yield from _bloom_values(value, f"{where}, bloom")
         else:
@@ -264,16 +322,26 @@ def _bloom_values(bloom: Mapping[str, int], where: str) -> Iterator[tuple[str, V
     for name in bloom.keys() - _BLOOM_DERIVED:
         if name not in _BLOOM:
             raise SettingsError(where, name, f"one of {', '.join(sorted(_BLOOM.keys() | _BLOOM_DERIVED))}", "unknown")
-        yield _BLOOM[name], _setting(_BLOOM[name], where).checked(bloom[name], where)
+        yield _BLOOM[name], _setting(_BLOOM[name], where, load_catalogue()).checked(bloom[name], where)
 
 
-def _properties_values(path: Path) -> Iterator[tuple[str, Value]]:
+def _told_by(path: Path, version: BrokerVersion) -> BrokerVersion:
+    """Return the first version from `version` on that knows the most names of a properties file."""
+    try:
+        names = javaproperties.loads(path.read_text(encoding="latin-1")).keys()
+    except (OSError, javaproperties.InvalidUEscapeError):  # `_properties_values` says what is wrong
+        return version
+    later = [one for one in BrokerVersion if one.place >= version.place]
+    return max(later, key=lambda one: (len(names & load_catalogue(one).keys()), -one.place))
+
+
+def _properties_values(path: Path, catalogue: Mapping[str, Setting]) -> Iterator[tuple[str, Value]]:
     line = 1
     try:
         for element in javaproperties.parse(small_file(path)):
             if isinstance(element, javaproperties.KeyValue):
                 where = f"{path}, line {line}"
-                yield element.key, _setting(element.key, where).from_text(element.value, where)
+                yield element.key, _setting(element.key, where, catalogue).from_text(element.value, where)
             line += len(_LINE_END.findall(element.source))
     except OSError as error:
         raise SettingsError(str(path), "the properties file", "readable", error.strerror or repr(error)) from error
@@ -282,21 +350,26 @@ def _properties_values(path: Path) -> Iterator[tuple[str, Value]]:
         raise SettingsError(where, "an escape", r"\uXXXX with four hex digits", error.escape) from error
 
 
-def _option_values(options: Sequence[str]) -> Iterator[tuple[str, Value]]:
+def _option_values(options: Sequence[str], catalogue: Mapping[str, Setting]) -> Iterator[tuple[str, Value]]:
     for option in options:
         where = f"--set {option}"
         name, equals, text = option.partition("=")
         if not equals:
             raise SettingsError(where, "the option", "name=value", repr(option))
-        yield name, _setting(name, where).from_text(text, where)
+        yield name, _setting(name, where, catalogue).from_text(text, where)
 
 
-def _setting(name: str, where: str) -> Setting:
-    catalogue = load_catalogue()
+def _setting(name: str, where: str, catalogue: Mapping[str, Setting]) -> Setting:
     if name not in catalogue:
-        hint = f"the nearest known name is {nearest(name, catalogue, 1)[0]}"
-        raise SettingsError(where, repr(name), "a setting that broker 4.9.3 knows", "unknown", hint)
+        known = _versions_that_know(name)
+        hint = f"{' and '.join(known)} know it" if known else f"the nearest known name is {nearest(name, catalogue, 1)[0]}"
+        versions = [one.value for one in BrokerVersion if load_catalogue(one) is catalogue]
+        raise SettingsError(where, repr(name), f"a setting that broker {(versions or [DEFAULT_VERSION.value])[0]} knows", "unknown", hint)
     return catalogue[name]
+
+
+def _versions_that_know(name: str) -> list[str]:
+    return [version.value for version in BrokerVersion if name in load_catalogue(version)]
 
 
 def camel_case(snake_case: str) -> str:

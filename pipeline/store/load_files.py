@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.files.store_files import StoreFiles
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.errors import NotAStoreError
 from store_format.files.files import Entry
 from store_format.files.mapped_files import MappedFile, check_aligned, file_size_of, load
@@ -44,11 +45,18 @@ class LogBounds:
         min_offset: offset of the log's first file, -1 without files.
         max_offset: offset of the log's end.
         truncates_queues: whether load truncates the queues at the log's end: it does if a queue reaches at least as far as the log.
+        version: version of the broker that loads the store.
     """
 
     min_offset: int
     max_offset: int
     truncates_queues: bool
+    version: BrokerVersion = DEFAULT_VERSION
+
+    @property
+    def min_by_search(self) -> bool:
+        """Whether min offsets of queues are found by search."""
+        return bool(cq.CORRECT_MIN_OFFSET.of(self.version).value)
 
 
 def topics(store: StoreFiles) -> list[str]:
@@ -168,7 +176,7 @@ def recover_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes
     recovered_physic_offset, recovered_max_offset = recovered.max_physic_offset, recovered.max_offset
     if log is not None and log.truncates_queues:
         recovered = cq.truncate_dirty_logic_files(recovered, log.max_offset, read)
-    minimum = 0 if log is None else cq.correct_min_offset(recovered.files, log.min_offset, read)
+    minimum = 0 if log is None else cq.correct_min_offset(recovered.files, log.min_offset, read, by_search=log.min_by_search)
     return LoadedQueue(
         topic=topic,
         queue_id=queue_id,

@@ -43,6 +43,7 @@ def recover_extension(store: StoreFiles, topic: str, queue_id: int, sizes: FileS
         file_size=sizes.consume_queue,
         files=load_queue(store, topic, queue_id, sizes),
         extension=extension,
+        min_by_search=log.min_by_search,
     )
     loaded = len(extension.files)
     changed = ChangedFiles(store)

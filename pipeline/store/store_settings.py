@@ -42,6 +42,8 @@ def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings
         enable_multi_dispatch=value("enableMultiDispatch"),
         enable_lmq=value("enableLmq"),
         duplication_enable=value("duplicationEnable"),
+        commit_log_recover_max_num=value("commitLogRecoverMaxNum"),
+        version=settings.version,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from pipeline.files.store_files import filesystem_of
-from pipeline.requests.request_file import Chunk, RequestFile, first_line, header_if_any, scan_lines
+from pipeline.requests.request_file import Chunk, RequestFile, first_line, header_config, header_if_any, scan_lines
 from pipeline.requests.request_lines import RequestError
 from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
 
@@ -210,4 +210,5 @@ def _gone(planned: PlannedFile) -> PlannedFile:
 def _config(file: RequestFile) -> str | None:
     """The settings in a file's header, as JSON; None where the file has no header or the header has no settings."""
     header = header_if_any(file.path, first_line(file))
-    return None if header is None or header.get("config") is None else json.dumps(header["config"], sort_keys=True)
+    config = header_config(header)
+    return None if config is None else json.dumps(config, sort_keys=True)

@@ -81,7 +81,11 @@ class DispatchRequests:
 
     def first(self, count: int) -> DispatchRequests:
         """The requests of the first `count` messages."""
-        rows = np.arange(min(count, len(self)))
+        return self.where(np.arange(len(self)) < count)
+
+    def where(self, chosen: NDArray[np.bool_]) -> DispatchRequests:
+        """The requests of the messages that are chosen, a row of `chosen` each."""
+        rows = np.flatnonzero(chosen)
         taken = {name: getattr(self, name)[rows] for name in self.__slots__ if name != "buffer"}
         return DispatchRequests(buffer=self.buffer, **taken)
 

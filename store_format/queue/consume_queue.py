@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from store_format.broker_version import BrokerVersion, Rule, Variant
 from store_format.files.mapped_files import MappedFile, max_offset, truncate_dirty_files
 from store_format.java.numbers import to_long
 from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
@@ -22,6 +24,25 @@ from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
 Units = NDArray[np.void]
 Numbers = Sequence[int] | NDArray[np.int64]
 ReadUnits = Callable[[MappedFile], Units]
+
+CORRECT_MIN_OFFSET: Final = Rule(
+    term="correctMinOffset",
+    variants=(
+        Variant(
+            since=BrokerVersion.V4_9_3,
+            value=False,
+            meaning="min is the first entry of the first file that is at or above the log's min; without one it stays",
+            source="ConsumeQueue.correctMinOffset",
+        ),
+        Variant(
+            since=BrokerVersion.V5_5_0,
+            value=True,
+            meaning="min is found by binary search in the first file, from the former min on, which stays while its entry is valid; it is "
+            "max where the last entry is below the log's min",
+            source="ConsumeQueue.correctMinOffset",
+        ),
+    ),
+)
 
 RECOVERED_FILES = 3  # ConsumeQueue.recover begins at the third file from the end
 
@@ -111,10 +132,61 @@ def truncate_dirty_logic_files(queue: RecoveredQueue, log_end: int, read: ReadUn
     return RecoveredQueue(files=tuple(files), max_physic_offset=max_physic_offset)
 
 
-def correct_min_offset(files: Sequence[MappedFile], log_min: int, read: ReadUnits, former: int = 0) -> int:
-    """The queue's min offset after ConsumeQueue.correctMinOffset(log_min); `former` where no unit of the first file reaches `log_min`."""
+def correct_min_offset(files: Sequence[MappedFile], log_min: int, read: ReadUnits, former: int = 0, *, by_search: bool = False) -> int:
+    """The queue's min offset after ConsumeQueue.correctMinOffset(log_min); `former` where no unit of the first file reaches `log_min`.
+
+    Args:
+        files: the queue's mapped files.
+        log_min: min offset of the commit log.
+        read: returns all units of a file.
+        former: the queue's min offset before.
+        by_search: the value of CORRECT_MIN_OFFSET in the broker's version.
+    """
+    return min_and_found(files, log_min, read, former, by_search=by_search)[0]
+
+
+def min_and_found(files: Sequence[MappedFile], log_min: int, read: ReadUnits, former: int, *, by_search: bool) -> tuple[int, bool]:
+    """`correct_min_offset`, and whether it found the unit at that offset; only then the queue's extension is cut."""
+    if by_search:
+        return _search_min(files, log_min, read, former)
     if not files or not files[0].wrote:
-        return former
-    units = read(files[0])[: files[0].wrote // CQ_STORE_UNIT_SIZE]
-    first = first_true(units["physicOffset"] >= log_min)
-    return former if first == len(units) else files[0].from_offset // CQ_STORE_UNIT_SIZE + first
+        return former, False
+    units = _in_use(files[0], read)
+    alive = units["physicOffset"] >= log_min
+    first = int(alive.argmax()) if len(alive) else 0
+    if not len(alive) or not alive[first]:
+        return former, False
+    return files[0].from_offset // CQ_STORE_UNIT_SIZE + first, True
+
+
+def _search_min(files: Sequence[MappedFile], log_min: int, read: ReadUnits, former: int) -> tuple[int, bool]:
+    end = max_offset(files) // CQ_STORE_UNIT_SIZE
+    if not files or former >= end:
+        return former, False
+    last = _in_use(files[-1], read)
+    if len(last) and int(last["physicOffset"][-1]) < log_min:
+        return end, False
+    first = files[0].from_offset // CQ_STORE_UNIT_SIZE
+    start = max(former - first, 0)
+    offsets = _in_use(files[0], read)["physicOffset"][start:]
+    if not len(offsets) or (former >= first and int(offsets[0]) >= log_min):
+        return former, False
+    low, high = 0, len(offsets) - 1
+    # the probes decide where entries do not ascend: entries of a pre-blank, and those dispatched again
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = int(offsets[middle])
+        if found == log_min:
+            low = high = middle
+        elif found > log_min:
+            high = middle
+        else:
+            low = middle
+    for position in range(low, high + 1):
+        if int(offsets[position]) >= log_min:
+            return first + start + position, True
+    return former, False
+
+
+def _in_use(file: MappedFile, read: ReadUnits) -> Units:
+    return read(file)[: file.wrote // CQ_STORE_UNIT_SIZE]

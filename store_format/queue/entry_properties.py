@@ -2,6 +2,7 @@
 
 Broker source (4.9.3): MessageDecoder.decodeProperties(ByteBuffer), which ExpressionMessageFilter calls on the bytes of an entry.
 Rule: an entry is (physicOffset, size); the bytes at that place are read as a record, and the magic code is not checked.
+5.5.0 checks the magic code, and throws other exceptions: DECODE_PROPERTIES.
 Surprise: if the bytes are no record, the decoder throws and getMessage fails, or the properties of another message are read. Zeros are a
 message without properties.
 """
@@ -16,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.big_endian import Bytes, int16_at, int32_at
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant
 from store_format.compiled import compiled
 from store_format.files.mapped_files import MappedFile
-from store_format.layout import SYS_FLAG_POSITION
+from store_format.layout import MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, SYS_FLAG_POSITION
 from store_format.queue.entry_lookup import locate
 from store_format.record.record_length import body_length_position
 
@@ -26,26 +28,53 @@ from store_format.record.record_length import body_length_position
 NOT_THERE: Final = -1  # the broker gets no bytes to decode
 INDEX_OUT_OF_BOUNDS: Final = -2  # the decoder throws an IndexOutOfBoundsException
 BUFFER_UNDERFLOW: Final = -3  # the decoder throws a BufferUnderflowException
+ILLEGAL_POSITION: Final = -4  # the decoder throws an IllegalArgumentException
 
+DECODE_PROPERTIES: Final = Rule(
+    term="decodeProperties",
+    variants=(
+        Variant(
+            since=BrokerVersion.V4_9_3,
+            value=False,
+            meaning="the magic code is not read; a topic length outside the bytes throws IndexOutOfBoundsException",
+            source="MessageDecoder.decodeProperties(ByteBuffer)",
+        ),
+        Variant(
+            since=BrokerVersion.V5_5_0,
+            value=True,
+            meaning="an unknown magic code or a topic length past the bytes throws IllegalArgumentException, and one just at their end "
+            "BufferUnderflowException; a V2 record's topic length has two bytes",
+            source="MessageDecoder.decodeProperties(ByteBuffer), MessageVersion.valueOfMagicCode",
+        ),
+    ),
+)
+
+_MAGIC_CODE_POSITION = 4
 _SYS_FLAG_END = SYS_FLAG_POSITION + 4
 
 Longs = NDArray[np.int64]
 
 
 @compiled
-def _find_properties(content, start, size):  # type: ignore[no-untyped-def]
+def _find_properties(content, start, size, by_magic):  # type: ignore[no-untyped-def]
     """Start and length of the properties of the record at `start`; the length is 0 without any, negative where the decoder throws."""
     if size < _SYS_FLAG_END:
         return start, np.int64(INDEX_OUT_OF_BOUNDS)
+    magic = int32_at(content, start + _MAGIC_CODE_POSITION) if by_magic else np.int64(MESSAGE_MAGIC_CODE)
+    if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
+        return start, np.int64(ILLEGAL_POSITION)
     body_at = body_length_position(content, start) - start
     if body_at + 4 > size:
         return start, np.int64(INDEX_OUT_OF_BOUNDS)
     # Java's sum of ints wraps
     topic_at = np.int64(np.int32(body_at + 4 + int32_at(content, start + body_at)))
-    if topic_at < 0 or topic_at >= size:
-        return start, np.int64(INDEX_OUT_OF_BOUNDS)
-    topic_length = np.int64(np.int8(content[start + topic_at]))
-    length_at = topic_at + 1 + topic_length
+    width = 2 if magic == MESSAGE_MAGIC_CODE_V2 else 1
+    if by_magic and (topic_at < 0 or topic_at > size):
+        return start, np.int64(ILLEGAL_POSITION)
+    if topic_at < 0 or topic_at + width > size:
+        return start, np.int64(BUFFER_UNDERFLOW if by_magic else INDEX_OUT_OF_BOUNDS)
+    topic_length = np.int64(np.int8(content[start + topic_at])) if width == 1 else int16_at(content, start + topic_at)
+    length_at = topic_at + width + topic_length
     if length_at < 0 or length_at + 2 > size:
         return start, np.int64(INDEX_OUT_OF_BOUNDS)
     length = int16_at(content, start + length_at)
@@ -57,9 +86,9 @@ def _find_properties(content, start, size):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _find_all(content, positions, sizes, rows, starts, lengths):  # type: ignore[no-untyped-def]
+def _find_all(content, positions, sizes, rows, by_magic, starts, lengths):  # type: ignore[no-untyped-def]
     for row in rows:
-        starts[row], lengths[row] = _find_properties(content, positions[row], np.int64(sizes[row]))
+        starts[row], lengths[row] = _find_properties(content, positions[row], np.int64(sizes[row]), by_magic)
 
 
 @compiled
@@ -76,7 +105,7 @@ class EntryProperties:
     Attributes:
         file: index of the log file with the properties, -1 where the broker gets no bytes.
         starts: position of the properties in that file.
-        lengths: bytes of the properties, 0 where the message has none; else NOT_THERE, INDEX_OUT_OF_BOUNDS or BUFFER_UNDERFLOW.
+        lengths: bytes of the properties, 0 where the message has none; else NOT_THERE, or what the decoder throws.
     """
 
     file: Longs
@@ -101,11 +130,25 @@ class EntryProperties:
 
 
 def find_properties(
-    files: Sequence[MappedFile], read: Callable[[int], Bytes], physic_offsets: Longs, sizes: NDArray[np.int32]
+    files: Sequence[MappedFile],
+    read: Callable[[int], Bytes],
+    physic_offsets: Longs,
+    sizes: NDArray[np.int32],
+    *,
+    version: BrokerVersion = DEFAULT_VERSION,
 ) -> EntryProperties:
-    """Find the properties of each entry; `read` returns the bytes of the commit log file with an index, and is called once for each."""
+    """Find the properties of each entry.
+
+    Args:
+        files: files of the commit log.
+        read: returns the bytes of the file with an index; called once for each file.
+        physic_offsets: physicOffset of each entry.
+        sizes: size of each entry, bytes.
+        version: version of the broker that reads them.
+    """
+    by_magic = DECODE_PROPERTIES.of(version).value
     file, positions = locate(files, physic_offsets, sizes)
     starts, lengths = np.zeros(len(file), np.int64), np.full(len(file), NOT_THERE, np.int64)
     for index in np.unique(file[file >= 0]).tolist():
-        _find_all(read(index), positions, sizes, np.flatnonzero(file == index), starts, lengths)
+        _find_all(read(index), positions, sizes, np.flatnonzero(file == index), by_magic, starts, lengths)
     return EntryProperties(file, starts, lengths)

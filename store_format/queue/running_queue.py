@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from store_format.files.files import FilePath, Files
 from store_format.files.mapped_files import MappedFile, max_offset
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -36,6 +34,7 @@ class Queue:
     min_logic_offset: int = 0
     has_folder: bool = False
     extension: Extension | None = None
+    min_by_search: bool = False
 
     @property
     def max_offset(self) -> int:
@@ -83,13 +82,11 @@ class Queue:
     def correct_min_offset(self, store: Files, log_min: int) -> None:
         """ConsumeQueue.correctMinOffset, which also deletes the files of the extension before the first entry's unit."""
         former = self.min_logic_offset // CQ_STORE_UNIT_SIZE
-        self.min_logic_offset = CQ_STORE_UNIT_SIZE * cq.correct_min_offset(self.files, log_min, self._reader(store), former)
-        if self.extension is None or not self.files:
-            return
-        units = self.units(store, self.files[0])[: self.files[0].wrote // CQ_STORE_UNIT_SIZE]
-        alive = np.flatnonzero(units["physicOffset"] >= log_min)
-        if len(alive):
-            self.extension.truncate_by_min_address(store, int(units["tagsCode"][alive[0]]))
+        least, found = cq.min_and_found(self.files, log_min, self._reader(store), former, by_search=self.min_by_search)
+        self.min_logic_offset = CQ_STORE_UNIT_SIZE * least
+        if self.extension is not None and found:
+            unit = self.units(store, self.files[0])[least - self.files[0].from_offset // CQ_STORE_UNIT_SIZE]
+            self.extension.truncate_by_min_address(store, int(unit["tagsCode"]))
 
     def destroy(self, store: Files) -> None:
         """ConsumeQueue.destroy: no files and no folder."""

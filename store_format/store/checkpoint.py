@@ -28,6 +28,9 @@ assert CHECKPOINT.itemsize == 24
 _SAFETY_MS = 3000
 
 
+_LOGICS_PHYSICAL_OFFSET = 40
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCheckpoint:
     """The three store timestamps of the checkpoint in ms, 0 where the broker has not set one."""
@@ -63,3 +66,9 @@ def encode_checkpoint(checkpoint: StoreCheckpoint, former: bytes | None = None) 
     )
     kept = (former or b"").ljust(CHECKPOINT_LENGTH, b"\0")
     return row.tobytes() + kept[CHECKPOINT.itemsize :]
+
+
+def logics_physical_offset(raw: bytes | None) -> int:
+    """The checkpoint's logicsPhysicalOffset, which 5.5.0 keeps; 0 where an older broker wrote the file."""
+    end = _LOGICS_PHYSICAL_OFFSET + 8
+    return 0 if raw is None or len(raw) < end else int.from_bytes(raw[_LOGICS_PHYSICAL_OFFSET:end], "big", signed=True)

@@ -26,16 +26,24 @@ from store_format.index.index_file import IndexFile
 from store_format.log.append import NO_BATCH, MessageColumns, columns_of
 from store_format.log.dispatch_request import DeliverTimestamp, read_requests
 from store_format.log.put_message import InnerMessage, MessageBatch, PutMessageStatus, PutSettings, prepare, prepare_batch
+from store_format.queue.consume_queue import CORRECT_MIN_OFFSET
 from store_format.queue.consume_queue_ext import UnitUnderflowError
 from store_format.queue.extension_dispatch import Extension, keep_files
 from store_format.queue.queue_folders import queue_ids_of, topics_of
 from store_format.queue.running_queue import Queue
 from store_format.record.message import Message, decode_text
 from store_format.store.appended_log import AppendedLog
-from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, decode_checkpoint, encode_checkpoint
+from store_format.store.checkpoint import (
+    CHECKPOINT_LENGTH,
+    StoreCheckpoint,
+    decode_checkpoint,
+    encode_checkpoint,
+    logics_physical_offset,
+)
 from store_format.store.dispatcher import BitMapOf, BuildsIndex, Dispatcher, DispatchError
 from store_format.store.lookup import CommitLogLookup, LoadedFiles, MappedFiles, QueueLookup
 from store_format.store.recover_abnormally import recover_abnormally, walk_and_dispatch
+from store_format.store.recover_by_queues import RECOVER, Seam, recover_by_queues
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store.reput import Reput
 from store_format.store.store_settings import StoreSettings, check_sizes
@@ -132,7 +140,14 @@ class MessageStore(Generic[AnyFiles]):
         if self.settings.enable_consume_queue_ext:
             extension = Extension(folder=(CONSUME_QUEUE_EXT, topic, str(queue_id)), file_size=self.settings.ext_size)
         folder = (CONSUME_QUEUE, topic, str(queue_id))
-        return Queue(topic=topic, queue_id=queue_id, folder=folder, file_size=self.settings.consume_queue_size, extension=extension)
+        return Queue(
+            topic=topic,
+            queue_id=queue_id,
+            folder=folder,
+            file_size=self.settings.consume_queue_size,
+            extension=extension,
+            min_by_search=CORRECT_MIN_OFFSET.of(self.settings.version).value,
+        )
 
     # begin and load -----------------------------------------------------------------------------------------------------------------
 
@@ -192,6 +207,10 @@ class MessageStore(Generic[AnyFiles]):
 
     def _mapped(self, folder: FilePath, size: int) -> tuple[MappedFile, ...]:
         entries = self.files.entries(folder)
+        if self._by_queues and entries and entries[-1].length == 0 and not entries[-1].is_folder:
+            # MappedFileQueue.doLoad (5.x)
+            self.files.delete((*folder, entries[-1].name))
+            entries = entries[:-1]
         return load(self.files.path_of(folder), [(entry.name, entry.length, entry.mtime_ms) for entry in entries], size)
 
     def _load_queue(self, topic: str, queue_id: int) -> None:
@@ -209,16 +228,46 @@ class MessageStore(Generic[AnyFiles]):
             for queue in self.queues.values():
                 queue.destroy(self.files)
         else:
-            walks = (self._walk(file) for file in files_to_walk(self.log.files))
-            log = self._recover_abnormally() if self.is_aborted else recover_normally(self.log.files, walks)
+            log = self._recovered_log(reached)
             self.log.files = keep_files(self.files, (COMMIT_LOG,), self.log.files, log.files)
-            if reached >= log.max_offset:
+            if reached >= log.max_offset or (self._by_queues and self.is_aborted):
                 for queue in self.queues.values():
                     queue.truncate_dirty_logic_files(self.files, log.max_offset)
         self._recover_topic_queue_table()
 
     def _max_physic_offset(self) -> int:
         return max((queue.max_physic_offset for queue in self.queues.values()), default=-1)
+
+    @property
+    def _by_queues(self) -> bool:
+        return bool(RECOVER.of(self.settings.version).value)
+
+    def _recovered_log(self, reached: int) -> RecoveredLog:
+        """The log after recovery, of queues whose entries end at offset `reached` of the log."""
+        if not self._by_queues:
+            return self._recover_abnormally() if self.is_aborted else self._recover_normally()
+        settings = self.settings
+        noted = logics_physical_offset(self._head(CHECKPOINT_FILE, CHECKPOINT_LENGTH))
+        known = reached if not self.is_aborted else noted if noted > 0 else None
+        by_index = settings.message_index_enable and settings.message_index_safe
+        return recover_by_queues(
+            self.log.files,
+            self.log.read,
+            None if settings.duplication_enable and self.is_aborted else self.dispatcher.dispatch,
+            Seam(
+                physic_offset=known,
+                timestamp=self.checkpoint.logics_msg_timestamp,
+                index_timestamp=self.checkpoint.index_msg_timestamp if by_index else None,
+                most_files=settings.commit_log_recover_max_num,
+            ),
+            after=None if self.is_aborted else reached,
+            deliver_timestamp=self._deliver_timestamp,
+            check_crc=settings.check_crc_on_recover,
+        )
+
+    def _recover_normally(self) -> RecoveredLog:
+        walks = (self._walk(file) for file in files_to_walk(self.log.files))
+        return recover_normally(self.log.files, walks)
 
     def _walk(self, file: MappedFile) -> FileWalk:
         check_crc = self.settings.check_crc_on_recover
@@ -257,6 +306,10 @@ class MessageStore(Generic[AnyFiles]):
     def start(self) -> Started:
         """DefaultMessageStore.start, after a load that went well; "timeout" where it never ends."""
         settings = self.settings
+        self.dispatcher.count, self.dispatcher.first_offset = 0, None
+        if self._by_queues:
+            self._begin_to_run()
+            return "ok"
         reput = Reput(
             files=self.log.files,
             read=self.log.read,
@@ -266,7 +319,6 @@ class MessageStore(Generic[AnyFiles]):
             duplication_enable=settings.duplication_enable,
             reput_from_offset=max(self._max_physic_offset(), min_offset(self.log.files), 0),
         )
-        self.dispatcher.count, self.dispatcher.first_offset = 0, None
         caught_up = reput.catch_up()
         self._note_checkpoint()
         self.index.settle()
@@ -275,10 +327,13 @@ class MessageStore(Generic[AnyFiles]):
             return "timeout"
         self._recover_topic_queue_table()
         self._behind = reput.behind
+        self._begin_to_run()
+        return "ok"
+
+    def _begin_to_run(self) -> None:
         if not self.is_aborted:
             self.files.create((ABORT_FILE,), 0)
         self.is_aborted = True
-        return "ok"
 
     # put ----------------------------------------------------------------------------------------------------------------------------
 

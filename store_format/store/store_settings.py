@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.errors import StoreError
 from store_format.index.index_file import IndexSizes
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -21,6 +22,7 @@ class StoreSettings:
     """What recovery depends on: lengths of files in bytes, and settings by their own names.
 
     `delays` are those of messageDelayLevel in ms, level 1 first; None where the broker cannot read it, on which load fails.
+    `version` is the version of the broker whose rules hold.
     """
 
     commit_log_size: int
@@ -37,6 +39,8 @@ class StoreSettings:
     enable_multi_dispatch: bool = False
     enable_lmq: bool = False
     duplication_enable: bool = False
+    commit_log_recover_max_num: int = 10
+    version: BrokerVersion = DEFAULT_VERSION
 
 
 def check_sizes(settings: StoreSettings) -> None:

@@ -18,7 +18,9 @@ PACKAGES = ("store_format", "udfs", "pipeline")
 INWARD = {"store_format": {"store_format"}, "udfs": {"store_format", "udfs"}, "pipeline": set(PACKAGES)}
 # the rooms of each package, the lowest floor first: a room imports only rooms that stand before it; a module beside the rooms is one itself
 FLOORS = {
-    "store_format": "errors layout compiled store_paths big_endian files record java config log queue index remoting made store",
+    "store_format": (
+        "errors broker_version layout compiled store_paths big_endian files record java config log queue index remoting made store"
+    ),
     "udfs": "sql_definition java cleaning filters pull broker consumer simulation sql_statements sql_kernels sql_functions",
     "pipeline": (
         "schema sql files settings requests store lake embedded rows generate lag report importing export replay terminal verify capture"

@@ -310,7 +310,8 @@ class SlowEngine:
         block = gm.Block(first, physic, sizes, np.zeros(len(rows), np.int64), verdicts)
         request = np.array([[offset, self.plan.consumer.pull_batch_size, self.first[slot.queue], end, FAR, gm.NO_FILTER]], np.int64)
         count = self.plan.broker.count_in_memory
-        caps = np.array([self.plan.broker.bytes_in_memory, count, 0, 0, FAR, 0, file], np.int64)
+        rules = [16000, 1, 2**31, 0, 0, 64 * 1024, 1]  # of 4.9.3, from WINDOW_BYTES on
+        caps = np.array([self.plan.broker.bytes_in_memory, count, 0, 0, FAR, 0, file, *rules], np.int64)
         log = gm.CommitLogFiles(np.zeros(1, np.int64), np.full(1, 1 << 30, np.int64), 1 << 30)
         answers = gm.get_message(request, caps, block, gm.TagCodes(np.zeros(1, np.int64), np.zeros(0, np.int32)), log)
         answer = answers.columns[0]

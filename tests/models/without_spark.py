@@ -26,13 +26,17 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.store.loaded_extension import recover_extension
 from pipeline.store.store_settings import ext_size
+from store_format.broker_version import BrokerVersion
 from store_format.config.config_files import decode_consumer_filters
 from store_format.files.mapped_files import MappedFile
 from tests.runs.replaying import Line
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
+from udfs.filters.retry_rules import RetryRules
+from udfs.pull.batch_caps import scan_window_entries
 from udfs.pull.get_message import CommitLogFiles
 from udfs.pull.pull_filter import FilterRules
+from udfs.pull.scan_settings import queue_files, window_bytes
 
 Row = dict[str, Any]
 # topic, queueId, (min, max) offset, files, files of the extension
@@ -87,7 +91,7 @@ def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
             (queue.topic, queue.queue_id, bounds(queue), queue.files, queue.extension.files if queue.extension else ())
             for queue in started.queues
         ]
-    reader = qb.QueueReader(store, "b", qb.LogIndex(files=log, walked=tuple(file.wrote for file in log)))
+    reader = qb.QueueReader(store, "b", qb.LogIndex(files=log, walked=tuple(file.wrote for file in log)), settings.version)
     segments, properties = {}, defaultdict(list)
     for topic, queue_id, _, files, extension in queues:
         for file in files:
@@ -143,8 +147,11 @@ def blocks_of(
 ) -> list[tuple[Answering, list[Row]]]:
     """The packed requests, with the entries that they scan, or with the entries of their whole queue files."""
     settings = BrokerSettings.from_sources(header=dict(config)).pull_settings()
-    rules = FilterRules(manager=tables.manager, support_retry=settings.filter_support_retry)
+    retry = RetryRules.of(BrokerVersion(settings.rules_version))
+    rules = FilterRules(manager=tables.manager, support_retry=settings.filter_support_retry, retry=retry)
     answering = Answering.of(settings, tables.store.entries_a_file, tables.store.log, with_entries=True)
+    files = min(queue_files(settings), tables.store.max_offset // tables.store.entries_a_file + 1)
+    whole_files = whole_files or files > 1 or scan_window_entries(0, window_bytes(settings)) > qb.SCAN_ENTRIES
     by_tag, others = [], []
     for seq, line in enumerate(lines):
         row = request_row(seq, line["request"])
@@ -156,11 +163,11 @@ def blocks_of(
             others.append(row | {"expression": filter_text(line["request"])})
     found = []
     if by_tag:
-        found.append((answering, with_blocks(tables, placed(tables, by_tag, whole_files=whole_files))))
+        found.append((answering, with_blocks(tables, placed(tables, by_tag, whole_files=whole_files), files)))
     if others:
         split = rows_of(ef.split_by_condition(rules, batch_of(placed(tables, others, whole_files=whole_files))))
-        judged = [row | {"verdicts": verdicts(tables, rules, row)} for row in split]
-        found.append((replace(answering, rules=rules), with_blocks(tables, judged)))
+        judged = [row | {"verdicts": verdicts(tables, rules, row, files)} for row in split]
+        found.append((replace(answering, rules=rules), with_blocks(tables, judged, files)))
     return found
 
 
@@ -192,27 +199,29 @@ def placed(tables: Tables, requests: list[Row], *, whole_files: bool) -> list[Ro
     return rows
 
 
-def segment_keys(tables: Tables, row: Row) -> list[tuple[str, int, int]]:
+def segment_keys(tables: Tables, row: Row, files: int = 1) -> list[tuple[str, int, int]]:
     queue, store = (row["topic"], row["queueId"]), tables.store
     if not row["wide"] or row["key"] < 0:
         return [(*queue, row["key"])]
     first = row["key"] // store.entries_a_file * store.segments_a_file
-    return [(*queue, first + number) for number in range(store.segments_a_file)]
+    return [(*queue, first + number) for number in range(store.segments_a_file * max(files, 1))]
 
 
-def verdicts(tables: Tables, rules: FilterRules, row: Row) -> list[Row] | None:
+def verdicts(tables: Tables, rules: FilterRules, row: Row, files: int = 1) -> list[Row] | None:
     if row["condition"] is None:
         return None
-    stored = [one | {"conditions": [row["condition"]]} for key in segment_keys(tables, row) for one in tables.properties.get(key, [])]
+    stored = [
+        one | {"conditions": [row["condition"]]} for key in segment_keys(tables, row, files) for one in tables.properties.get(key, [])
+    ]
     more = {name: row[name] for name in ("wide", "key")}
     return rows_of(ef.judge(rules, batch_of([one | more for one in stored]))) if stored else None
 
 
-def with_blocks(tables: Tables, rows: list[Row]) -> list[Row]:
+def with_blocks(tables: Tables, rows: list[Row], files: int = 1) -> list[Row]:
     """The rows, each after a row with its entries, if it has entries."""
     found = []
     for row in rows:
-        blocks = [tables.segments[key] for key in segment_keys(tables, row) if key in tables.segments]
+        blocks = [tables.segments[key] for key in segment_keys(tables, row, files) if key in tables.segments]
         at = {name: row[name] for name in ENTRIES_KEY}
         found += [*([at | {"requests": None, "blocks": blocks}] if blocks else []), row]
     return found
@@ -245,23 +254,29 @@ NUMBERS = (
 
 
 def told(response: Any) -> Any:
-    """The fields of a recorded answer that a row of answers has."""
+    """The fields of a recorded answer that a row of answers has; messageQueueOffset where the version records it."""
     if response is None or "exception" in response:
         return response and response["exception"]
-    return [response[name] for name in NUMBERS], [message["storeSize"] for message in response["messages"]]
+    more = [response[name] for name in RECORDED_LATER if name in response]
+    return [response[name] for name in NUMBERS], [message["storeSize"] for message in response["messages"]], more
 
 
-def told_by(row: Row) -> Any:
+RECORDED_LATER = ("messageQueueOffset", "filterMessageCount")
+
+
+def told_by(row: Row, *, later: bool) -> Any:
     assert row["error"] is None
     if row["exception"] is not None or row["status"] is None:
         return row["exception"]
-    return [row[name] for name in NUMBERS], [entry["size"] for entry in row["entries"]]
+    more = [[entry["queueOffset"] for entry in row["entries"]], row["filterMessageCount"]] if later else []
+    return [row[name] for name in NUMBERS], [entry["size"] for entry in row["entries"]], more
 
 
 def unequal(lines: list[Line], rows: list[Row]) -> list[str]:
-    pairs = zip(lines, rows, strict=True)
-    return [
-        f"{line['request']}\n recorded {told(line['response'])}\n ours {told_by(row)}"
-        for line, row in pairs
-        if told(line["response"]) != told_by(row)
-    ]
+    found = []
+    for line, row in zip(lines, rows, strict=True):
+        recorded = told(line["response"])
+        ours = told_by(row, later=RECORDED_LATER[0] in (line["response"] or {}))
+        if recorded != ours:
+            found.append(f"{line['request']}\n recorded {recorded}\n ours {ours}")
+    return found

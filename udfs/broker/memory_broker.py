@@ -41,7 +41,7 @@ EPOCH_MS = 1_600_000_000_000
 BROKER_HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
 CLIENT_HOST = Host(address=bytes([127, 0, 0, 1]), port=40000)
 CLIENT = "/127.0.0.1:<clientPort>"
-Value = bool | int | str
+Value = bool | int | float | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

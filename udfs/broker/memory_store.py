@@ -28,7 +28,7 @@ from udfs.pull import get_message as gm
 from udfs.pull.batch_caps import check_in_disk, memory_limit, scan_window_entries
 from udfs.pull.codes import GetMessageStatus
 from udfs.pull.pull_filter import tag_codes
-from udfs.pull.scan_settings import ScanSettings, scan_caps
+from udfs.pull.scan_settings import ScanSettings, notes_a_position, scan_caps
 
 DELETE_FILES_BATCH_MAX = 10  # MappedFileQueue
 HEAD_DELETED = -1
@@ -202,7 +202,7 @@ class MemoryStore:
             next_begin_offset=int(row[gm.NEXT]),
             min_offset=bounds[0],
             max_offset=bounds[1],
-            suggest_pulling_from_slave=bool(row[gm.ENTRIES_READ] > 0 and distance > caps[gm.MEMORY]),
+            suggest_pulling_from_slave=bool(notes_a_position(answers.columns, settings.rules)[0] and distance > caps[gm.MEMORY]),
             messages=tuple(self._given(block, i) for i in taken),
         )
 

@@ -7,7 +7,8 @@ message's properties. If an expression has no filter data, every message matches
 Surprises: the bit map is tested only for messages stored after the subscription's bornTime. If its length differs, or the filter data has
 no valid bits, every entry passes that test. The type "" is TAG when entries are matched, but not when a subscription is built, which then
 matches no tag. With filterSupportRetry a message of a retry topic is tested by the group's expression for the message's original topic,
-dead or not. A message without the property for its original topic makes the broker throw.
+dead or not. A message without the property for its original topic makes the broker throw. Later versions do so for SQL92 only:
+udfs/filters/retry_rules.py.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from store_format.record.record_columns import Slices
 from udfs.filters import tags
 from udfs.filters.bloom_filter import BitsArray, BloomFilter, BloomFilterError
 from udfs.filters.consumer_filter_manager import TAG, ConsumerFilterManager, compiled, is_tag_type
+from udfs.filters.retry_rules import DEFAULT_RETRY_RULES, RetryRules
 from udfs.filters.sql92 import matches
 
 RETRY_GROUP_TOPIC_PREFIX: Final = "%RETRY%"
@@ -199,13 +201,20 @@ def is_true(data: ConsumerFilterData | None, properties: Mapping[str, str] | Non
 
 @dataclass(frozen=True, slots=True)
 class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
-    """The filter of one pull if filterSupportRetry is set; `manager` has the filter data for a message's original topic."""
+    """The filter of one pull if filterSupportRetry is set; `manager` has the filter data for a message's original topic, `rules`
+    are those of the broker's version."""
 
     manager: ConsumerFilterManager
+    rules: RetryRules = DEFAULT_RETRY_RULES
+
+    def _decides_as_for_other_topics(self) -> bool:
+        if self.subscription is None or not self.subscription.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            return True
+        return self.rules.tag_type_matches_first and is_tag_type(self.subscription.expression_type)
 
     def commit_log_condition(self) -> Condition | None:
         """Return the condition that `is_matched_by_commit_log` tests on the properties; None if it does not read them."""
-        if self.subscription is None or not self.subscription.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        if self.subscription is None or self._decides_as_for_other_topics():
             return ExpressionMessageFilter.commit_log_condition(self)
         return None if self.subscription.class_filter_mode else Condition(expression=None)
 
@@ -216,20 +225,26 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
             RetryTopicMissingError: the message has no property for its original topic.
         """
         subscription = self.subscription
-        if subscription is None or not subscription.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+        if subscription is None or self._decides_as_for_other_topics():
             return ExpressionMessageFilter.is_matched_by_commit_log(self, properties)
         if subscription.class_filter_mode:
             return True
         real_topic = None if properties is None else properties.get(PROPERTY_RETRY_TOPIC)
         if real_topic is None:
             raise RetryTopicMissingError(f"message of {subscription.topic}: expected a property {PROPERTY_RETRY_TOPIC}, found none")
-        return is_true(self.manager.get(real_topic, subscription.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)), properties)
+        group = self.rules.group_of(subscription.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX))
+        return is_true(self.manager.get(real_topic, group), properties)
 
 
 def message_filter(
-    subscription: TopicSubscription, data: ConsumerFilterData | None, manager: ConsumerFilterManager, *, support_retry: bool
+    subscription: TopicSubscription | None,
+    data: ConsumerFilterData | None,
+    manager: ConsumerFilterManager,
+    *,
+    support_retry: bool,
+    rules: RetryRules = DEFAULT_RETRY_RULES,
 ) -> ExpressionMessageFilter:
-    """Return the filter that PullMessageProcessor hands to the store; `support_retry` is filterSupportRetry."""
+    """Return the filter that PullMessageProcessor hands to the store; `support_retry` is filterSupportRetry, `rules` are the version's."""
     if support_retry:
-        return ExpressionForRetryMessageFilter(subscription, data, manager.bloom_filter, manager)
+        return ExpressionForRetryMessageFilter(subscription, data, manager.bloom_filter, manager, rules)
     return ExpressionMessageFilter(subscription, data, manager.bloom_filter)

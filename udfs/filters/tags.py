@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from store_format.compiled import compiled
+from store_format.compiled import bare
 from store_format.java.numbers import to_int
 from store_format.java.string_hash import string_hash
 from udfs.sql_definition import SqlFunction
@@ -83,7 +83,7 @@ def code_array(codes: Collection[int]) -> NDArray[np.int32]:
     return np.sort(np.fromiter(codes, np.int32, len(codes)))
 
 
-@compiled
+@bare
 def contains_code(codes: NDArray[np.int32], code: int) -> bool:
     """Return whether an entry's tagsCode is among a subscription's codes, an array from `code_array`."""
     wanted = to_int(code)

@@ -6,6 +6,7 @@ Rule: the test comes before the filter and before an entry's message is read. Th
 disk, by where that entry lies, so one pull can start with the caps of one and end with those of the other.
 Surprises: the first message always passes, whatever its size, also with maxMsgNums 0. The sum of bytes is a 32-bit int
 that wraps, and so is maxMsgNums * 20, the window in bytes.
+Versions differ in the blocks of msgCount4Commercial and in the smallest window: udfs/pull/pull_rules.py.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from numpy.typing import NDArray
 from store_format.compiled import compiled
 from store_format.java.numbers import subtract_longs, to_int
 from store_format.layout import CQ_STORE_UNIT_SIZE
+from udfs.pull.pull_rules import DEFAULT_RULES
 
-_WINDOW_MIN_BYTES: Final = 16000
-_SIZE_PER_COUNT: Final = 64 * 1024  # BrokerStatsManager.SIZE_PER_COUNT
+WINDOW_MIN_BYTES: Final = 16000
+SIZE_PER_COUNT: Final = int(DEFAULT_RULES.size_per_count)
 _LONG_MAX: Final = (1 << 63) - 1
 
 
@@ -87,16 +89,21 @@ def check_in_disk(offset_py: int, max_offset_py: int, memory: int) -> bool:
 
 
 @compiled
-def scan_window_entries(max_msg_nums: int) -> int:
-    """Return how many entries one scan visits at most; the end of the consume queue's file may stop it before."""
-    window = max(_WINDOW_MIN_BYTES, to_int(int(max_msg_nums) * CQ_STORE_UNIT_SIZE))
+def scan_window_entries(max_msg_nums: int, least_bytes: int = WINDOW_MIN_BYTES) -> int:
+    """Return how many entries one scan visits at most; the end of the consume queue's file may stop it before.
+
+    Args:
+        max_msg_nums: maxMsgNums of the request.
+        least_bytes: bytes of the smallest window: maxFilterMessageSize where the version has that setting.
+    """
+    window = max(least_bytes, to_int(int(max_msg_nums) * CQ_STORE_UNIT_SIZE), 0)
     return (window + CQ_STORE_UNIT_SIZE - 1) // CQ_STORE_UNIT_SIZE
 
 
 @compiled
-def commercial_count(size: int) -> int:
-    """Return what a message of `size` bytes adds to msgCount4Commercial: its 64 KiB blocks, the last one rounded up."""
-    return -(-size // _SIZE_PER_COUNT)
+def commercial_count(size: int, size_per_count: int = SIZE_PER_COUNT) -> int:
+    """Return what a message of `size` bytes adds to msgCount4Commercial: its blocks of `size_per_count` bytes, the last one rounded up."""
+    return -(-size // size_per_count)
 
 
 @compiled

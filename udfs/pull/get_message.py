@@ -1,13 +1,14 @@
 """The scan of a pull: which entries of a queue one request takes, and the other numbers of the store's answer.
 
 Broker source (4.9.3): DefaultMessageStore.getMessage, CommitLog.getMessage and rollNextFile, MappedFile.selectMappedBuffer.
+Other versions: the rules that differ are numbers in `caps`, from the table in udfs/pull/pull_rules.py.
 Rules: an offset outside the queue's bounds is answered without a scan. Else entries are read one by one until the batch is full, the
 window ends or the queue file ends.
 Surprises: the fullness test comes before the filter, so a full batch ends at the very next entry, matching or not; the entry that ended it
 counts for the disk figures but not for the next offset; entries of a removed log file are passed over without a fullness test.
 
 The same source runs compiled and, through `py_func`, as plain Python for comparison. The arrays of one call are one block: consecutive
-entries of one queue file, up to the last entry that any request of the call may scan.
+entries of one queue file, or of several where a pull may read several, up to the last entry that any request of the call may scan.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from store_format.compiled import compiled
+from store_format.compiled import bare, compiled
 from store_format.layout import EXT_MAX_ADDRESS
 from udfs.filters.tags import contains_code
 from udfs.pull.batch_caps import check_in_disk, commercial_count, is_the_batch_full, scan_window_entries
@@ -36,12 +37,14 @@ OUT_OF_MEMORY: Final = -3
 NULL_POINTER: Final = -4
 INDEX_OUT_OF_BOUNDS: Final = -5
 BUFFER_UNDERFLOW: Final = -6
+ILLEGAL_POSITION: Final = -7  # ILLEGAL_ARGUMENT of a filter; as a verdict, -ILLEGAL_ARGUMENT is taken
 EXCEPTIONS: Final = {
     ILLEGAL_ARGUMENT: "java.lang.IllegalArgumentException",
     OUT_OF_MEMORY: "java.lang.OutOfMemoryError",
     NULL_POINTER: "java.lang.NullPointerException",
     INDEX_OUT_OF_BOUNDS: "java.lang.IndexOutOfBoundsException",
     BUFFER_UNDERFLOW: "java.nio.BufferUnderflowException",
+    ILLEGAL_POSITION: "java.lang.IllegalArgumentException",
 }
 
 # Verdicts of filters other than TAG on an entry. A verdict takes effect only if the scan reaches the entry.
@@ -58,6 +61,7 @@ _INT_MAX = 2**31 - 1
 # GetMessageResult keeps its messages in lists, which cannot be longer than the longest array of the Java virtual machine.
 _LONGEST_ARRAY = _INT_MAX - 2
 _NO_ROOM = -1
+_MISSING = -1
 # How many taken entries one call allocates room for without calculating how many there can be.
 _FIRST_ROOM = 1 << 22
 
@@ -65,10 +69,12 @@ _FIRST_ROOM = 1 << 22
 OFFSET, MAX_MSG_NUMS, MIN_OFFSET, MAX_OFFSET, LOG_END, FILTER = range(6)
 REQUEST_COLUMNS: Final = 6
 # columns of `answers`
-STATUS, NEXT, COUNT, BYTES, COMMERCIAL, LAST_PHYSIC, ENTRIES_READ, COUNT_ON_DISK = range(8)
-ANSWER_COLUMNS: Final = 8
-# positions in `caps`
+STATUS, NEXT, COUNT, BYTES, COMMERCIAL, LAST_PHYSIC, ENTRIES_READ, COUNT_ON_DISK, NOT_MATCHED_BY_LOG = range(9)
+ANSWER_COLUMNS: Final = 9
+# positions in `caps`: settings, then rules that differ between versions
 BYTES_MEMORY, COUNT_MEMORY, BYTES_DISK, COUNT_DISK, MEMORY, SLAVE_KEEPS, ENTRIES_A_FILE = range(7)
+WINDOW_BYTES, QUEUE_FILES, BYTES_TOTAL, TO_MAX, FULLNESS_FIRST, BYTES_A_COUNT, MAKES_LISTS = range(7, 14)
+CAPS: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,7 @@ class TagCodes:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive entries of one queue file; no entries if the file is missing.
+    """Consecutive entries of one queue file, or of several from that of the requests on; no entries if that file is missing.
 
     Attributes:
         first_offset: queue offset of the first entry.
@@ -126,13 +132,13 @@ class Answers:
     taken: NDArray[np.int32]
 
 
-@compiled
+@bare
 def _tag_matches(tags_code, codes):  # type: ignore[no-untyped-def]
     # An address whose ext unit is missing: the broker hands null to the filter, and null matches.
     return tags_code <= EXT_MAX_ADDRESS or contains_code(codes, tags_code)
 
 
-@compiled
+@bare
 def _find_file(offset, starts, file_size):  # type: ignore[no-untyped-def]
     """Return the index of the log file with an offset, or -1: MappedFileQueue.findMappedFileByOffset(offset, offset == 0)."""
     low, high = 0, len(starts)
@@ -147,7 +153,7 @@ def _find_file(offset, starts, file_size):  # type: ignore[no-untyped-def]
     return 0 if offset == 0 and len(starts) > 0 else -1
 
 
-@compiled
+@bare
 def _locate(offset, log_end, starts, wrote, file_size):  # type: ignore[no-untyped-def]
     """Return (file index, base offset, low, high, readable bytes) for a physical offset.
 
@@ -165,7 +171,7 @@ def _locate(offset, log_end, starts, wrote, file_size):  # type: ignore[no-untyp
     return file, base, low, high, min(wrote[file], max(log_end - start, np.int64(0)))
 
 
-@compiled
+@bare
 def _select(position, size, readable, file_size):  # type: ignore[no-untyped-def]
     """Return what MappedFile.selectMappedBuffer does: 1 bytes, 0 null, -1 throws. Its `position + size` is a 32-bit sum that wraps."""
     if np.int64(np.int32(position + size)) > readable:
@@ -180,7 +186,7 @@ def roll_next_file(offset, file_size):  # type: ignore[no-untyped-def]
     return offset + file_size - remainder
 
 
-@compiled
+@bare
 def _by_commit_log(verdict, selected):  # type: ignore[no-untyped-def]
     """Return the status that an entry gives after its bytes were selected; negative if the broker throws."""
     if selected < 0:
@@ -192,75 +198,84 @@ def _by_commit_log(verdict, selected):  # type: ignore[no-untyped-def]
     return _NO_MATCHED_MESSAGE if verdict == NOT_BY_COMMIT_LOG else _FOUND
 
 
+@bare
+def _end_in_next_file(position, first_offset, length, last, entries_a_file):  # type: ignore[no-untyped-def]
+    """Return where the scan ends in the queue file that begins at a position, _MISSING without one, the position if none begins there."""
+    if (first_offset + position) % entries_a_file != 0:
+        return position
+    return _MISSING if position >= length else min(length, last, position + entries_a_file)
+
+
 @compiled
 def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts, codes, starts, wrote, file_size, answer, taken, at):  # type: ignore[no-untyped-def]
-    offset, log_end, wanted = request[OFFSET], request[LOG_END], request[FILTER]
-    max_msg_nums = request[MAX_MSG_NUMS]
-    begin = offset - first_offset
-    end = min(len(physic), request[MAX_OFFSET] - first_offset, begin + scan_window_entries(max_msg_nums))
-    status, count, total, commercial, on_disk = _NO_MATCHED_MESSAGE, 0, np.int64(0), np.int64(0), 0
+    offset, log_end, wanted, max_msg_nums = request[OFFSET], request[LOG_END], request[FILTER], request[MAX_MSG_NUMS]
+    begin, queue_end, entries = offset - first_offset, request[MAX_OFFSET] - first_offset, caps[ENTRIES_A_FILE]
+    last = min(queue_end, begin + scan_window_entries(max_msg_nums, caps[WINDOW_BYTES]))
+    end = min(len(physic), last, begin + entries - offset % entries)
+    status, count, total, commercial, on_disk, refused = np.int64(_NO_MATCHED_MESSAGE), 0, np.int64(0), np.int64(0), 0, 0
     removed_until = np.int64(NO_REMOVED_FILE)
-    last_physic = np.int64(0)
+    last_physic, files = np.int64(0), 1
     # the result of the last `_locate`, valid for offsets in [low, high)
     file, base, low, high, readable = -1, np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     judged = len(verdicts) > 0
     wanted_codes = codes[tag_starts[wanted] : tag_starts[wanted + 1]] if wanted != NO_FILTER else codes[:0]
-    memory = caps[MEMORY]
-    bytes_memory, count_memory, bytes_disk, count_disk = caps[BYTES_MEMORY], caps[COUNT_MEMORY], caps[BYTES_DISK], caps[COUNT_DISK]
-    i = begin
-    while i < end:
-        offset_py, size_py = physic[i], np.int64(sizes[i])
-        last_physic = offset_py
-        if removed_until != NO_REMOVED_FILE and offset_py < removed_until:
+    memory, fullness_first, bytes_total, bytes_a_count = caps[MEMORY], caps[FULLNESS_FIRST] != 0, caps[BYTES_TOTAL], caps[BYTES_A_COUNT]
+    bytes_memory, bytes_disk = min(caps[BYTES_MEMORY], bytes_total), min(caps[BYTES_DISK], bytes_total)
+    count_memory, count_disk = caps[COUNT_MEMORY], caps[COUNT_DISK]
+    sum_is_full, units_first = False, fullness_first and judged
+    i, ended = begin, False
+    while i < end and not ended:
+        while i < end:
+            offset_py, size_py = physic[i], np.int64(sizes[i])
+            verdict = verdicts[i] if judged else np.uint8(MATCHES)
+            in_disk = check_in_disk(offset_py, log_end, memory)
+            skipped, unit_throws = offset_py < removed_until, units_first and verdict == UNIT_UNDERFLOWS
+            is_full = sum_is_full or is_the_batch_full(
+                size_py, max_msg_nums, total, count, in_disk, bytes_memory, count_memory, bytes_disk, count_disk
+            )
+            if is_full and not unit_throws and (fullness_first or not skipped):
+                last_physic, ended = last_physic if fullness_first else offset_py, True
+                break
+            last_physic = offset_py
+            if unit_throws or not skipped:
+                passes = verdict != NOT_BY_CONSUME_QUEUE and (wanted == NO_FILTER or _tag_matches(tags[i], wanted_codes))
+                outcome = np.int64(BUFFER_UNDERFLOW if verdict == UNIT_UNDERFLOWS else _FOUND if passes else _NO_MATCHED_MESSAGE)
+                if outcome == _FOUND:
+                    if offset_py < low or offset_py >= high:
+                        file, base, low, high, readable = _locate(offset_py, log_end, starts, wrote, file_size)
+                    selected = _select(offset_py - base, size_py, readable, file_size) if file >= 0 else 0
+                    outcome = np.int64(_by_commit_log(verdict, selected))
+                    refused += outcome == _NO_MATCHED_MESSAGE
+                if outcome < 0:
+                    answer[STATUS] = outcome
+                    return at
+                if outcome == _FOUND:
+                    if at + count == len(taken):
+                        return _NO_ROOM
+                    taken[at + count] = i
+                    count += 1
+                    total = np.int64(np.int32(total + size_py))
+                    sum_is_full = total >= bytes_total
+                    commercial += commercial_count(size_py, bytes_a_count)
+                    on_disk += in_disk
+                    removed_until = np.int64(NO_REMOVED_FILE)
+                elif outcome == _MESSAGE_WAS_REMOVING:
+                    removed_until = roll_next_file(offset_py, file_size)
+                status = outcome if total == 0 or outcome == _FOUND else status
             i += 1
-            continue
-        in_disk = check_in_disk(offset_py, log_end, memory)
-        if is_the_batch_full(
-            size_py,
-            max_msg_nums,
-            total,
-            count,
-            in_disk,
-            bytes_memory,
-            count_memory,
-            bytes_disk,
-            count_disk,
-        ):
-            break
-        verdict = verdicts[i] if judged else np.uint8(MATCHES)
-        outcome = np.int64(_NO_MATCHED_MESSAGE)
-        if verdict == UNIT_UNDERFLOWS:
-            outcome = np.int64(BUFFER_UNDERFLOW)
-        elif verdict != NOT_BY_CONSUME_QUEUE and (wanted == NO_FILTER or _tag_matches(tags[i], wanted_codes)):
-            if offset_py < low or offset_py >= high:
-                file, base, low, high, readable = _locate(offset_py, log_end, starts, wrote, file_size)
-            selected = _select(offset_py - base, size_py, readable, file_size) if file >= 0 else 0
-            outcome = _by_commit_log(verdict, selected)
-        if outcome < 0:
-            answer[STATUS] = outcome
-            return at
-        if outcome == _FOUND:
-            if at + count == len(taken):
-                return _NO_ROOM
-            taken[at + count] = i
-            count += 1
-            total = np.int64(np.int32(total + size_py))
-            commercial += commercial_count(size_py)
-            on_disk += in_disk
-            removed_until = np.int64(NO_REMOVED_FILE)
-        elif outcome == _MESSAGE_WAS_REMOVING:
-            removed_until = roll_next_file(offset_py, file_size)
-        if total == 0 or outcome == _FOUND:
-            status = outcome
-        i += 1
-    answer[STATUS] = status
-    answer[NEXT] = offset + (i - begin)
+        if not ended and i < queue_end and total <= 0 and files < caps[QUEUE_FILES]:
+            end = _end_in_next_file(i, first_offset, len(physic), last, entries)
+            files, removed_until = files + 1, np.int64(NO_REMOVED_FILE)
+    reached, keeps = offset + (i - begin), caps[SLAVE_KEEPS] != 0
+    answer[STATUS] = _OFFSET_FOUND_NULL if end == _MISSING else status
+    answer[NEXT] = next_offset_correction(reached, reached + entries, keeps) if end == _MISSING else reached
     answer[COUNT] = count
     answer[BYTES] = total
     answer[COMMERCIAL] = commercial
     answer[LAST_PHYSIC] = last_physic
-    answer[ENTRIES_READ] = min(i + 1, end) - begin
+    answer[ENTRIES_READ] = min(i + 1, max(i, end)) - begin
     answer[COUNT_ON_DISK] = on_disk
+    answer[NOT_MATCHED_BY_LOG] = refused
     return at + count
 
 
@@ -278,14 +293,17 @@ def _answer(  # type: ignore[no-untyped-def]
         status = pull_status(offset, minimum, maximum)
         if status != SCAN:
             answer[STATUS] = status
-            answer[NEXT] = correct_offset(offset, minimum, maximum, caps[SLAVE_KEEPS] != 0)
+            answer[NEXT] = correct_offset(offset, minimum, maximum, caps[SLAVE_KEEPS] != 0, caps[TO_MAX] != 0)
+        elif caps[QUEUE_FILES] <= 0:
+            answer[STATUS] = _NO_MATCHED_MESSAGE
+            answer[NEXT] = offset
         elif not first_offset <= offset < first_offset + len(physic):
             answer[STATUS] = _OFFSET_FOUND_NULL
             entries = caps[ENTRIES_A_FILE]
             answer[NEXT] = next_offset_correction(offset, offset + entries - offset % entries, caps[SLAVE_KEEPS] != 0)
-        elif request[MAX_MSG_NUMS] < 0:
+        elif caps[MAKES_LISTS] != 0 and request[MAX_MSG_NUMS] < 0:
             answer[STATUS] = ILLEGAL_ARGUMENT
-        elif request[MAX_MSG_NUMS] > _LONGEST_ARRAY:
+        elif caps[MAKES_LISTS] != 0 and request[MAX_MSG_NUMS] > _LONGEST_ARRAY:
             answer[STATUS] = OUT_OF_MEMORY
         else:
             end = _scan(
@@ -323,7 +341,7 @@ def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Blo
     Args:
         requests: array of shape (n, REQUEST_COLUMNS): offset, maxMsgNums, the queue's minOffset and maxOffset and the commit log's end
             when the request came, and the number of its TAG filter or NO_FILTER.
-        caps: limits in the order of BYTES_MEMORY ... ENTRIES_A_FILE.
+        caps: limits in the order of BYTES_MEMORY ... MAKES_LISTS.
         block: the entries that the requests scan.
         filters: the TAG filters by number.
         log: the commit log's files.

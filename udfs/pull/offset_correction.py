@@ -5,6 +5,7 @@ Rule: the first test that holds decides: empty queue, below min, at max, above m
 Surprises: a pull above max goes back to 0 if min is 0, else to max. "Empty" means never written: a queue whose
 messages have all expired has min == max > 0. A slave that does not check offsets (offsetCheckInSlave=false) returns the
 request's offset as the next offset; the status is the same.
+Later versions go to max in any case: udfs/pull/pull_rules.py. The SQL form is that of 4.9.3.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ OFFSET_CHECKS: Final = (
         corrected="minOffset where that is 0, else maxOffset",
     ),
 )
-_NO_MESSAGE_IN_QUEUE, _OFFSET_TOO_SMALL, _OFFSET_OVERFLOW_ONE, _OFFSET_OVERFLOW_BADLY = (int(check.status) for check in OFFSET_CHECKS)
+# the statuses of pulls that need no scan
+DECIDED_BY_BOUNDS: Final = tuple(int(check.status) for check in OFFSET_CHECKS)
+_NO_MESSAGE_IN_QUEUE, _OFFSET_TOO_SMALL, _OFFSET_OVERFLOW_ONE, _OFFSET_OVERFLOW_BADLY = DECIDED_BY_BOUNDS
 
 
 @compiled
@@ -99,7 +102,9 @@ def next_offset_correction(old_offset: int, new_offset: int, slave_keeps_offset:
 
 
 @compiled
-def correct_offset(offset: int, min_offset: int, max_offset: int, slave_keeps_offset: bool) -> int:
+def correct_offset(
+    offset: int, min_offset: int, max_offset: int, slave_keeps_offset: bool, overflow_badly_goes_to_max: bool = False
+) -> int:
     """Return nextBeginOffset of a pull that needs no scan; `offset` itself if the pull needs one.
 
     Args:
@@ -107,6 +112,7 @@ def correct_offset(offset: int, min_offset: int, max_offset: int, slave_keeps_of
         min_offset: the queue's minOffset, as the store reports it.
         max_offset: the queue's maxOffset: one past its last entry.
         slave_keeps_offset: result of the function `slave_keeps_offset`.
+        overflow_badly_goes_to_max: the rule of that name in `PullRules`.
     """
     status = pull_status(offset, min_offset, max_offset)
     new_offset = offset
@@ -115,7 +121,7 @@ def correct_offset(offset: int, min_offset: int, max_offset: int, slave_keeps_of
     elif status == _OFFSET_TOO_SMALL:
         new_offset = min_offset
     elif status == _OFFSET_OVERFLOW_BADLY:
-        new_offset = min_offset if min_offset == 0 else max_offset
+        new_offset = min_offset if min_offset == 0 and not overflow_badly_goes_to_max else max_offset
     return next_offset_correction(offset, new_offset, slave_keeps_offset)
 
 

@@ -33,6 +33,7 @@ from udfs.filters.message_filter import (
     TopicSubscription,
     message_filter,
 )
+from udfs.filters.retry_rules import DEFAULT_RETRY_RULES, RetryRules
 from udfs.filters.sql92 import Compiled, compile_expression
 from udfs.filters.sql92_columns import Texts, columns_of_records
 from udfs.filters.sql92_values import TRUE
@@ -42,7 +43,11 @@ SUBSCRIPTION_PARSE_FAILED: Final = "SUBSCRIPTION_PARSE_FAILED"
 FILTER_DATA_NOT_EXIST: Final = "FILTER_DATA_NOT_EXIST"
 Verdicts = NDArray[np.uint8]
 
-_THROWN: Final = {ep.INDEX_OUT_OF_BOUNDS: -gm.INDEX_OUT_OF_BOUNDS, ep.BUFFER_UNDERFLOW: -gm.BUFFER_UNDERFLOW}
+_THROWN: Final = {
+    ep.INDEX_OUT_OF_BOUNDS: -gm.INDEX_OUT_OF_BOUNDS,
+    ep.BUFFER_UNDERFLOW: -gm.BUFFER_UNDERFLOW,
+    ep.ILLEGAL_POSITION: -gm.ILLEGAL_POSITION,
+}
 
 
 class PullFilterError(ValueError):
@@ -75,10 +80,12 @@ class FilterRules:
     Attributes:
         manager: the filter data that groups registered.
         support_retry: setting filterSupportRetry.
+        retry: the rules of filterSupportRetry in the broker's version.
     """
 
     manager: ConsumerFilterManager
     support_retry: bool
+    retry: RetryRules = DEFAULT_RETRY_RULES
 
     def message_filter(self, topic: str, wanted: PullFilter) -> ExpressionMessageFilter:
         """Return the filter that the store gets for a pull of a topic.
@@ -97,7 +104,7 @@ class FilterRules:
                 data = build(topic, "", wanted.expression, kind, 0, 0)
             elif (data := self.manager.get(topic, wanted.registered_by)) is None:
                 raise PullFilterError(FILTER_DATA_NOT_EXIST)
-        return message_filter(subscription, data, self.manager, support_retry=self.support_retry)
+        return message_filter(subscription, data, self.manager, support_retry=self.support_retry, rules=self.retry)
 
     def verdicts(self, topic: str, condition: Condition, lengths: NDArray[np.int32], properties: Bytes) -> Verdicts:
         """Return the verdict of a condition on each entry: MATCHES, NOT_BY_COMMIT_LOG, or the negated status if the broker throws.
@@ -112,7 +119,7 @@ class FilterRules:
         sizes = np.maximum(lengths, 0).astype(np.int64)
         slices = Slices(np.cumsum(sizes) - sizes, sizes)
         if condition.expression is None:
-            out = self._retry_verdicts(topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX), properties, slices)
+            out = self._retry_verdicts(self.retry.group_of(topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)), properties, slices)
         else:
             out = _verdicts(condition.expression, properties, slices)
         for length, verdict in _THROWN.items():

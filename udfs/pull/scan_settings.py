@@ -1,19 +1,27 @@
 """The settings that the scan of getMessage depends on, as the array that the kernel takes.
 
-Broker source (4.9.3): MessageStoreConfig; DefaultMessageStore.getMessage, isTheBatchFull and nextOffsetCorrection.
+Broker source (4.9.3): MessageStoreConfig; DefaultMessageStore.getMessage, isTheBatchFull and nextOffsetCorrection. What differs in other
+versions is in udfs/pull/pull_rules.py; the array has the numbers of one version.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from udfs.pull import get_message as gm
-from udfs.pull.batch_caps import memory_limit
+from udfs.pull.batch_caps import WINDOW_MIN_BYTES, memory_limit
 from udfs.pull.codes import BrokerRole
-from udfs.pull.offset_correction import slave_keeps_offset
+from udfs.pull.offset_correction import DECIDED_BY_BOUNDS, slave_keeps_offset
+from udfs.pull.pull_rules import PullRules
+
+# DefaultMessageStore.getMessage (5.5.0): the bounds of maxTotalMsgSize
+_LEAST_TOTAL_SIZE: Final = 100
+_MAX_PULL_MSG_SIZE: Final = 128 * 1024 * 1024
+# greater than any sum of sizes, which is a Java int
+_NO_TOTAL_SIZE: Final = 1 << 31
 
 
 class ScanSettings(Protocol):
@@ -55,10 +63,49 @@ class ScanSettings(Protocol):
     def readable(self) -> bool:
         """Whether the store is readable; if not, it answers null to every pull."""
 
+    @property
+    def max_filter_message_size(self) -> int:
+        """Bytes of the smallest window; read where the version has this setting."""
+
+    @property
+    def travel_cq_file_num_when_get_message(self) -> int:
+        """How many queue files a pull reads while it finds nothing; read where the version has this setting."""
+
+    @property
+    def max_total_msg_size(self) -> int:
+        """The argument maxTotalMsgSize of getMessage; read where the version has it."""
+
+    @property
+    def rules(self) -> PullRules:
+        """The rules of the broker's version."""
+
+
+def window_bytes(settings: ScanSettings) -> int:
+    """Return the bytes of the smallest scan window."""
+    return settings.max_filter_message_size if settings.rules.window_and_size_are_settings else WINDOW_MIN_BYTES
+
+
+def queue_files(settings: ScanSettings) -> int:
+    """Return how many queue files a pull may read."""
+    return settings.travel_cq_file_num_when_get_message if settings.rules.window_and_size_are_settings else 1
+
+
+def notes_a_position(answers: NDArray[np.int64], rules: PullRules) -> NDArray[np.bool_]:
+    """Return for each answer whether LAST_PHYSIC decides diskFallBehind and suggestPullingFromSlave.
+
+    Args:
+        answers: the kernel's answers, rows of ANSWER_COLUMNS.
+        rules: the rules of the broker's version.
+    """
+    if rules.every_scan_records_fall_behind:
+        return ~np.isin(answers[:, gm.STATUS], DECIDED_BY_BOUNDS)
+    return answers[:, gm.ENTRIES_READ] > 0
+
 
 def scan_caps(settings: ScanSettings, entries_a_file: int) -> NDArray[np.int64]:
     """Return the array `caps` of `get_message` from settings, for queue files of `entries_a_file` entries."""
-    caps = np.zeros(gm.ENTRIES_A_FILE + 1, np.int64)
+    rules = settings.rules
+    caps = np.zeros(gm.CAPS, np.int64)
     caps[gm.BYTES_MEMORY] = settings.max_transfer_bytes_on_message_in_memory
     caps[gm.COUNT_MEMORY] = settings.max_transfer_count_on_message_in_memory
     caps[gm.BYTES_DISK] = settings.max_transfer_bytes_on_message_in_disk
@@ -66,4 +113,13 @@ def scan_caps(settings: ScanSettings, entries_a_file: int) -> NDArray[np.int64]:
     caps[gm.MEMORY] = memory_limit(settings.total_physical_memory_size, settings.access_message_in_memory_max_ratio)
     caps[gm.SLAVE_KEEPS] = slave_keeps_offset(BrokerRole[settings.broker_role], settings.offset_check_in_slave)
     caps[gm.ENTRIES_A_FILE] = entries_a_file
+    caps[gm.WINDOW_BYTES] = window_bytes(settings)
+    caps[gm.QUEUE_FILES] = queue_files(settings)
+    caps[gm.BYTES_TOTAL] = _NO_TOTAL_SIZE
+    if rules.window_and_size_are_settings:
+        caps[gm.BYTES_TOTAL] = min(max(settings.max_total_msg_size, _LEAST_TOTAL_SIZE), _MAX_PULL_MSG_SIZE)
+    caps[gm.TO_MAX] = rules.overflow_badly_goes_to_max
+    caps[gm.FULLNESS_FIRST] = rules.fullness_test_comes_first
+    caps[gm.BYTES_A_COUNT] = rules.size_per_count
+    caps[gm.MAKES_LISTS] = rules.lists_are_made_for_max_msg_nums
     return caps

@@ -48,6 +48,10 @@ PULL_CAPS: dict[str, Any] = {
     "maxLmqConsumeQueueNum": 20000,
     "brokerId": 0,
     "slaveReadEnable": False,
+    "maxFilterMessageSize": 16000,
+    "travelCqFileNumWhenGetMessage": 1,
+    "maxTotalMsgSize": 134217728,
+    "rulesVersion": "4.9.3",
 }
 INT_NAMES = sorted(name for name, setting in load_catalogue().items() if setting.type == "int")
 
@@ -179,7 +183,7 @@ def test_pull_settings_take_every_field_from_the_setting_of_its_name() -> None:
     other: dict[str, Any] = {
         name: not value if isinstance(value, bool) else "SYNC_MASTER" if isinstance(value, str) else value + 1
         for name, value in PULL_CAPS.items()
-    }
+    } | {"rulesVersion": "5.5.0"}
     pull = BrokerSettings.from_sources(header=other).pull_settings()
     snake = {re.sub(r"(?=[A-Z])", "_", name).lower(): value for name, value in other.items()}
     assert asdict(pull) == snake

@@ -5,14 +5,21 @@ Recorded pulls go through the kernel in tests/pipeline/replay; the caps that end
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pipeline.settings.settings import BrokerSettings
 from udfs.filters.tags import tags_code
 from udfs.pull import get_message as gm
 from udfs.pull.codes import GetMessageStatus
+from udfs.pull.scan_settings import scan_caps
+
+DEFAULTS = BrokerSettings.from_sources().pull_settings()
+BYTES = ("max_transfer_bytes_on_message_in_memory", "max_transfer_bytes_on_message_in_disk")
+COUNTS = ("max_transfer_count_on_message_in_memory", "max_transfer_count_on_message_in_disk")
 
 
 def scanned(verdicts: list[int], *, log_end: int = 500, tag: str | None = None, wanted: int = 8) -> dict[str, Any]:
@@ -25,7 +32,8 @@ def scanned(verdicts: list[int], *, log_end: int = 500, tag: str | None = None, 
         np.full(count, tags_code("TagA"), np.int64),
         np.array(verdicts, np.uint8),
     )
-    caps = np.array([10**6, 32, 10**6, 32, 10**9, 0, 1000], np.int64)
+    caps = scan_caps(replace(DEFAULTS, **dict.fromkeys(BYTES, 10**6), **dict.fromkeys(COUNTS, 32)), 1000)
+    caps[gm.MEMORY] = 10**9
     codes = np.array([] if tag is None else [tags_code(tag)], np.int32)
     request = np.array([[0, wanted, 0, count, log_end, gm.NO_FILTER if tag is None else 0]], np.int64)
     log = gm.CommitLogFiles(np.array([0], np.int64), np.array([1000], np.int64), 1000)

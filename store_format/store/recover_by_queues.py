@@ -1,0 +1,118 @@
+"""The recovery of the commit log by the load of a broker that starts at the consume queues' end (5.5.0).
+
+Broker source (5.5.0): CommitLog.recoverNormally, recoverAbnormally, isMappedFileMatchedRecover; and its part in
+ConsumeQueueStore and IndexService.
+Rule: the walk begins at the newest file whose first message lies at or before an offset, or was stored at or before a time; after
+commitLogRecoverMaxNum files at the latest. After a clean shutdown it dispatches the messages past the queues' end.
+Surprises: the queues' end is the end of a message, and a message that begins exactly there is not dispatched: its queue loses it. Without
+queues the walk begins at the first file, and the log ends at the first bad record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from store_format.big_endian import Bytes
+from store_format.broker_version import BrokerVersion, Rule, Variant
+from store_format.files.mapped_files import MappedFile
+from store_format.log.commit_log import first_bad_body, walk
+from store_format.log.dispatch_request import DeliverTimestamp, DispatchRequests, read_requests
+from store_format.store.recover_abnormally import Dispatch, ReadLog, walk_and_dispatch
+from store_format.store.recovery import FileWalk, RecoveredLog, recovered_log
+
+RECOVER: Final = Rule(
+    term="recoverNormally, recoverAbnormally",
+    variants=(
+        Variant(
+            since=BrokerVersion.V4_9_3,
+            value=False,
+            meaning="load walks the last three files, or from the checkpoint's time on after a kill; start dispatches what the queues lack",
+            source="CommitLog.recoverNormally, recoverAbnormally; DefaultMessageStore.start",
+        ),
+        Variant(
+            since=BrokerVersion.V5_5_0,
+            value=True,
+            meaning="load walks from the queues' end on and dispatches what begins after it; start dispatches nothing",
+            source="CommitLog.recoverNormally, recoverAbnormally; DefaultMessageStore.doRecheckReputOffsetFromCq",
+        ),
+    ),
+)
+_MOST_FILES: Final = 10  # commitLogRecoverMaxNum below 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seam:
+    """Where the queues end.
+
+    Attributes:
+        physic_offset: offset in the log; None where only the time is known.
+        timestamp: logicsMsgTimestamp of the checkpoint, ms.
+        index_timestamp: indexMsgTimestamp of the checkpoint with messageIndexSafe, ms; else None.
+        most_files: setting commitLogRecoverMaxNum.
+    """
+
+    physic_offset: int | None
+    timestamp: int
+    index_timestamp: int | None
+    most_files: int
+
+    def matches(self, content: Bytes, *, check_crc: bool) -> bool:
+        """Whether recovery can begin with the file of these bytes."""
+        positions = walk(content, 0, len(content), 1).positions[:1]
+        if check_crc and first_bad_body(content, positions) < len(positions):
+            return False
+        first = read_requests(content, positions, None)
+        stored = int(first.store_timestamp[0]) if len(first) else 0
+        if stored == 0 or (self.index_timestamp is not None and stored > self.index_timestamp):
+            return False
+        if self.physic_offset is None:
+            return stored <= self.timestamp
+        return int(first.physic_offset[0]) <= self.physic_offset
+
+    def files_to_walk(self, files: Sequence[MappedFile], read: ReadLog, *, check_crc: bool) -> Sequence[MappedFile]:
+        """The files that recovery may walk, in order."""
+        oldest = max(len(files) - (self.most_files if self.most_files > 0 else _MOST_FILES), 0)
+        for first in range(len(files) - 1, oldest, -1):
+            if self.matches(read(files[first]), check_crc=check_crc):
+                return files[first:]
+        return files[oldest:]
+
+
+def recover_by_queues(
+    files: Sequence[MappedFile],
+    read: ReadLog,
+    dispatch: Dispatch | None,
+    seam: Seam,
+    *,
+    after: int | None,
+    deliver_timestamp: DeliverTimestamp | None,
+    check_crc: bool,
+) -> RecoveredLog:
+    """The commit log after recovery.
+
+    Args:
+        files: files of the log, at least one.
+        read: returns all bytes of a file.
+        dispatch: receives the dispatch requests of the walked messages; None for none.
+        seam: where the queues end.
+        after: only messages that begin after this offset are dispatched; None for all.
+        deliver_timestamp: when a message of a delay level is due.
+        check_crc: setting checkCRCOnRecover.
+    """
+
+    def dispatched(requests: DispatchRequests) -> None:
+        if dispatch is not None:
+            dispatch(requests if after is None else requests.where(requests.physic_offset > np.int64(after)))
+
+    walked = seam.files_to_walk(files, read, check_crc=check_crc)
+
+    def walks() -> Iterator[FileWalk]:
+        for file in walked:
+            end, ended = walk_and_dispatch(read(file), 0, file.length, dispatched, deliver_timestamp, check_crc=check_crc)
+            yield FileWalk(name=file.name, end=end, ended=ended)
+
+    return recovered_log(files, walked, walks())

@@ -1,0 +1,71 @@
+"""Reads what brokers 4.9.8 and 5.5.0 answered: the archives of the shared folder golden5. Nothing here computes an expected value."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.files.unpacking import unpack
+from tests.truth.places import SHARED
+
+GOLDEN5 = SHARED / "golden5"
+VERSIONS = ("4.9.8", "5.5.0")
+
+needs_golden5 = pytest.mark.skipif(not GOLDEN5.is_dir(), reason="the shared data of later versions is not here")
+
+
+@cache
+def unpacked(archive: str) -> Path:
+    """The folder with the content of an archive of golden5, unpacked once a run; it goes with the process."""
+    folder = _folder(archive)
+    with tarfile.open(GOLDEN5 / f"{archive}.tar.xz") as packed:
+        unpack(packed, Path(folder.name))
+    return Path(folder.name)
+
+
+@cache
+def _folder(archive: str) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=f"{archive}-")
+
+
+def trace_names(version: str) -> tuple[str, ...]:
+    """The names of the traces that a version answered on the golden stores of 4.9.3, for parametrize; none if the data is missing."""
+    return _names("on-4.9.3-stores", version, "traces")
+
+
+def own_traces() -> tuple[str, ...]:
+    """The names of the traces on stores that 5.5.0 wrote, for parametrize."""
+    return _names("answers", "traces")
+
+
+def recoveries() -> list[tuple[str, str]]:
+    """(archive, name) of each recovery by 5.5.0, of the golden stores of 4.9.3 and of its own, for parametrize."""
+    archives = (("on-4.9.3-stores", ("5.5.0", "recover")), ("answers", ("recover",)))
+    return [(archive, name) for archive, folder in archives for name in _names(archive, *folder)]
+
+
+def recovery(archive: str, name: str) -> dict[str, Any]:
+    """A recovery by 5.5.0."""
+    folder = "recover" if archive == "answers" else f"{archive}/5.5.0/recover"
+    found: dict[str, Any] = json.loads((unpacked(archive) / folder / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def _names(archive: str, *folder: str) -> tuple[str, ...]:
+    if not GOLDEN5.is_dir():
+        return ()
+    with tarfile.open(GOLDEN5 / f"{archive}.tar.xz") as packed:
+        paths = [Path(name) for name in packed.getnames()]
+    return tuple(sorted(path.stem for path in paths if path.suffix and path.parts[-1 - len(folder) : -1] == folder))
+
+
+def trace(version: str, name: str) -> Path:
+    """The path of a trace on a golden store of 4.9.3."""
+    return unpacked("on-4.9.3-stores") / "on-4.9.3-stores" / version / "traces" / f"{name}.jsonl"

@@ -1,0 +1,70 @@
+"""The rules of filterSupportRetry that differ between versions of the broker.
+
+Broker source: ExpressionForRetryMessageFilter.isMatchedByCommitLog of 4.9.3 and 5.5.0; KeyBuilder.parseGroup (5.5.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, Final
+
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant
+
+_POP_RETRY_SEPARATOR_V2: Final = "+"
+_SOURCE: Final = "ExpressionForRetryMessageFilter.isMatchedByCommitLog"
+_V3, _V5 = BrokerVersion.V4_9_3, BrokerVersion.V5_5_0
+
+RETRY_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
+    {
+        "tag_type_matches_first": Rule(
+            term="filterSupportRetry with a TAG subscription",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="on a retry topic the group's expression for the original topic decides, also if the subscription is TAG; "
+                    "without RETRY_TOPIC the broker throws",
+                    source=_SOURCE,
+                ),
+                Variant(since=_V5, value=True, meaning="a TAG subscription matches every message", source=_SOURCE),
+            ),
+        ),
+        "pop_retry_topics_end_with_a_topic": Rule(
+            term="parseGroup",
+            variants=(
+                Variant(since=_V3, value=False, meaning="the group is what follows %RETRY%", source=_SOURCE),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="the group is what follows %RETRY%, up to the + of a POP retry topic",
+                    source="KeyBuilder.parseGroup",
+                ),
+            ),
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRules:
+    """The values of RETRY_RULES in one version; each field has the name of its rule there."""
+
+    tag_type_matches_first: bool
+    pop_retry_topics_end_with_a_topic: bool
+
+    @classmethod
+    def of(cls, version: BrokerVersion) -> RetryRules:
+        """Return the values of a version."""
+        return cls(**{field.name: RETRY_RULES[field.name].of(version).value for field in fields(cls)})
+
+    def group_of(self, name: str) -> str:
+        """Return the consumer group of a retry topic from its name without %RETRY%."""
+        if not self.pop_retry_topics_end_with_a_topic:
+            return name
+        parts = name.rstrip(_POP_RETRY_SEPARATOR_V2).split(_POP_RETRY_SEPARATOR_V2)
+        return parts[0] if len(parts) == 2 else name
+
+
+DEFAULT_RETRY_RULES: Final = RetryRules.of(DEFAULT_VERSION)

@@ -1,0 +1,171 @@
+"""The rules of getMessage that differ between versions of the broker: a table of variants for each, and the values of one version.
+
+Broker source: DefaultMessageStore.getMessage and GetMessageResult of 4.9.3, 4.9.8 and 5.5.0; each variant names its own place.
+Surprise: some rules change only diskFallBehind, suggestPullingFromSlave and msgCount4Commercial; a comparison of statuses misses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, Final
+
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant
+
+_V3, _V8, _V5 = BrokerVersion.V4_9_3, BrokerVersion.V4_9_8, BrokerVersion.V5_5_0
+_GET_MESSAGE: Final = "DefaultMessageStore.getMessage"
+
+PULL_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
+    {
+        "overflow_badly_goes_to_max": Rule(
+            term="OFFSET_OVERFLOW_BADLY",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="an offset above max goes back to 0 where min is 0, else to max",
+                    source=f"{_GET_MESSAGE}, the test offset > maxOffset",
+                ),
+                Variant(
+                    since=_V8,
+                    value=True,
+                    meaning="an offset above max goes to max, also where min is 0",
+                    source=f"{_GET_MESSAGE}, the test offset > maxOffset (since 4.9.4)",
+                ),
+            ),
+        ),
+        "fullness_test_comes_first": Rule(
+            term="isTheBatchFull",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="maxPhyOffsetPulling is noted, and an entry of a removed file skipped, before isTheBatchFull",
+                    source=f"{_GET_MESSAGE}, the loop over the queue's bytes",
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="isTheBatchFull comes first: what ends the batch is not noted, and an entry of a removed file can end it",
+                    source=f"{_GET_MESSAGE}, the loop over ConsumeQueueInterface.iterateFrom",
+                ),
+            ),
+        ),
+        "every_scan_records_fall_behind": Rule(
+            term="recordDiskFallBehindSize after OFFSET_FOUND_NULL",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="without an entry nothing is recorded, and no slave is suggested",
+                    source=f"{_GET_MESSAGE}, where bufferConsumeQueue is not null",
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="maxPhyOffsetPulling is then 0: the whole log is recorded, and a slave suggested if the log exceeds the memory",
+                    source=f"{_GET_MESSAGE}, after the loop over queue files",
+                ),
+            ),
+        ),
+        "overflow_one_records_zero": Rule(
+            term="recordDiskFallBehindSize after OFFSET_OVERFLOW_ONE",
+            variants=(
+                Variant(since=_V3, value=False, meaning="a pull at max records nothing", source=_GET_MESSAGE),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="a pull at max records diskFallBehind 0",
+                    source=f"{_GET_MESSAGE}, after the counts of found and missed pulls",
+                ),
+            ),
+        ),
+        "size_per_count": Rule(
+            term="msgCount4Commercial",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=64 * 1024,
+                    meaning="a message counts its blocks of 64 KiB",
+                    source="GetMessageResult.addMessage, BrokerStatsManager.SIZE_PER_COUNT",
+                ),
+                Variant(
+                    since=_V5,
+                    value=4 * 1024,
+                    meaning="a message counts its blocks of 4 KiB",
+                    source="GetMessageResult.addMessage, commercialSizePerMsg",
+                ),
+            ),
+        ),
+        "lists_are_made_for_max_msg_nums": Rule(
+            term="new GetMessageResult",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=True,
+                    meaning="a scan makes lists for maxMsgNums messages, and throws for a negative or too large number",
+                    source=f"{_GET_MESSAGE}, GetMessageResult(int)",
+                ),
+                Variant(
+                    since=_V5,
+                    value=False,
+                    meaning="lists grow: any maxMsgNums is accepted, and one below 1 takes one message",
+                    source=f"{_GET_MESSAGE}, GetMessageResult()",
+                ),
+            ),
+        ),
+        "window_and_size_are_settings": Rule(
+            term="maxFilterMessageSize, travelCqFileNumWhenGetMessage, maxTotalMsgSize",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="the window is at least 16000 bytes, a pull reads one queue file, and the sum of sizes has no limit of its own",
+                    source=f"{_GET_MESSAGE}, maxFilterMessageCount",
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="settings decide the window and how many queue files a pull reads while it finds nothing; a batch has at most "
+                    "maxTotalMsgSize bytes, from 100 bytes to 128 MiB",
+                    source=f"{_GET_MESSAGE}, MessageStoreConfig, MAX_PULL_MSG_SIZE",
+                ),
+            ),
+        ),
+        "lists_queue_offsets": Rule(
+            term="messageQueueOffset, filterMessageCount, coldDataSum",
+            variants=(
+                Variant(since=_V3, value=False, meaning="the result has no such fields", source="GetMessageResult"),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="the result lists queue offsets, counts messages that isMatchedByCommitLog refused, and sums cold data",
+                    source="GetMessageResult.addMessage, setFilterMessageCount, setColdDataSum",
+                ),
+            ),
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRules:
+    """The values of PULL_RULES in one version; each field has the name of its rule there."""
+
+    overflow_badly_goes_to_max: bool
+    fullness_test_comes_first: bool
+    every_scan_records_fall_behind: bool
+    overflow_one_records_zero: bool
+    size_per_count: int
+    lists_are_made_for_max_msg_nums: bool
+    window_and_size_are_settings: bool
+    lists_queue_offsets: bool
+
+    @classmethod
+    def of(cls, version: BrokerVersion) -> PullRules:
+        """Return the values of a version."""
+        return cls(**{field.name: PULL_RULES[field.name].of(version).value for field in fields(cls)})
+
+
+DEFAULT_RULES: Final = PullRules.of(DEFAULT_VERSION)
