@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.files.store_files import absolute_path, is_uri
+from pipeline.lake.damaged_files import RESTORE
 from pipeline.lake.delta_log import delta_version, reader_features
 from pipeline.lake.delta_sql import delta
 from pipeline.lake.small_table import has_plain_path, plain_message, small_table
@@ -140,7 +141,7 @@ class Lake:
         try:
             found = small_table(path, version, schema) if has_plain_path(path) else None
         except (DeltaError, OSError, pa.ArrowInvalid) as error:
-            raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}") from error
+            raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}; {RESTORE}") from error
         if found is None:
             rows = self.spark.read.format("delta").option("versionAsOf", version).load(path)
             none = self.spark.createDataFrame([], table.schema)
