@@ -93,12 +93,16 @@ def judged(error: BaseException) -> tuple[int, str]:
         SparkRuntimeException,
     )
 
+    from pipeline.lake.damaged_files import damaged_file
+
     if quoted := _QUOTED.search(str(error)):
         return 2, f"error: {_shortened(quoted['text'].strip())}"
     if isinstance(error, AnalysisException | ParseException | ArithmeticException | NumberFormatException | DateTimeException):
         return 2, f"error: {_PLAN.sub('', str(error))}"
     if isinstance(error, SparkRuntimeException) and error.getCondition() in _FOUND_WHILE_RUNNING:
         return 2, f"error: {(error.getMessageParameters() or {}).get('errorMessage') or error}"
+    if damaged := damaged_file(str(error)):
+        return 2, f"error: {damaged}"
     if full := _full_disk(error):
         return 3, f"the engine failed: a disk is full ({full}); make room and start this again, nothing counts that was not committed"
     if os.environ.get("PULLSIM_TRACEBACK"):

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from pipeline.files.store_files import filesystem_of
+from pipeline.lake.damaged_files import RESTORE
+from store_format.errors import StoreError, shown
 
 # table property with the id of the run that created or altered the table; other writes have the run's id in the commit's userMetadata
 RUN_PROPERTY = "pullsim.runId"
@@ -41,12 +43,22 @@ def _commit_info(path: str, version: int) -> dict[str, Any]:
     try:
         with filesystem.open_input_file(f"{folder}/{version:020d}.json") as commit:
             for line in io.BufferedReader(commit):
-                action = json.loads(line)
+                action = _action(f"{path}/_delta_log/{version:020d}.json", line)
                 if "commitInfo" in action:
                     return dict(action["commitInfo"])
     except FileNotFoundError:
         pass
     return {}
+
+
+def _action(place: str, line: bytes) -> dict[str, Any]:
+    try:
+        action = json.loads(line)
+    except (ValueError, RecursionError):
+        action = None
+    if not isinstance(action, dict):
+        raise StoreError(place, "a commit of the table: a JSON object a line", shown(line.rstrip()), hint=RESTORE)
+    return action
 
 
 def run_of(path: str, version: int) -> str | None:

@@ -28,6 +28,7 @@ from pipeline.lake.committed import (
     require_tables_version,
     require_there,
 )
+from pipeline.lake.damaged_files import RESTORE
 from pipeline.lake.delta_log import delta_version, reader_features
 from pipeline.lake.delta_sql import delta
 from pipeline.lake.small_table import has_plain_path, plain_message, small_table
@@ -119,7 +120,7 @@ class Lake:
         try:
             found = small_table(path, version, schema) if has_plain_path(path) else None
         except (DeltaError, OSError, pa.ArrowInvalid) as error:
-            raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}") from error
+            raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}; {RESTORE}") from error
         if found is None:
             rows = self.spark.read.format("delta").option("versionAsOf", version).load(path)
             none = self.spark.createDataFrame([], table.schema)

@@ -67,8 +67,17 @@ def small_table(path: str, version: int, schema: pa.Schema) -> pa.Table | None:
     if table is None:
         return None
     names = added_files(table)["path"].to_pylist()
-    parts = [_with_columns(pq.ParquetFile(f"{path}/{name}", page_checksum_verification=True).read(), schema) for name in names]
+    parts = [_with_columns(_data_file(path, name), schema) for name in names]
     return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _data_file(path: str, name: str) -> pa.Table:
+    try:
+        return pq.ParquetFile(f"{path}/{name}", page_checksum_verification=True).read()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"expected its data file {name}, found none: it was deleted or moved") from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise OSError(f"expected Parquet in its data file {name}, found a damaged file ({error})") from error
 
 
 def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
