@@ -39,21 +39,22 @@ _SHARES: Final = (50, 90, 99)
 _HEAD = """\
 # How near simulated times come
 
-`python -m benchmarks.calibration` makes this page and its picture of a captured run of 75 seconds: real clients of three groups and a
-real broker on one machine. Beside them stand the same groups simulated: messages come when they came, clients start and stop when they did.
-Nothing is fitted: network and dispatch are those that `pullsim simulate` has by itself (0.2 ms and 1 ms), and each listener takes
-{listener:g} ms. Messages that were there before the clients are left out of the third measure.
+`python -m benchmarks.calibration` makes this page and its picture from a captured run of 75 seconds, with real clients of three groups and
+a real broker on one machine. The page compares the captured groups with simulations of them, in which messages arrive, and clients start
+and stop, at the captured times. No parameter is fitted: network and dispatch have the defaults of `pullsim simulate` (0.2 ms and 1 ms), and
+each listener takes {listener:g} ms. The third measure leaves out messages that were stored before the clients started.
 
 ![Cumulative distributions of the three measures: captured groups as lines, simulated ones dashed](calibration.svg)
 
-The concurrent and the orderly clients of the captured run began at offset 0, below the first message that was left. The broker sends such
-a client on; it gives the queue up for ten seconds, and takes it anew at its next rebalance, as simulated ones do. What came in the first
-quarter of a minute waited, and came in full batches. Real threads add a millisecond. Where the orderly clients part: the one that came
-second found its queues unlocked by the first, which is a matter of microseconds. In two other captures it did not, and got them twenty
-seconds later, as in the simulation.
+The concurrent and the orderly clients of the captured run began at offset 0, before the first message that was left. The broker then
+corrects the offset. The client drops the queue for ten seconds, and gets it again at its next rebalance; simulated clients do the same.
+Messages of the first quarter of a minute waited, and were pulled in full batches. Real threads add a millisecond.
 
-Nothing asserts that the two are alike. *Which* messages come to whom, and where offsets end, does not depend on times, and is tested
-([What is simulated](simulated.md)).
+The orderly clients differ. In the captured run the first client had unlocked its queues when the second one started, by a margin of
+microseconds. In two other captures it had not, and the second client got the queues twenty seconds later, as in the simulation.
+
+No test asserts that captured and simulated times are equal. *Which* messages each client gets, and the last offsets, do not depend on
+times; tests compare them ([What is simulated](simulated.md)).
 """
 
 

@@ -86,20 +86,20 @@ def cluster_plan(rows: list[Row]) -> str:
 _PLAN = """\
 ## A cluster for 1 TB
 
-A plan for a terabyte of commit log and ten thousand million requests, computed from the figures above by
-`benchmarks/cluster_plan.py`: an import takes {message:.1f} core-microseconds a message and {gibibyte:.1f} core-seconds a GiB of log,
-the answer to a request at a random offset {request:.1f} core-microseconds, whatever the store's size. A core-second is two cores for half a
-second, so time in which only the driver works is counted too.
+The plan is for a terabyte of commit log and ten thousand million requests. `benchmarks/cluster_plan.py` computes it from the figures above:
+an import takes {message:.1f} core-microseconds a message and {gibibyte:.1f} core-seconds a GiB of log. The answer to a request at a random
+offset takes {request:.1f} core-microseconds, whatever the store's size. Core-seconds are cores multiplied by measured seconds, so they
+include time in which only the driver works.
 
 {table}
-The hours on so many cores hold where the work is spread evenly: a request goes to one segment of one queue, a part of a segment is a
-task, and no task depends on another. Two executors on one machine had {efficiency:.0%} of twice the rate of one. Dollars are at {price}
-for an hour of a core with 4 GiB; put your own price in.
+The hours assume that the work is spread evenly: a request goes to one segment of one queue, a task has a part of a segment, and no task
+depends on another. Two executors on one machine had {efficiency:.0%} of twice the rate of one. The price is {price} dollars an hour for a
+core with 4 GiB; replace it by your own price.
 
 | setting | value | why |
 | --- | --- | --- |
-| cores an executor | 4 | executors hold nothing that is worth sharing; larger ones only have longer pauses |
-| memory an executor | 4 GiB JVM, 4 GiB outside | a Python worker a core, of which the largest seen had {worker:,.0f} MiB |
-| memory of the driver | 8 GiB | it plans: its need grows with files and partitions (see the queues above), not with entries |
+| cores an executor | 4 | executors hold nothing that is worth sharing, and larger ones have longer pauses |
+| memory an executor | 4 GiB JVM, 4 GiB outside | one Python worker for each core; the largest measured had {worker:,.0f} MiB |
+| memory of the driver | 8 GiB | the driver plans; its memory grows with files and partitions (see the queues above), not with entries |
 | `spark.sql.shuffle.partitions` | 3 times the cores | requests are packed before they are shuffled, so partitions are small |
 """

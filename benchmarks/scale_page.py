@@ -17,32 +17,33 @@ PAGE, PICTURE = Path("docs/scale.md"), Path("docs/scale.svg")
 _DRAWN = ("import", "replay", "lag query")
 _TITLES = {
     "curve": ("Entries", "Millions of entries in 64 queues; a replay has a request for every five entries, at random offsets."),
-    "queues": ("Queues and layouts", "Two million messages in so many queues."),
+    "queues": ("Queues and layouts", "Two million messages in the given number of queues."),
     "skew": (
         "One queue with nine tenths of all messages",
-        "Ten million messages in 64 queues, two million requests spread alike.",
+        "Ten million messages in 64 queues, and two million requests with the same distribution over the queues.",
     ),
-    "filters": ("Different filters", "Five million entries, a million requests with so many different TAG filters."),
+    "filters": ("Different filters", "Five million entries, a million requests with the given number of different TAG filters."),
     "large": ("Large messages", "256 messages of 4 MiB."),
-    "executors": ("Executors", "Five million messages, imported and replayed by so many executors of one core each."),
+    "executors": ("Executors", "Five million messages, imported and replayed by the given number of executors of one core each."),
     "batches": (
         "Batches of a stream",
-        "So many batches of ten requests, one after the other, on a million entries: how long the last ones take, and what there is then.",
+        "The given number of batches of ten requests, on a million entries: the time of the last 20, and the files and memory at the end.",
     ),
 }
 _HEAD = """\
 # What grows, and how
 
-`python -m benchmarks.scale` measures this, in an hour and a half, and keeps what it finds in `benchmarks/scale_figures.json`;
-`python -m benchmarks.scale_page` makes this page of it. Every point is measured in a process of its own, on two cores and 24 GiB, with
-`local[*]` but for the executors, and with the settings that pullsim has by itself: 4 GiB for the driver's JVM. Messages have 16 bytes of
-body (164 bytes in the commit log) where nothing else is said. Times are in seconds, of an import in a session that has just started, of a
-replay for the second time; the start of the session is left out. A worker is one of Spark's Python processes, of which as many run as
-there are cores.
+`python -m benchmarks.scale` measures this in an hour and a half, and writes the figures to `benchmarks/scale_figures.json`.
+`python -m benchmarks.scale_page` makes this page from them. Each point is measured in its own process, on two cores and 24 GiB, with
+pullsim's default settings: 4 GiB for the driver's JVM, and `local[*]` except for the executors.
+
+Messages have bodies of 16 bytes (164 bytes in the commit log) unless the text says otherwise. Times are in seconds: of an import in a new
+session, of the second run of a replay. The start of the session does not count. A worker is one of Spark's Python processes; there is one
+for each core.
 
 ![Time against entries, both on logarithmic scales: import, replay and lag query](scale.svg)
 
-The dashed lines are what a time in proportion to the entries would be.
+The dashed lines are times in proportion to the entries.
 """
 
 
