@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pipeline.schema.table import Column, Table
+from pipeline.schema.table import Column, Table, nullable
 
 # greatest number of unreadable bytes that a row keeps
 RAW_BYTES_MAX = 4096
 _BROKER = Column("brokerName", "STRING", "broker that was asked")
-_TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)", nullable=True)
-_QUEUE = Column("queueId", "INT", "queue of the topic", nullable=True)
-_GROUP = Column("consumerGroup", "STRING", "consumer group", nullable=True)
+_TOPIC = nullable("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)")
+_QUEUE = nullable("queueId", "INT", "queue of the topic")
+_GROUP = nullable("consumerGroup", "STRING", "consumer group")
 _SOURCE = (
     Column("source", "STRING", "file that was captured"),
     Column("sourceDigest", "STRING", "SHA-256 of the file"),
@@ -30,38 +30,34 @@ PULL_REQUEST = Table(
         _TOPIC,
         _QUEUE,
         *_FROM,
-        Column("opaque", "INT", "number of the request in its client", nullable=True),
+        nullable("opaque", "INT", "number of the request in its client"),
         Column("arrivalMicros", "BIGINT", "when the packet that completes the request was captured, microseconds since 1970"),
         _GROUP,
-        Column("queueOffset", "BIGINT", "offset asked for", nullable=True),
-        Column("maxMsgNums", "INT", "messages asked for", nullable=True),
-        Column("sysFlag", "INT", "1 commit, 2 suspend, 4 subscription, 8 class filter, 16 lite", nullable=True),
-        Column("commitOffset", "BIGINT", "offset to commit, with bit 1", nullable=True),
-        Column("suspendTimeoutMillis", "BIGINT", "how long to wait for messages, with bit 2", nullable=True),
-        Column("subscription", "STRING", "filter expression, with bit 4", nullable=True),
-        Column("subVersion", "BIGINT", "version of the subscription, ms of the client's clock", nullable=True),
-        Column("expressionType", "STRING", "TAG or SQL92; NULL means TAG", nullable=True),
-        Column(
-            "registration", "STRING", "SUBSCRIBED, NO_TOPIC or NO_GROUP by the heartbeats before the answer; NULL with bit 4", nullable=True
-        ),
-        Column("registeredSubString", "STRING", "the group's expression for the topic, from its heartbeats", nullable=True),
-        Column("registeredExpressionType", "STRING", "its type", nullable=True),
-        Column("registeredSubVersion", "BIGINT", "its version, ms of the client's clock", nullable=True),
-        Column("registeredClassFilterMode", "BOOLEAN", "its class filter mode", nullable=True),
-        Column("registeredCodeSet", "ARRAY<INT>", "hash codes of its tags, as the client sent them", nullable=True),
-        Column(
-            "registeredFilterVersion", "BIGINT", "version of the group's filter data for the topic; NULL where there is none", nullable=True
-        ),
-        Column("registeredMessageModel", "STRING", "BROADCASTING or CLUSTERING, of the group", nullable=True),
-        Column("recordedCode", "INT", "code of the broker's answer; NULL where the capture has none", nullable=True),
-        Column("recordedRemark", "STRING", "remark of the answer", nullable=True),
-        Column("recordedNextBeginOffset", "BIGINT", "offset to ask for next", nullable=True),
-        Column("recordedMinOffset", "BIGINT", "of the queue", nullable=True),
-        Column("recordedMaxOffset", "BIGINT", "of the queue", nullable=True),
-        Column("recordedSuggestWhichBrokerId", "BIGINT", "broker to pull from next", nullable=True),
-        Column("recordedBodyLength", "INT", "bytes of the messages; 0 for none", nullable=True),
-        Column("recordedBodySha256", "STRING", "SHA-256 of the messages' records as sent; NULL for none", nullable=True),
-        Column("answerMicros", "BIGINT", "when the packet that completes the answer was captured", nullable=True),
+        nullable("queueOffset", "BIGINT", "offset asked for"),
+        nullable("maxMsgNums", "INT", "messages asked for"),
+        nullable("sysFlag", "INT", "1 commit, 2 suspend, 4 subscription, 8 class filter, 16 lite"),
+        nullable("commitOffset", "BIGINT", "offset to commit, with bit 1"),
+        nullable("suspendTimeoutMillis", "BIGINT", "how long to wait for messages, with bit 2"),
+        nullable("subscription", "STRING", "filter expression, with bit 4"),
+        nullable("subVersion", "BIGINT", "version of the subscription, ms of the client's clock"),
+        nullable("expressionType", "STRING", "TAG or SQL92; NULL means TAG"),
+        nullable("registration", "STRING", "SUBSCRIBED, NO_TOPIC or NO_GROUP by the heartbeats before the answer; NULL with bit 4"),
+        nullable("registeredSubString", "STRING", "the group's expression for the topic, from its heartbeats"),
+        nullable("registeredExpressionType", "STRING", "its type"),
+        nullable("registeredSubVersion", "BIGINT", "its version, ms of the client's clock"),
+        nullable("registeredClassFilterMode", "BOOLEAN", "its class filter mode"),
+        nullable("registeredCodeSet", "ARRAY<INT>", "hash codes of its tags, as the client sent them"),
+        nullable("registeredFilterVersion", "BIGINT", "version of the group's filter data for the topic; NULL where there is none"),
+        nullable("registeredMessageModel", "STRING", "BROADCASTING or CLUSTERING, of the group"),
+        nullable("recordedCode", "INT", "code of the broker's answer; NULL where the capture has none"),
+        nullable("recordedRemark", "STRING", "remark of the answer"),
+        nullable("recordedNextBeginOffset", "BIGINT", "offset to ask for next"),
+        nullable("recordedMinOffset", "BIGINT", "of the queue"),
+        nullable("recordedMaxOffset", "BIGINT", "of the queue"),
+        nullable("recordedSuggestWhichBrokerId", "BIGINT", "broker to pull from next"),
+        nullable("recordedBodyLength", "INT", "bytes of the messages; 0 for none"),
+        nullable("recordedBodySha256", "STRING", "SHA-256 of the messages' records as sent; NULL for none"),
+        nullable("answerMicros", "BIGINT", "when the packet that completes the answer was captured"),
         Column("held", "BOOLEAN", "whether the broker held the pull (long polling), as far as the wire shows it"),
     ),
     key=("brokerName", "requestId"),
@@ -79,8 +75,8 @@ OFFSET_HISTORY = Table(
         *_FROM,
         Column("origin", "STRING", "UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET"),
         Column("micros", "BIGINT", "when the request was captured, of a query when its answer was; microseconds since 1970"),
-        Column("consumerOffset", "BIGINT", "the offset; NULL for a query that found none", nullable=True),
-        Column("code", "INT", "code of the answer; NULL where none was captured", nullable=True),
+        nullable("consumerOffset", "BIGINT", "the offset; NULL for a query that found none"),
+        nullable("code", "INT", "code of the answer; NULL where none was captured"),
     ),
     checks=("origin IN ('UPDATE_CONSUMER_OFFSET', 'PULL_MESSAGE', 'QUERY_CONSUMER_OFFSET')",),
 )
@@ -95,21 +91,16 @@ SUBSCRIPTION = Table(
         *_FROM,
         Column("event", "STRING", "HEART_BEAT, UNREGISTER_CLIENT or CLOSED"),
         Column("micros", "BIGINT", "when it was captured, microseconds since 1970"),
-        Column("answerMicros", "BIGINT", "when its answer was; NULL where there is none", nullable=True),
-        Column("clientId", "STRING", "id that the client gives itself", nullable=True),
-        Column("consumeType", "STRING", "CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)", nullable=True),
-        Column("messageModel", "STRING", "BROADCASTING or CLUSTERING", nullable=True),
-        Column(
-            "subString",
-            "STRING",
-            "filter expression; topic and all that follows are NULL where a group subscribes to nothing",
-            nullable=True,
-        ),
-        Column("expressionType", "STRING", "TAG or SQL92", nullable=True),
-        Column("subVersion", "BIGINT", "version of the subscription, ms of the client's clock", nullable=True),
-        Column("classFilterMode", "BOOLEAN", "class filter mode", nullable=True),
-        Column("tagsSet", "ARRAY<STRING>", "tags", nullable=True),
-        Column("codeSet", "ARRAY<INT>", "hash codes of the tags, as the client sent them", nullable=True),
+        nullable("answerMicros", "BIGINT", "when its answer was; NULL where there is none"),
+        nullable("clientId", "STRING", "id that the client gives itself"),
+        nullable("consumeType", "STRING", "CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)"),
+        nullable("messageModel", "STRING", "BROADCASTING or CLUSTERING"),
+        nullable("subString", "STRING", "filter expression; topic and all that follows are NULL where a group subscribes to nothing"),
+        nullable("expressionType", "STRING", "TAG or SQL92"),
+        nullable("subVersion", "BIGINT", "version of the subscription, ms of the client's clock"),
+        nullable("classFilterMode", "BOOLEAN", "class filter mode"),
+        nullable("tagsSet", "ARRAY<STRING>", "tags"),
+        nullable("codeSet", "ARRAY<INT>", "hash codes of the tags, as the client sent them"),
     ),
     checks=("event IN ('HEART_BEAT', 'UNREGISTER_CLIENT', 'CLOSED')",),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.schema.table import QUEUE_ID, Column, Table
+from pipeline.schema.table import QUEUE_ID, Column, Table, nullable
 
 LAG_HISTORY = Table(
     "lag_history",
@@ -13,13 +13,13 @@ LAG_HISTORY = Table(
         Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)"),
         QUEUE_ID,
         Column("observedAt", "BIGINT", "when it was observed, ms: a broker has one observation at a time"),
-        Column("consumerOffset", "BIGINT", "next offset that the group would consume; NULL where it stored none", nullable=True),
+        nullable("consumerOffset", "BIGINT", "next offset that the group would consume; NULL where it stored none"),
         Column("brokerOffset", "BIGINT", "end of the queue"),
         Column("minOffset", "BIGINT", "begin of the queue"),
-        Column("lag", "BIGINT", "brokerOffset - consumerOffset, negative where the offset lay past the end", nullable=True),
-        Column("lagMillis", "BIGINT", "how long the next message had waited, ms; 0 where lag is 0", nullable=True),
-        Column("asOf", "BIGINT", "the greatest storeTimestamp of the broker then, ms: how fresh the observed store was", nullable=True),
-        Column("reason", "STRING", "why something is NULL or odd, as in consume_lag", nullable=True),
+        nullable("lag", "BIGINT", "brokerOffset - consumerOffset, negative where the offset lay past the end"),
+        nullable("lagMillis", "BIGINT", "how long the next message had waited, ms; 0 where lag is 0"),
+        nullable("asOf", "BIGINT", "the greatest storeTimestamp of the broker then, ms: how fresh the observed store was"),
+        nullable("reason", "STRING", "why something is NULL or odd, as in consume_lag"),
         Column("lakeVersion", "BIGINT", "version of the lake that was there; what the observing run itself changed is observed too"),
     ),
     key=("brokerName", "consumerGroup", "topic", "queueId", "observedAt"),

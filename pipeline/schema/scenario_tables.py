@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.schema.table import QUEUE_ID, RUN_ID, Column, Table
+from pipeline.schema.table import QUEUE_ID, RUN_ID, Column, Table, nullable
 
 _BROKER = Column("brokerName", "STRING", "broker that was asked")
 _WHERE = (
@@ -21,12 +21,7 @@ SCENARIO_STEP = Table(
         *_WHERE,
         Column("op", "STRING", "kind of the step"),
         Column("asked", "STRING", "the step without its result, as JSON"),
-        Column(
-            "result",
-            "STRING",
-            "the result as JSON; NULL where the step has none, or its answer is collected by a later step",
-            nullable=True,
-        ),
+        nullable("result", "STRING", "the result as JSON; NULL where the step has none, or its answer is collected by a later step"),
     ),
     checks=("step >= 1",),
 )
@@ -38,9 +33,9 @@ BROKER_HISTORY = Table(
         *_WHERE,
         Column("kind", "STRING", "setting, topic_config, subscription_group, registration, unregistration, consumer_offset or message"),
         Column("name", "STRING", "of the setting, topic or group"),
-        Column("topic", "STRING", "of a topic, registration, offset or message", nullable=True),
-        Column("queueId", "INT", "of an offset or a message", nullable=True),
-        Column("queueOffset", "BIGINT", "the offset that was committed, or the message's own", nullable=True),
+        nullable("topic", "STRING", "of a topic, registration, offset or message"),
+        nullable("queueId", "INT", "of an offset or a message"),
+        nullable("queueOffset", "BIGINT", "the offset that was committed, or the message's own"),
         Column("row", "STRING", "all of it as JSON, by the broker's names"),
     ),
     checks=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.schema.table import QUEUE_ID, RUN_ID, Column, Table
+from pipeline.schema.table import QUEUE_ID, RUN_ID, Column, Table, nullable
 
 _RUN = (
     RUN_ID,
@@ -24,14 +24,11 @@ SIMULATION_RUN = Table(
         Column("topic", "STRING", "topic that it consumes"),
         Column("scenario", "STRING", "text of the scenario file"),
         Column("given", "MAP<STRING, STRING>", "what --vary set in it"),
-        Column("beginsMillis", "BIGINT", "ms since 1970 at which virtual time begins; NULL where messages come at rates", nullable=True),
+        nullable("beginsMillis", "BIGINT", "ms since 1970 at which virtual time begins; NULL where messages come at rates"),
         Column("endedMillis", "BIGINT", "ms of virtual time at which it ended"),
         Column("consumedAll", "BOOLEAN", "all that ever came was consumed and committed; else it was cut at the scenario's until"),
-        Column(
-            "caughtUpMillis",
-            "BIGINT",
-            "ms until the look from which on no message had waited for 10 s; NULL where one had at the end",
-            nullable=True,
+        nullable(
+            "caughtUpMillis", "BIGINT", "ms until the look from which on no message had waited for 10 s; NULL where one had at the end"
         ),
         Column("maxLag", "BIGINT", "greatest number of messages that were not committed, of all looks"),
         Column("lastLag", "BIGINT", "the same at the end"),
@@ -95,18 +92,17 @@ SIMULATED_LAG = Table(
         QUEUE_ID,
         _AT,
         Column("brokerOffset", "BIGINT", "maxOffset of the queue"),
-        Column("consumerOffset", "BIGINT", "offset that the broker has of the group; NULL where it has none", nullable=True),
+        nullable("consumerOffset", "BIGINT", "offset that the broker has of the group; NULL where it has none"),
         Column(
             "reachedOffset",
             "BIGINT",
             "offset that the client has reached and may not have told yet; where the group broadcasts, its client furthest behind",
         ),
         Column("lag", "BIGINT", "brokerOffset less consumerOffset; where the group broadcasts, less reachedOffset"),
-        Column(
+        nullable(
             "waitedMillis",
             "BIGINT",
             "how long the message at reachedOffset has waited, 0 without one; NULL where it was there at the start",
-            nullable=True,
         ),
     ),
     key=("runId", "variant", "seed", "brokerName", "topic", "queueId", "atMillis"),
@@ -162,14 +158,9 @@ SIMULATED_TRANSACTIONS = Table(
         Column("checked", "BIGINT", "how often the broker put a half message back and asked its producer"),
         Column("givenUp", "BIGINT", "half messages that went to TRANS_CHECK_MAX_TIME_TOPIC"),
         Column("undecided", "BIGINT", "transactions that were neither ended nor given up"),
-        Column(
-            "commitMillis50",
-            "BIGINT",
-            "ms from storing a half message to the commit, of half of those committed; NULL without one",
-            nullable=True,
-        ),
-        Column("commitMillis99", "BIGINT", "the same, of 99 of 100", nullable=True),
-        Column("commitMillisMax", "BIGINT", "the same, at most", nullable=True),
+        nullable("commitMillis50", "BIGINT", "ms from storing a half message to the commit, of half of those committed; NULL without one"),
+        nullable("commitMillis99", "BIGINT", "the same, of 99 of 100"),
+        nullable("commitMillisMax", "BIGINT", "the same, at most"),
     ),
     key=("runId", "variant", "seed"),
     checks=(

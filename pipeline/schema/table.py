@@ -18,6 +18,11 @@ class Column:
     nullable: bool = False
 
 
+def nullable(name: str, kind: str, comment: str) -> Column:
+    """Return a column that may be NULL."""
+    return Column(name, kind, comment, nullable=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A Delta table of the lake.
