@@ -89,10 +89,7 @@ class DispatchRequests:
 @compiled
 def _equals(buffer, starts, lengths, wanted, out):  # type: ignore[no-untyped-def]
     for i in range(len(starts)):
-        same = lengths[i] == len(wanted)
-        for k in range(len(wanted)):
-            same = same and buffer[starts[i] + k] == wanted[k]
-        out[i] = same
+        out[i] = rc.are_same(buffer, starts[i], lengths[i], wanted, 0, len(wanted))
 
 
 def _is_text(buffer: Bytes, slices: rc.Slices, wanted: bytes) -> NDArray[np.bool_]:

@@ -96,6 +96,17 @@ def copy_bytes(out, at, buffer, start, length):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def are_same(one, at, length, other, other_at, other_length):  # type: ignore[no-untyped-def]
+    """Whether `length` bytes at `at` of a buffer are the `other_length` bytes at `other_at` of another."""
+    if length != other_length:
+        return False
+    for k in range(length):  # noqa: SIM110 (compiled)
+        if one[at + k] != other[other_at + k]:
+            return False
+    return True
+
+
+@compiled
 def _gather(buffer, starts, lengths, offsets, out):  # type: ignore[no-untyped-def]
     for i in range(len(starts)):
         if lengths[i] > 0:
@@ -149,16 +160,6 @@ def store_timestamps(buffer: Bytes, parts: RecordParts) -> NDArray[np.int64]:
 
 
 @compiled
-def _equal(buffer, a, a_length, b, b_length):  # type: ignore[no-untyped-def]
-    if a_length != b_length:
-        return False
-    for i in range(a_length):  # noqa: SIM110 (compiled)
-        if buffer[a + i] != buffer[b + i]:
-            return False
-    return True
-
-
-@compiled
 def _parse_properties(buffer, starts, lengths, counts, out):  # type: ignore[no-untyped-def]
     """Write (name start, name length, value start, value length) of each property to `out`; the last of equal names counts."""
     total = 0
@@ -176,7 +177,7 @@ def _parse_properties(buffer, starts, lengths, counts, out):  # type: ignore[no-
             if separator > at and separator < stop - 1:
                 slot = total
                 for known in range(first, total):
-                    if _equal(buffer, out[known, 0], out[known, 1], at, separator - at):
+                    if are_same(buffer, out[known, 0], out[known, 1], buffer, at, separator - at):
                         slot = known
                 if slot == total:
                     total += 1
@@ -216,14 +217,7 @@ def _pick(buffer, counts, names, name_lengths, values, value_lengths, wanted, st
         starts[i] = 0
         lengths[i] = -1
         for j in range(at, at + counts[i]):
-            if name_lengths[j] != len(wanted):
-                continue
-            same = True
-            for k in range(len(wanted)):
-                if buffer[names[j] + k] != wanted[k]:
-                    same = False
-                    break
-            if same:
+            if are_same(buffer, names[j], name_lengths[j], wanted, 0, len(wanted)):
                 starts[i] = values[j]
                 lengths[i] = value_lengths[j]
         at += counts[i]
@@ -307,13 +301,9 @@ def is_representable(buffer, at, from_offset):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _representable(buffer, positions, from_offset, out):  # type: ignore[no-untyped-def]
-    for i in range(len(positions)):
-        out[i] = is_representable(buffer, positions[i], from_offset)
-
-
 def representable(buffer: Bytes, positions: Positions, from_offset: int) -> NDArray[np.bool_]:
     """For each walked record at `positions` of a file that starts at `from_offset` whether a row can represent it."""
     out = np.empty(len(positions), np.bool_)
-    _representable(buffer, positions, from_offset, out)
+    for i in range(len(positions)):
+        out[i] = is_representable(buffer, positions[i], from_offset)
     return out

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from store_format.big_endian import int32_at
 from store_format.compiled import compiled
+from store_format.record.record_columns import are_same
 from store_format.remoting.command import LanguageCode
 from store_format.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
 
@@ -117,13 +118,8 @@ def _escaped_string_end(buffer, at, end):  # type: ignore[no-untyped-def]
 def _name_at(buffer, start, length, names, bounds):  # type: ignore[no-untyped-def]
     """The index in `names` of the name at `start`, or -1."""
     for index in range(len(bounds) - 1):
-        begin = bounds[index]
-        if bounds[index + 1] - begin == length:
-            same = 0
-            while same < length and buffer[start + same] == names[begin + same]:
-                same += 1
-            if same == length:
-                return index
+        if are_same(buffer, start, length, names, bounds[index], bounds[index + 1] - bounds[index]):
+            return index
     return -1
 
 

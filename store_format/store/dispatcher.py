@@ -24,6 +24,7 @@ from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TY
 from store_format.log.dispatch_request import DispatchRequests
 from store_format.queue.consume_queue_dispatch import put_message_position_info
 from store_format.queue.running_queue import Queue
+from store_format.record.record_columns import are_same
 from store_format.store.store_settings import StoreSettings
 
 Longs = NDArray[np.int64]
@@ -49,12 +50,7 @@ class DispatchError(Exception):
 
 @compiled
 def _same_queue(buffer, starts, lengths, queue_ids, a, b):  # type: ignore[no-untyped-def]
-    if lengths[a] != lengths[b] or queue_ids[a] != queue_ids[b]:
-        return False
-    for k in range(lengths[a]):  # noqa: SIM110 (compiled)
-        if buffer[starts[a] + k] != buffer[starts[b] + k]:
-            return False
-    return True
+    return queue_ids[a] == queue_ids[b] and are_same(buffer, starts[a], lengths[a], buffer, starts[b], lengths[b])
 
 
 @compiled
@@ -187,13 +183,11 @@ class Dispatcher:
             tags_codes = requests.tags_code[rows]
             if queue.extension is not None and is_own.any():
                 own = tags_codes[is_own]
-                bit_maps = [self._bit_map(requests, queue.topic, row) for row in rows[is_own].tolist()]
+                bit_map_of, mine = self.bit_map_of, rows[is_own].tolist()
+                bit_maps = [bit_map_of(queue.topic, requests.properties_map(row)) if bit_map_of else None for row in mine]
                 queue.extension.put(self.store, own, requests.store_timestamp[rows[is_own]], bit_maps)
                 tags_codes[is_own] = own
             put_message_position_info(self.store, queue, requests.physic_offset[rows], requests.size[rows], tags_codes, offsets)
-
-    def _bit_map(self, requests: DispatchRequests, topic: str, row: int) -> bytes | None:
-        return None if self.bit_map_of is None else self.bit_map_of(topic, requests.properties_map(row))
 
 
 def _split(text: str) -> list[str]:

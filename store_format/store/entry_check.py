@@ -21,7 +21,7 @@ from store_format.index.index_file import KEYS, UNIQ_KEY
 from store_format.java.string_hash import hash_on
 from store_format.layout import EXT_MAX_ADDRESS, MESSAGE_MAGIC_CODE, RECORD_MIN_SIZE, SYS_FLAG_POSITION, TRANSACTION_ROLLBACK_TYPE
 from store_format.queue.consume_queue import Units
-from store_format.record.record_columns import PROPERTY_TAGS, is_utf8
+from store_format.record.record_columns import PROPERTY_TAGS, are_same, is_utf8
 from store_format.record.record_length import body_length_position, record_length
 
 _TAGS, _UNIQ_KEY, _KEYS = (np.frombuffer(name, np.uint8) for name in (PROPERTY_TAGS, UNIQ_KEY.encode(), KEYS.encode()))
@@ -68,12 +68,8 @@ def _property(content, start, end, name):  # type: ignore[no-untyped-def]
         while stop < end and content[stop] != _PROPERTY_SEPARATOR:
             stop += 1
         value = at + len(name)
-        if value + 1 < stop and content[value] == _NAME_VALUE_SEPARATOR:
-            same = True
-            for k in range(len(name)):
-                same = same and content[at + k] == name[k]
-            if same:
-                found, found_end = value + 1, stop
+        if value + 1 < stop and content[value] == _NAME_VALUE_SEPARATOR and are_same(content, at, len(name), name, 0, len(name)):
+            found, found_end = value + 1, stop
         at = stop + 1
     return found, found_end
 
@@ -87,13 +83,8 @@ def _check_units(content, limit, positions, sizes, codes, queue_offsets, topic, 
             continue
         start, end, properties, properties_end = _texts(content, at)
         if not is_lmq:
-            same = end - start == len(topic) and int32_at(content, at + _QUEUE_ID) == queue_id
-            same = same and int64_at(content, at + _QUEUE_OFFSET) == queue_offsets[i]
-            k = 0
-            while same and k < len(topic):
-                same = content[start + k] == topic[k]
-                k += 1
-            if not same:
+            same = int32_at(content, at + _QUEUE_ID) == queue_id and int64_at(content, at + _QUEUE_OFFSET) == queue_offsets[i]
+            if not same or not are_same(content, start, end - start, topic, 0, len(topic)):
                 out[i] = 2
                 continue
         tag, tag_end = _property(content, properties, properties_end, _TAGS)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from store_format.compiled import compiled
+from store_format.record.record_columns import are_same
 
 SLOW = 2
 _ERROR = -2
@@ -227,14 +228,7 @@ def _name_at(buffer, at, last, names, name_ends):  # type: ignore[no-untyped-def
     for name in range(len(name_ends) - 1):
         start = name_ends[name]
         length = name_ends[name + 1] - start
-        if at + length >= last or buffer[at + length] != 1:
-            continue
-        same = True
-        for i in range(length):
-            if buffer[at + i] != names[start + i]:
-                same = False
-                break
-        if same:
+        if at + length < last and buffer[at + length] == 1 and are_same(buffer, at, length, names, start, length):
             return name
     return -1
 
