@@ -200,13 +200,9 @@ def _put_messages(content, slots, index_num, offsets, stamps, key_ends, hashes, 
 
 @dataclass(frozen=True, slots=True)
 class IndexedMessages:
-    """Messages to be indexed, in the order of their dispatch.
+    """Messages to be indexed, in the order of their dispatch: offset in the log and store timestamp (ms) of each.
 
-    Attributes:
-        offsets: offset in the log of each message.
-        stamps: store timestamp of each message, ms.
-        key_ends: index in `hashes` past the last key of each message; the keys of the next message begin there.
-        hashes: `key_hashes` of `index_keys` of all messages, one after the other.
+    `hashes` are `key_hashes` of `index_keys` of all messages, one after the other; `key_ends` is the index past each message's last key.
     """
 
     offsets: NDArray[np.int64]

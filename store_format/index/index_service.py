@@ -74,13 +74,10 @@ def load_index(
 class IndexService:
     """The index while messages are dispatched.
 
-    Attributes:
-        sizes: settings maxHashSlotNum and maxIndexNum.
-        files: the loaded files, then the created ones; the content of the last one must be writable.
-        created: names of the created files.
-        index_msg_timestamp: time that flushing a full file sets in the checkpoint, ms; None while no file was flushed.
-        clock: store timestamp in ms of the message that needs a new file -> wall clock in ms, by which the file is named.
-        new_content: (name, length) -> the zeros of a new file.
+    `files` are the loaded files, then the created ones, whose names are `created`; the content of the last one must be writable.
+    `index_msg_timestamp` is the time that flushing a full file sets in the checkpoint, ms; None while no file was flushed. `clock` gives,
+    for the store timestamp of the message that needs a new file, the wall clock by which the file is named, both ms. `new_content` gives
+    zeros for name and length of a new file.
     """
 
     sizes: ix.IndexSizes

@@ -170,13 +170,9 @@ def _place(sizes, batches, file_size, end, offsets, blanks):  # type: ignore[no-
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The places of messages in the log.
+    """The places of messages in the log: offsets, NOT_APPENDED for a message that fits no file, and the log's end after the last one.
 
-    Attributes:
-        offsets: offset in the log of each message, NOT_APPENDED for a message that fits no file.
-        blanks: (offset, length) of each BLANK.
-        blank_rows: for each BLANK the index of the message that did not fit before it.
-        log_end: offset at which the log ends after the last message.
+    `blanks` has (offset, length) of each BLANK, `blank_rows` the index of the message that did not fit before it.
     """
 
     offsets: Longs

@@ -17,15 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from store_format import layout
 from store_format.java.hash_maps import hash_map_order
-from store_format.layout import (
-    BORNHOST_V6_FLAG,
-    IPV4_HOST,
-    IPV6_HOST,
-    STOREHOSTADDRESS_V6_FLAG,
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-)
 from store_format.record.message import PROPERTY_SEPARATOR, Host, Message, body_crc32, encode_properties
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -55,12 +48,10 @@ class PutMessageError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutSettings:
-    """The broker's settings that `prepare` and `prepare_batch` need.
+    """The broker's settings that `prepare` and `prepare_batch` need; a slave takes no messages.
 
-    Attributes:
-        max_message_size: setting maxMessageSize: the limit for a whole record, and for all records of a batch, bytes.
-        max_delay_level: number of levels in messageDelayLevel.
-        is_slave: brokerRole is SLAVE; a slave takes no messages.
+    `max_message_size` (bytes) is the limit for a whole record, and for all records of a batch; `max_delay_level` the number of delay
+    levels.
     """
 
     max_message_size: int = 4 << 20
@@ -132,8 +123,8 @@ def delay_level(properties: Mapping[str, str]) -> int:
 
 def scheduled(message: InnerMessage, max_delay_level: int) -> InnerMessage:
     """The message that CommitLog writes: `message` itself, or for a delayed one the message of the delay topic."""
-    kind = message.sys_flag & TRANSACTION_ROLLBACK_TYPE
-    if kind not in {0, TRANSACTION_COMMIT_TYPE}:
+    kind = message.sys_flag & layout.TRANSACTION_ROLLBACK_TYPE
+    if kind not in {0, layout.TRANSACTION_COMMIT_TYPE}:
         return message
     level = delay_level(message.properties)
     if level <= 0:
@@ -163,25 +154,39 @@ def prepare(message: InnerMessage, store_timestamp: int, settings: PutSettings) 
     if len(properties) > SHORT_MAX:
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     sys_flag = with_host_flags(inner.sys_flag, inner.born_host, inner.store_host)
-    topic = inner.topic.encode()
-    if _FIXED + hosts_length(sys_flag) + len(inner.body) + len(topic) + len(properties) > settings.max_message_size:
+    if _FIXED + hosts_length(sys_flag) + len(inner.body) + len(inner.topic.encode()) + len(properties) > settings.max_message_size:
         return PutMessageStatus.MESSAGE_ILLEGAL
+    return _record(inner, inner, properties, sys_flag, store_timestamp, inner.prepared_transaction_offset)
+
+
+def _record(
+    sent: InnerMessage | MessageBatch,
+    message: InnerMessage | BatchedMessage,
+    properties: bytes,
+    sys_flag: int,
+    store_timestamp: int,
+    prepared_transaction_offset: int = 0,
+) -> Message:
+    """The record, with both offsets 0, of a `message` that was sent alone or in a batch."""
+    topic = sent.topic.encode()
+    if len(topic) > BYTE_MAX:
+        raise PutMessageError(f"a topic: expected up to {BYTE_MAX} bytes, found {len(topic)}")
     return Message(
-        queue_id=inner.queue_id,
+        queue_id=sent.queue_id,
         queue_offset=0,
         physic_offset=0,
-        born_timestamp=inner.born_timestamp,
-        born_host=inner.born_host,
+        born_timestamp=sent.born_timestamp,
+        born_host=sent.born_host,
         store_timestamp=store_timestamp,
-        store_host=inner.store_host,
-        body=inner.body,
-        topic=_readable_topic(topic),
+        store_host=sent.store_host,
+        body=message.body,
+        topic=topic,
         properties=properties,
-        flag=inner.flag,
+        flag=message.flag,
         sys_flag=sys_flag,
-        reconsume_times=inner.reconsume_times,
-        prepared_transaction_offset=inner.prepared_transaction_offset,
-        body_crc=body_crc32(inner.body),
+        reconsume_times=sent.reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
+        body_crc=body_crc32(message.body),
     )
 
 
@@ -196,7 +201,7 @@ def prepare_batch(batch: MessageBatch, store_timestamp: int, settings: PutSettin
     sent = sum(_BATCHED + len(message.body) + len(message.properties) for message in batch.messages)
     if _units(batch.topic) > BYTE_MAX or sent > settings.max_message_size:
         return PutMessageStatus.MESSAGE_ILLEGAL
-    if batch.sys_flag & TRANSACTION_ROLLBACK_TYPE or delay_level(batch.properties) > 0:
+    if batch.sys_flag & layout.TRANSACTION_ROLLBACK_TYPE or delay_level(batch.properties) > 0:
         return PutMessageStatus.MESSAGE_ILLEGAL
     added = properties_to_string(batch.properties).encode()
     if len(added) > SHORT_MAX:
@@ -215,22 +220,8 @@ def _batched(batch: MessageBatch, message: BatchedMessage, added: bytes, store_t
     properties += added
     if len(properties) > SHORT_MAX:  # the length wraps
         raise PutMessageError(f"a batched message's properties: expected up to {SHORT_MAX} bytes, found {len(properties)}")
-    return Message(
-        queue_id=batch.queue_id,
-        queue_offset=0,
-        physic_offset=0,
-        born_timestamp=batch.born_timestamp,
-        born_host=batch.born_host,
-        store_timestamp=store_timestamp,
-        store_host=batch.store_host,
-        body=message.body,
-        topic=_readable_topic(batch.topic.encode()),
-        properties=properties,
-        flag=message.flag,
-        sys_flag=with_host_flags(batch.sys_flag, batch.born_host, batch.store_host),
-        reconsume_times=batch.reconsume_times,
-        body_crc=body_crc32(message.body),
-    )
+    sys_flag = with_host_flags(batch.sys_flag, batch.born_host, batch.store_host)
+    return _record(batch, message, properties, sys_flag, store_timestamp)
 
 
 def with_host_flags(sys_flag: int, born_host: Host, store_host: Host) -> int:
@@ -239,8 +230,8 @@ def with_host_flags(sys_flag: int, born_host: Host, store_host: Host) -> int:
     Raises:
         PutMessageError: `sys_flag` has such a bit for an IPv4 host; the record's lengths would not add up.
     """
-    for host, bit in ((born_host, BORNHOST_V6_FLAG), (store_host, STOREHOSTADDRESS_V6_FLAG)):
-        if len(host.address) == IPV6_HOST - 4:
+    for host, bit in ((born_host, layout.BORNHOST_V6_FLAG), (store_host, layout.STOREHOSTADDRESS_V6_FLAG)):
+        if len(host.address) == layout.IPV6_HOST - 4:
             sys_flag |= bit
         elif sys_flag & bit:
             raise PutMessageError(f"sysFlag {sys_flag}: expected bit {bit} with an IPv6 address only, found {host}")
@@ -249,16 +240,10 @@ def with_host_flags(sys_flag: int, born_host: Host, store_host: Host) -> int:
 
 def hosts_length(sys_flag: int) -> int:
     """The bytes of both hosts of a record with this sysFlag."""
-    born = IPV6_HOST if sys_flag & BORNHOST_V6_FLAG else IPV4_HOST
-    return born + (IPV6_HOST if sys_flag & STOREHOSTADDRESS_V6_FLAG else IPV4_HOST)
+    born = layout.IPV6_HOST if sys_flag & layout.BORNHOST_V6_FLAG else layout.IPV4_HOST
+    return born + (layout.IPV6_HOST if sys_flag & layout.STOREHOSTADDRESS_V6_FLAG else layout.IPV4_HOST)
 
 
 def _units(text: str) -> int:
     """String.length: UTF-16 units of `text`."""
     return len(text.encode("utf-16-be", "surrogatepass")) // 2
-
-
-def _readable_topic(topic: bytes) -> bytes:
-    if len(topic) > BYTE_MAX:
-        raise PutMessageError(f"a topic: expected up to {BYTE_MAX} bytes, found {len(topic)}")
-    return topic

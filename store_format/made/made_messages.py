@@ -12,15 +12,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from store_format import layout
 from store_format.big_endian import Bytes
 from store_format.compiled import compiled
-from store_format.layout import (
-    BORNHOST_V6_FLAG,
-    IPV4_HOST,
-    STOREHOSTADDRESS_V6_FLAG,
-    TRANSACTION_PREPARED_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-)
 from store_format.log.append import MessageColumns, body_crcs, put_bytes
 from store_format.made import made_tables as t
 from store_format.made.made_values import GAMMA, between, mixed, pick, put_decimal, put_hex, put_letters, unit
@@ -146,7 +140,7 @@ def _level_and_kind(tables, row, stream):  # type: ignore[no-untyped-def]
     kind = tables.values[pick(tables.shares, row[t.KIND_FIRST], row[t.KIND_COUNT], mixed(stream))]
     stream += GAMMA
     level = tables.values[pick(tables.shares, row[t.LEVEL_FIRST], row[t.LEVEL_COUNT], mixed(stream))]
-    if kind in (TRANSACTION_PREPARED_TYPE, TRANSACTION_ROLLBACK_TYPE):
+    if kind in (layout.TRANSACTION_PREPARED_TYPE, layout.TRANSACTION_ROLLBACK_TYPE):
         level = np.int64(0)
     return level, kind, stream
 
@@ -226,7 +220,8 @@ class MessageMaker:
         zeros = np.zeros(made.shape[1], np.int64)
         body = Slices(made[_C_BODY] + text_end, made[_C_BODY_LENGTH])
         start, length = self._tables.store_host.tolist()
-        flags = np.where(made[_C_HOST_LENGTH] > IPV4_HOST, BORNHOST_V6_FLAG, 0) | (STOREHOSTADDRESS_V6_FLAG if length > IPV4_HOST else 0)
+        flags = np.where(made[_C_HOST_LENGTH] > layout.IPV4_HOST, layout.BORNHOST_V6_FLAG, 0)
+        flags |= layout.STOREHOSTADDRESS_V6_FLAG if length > layout.IPV4_HOST else 0
         return MessageColumns(
             buffer=buffer,
             bodies=buffer,

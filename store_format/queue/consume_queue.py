@@ -55,11 +55,15 @@ class RecoveredQueue:
         return max_offset(self.files) // CQ_STORE_UNIT_SIZE
 
 
-def _leading_valid(units: Units) -> int:
-    """The number of units before the first one at which recover ends the queue."""
-    bad = (units["physicOffset"] < 0) | (units["size"] <= 0)
-    first = int(bad.argmax()) if len(bad) else 0
-    return first if len(bad) and bad[first] else len(units)
+def first_true(mask: NDArray[np.bool_]) -> int:
+    """The index of the first true element of a mask, its length without one."""
+    return int(mask.argmax()) if mask.any() else len(mask)
+
+
+def are_bad(units: Units) -> NDArray[np.bool_]:
+    """For each unit whether recover ends the queue at it."""
+    bad: NDArray[np.bool_] = (units["physicOffset"] < 0) | (units["size"] <= 0)
+    return bad
 
 
 def _end_of(unit: np.void) -> int:
@@ -75,7 +79,7 @@ def recover(files: Sequence[MappedFile], read: ReadUnits) -> RecoveredQueue:
     process_offset = 0
     for file in files[max(len(files) - RECOVERED_FILES, 0) :]:
         units = read(file)
-        valid = _leading_valid(units)
+        valid = first_true(are_bad(units))
         if valid:
             max_physic_offset = _end_of(units[valid - 1])
         process_offset = file.from_offset + valid * CQ_STORE_UNIT_SIZE
@@ -98,10 +102,9 @@ def truncate_dirty_logic_files(queue: RecoveredQueue, log_end: int, read: ReadUn
         if int(units["physicOffset"][0]) >= log_end:
             files.pop()
             continue
-        stop = (units["physicOffset"] < 0) | (units["size"] <= 0) | (units["physicOffset"] >= log_end)
+        stop = are_bad(units) | (units["physicOffset"] >= log_end)
         stop[0] = False
-        first = int(stop.argmax())
-        kept = first if stop[first] else len(units)
+        kept = first_true(stop)
         files[-1] = replace(files[-1], wrote=kept * CQ_STORE_UNIT_SIZE)
         max_physic_offset = _end_of(units[kept - 1])
         break
@@ -113,8 +116,5 @@ def correct_min_offset(files: Sequence[MappedFile], log_min: int, read: ReadUnit
     if not files or not files[0].wrote:
         return former
     units = read(files[0])[: files[0].wrote // CQ_STORE_UNIT_SIZE]
-    alive = units["physicOffset"] >= log_min
-    first = int(alive.argmax()) if len(alive) else 0
-    if not len(alive) or not alive[first]:
-        return former
-    return files[0].from_offset // CQ_STORE_UNIT_SIZE + first
+    first = first_true(units["physicOffset"] >= log_min)
+    return former if first == len(units) else files[0].from_offset // CQ_STORE_UNIT_SIZE + first

@@ -175,13 +175,9 @@ def truncate_by_max_address(files: Sequence[MappedFile], address: int, read: Rea
 
 @dataclass(slots=True, kw_only=True)
 class ExtWriter:
-    """The extension of one queue while entries are dispatched.
+    """The extension of one queue while entries are dispatched; files oldest first.
 
-    Attributes:
-        file_size: setting mappedFileSizeConsumeQueueExt.
-        files: files of the queue's extension, oldest first.
-        contents: writable bytes by file name, of the last file and of each created file.
-        new_content: (name, length) -> the zeros of a new file.
+    `contents` has the writable bytes, by file name, of the last file and of each created file; `new_content` makes the zeros of a new file.
     """
 
     file_size: int

@@ -33,6 +33,15 @@ class _Written:
         self._store.write(self._path, where.start, np.array(np.broadcast_to(np.asarray(data, np.uint8), (length,))))
 
 
+def keep_files(store: Files, folder: FilePath, files: Sequence[MappedFile], kept: Sequence[MappedFile]) -> tuple[MappedFile, ...]:
+    """Delete those of the `files` of a folder that are not `kept`; return the files that are."""
+    names = {file.name for file in kept}
+    for file in files:
+        if file.name not in names:
+            store.delete((*folder, file.name))
+    return tuple(kept)
+
+
 @dataclass(slots=True, kw_only=True)
 class Extension:
     """The extension of one queue; `files` are its mapped files, `file_size` the length of each in bytes."""
@@ -86,11 +95,7 @@ class Extension:
         self.files = tuple(writer.files)
 
     def _keep(self, store: Files, files: Sequence[MappedFile]) -> None:
-        kept = {file.name for file in files}
-        for file in self.files:
-            if file.name not in kept:
-                store.delete((*self.folder, file.name))
-        self.files = tuple(files)
+        self.files = keep_files(store, self.folder, self.files, files)
 
     def _reader(self, store: Files) -> ext.ReadBytes:
         return lambda file: store.content((*self.folder, file.name))

@@ -43,14 +43,9 @@ _FIXED_PART = EXT_UNIT.itemsize
 
 @dataclass(frozen=True, slots=True)
 class UnitColumns:
-    """The units of entries, a row for each entry.
+    """The units of entries, a row for each entry: NO_UNIT, UNIT or UNDERFLOW; the other columns have a value for a UNIT only.
 
-    Attributes:
-        states: NO_UNIT, UNIT or UNDERFLOW; the other columns have a value for a UNIT only.
-        tags_codes: hash code of the tag.
-        msg_store_times: store timestamp of the message, ms.
-        buffer: the bytes that the slices of `bit_maps` point into.
-        bit_maps: the bit map of each unit.
+    `msg_store_times` are in ms; the slices of `bit_maps` point into `buffer`.
     """
 
     states: NDArray[np.int8]

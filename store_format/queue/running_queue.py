@@ -16,21 +16,15 @@ from store_format.files.mapped_files import MappedFile, max_offset
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue import consume_queue as cq
 from store_format.queue.consume_queue_ext import NO_ADDRESS, last_address
-from store_format.queue.extension_dispatch import Extension
+from store_format.queue.extension_dispatch import Extension, keep_files
 
 
 @dataclass(slots=True, kw_only=True)
 class Queue:
-    """A consume queue of a running broker.
+    """A consume queue of a running broker, in `folder` of the store; `wrote` of each file is the bytes in use.
 
-    Attributes:
-        folder: path in the store of the folder with the queue's files.
-        file_size: length of each file, bytes.
-        files: the queue's mapped files; `wrote` of each is the bytes in use.
-        max_physic_offset: ConsumeQueue.maxPhysicOffset.
-        min_logic_offset: ConsumeQueue.minLogicOffset, bytes.
-        has_folder: whether the store has the queue's folder; it may be empty.
-        extension: the queue's extension, None where the setting enableConsumeQueueExt is off.
+    `max_physic_offset` and `min_logic_offset` (bytes) are fields of ConsumeQueue. The folder may be there and empty (`has_folder`).
+    `extension` is None where the setting enableConsumeQueueExt is off.
     """
 
     topic: str
@@ -108,12 +102,7 @@ class Queue:
         return lambda file: self.units(store, file)
 
     def _keep(self, store: Files, files: tuple[MappedFile, ...]) -> None:
-        """Go on with these files; the others are deleted."""
-        kept = {file.name for file in files}
-        for file in self.files:
-            if file.name not in kept:
-                store.delete(self.path(file.name))
-        self.files = files
+        self.files = keep_files(store, self.folder, self.files, files)
 
     def last_offset(self, store: Files) -> int | None:
         """ConsumeQueue.getLastOffset: -1 without an entry, None where it throws BufferUnderflowException, as on a file that is full."""
@@ -121,9 +110,8 @@ class Queue:
             return -1
         units = self.units(store, self.files[-1])
         first = max(self.files[-1].wrote // CQ_STORE_UNIT_SIZE - 1, 0)
-        bad = (units["physicOffset"][first:] < 0) | (units["size"][first:] <= 0)
-        valid = int(bad.argmax()) if bad.any() else len(bad)
-        if valid == len(bad) and first > 0:
+        valid = cq.first_true(cq.are_bad(units[first:]))
+        if valid == len(units) - first and first > 0:
             return None
         if not valid:
             return -1

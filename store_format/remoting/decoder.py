@@ -22,13 +22,10 @@ _LENGTH = struct.Struct(">I")
 
 @dataclass(slots=True)
 class NettyDecoder:
-    """The decoder of one direction of a connection.
+    """The decoder of one direction of a connection; later chunks of a closed one are ignored.
 
-    It holds at most the bytes of one incomplete frame. It never allocates the length that a frame claims.
-
-    Attributes:
-        open: whether the connection is still open; later chunks of a closed one are ignored.
-        errors: the error that closed the connection, and other errors in the same chunk; positions count from the connection's first byte.
+    It holds at most the bytes of one incomplete frame, and never allocates the length that a frame claims. `errors` has the error that
+    closed the connection, and other errors in the same chunk; positions count from the connection's first byte.
     """
 
     frame_max_length: int = FRAME_MAX_LENGTH

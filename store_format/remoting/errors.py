@@ -12,11 +12,9 @@ from store_format.errors import StoreError
 
 
 class FrameError(StoreError):
-    """A frame that the broker's decoder refuses.
+    """A frame for which the broker's decoder throws `exception`, the simple name of a Java class.
 
-    Attributes:
-        exception: simple name of the Java exception that the broker's decoder throws here.
-        position: byte offset from the start of the frame, its length field included.
+    The position is a byte offset from the start of the frame, its length field included.
     """
 
     def __init__(self, exception: str, expected: str, found: str, *, position: int, path: str = "frame") -> None:

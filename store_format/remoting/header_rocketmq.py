@@ -12,15 +12,9 @@ from __future__ import annotations
 import struct
 
 from store_format.java.hash_maps import hash_map_order
+from store_format.remoting import errors
 from store_format.remoting.command import LanguageCode, RemotingCommand, SerializeType
-from store_format.remoting.errors import (
-    BUFFER_UNDERFLOW,
-    NEGATIVE_ARRAY_SIZE,
-    NULL_POINTER,
-    OUT_OF_MEMORY,
-    REMOTING_COMMAND_EXCEPTION,
-    FrameError,
-)
+from store_format.remoting.errors import FrameError
 from store_format.remoting.text import java_bytes, java_text
 
 _FIXED = struct.Struct(">hbhiii")
@@ -38,7 +32,8 @@ def decode_rocketmq_header(header: bytes) -> RemotingCommand:
         FrameError: positions count from the start of the header.
     """
     if len(header) < _FIXED.size:
-        raise FrameError(BUFFER_UNDERFLOW, f"a header of at least {_FIXED.size + 4} bytes", f"{len(header)} bytes", position=len(header))
+        least = f"a header of at least {_FIXED.size + 4} bytes"
+        raise FrameError(errors.BUFFER_UNDERFLOW, least, f"{len(header)} bytes", position=len(header))
     code, language, version, opaque, flag, remark_length = _FIXED.unpack_from(header)
     remark, at = _block(header, _FIXED.size, remark_length, "remark")
     ext_length, at = _number(header, at, _INT, "length of the ext fields", len(header))
@@ -61,23 +56,23 @@ def _block(header: bytes, at: int, length: int, what: str) -> tuple[bytes | None
         return None, at
     if length > len(header):
         expected = f"a {what} of at most {len(header)} bytes, which the header has"
-        raise FrameError(REMOTING_COMMAND_EXCEPTION, expected, f"a length of {length}", position=at - 4)
+        raise FrameError(errors.REMOTING_COMMAND_EXCEPTION, expected, f"a length of {length}", position=at - 4)
     return _taken(header, at, length, what, len(header))
 
 
 def _taken(header: bytes, at: int, length: int, what: str, end: int) -> tuple[bytes, int]:
     if length < 0:
-        raise FrameError(NEGATIVE_ARRAY_SIZE, f"a length of the {what} of 0 or more", str(length), position=at)
+        raise FrameError(errors.NEGATIVE_ARRAY_SIZE, f"a length of the {what} of 0 or more", str(length), position=at)
     if length > _ARRAY_MAX:
-        raise FrameError(OUT_OF_MEMORY, f"a length of the {what} of at most {_ARRAY_MAX}", str(length), position=at)
+        raise FrameError(errors.OUT_OF_MEMORY, f"a length of the {what} of at most {_ARRAY_MAX}", str(length), position=at)
     if at + length > end:
-        raise FrameError(BUFFER_UNDERFLOW, f"a {what} of {length} bytes", f"{end - at} bytes up to the end", position=at)
+        raise FrameError(errors.BUFFER_UNDERFLOW, f"a {what} of {length} bytes", f"{end - at} bytes up to the end", position=at)
     return header[at : at + length], at + length
 
 
 def _number(header: bytes, at: int, form: struct.Struct, what: str, end: int) -> tuple[int, int]:
     if at + form.size > end:
-        raise FrameError(BUFFER_UNDERFLOW, f"the {what}, {form.size} bytes", f"{end - at} bytes up to the end", position=at)
+        raise FrameError(errors.BUFFER_UNDERFLOW, f"the {what}, {form.size} bytes", f"{end - at} bytes up to the end", position=at)
     return int(form.unpack_from(header, at)[0]), at + form.size
 
 
@@ -117,7 +112,7 @@ def encode_rocketmq_header(command: RemotingCommand) -> bytes:
         FrameError: the command has no language (the broker throws a NullPointerException), or no opaque.
     """
     if command.language is None or command.opaque is None:
-        raise FrameError(NULL_POINTER, "a command with language and opaque", repr(command)[:80], position=0)
+        raise FrameError(errors.NULL_POINTER, "a command with language and opaque", repr(command)[:80], position=0)
     remark = java_bytes(command.remark or "")
     ext = _encode_map(command.ext_fields or {})
     numbers = (_signed16(command.code), command.language, _signed16(command.version), command.opaque, command.flag, len(remark))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from store_format.big_endian import Bytes
 from store_format.files.files import FilePath, Files
 from store_format.files.mapped_files import MappedFile, max_offset, offset_to_file_name
-from store_format.log.append import NOT_APPENDED, MessageColumns, Placed, encode, encode_blank, number, place
+from store_format.log.append import NOT_APPENDED, MessageColumns, encode, encode_blank, number, place
 from store_format.store_paths import COMMIT_LOG
 
 Longs = NDArray[np.int64]
@@ -57,7 +57,10 @@ class AppendedLog:
         for part in np.split(rows, np.flatnonzero(turns) + 1):
             if len(part):
                 self._write(messages, slice(int(part[0]), int(part[-1]) + 1), placed.offsets, queue_offsets)
-        self._write_blanks(placed, messages.store_timestamp)
+        for (at, length), row in zip(placed.blanks.tolist(), placed.blank_rows.tolist(), strict=True):
+            path = self.path_at(at)
+            self.store.write(path, at % self.file_size, np.frombuffer(encode_blank(length), np.uint8))
+            self.times.setdefault(path[-1], int(messages.store_timestamp[row]))
         return placed.offsets, queue_offsets
 
     def _extend(self, log_end: int) -> None:
@@ -81,9 +84,3 @@ class AppendedLog:
         positions = encode(messages, rows, offsets, queue_offsets, window, first)
         self.times[path[-1]] = int(messages.store_timestamp[last])
         self.dispatch(window, positions)
-
-    def _write_blanks(self, placed: Placed, stamps: Longs) -> None:
-        for (at, length), row in zip(placed.blanks.tolist(), placed.blank_rows.tolist(), strict=True):
-            path = self.path_at(at)
-            self.store.write(path, at % self.file_size, np.frombuffer(encode_blank(length), np.uint8))
-            self.times.setdefault(path[-1], int(stamps[row]))

@@ -27,7 +27,7 @@ from store_format.log.append import NO_BATCH, MessageColumns, columns_of
 from store_format.log.dispatch_request import DeliverTimestamp, read_requests
 from store_format.log.put_message import InnerMessage, MessageBatch, PutMessageStatus, PutSettings, prepare, prepare_batch
 from store_format.queue.consume_queue_ext import UnitUnderflowError
-from store_format.queue.extension_dispatch import Extension
+from store_format.queue.extension_dispatch import Extension, keep_files
 from store_format.queue.queue_folders import queue_ids_of, topics_of
 from store_format.queue.running_queue import Queue
 from store_format.record.message import Message, decode_text
@@ -76,14 +76,8 @@ class PutResult:
 class MessageStore(Generic[AnyFiles]):
     """DefaultMessageStore over `files`: `begin` or `load` and `start`, then puts, then `shutdown`.
 
-    Attributes:
-        files: the store's.
-        log: the commit log.
-        queues: consumeQueueTable.
-        topic_queue_table: next offset of each queue, numbered as `queue_number` says.
-        is_aborted: whether the abort file is there.
-        dispatcher: counts what load, then what start dispatches.
-        failure: why load or start failed, empty where neither did.
+    `topic_queue_table` has the next offset of each queue, numbered as `queue_number` says. `dispatcher` counts what load, then what start
+    dispatches. `failure` is why load or start failed, empty where neither did.
     """
 
     def __init__(
@@ -156,7 +150,10 @@ class MessageStore(Generic[AnyFiles]):
     def load(self) -> bool:
         """DefaultMessageStore.load; False where the broker does not start."""
         self.is_aborted = any(entry.name == ABORT_FILE for entry in self.files.entries(()))
-        named = [(topic, queue_id) for topic in topics_of(self.files.entries((CONSUME_QUEUE,))) for queue_id in self._queue_ids(topic)]
+        named = []
+        for topic in topics_of(self.files.entries((CONSUME_QUEUE,))):
+            folder = (CONSUME_QUEUE, topic)
+            named += [(topic, queue_id) for queue_id in queue_ids_of(self.files.path_of(folder), self.files.entries(folder))]
         try:
             self.log.files = self._mapped((COMMIT_LOG,), self.settings.commit_log_size)
             for topic, queue_id in named:
@@ -178,10 +175,6 @@ class MessageStore(Generic[AnyFiles]):
         if self.settings.delays is None:
             self.failure = "messageDelayLevel is not what the broker can read"
         return not self.failure
-
-    def _queue_ids(self, topic: str) -> list[int]:
-        folder = (CONSUME_QUEUE, topic)
-        return queue_ids_of(self.files.path_of(folder), self.files.entries(folder))
 
     def _check_aligned(self) -> None:
         """Raise CorruptStoreError for files that the broker loads and that are not modelled, so that `failure` never names them."""
@@ -217,7 +210,7 @@ class MessageStore(Generic[AnyFiles]):
         else:
             walks = (self._walk(file) for file in files_to_walk(self.log.files))
             log = self._recover_abnormally() if self.is_aborted else recover_normally(self.log.files, walks)
-            self._keep_log_files(log.files)
+            self.log.files = keep_files(self.files, (COMMIT_LOG,), self.log.files, log.files)
             if reached >= log.max_offset:
                 for queue in self.queues.values():
                     queue.truncate_dirty_logic_files(self.files, log.max_offset)
@@ -241,13 +234,6 @@ class MessageStore(Generic[AnyFiles]):
             min_timestamp=self.checkpoint.min_timestamp_index if by_index else self.checkpoint.min_timestamp,
             check_crc=settings.check_crc_on_recover,
         )
-
-    def _keep_log_files(self, files: tuple[MappedFile, ...]) -> None:
-        kept = {file.name for file in files}
-        for file in self.log.files:
-            if file.name not in kept:
-                self.files.delete((COMMIT_LOG, file.name))
-        self.log.files = files
 
     def _recover_topic_queue_table(self) -> None:
         for queue in self.queues.values():
