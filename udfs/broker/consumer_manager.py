@@ -21,13 +21,7 @@ Channel = str
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupInfo:
-    """A group that has clients.
-
-    Attributes:
-        consume_type: consumeType of the last heartbeat, None if the heartbeat had none; the next two fields likewise.
-        channel_info_table: connection -> client id.
-        subscription_table: topic -> subscription.
-    """
+    """A group that has clients: client ids by connection, subscriptions by topic, and values of the last heartbeat (None: it had none)."""
 
     consume_type: str | None
     message_model: str | None

@@ -58,14 +58,9 @@ class MemorySettings:
 
 @dataclass(slots=True, kw_only=True)
 class PullCall:
-    """A pull request and its answer.
+    """A pull request on a connection, and its answer; times in ms.
 
-    Attributes:
-        client: the pull's connection.
-        sent_at: when the client sent the pull, ms.
-        answered_at: when the broker answered, ms.
-        oneway: whether the client waits for no answer.
-        thrown: Java class of the exception that the answer reports.
+    A client waits for no answer to a `oneway` pull. `thrown` is the Java class of the exception that the answer reports.
     """
 
     header: PullMessageRequestHeader
@@ -88,13 +83,9 @@ HeldPull = HeldRequest[PullCall]
 
 @dataclass(slots=True, kw_only=True)
 class MemoryBroker:
-    """A broker in memory.
+    """A broker in memory that begins with the commit log `log`; `now` is the virtual clock, ms.
 
-    Attributes:
-        settings: the current settings.
-        note: called for each change with time in ms, kind and fields.
-        log: the commit log that the broker starts with.
-        now: the virtual clock, ms.
+    `note` is called for each change with time in ms, kind and fields.
 
     Raises:
         ValueError: a broker does not start with these settings.

@@ -69,13 +69,9 @@ EMPTY_LOG: Final = LogExtent()
 
 @dataclass(slots=True, kw_only=True)
 class MemoryStore:
-    """A message store in memory.
+    """A message store in memory, with the lengths of its files in bytes and the delay of each delay level in ms.
 
-    Attributes:
-        commit_log_file_size: bytes of a commit log file.
-        consume_queue_file_size: bytes of a consume queue file, a multiple of an entry's size.
-        delays: delay of each delay level, ms, level 1 first.
-        log: the commit log; a scenario may begin after the records of other scenarios.
+    `log` is the commit log; a scenario may begin after the records of other scenarios.
     """
 
     commit_log_file_size: int

@@ -72,9 +72,7 @@ GetMessage = Callable[[str, int, int, int, ExpressionMessageFilter], GetMessageR
 class PullResponse:
     """The answer to a pull.
 
-    Attributes:
-        suggest_which_broker_id: brokerId to pull from next; None if a check failed before the store was read.
-        result: the store's answer; None if a check failed before the store was read.
+    The store's answer `result`, and the brokerId to pull from next, are None if a check failed before the store was read.
     """
 
     code: ResponseCode
@@ -84,9 +82,9 @@ class PullResponse:
 
 
 class Refused(Exception):  # noqa: N818 - an answer of the broker, not an error of ours
-    """A check of a pull failed; has the code and the remark of the answer."""
+    """A check of a request failed; has the code and the remark of the answer."""
 
-    def __init__(self, code: ResponseCode, remark: str) -> None:
+    def __init__(self, code: ResponseCode, remark: str | None) -> None:
         super().__init__(code, remark)
         self.code = code
         self.remark = remark
@@ -101,16 +99,10 @@ def _needed(value: int | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullMessageProcessor:
-    """The processor of pulls, with the tables it reads and the actions it takes.
+    """The processor of pulls, with the tables it reads and the actions it takes; `now` is the broker's time, ms.
 
-    Attributes:
-        config: the current settings.
-        now: the broker's time, ms.
-        get_message: the store's getMessage.
-        suspend: holds a pull.
-        offset_moved: stores an OFFSET_MOVED event.
-        committed: called after the pull's offset was committed.
-        write: sends an answer to the client at once, without the steps that follow the processor.
+    `get_message` is the store's getMessage, `suspend` holds a pull, `offset_moved` stores an OFFSET_MOVED event, `committed` is called
+    after the pull's offset was committed. `write` sends an answer to the client at once, without the steps that follow the processor.
     """
 
     config: PullBrokerConfig
@@ -183,8 +175,9 @@ class PullMessageProcessor:
             raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] pulling message is forbidden")
         group = self.groups.find_subscription_group_config(header.consumerGroup, auto_create=self.config.auto_create_subscription_group)
         if group is None:
-            remark = f"subscription group [{header.consumerGroup}] does not exist, {SUGGEST}"
-            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{header.consumerGroup}] does not exist, {SUGGEST}"
+            )
         if not group.consumeEnable:
             raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumerGroup}")
         _needed(header.sysFlag)

@@ -26,13 +26,7 @@ _NUMBER: Final = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 
 
 class DelayLevelError(ValueError):
-    """A messageDelayLevel that the broker does not parse, so that it does not start.
-
-    Attributes:
-        setting: value of messageDelayLevel.
-        level: number of the wrong level, from 1.
-        found: text of the wrong level.
-    """
+    """A messageDelayLevel that the broker does not parse, so that it does not start: text and number (from 1) of the wrong level."""
 
     def __init__(self, setting: str, level: int, found: str) -> None:
         super().__init__(setting, level, found)

@@ -19,6 +19,7 @@ from typing import Final
 from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.log import put_message as pm
 from store_format.record.message import Message, decode_properties, encode_properties
+from udfs.broker.pull_message_processor import Refused
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, TopicConfigManager, is_writeable, topic_fault
 from udfs.filters.message_filter import PROPERTY_RETRY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
@@ -41,13 +42,8 @@ _REFUSED: Final = {
 }
 
 
-class SendRefused(Exception):  # noqa: N818 - an answer of the broker, not an error of ours
-    """An answer other than SUCCESS to a sent message, with its code and remark; the broker may have stored the message."""
-
-    def __init__(self, code: ResponseCode, remark: str | None) -> None:
-        super().__init__(code, remark)
-        self.code = code
-        self.remark = remark
+class SendRefused(Refused):
+    """An answer other than SUCCESS to a sent message; the broker may have stored the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +61,8 @@ class SendBrokerConfig:
 class SendMessageRequest:
     """A request SEND_MESSAGE: the message with its properties as sent, and the other header fields.
 
-    Attributes:
-        default_topic: name of the model for a topic that does not exist.
-        default_topic_queue_nums: largest number of queues of a topic that is created.
-        max_reconsume_times: maxReconsumeTimes of a message to a retry topic; None if the producer sent none.
+    `default_topic` is the model for a topic that does not exist, which gets at most `default_topic_queue_nums` queues.
+    `max_reconsume_times` is of a message to a retry topic; None if the producer sent none.
     """
 
     message: pm.InnerMessage
@@ -127,8 +121,7 @@ class SendMessageProcessor:
         """Return the message with its dead letter topic, if it is of a retry topic and was tried too often: handleRetryAndDLQ."""
         message = request.message
         group_name = message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
-        auto_create = self.config.auto_create_subscription_group
-        group = self.groups.find_subscription_group_config(group_name, auto_create=auto_create)
+        group = self.groups.find_subscription_group_config(group_name, auto_create=self.config.auto_create_subscription_group)
         if group is None:
             raise SendRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group_name} \n{_TODO}")
         most = group.retryMaxTimes if request.max_reconsume_times is None else request.max_reconsume_times

@@ -34,12 +34,7 @@ def is_sys_consumer_group(group: str) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class SubscriptionGroupManager:
-    """The table of group configurations.
-
-    Attributes:
-        subscription_group_table: group name -> configuration.
-        updated: called with each configuration that is created or replaced.
-    """
+    """The configurations of groups by name; `updated` is called with each configuration that is created or replaced."""
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = field(
         default_factory=lambda: {name: SubscriptionGroupConfig(groupName=name) for name in SYSTEM_GROUPS}

@@ -93,12 +93,7 @@ def _with_queues(name: str, queues: int, perm: int = PERM_READ | PERM_WRITE) -> 
 
 @dataclass(slots=True, kw_only=True)
 class TopicConfigManager:
-    """The table of topic configurations.
-
-    Attributes:
-        topic_config_table: topic name -> configuration.
-        updated: called with each configuration that is created or replaced.
-    """
+    """The configurations of topics by name; `updated` is called with each configuration that is created or replaced."""
 
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
     updated: Callable[[TopicConfig], None] = lambda _config: None

@@ -62,12 +62,10 @@ class OpMessage:
 
 
 class OpRead(NamedTuple):
-    """The result of reading op messages.
+    """The result of reading op messages: OPS_AT_ONCE at most, None if there are none.
 
-    Attributes:
-        messages: at most OPS_AT_ONCE op messages, None if there are none.
-        next_begin_offset: offset of the next read.
-        is_illegal: whether there are no messages because the offset is outside the queue's bounds.
+    `next_begin_offset` is the offset of the next read; `is_illegal` is whether there are none because the offset is outside the queue's
+    bounds.
     """
 
     messages: Sequence[OpMessage] | None
@@ -166,11 +164,8 @@ class TransactionQueues(Protocol):
 class CheckResult:
     """The result of a check of one half queue.
 
-    Attributes:
-        half_offset: offset in the half queue where the next check starts; committed if it has changed.
-        op_offset: offset in the op queue where the next check starts; committed if it has changed.
-        asked: half messages whose producers are asked; they have been put back.
-        discarded: half messages that go to CHECK_MAX_TIME_TOPIC.
+    The next check starts at the two offsets, which are committed if they have changed. Half messages whose producers are `asked` have been
+    put back; the `discarded` ones go to CHECK_MAX_TIME_TOPIC.
     """
 
     half_offset: int

@@ -113,11 +113,9 @@ def used_percent(used: int, usable: int) -> int:
 
 
 class Space(NamedTuple):
-    """How a pass rates the use of the disk.
+    """How a pass rates the use of the disk: whether it is full, so that files are deleted at any hour.
 
-    Attributes:
-        is_full: whether files are deleted at any hour.
-        clean_immediately: whether files are deleted whatever their age, if cleanFileForciblyEnable is on.
+    `clean_immediately` is whether files are deleted whatever their age, if cleanFileForciblyEnable is on.
     """
 
     is_full: bool

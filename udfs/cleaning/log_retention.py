@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -222,13 +222,12 @@ def loss_of(
     lost = _lost(fates, offset, rate, outlook.since)
     needed = _needed_hours(shares, offset, rate, outlook, aging)
     if not lost:
-        return Loss(next_file=loss.next_file, deletion=loss.deletion, needed_reserved_hours=needed)
+        return replace(loss, needed_reserved_hours=needed)
     loss_at = lost[0].time
     then = [one for one in lost if one.time < loss_at + HOUR]
     left = [share.first for share, fate in fates if fate is None or fate.time >= loss_at + HOUR]
-    return Loss(
-        next_file=loss.next_file,
-        deletion=loss.deletion,
+    return replace(
+        loss,
         loss_at=loss_at,
         messages=sum(one.messages for one in then),
         size=sum(one.size for one in then),

@@ -12,6 +12,7 @@ strategy by configuration ignores both lists, even if they are empty.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
@@ -43,39 +44,42 @@ class AllocateMessageQueueStrategy(Protocol):
         """
 
 
-def _position(current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> tuple[Queues, Sequence[str], int]:
-    """Check the lists; return them with the client's position in its list, -1 if it is not in it."""
-    if not current_cid or not mq_all or not cid_all:
-        raise ThrownError(ILLEGAL_ARGUMENT)
-    return mq_all, cid_all, cid_all.index(current_cid) if current_cid in cid_all else -1
+class _OfPosition(ABC):
+    """A strategy whose share depends on a client's position in its list."""
+
+    __slots__ = ()
+
+    def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
+        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`; none if it is not in its list."""
+        if not current_cid or not mq_all or not cid_all:
+            raise ThrownError(ILLEGAL_ARGUMENT)
+        return self._share(mq_all, cid_all, cid_all.index(current_cid)) if current_cid in cid_all else []
+
+    @abstractmethod
+    def _share(self, queues: Queues, clients: Sequence[str], index: int) -> list[MessageQueue]:
+        """Return the queues of the client with an index."""
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMessageQueueAveragely:
+class AllocateMessageQueueAveragely(_OfPosition):
     """Even shares of neighbouring queues; if the numbers do not divide, the first clients get one queue more."""
 
     name: ClassVar[str] = "AVG"
 
-    def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
-        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`."""
-        queues, clients, index = _position(current_cid, mq_all, cid_all)
-        if index < 0:
-            return []
+    def _share(self, queues: Queues, clients: Sequence[str], index: int) -> list[MessageQueue]:
         share, rest = divmod(len(queues), len(clients))
         start = index * share + min(index, rest)
         return list(queues[start : start + share + (index < rest)])
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMessageQueueAveragelyByCircle:
+class AllocateMessageQueueAveragelyByCircle(_OfPosition):
     """Even shares, dealt to the clients in turn like cards."""
 
     name: ClassVar[str] = "AVG_BY_CIRCLE"
 
-    def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
-        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`."""
-        queues, clients, index = _position(current_cid, mq_all, cid_all)
-        return list(queues[index :: len(clients)]) if index >= 0 else []
+    def _share(self, queues: Queues, clients: Sequence[str], index: int) -> list[MessageQueue]:
+        return list(queues[index :: len(clients)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def _room_of_name(broker_name: str | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMessageQueueByMachineRoom:
+class AllocateMessageQueueByMachineRoom(_OfPosition):
     """Even shares of the queues in the machine rooms that the group consumes: blocks of neighbours, and the rest one queue each."""
 
     name: ClassVar[str] = "MACHINE_ROOM"
@@ -118,9 +122,9 @@ class AllocateMessageQueueByMachineRoom:
         """
         if _is_blank(current_cid):
             raise ThrownError(ILLEGAL_ARGUMENT)
-        queues, clients, index = _position(current_cid, mq_all, cid_all)
-        if index < 0:
-            return []
+        return _OfPosition.allocate(self, current_cid, mq_all, cid_all)
+
+    def _share(self, queues: Queues, clients: Sequence[str], index: int) -> list[MessageQueue]:
         ours = [queue for queue in queues if self._is_consumed(_room_of_name(queue.brokerName))]
         share, rest = divmod(len(ours), len(clients))
         taken = ours[index * share : (index + 1) * share]
@@ -135,7 +139,7 @@ class AllocateMessageQueueByMachineRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMessageQueueConsistentHash:
+class AllocateMessageQueueConsistentHash(_OfPosition):
     """Queues by a hash ring of clients, so that a client that joins or leaves moves few queues.
 
     Raises:
@@ -149,20 +153,16 @@ class AllocateMessageQueueConsistentHash:
         if self.virtual_node_cnt < 0:
             raise ThrownError(ILLEGAL_ARGUMENT)
 
-    def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
-        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`."""
-        queues, clients, index = _position(current_cid, mq_all, cid_all)
-        if index < 0:
-            return []
+    def _share(self, queues: Queues, clients: Sequence[str], index: int) -> list[MessageQueue]:
         router = ConsistentHashRouter(clients, self.virtual_node_cnt)
-        return [queue for queue in queues if router.route(str(queue)) == current_cid]
+        return [queue for queue in queues if router.route(str(queue)) == clients[index]]
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMachineRoomNearby:
+class AllocateMachineRoomNearby(_OfPosition):
     """The queues of a machine room to the clients of that room, by another strategy; the queues of a room without clients to all clients.
 
-    The two functions return the machine room of a queue's broker and of a client id; None or "" is an error.
+    The two functions return the machine room of a queue's broker and of a client id; None or "" makes the strategy throw.
     """
 
     inner: AllocateMessageQueueStrategy
@@ -174,15 +174,7 @@ class AllocateMachineRoomNearby:
         """Name of this strategy with the name of the strategy within a room."""
         return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
 
-    def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
-        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`.
-
-        Raises:
-            ThrownError: also if a machine room is unknown.
-        """
-        queues, clients, index = _position(current_cid, mq_all, cid_all)
-        if index < 0:
-            return []
+    def _share(self, queues: Queues, clients: Sequence[str], index: int) -> list[MessageQueue]:
         queues_of: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             queues_of.setdefault(_known(self.broker_deploy_in(queue)), []).append(queue)
@@ -192,10 +184,10 @@ class AllocateMachineRoomNearby:
         own_room = _known(self.consumer_deploy_in(clients[index]))
         shares = []
         if own_room in queues_of:
-            shares.append(self.inner.allocate(current_cid, queues_of.pop(own_room), clients_of[own_room]))
+            shares.append(self.inner.allocate(clients[index], queues_of.pop(own_room), clients_of[own_room]))
         for room in sorted(queues_of, key=text_order):
             if room not in clients_of:
-                shares.append(self.inner.allocate(current_cid, queues_of[room], clients))
+                shares.append(self.inner.allocate(clients[index], queues_of[room], clients))
         if None in shares:
             raise ThrownError(NULL_POINTER)
         return [queue for share in shares for queue in share or ()]

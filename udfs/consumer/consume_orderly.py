@@ -80,11 +80,9 @@ def _suspends(status: ConsumeOrderlyStatus | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OrderlyResult:
-    """The result of a batch for the consumer.
+    """The result of a batch for the consumer: the offset to commit, None for none.
 
-    Attributes:
-        commit_offset: the offset to commit, None for none.
-        continues: whether the consumer takes the next batch at once; if not, it starts again after `suspend_millis`.
+    `continues` is whether the consumer takes the next batch at once; if not, it starts again after `suspend_millis`.
     """
 
     commit_offset: int | None

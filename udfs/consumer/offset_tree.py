@@ -19,12 +19,7 @@ _KEPT: Final = 1024  # unused list elements before the first message that are no
 class MessageExt:
     """A message that a client has pulled. As in the client, two messages are equal only if they are one object.
 
-    Attributes:
-        queue_offset: queue offset of the message.
-        body_size: size of the body in bytes.
-        tag: tag of the message, None without one.
-        reconsume_times: how often the message was sent back before.
-        consume_start_timestamp: when the listener last got the message, ms; None if it never did.
+    `reconsume_times` is how often the message was sent back before; `consume_start_timestamp` when the listener last got it, ms.
     """
 
     queue_offset: int

@@ -52,9 +52,8 @@ def drop(table: ProcessQueueTable, topic: str, share: Collection[MessageQueue], 
 class GivenUp:
     """The result of giving a queue up.
 
-    Attributes:
-        leaves: whether the queue leaves the table; if not, the next rebalance gives it up again.
-        unlock_after: ms until the client unlocks the queue at the broker, None if it does not.
+    If the queue does not leave the table, the next rebalance gives it up again. `unlock_after` is in ms, None if the client does not unlock
+    it.
     """
 
     leaves: bool

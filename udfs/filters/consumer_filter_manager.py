@@ -68,12 +68,7 @@ def build(
 
 @dataclass(slots=True)
 class ConsumerFilterManager:
-    """Filter data by topic and group.
-
-    Attributes:
-        bloom_filter: the bloom filter of the broker's settings.
-        filter_data_by_topic: topic -> group -> filter data; a topic stays when its last group goes.
-    """
+    """Filter data by topic and group, with bits of one bloom filter; a topic stays when its last group goes."""
 
     bloom_filter: BloomFilter
     filter_data_by_topic: dict[str, dict[str, ConsumerFilterData]] = field(default_factory=dict)

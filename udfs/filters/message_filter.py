@@ -57,13 +57,8 @@ class RetryTopicMissingError(Exception):
 class TopicSubscription:
     """A subscription to a topic (SubscriptionData), of a heartbeat or built for one pull.
 
-    Attributes:
-        topic: the topic subscribed to.
-        sub_string: the expression; "*" for all messages.
-        expression_type: "TAG", "SQL92", or another text that the client sent.
-        code_set: hash codes of the tags; those of a heartbeat may differ from the tags' own.
-        sub_version: subVersion, a time of the client's clock in ms.
-        class_filter_mode: whether the client filters by a Java class.
+    `code_set` has the hash codes of the tags; those of a heartbeat may differ from the tags' own. `sub_version` is a time of the client's
+    clock in ms. With `class_filter_mode` the client filters by a Java class.
     """
 
     topic: str
@@ -100,8 +95,7 @@ class TopicSubscription:
 class Condition:
     """A condition on a message's properties; pulls of a topic with the same condition share its verdicts.
 
-    Attributes:
-        expression: the expression that must be true; None on a retry topic: the group's expression for the message's original topic.
+    An `expression` of None stands on a retry topic for the group's expression for the message's original topic.
     """
 
     expression: str | None
@@ -109,12 +103,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionMessageFilter:
-    """The filter of one pull.
+    """The filter of one pull; `subscription` is None if the pull is not filtered.
 
-    Attributes:
-        subscription: the pull's subscription; None if the pull is not filtered.
-        filter_data: filter data of the subscription's expression; None for TAG, and if the expression does not compile.
-        bloom_filter: the broker's bloom filter.
+    `filter_data` is that of the subscription's expression; None for TAG, and if the expression does not compile.
     """
 
     subscription: TopicSubscription | None
@@ -135,7 +126,9 @@ class ExpressionMessageFilter:
         if is_tag_type(self.subscription.expression_type):
             return tags.tag_matches(self.subscription.wanted_codes, tags_code)
         positions = self._judging_bits()
-        if not positions or ext_unit is None or not self._is_msg_in_live(ext_unit.msg_store_time):
+        if not positions or ext_unit is None or self.filter_data is None:
+            return True
+        if ext_unit.msg_store_time <= self.filter_data.bornTime:  # isMsgInLive
             return True
         if not ext_unit.bit_map or len(ext_unit.bit_map) * _BITS_A_BYTE != self.bloom_filter.m:
             return True
@@ -152,9 +145,6 @@ class ExpressionMessageFilter:
         except BloomFilterError:  # a file may hold any number; the broker throws, and takes that for a match
             return ()
         return positions
-
-    def _is_msg_in_live(self, msg_store_time: int) -> bool:
-        return self.filter_data is not None and msg_store_time > self.filter_data.bornTime
 
     def are_matched_by_bit_maps(self, has_unit: NDArray[np.bool_], store_times: NDArray[np.int64], maps: BitMaps) -> NDArray[np.bool_]:
         """Return `is_matched_by_consume_queue` for each entry, by its unit, if it has one that can be read; not for TAG subscriptions."""

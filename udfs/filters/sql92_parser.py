@@ -10,11 +10,11 @@ line break; else it is two signs. There is no octal and no hexadecimal: `01` is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from typing import Any, Final
 
-from lark import Lark, Token, Transformer, UnexpectedToken, v_args
+from lark import Lark, Token, Transformer, UnexpectedToken
 from lark.lexer import Lexer
 
 from udfs.filters import sql92_expression as e
@@ -107,66 +107,36 @@ def _text_of(literal: str) -> str:
     return literal[1:-1].replace("''", "'")
 
 
-@v_args(inline=True)
+def _next_string(strings: list[str], literal: Token) -> list[str]:
+    strings.append(_text_of(literal))
+    return strings
+
+
+# what the broker's parser does at the end of each grammar rule
+_ACTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    **{name: getattr(e, name) for name in ("create_and", "create_or", "create_equal", "create_not_equal", "create_between")},
+    **{name: getattr(e, name) for name in ("create_is_null", "create_is_not_null", "create_not_between", "decimal", "floating_point")},
+    "selector": e.as_boolean,
+    "create_order": lambda left, symbol, right: e.create_order(str(symbol), left, right),
+    "create_in": partial(e.create_in, negated=False),
+    "create_not_in": partial(e.create_in, negated=True),
+    "first_string": lambda literal: [_text_of(literal)],
+    "next_string": _next_string,
+    "plus": lambda operand: e.nested(operand, e.SIGN_COST),
+    "create_negate": lambda operand: e.nested(e.create_negate(operand), e.SIGN_COST),
+    "create_not": lambda operand: e.nested(e.create_not(operand), e.SIGN_COST),
+    "bracket": lambda operand: e.nested(operand, e.BRACKET_COST),
+    "string": lambda literal: e.constant(_text_of(literal)),
+    "variable": lambda name: e.variable(str(name)),
+    "true": lambda: e.constant(True),
+    "false": lambda: e.constant(False),
+    "null": lambda: e.constant(None),
+}
+
+
 class _Broker(Transformer[Token, Any]):
-    """The actions that the broker's parser runs at the end of each grammar rule."""
-
-    create_and = staticmethod(e.create_and)
-    create_or = staticmethod(e.create_or)
-    create_equal = staticmethod(e.create_equal)
-    create_not_equal = staticmethod(e.create_not_equal)
-    create_is_null = staticmethod(e.create_is_null)
-    create_is_not_null = staticmethod(e.create_is_not_null)
-    create_between = staticmethod(e.create_between)
-    create_not_between = staticmethod(e.create_not_between)
-    decimal = staticmethod(e.decimal)
-    floating_point = staticmethod(e.floating_point)
-
-    def selector(self, operand: Operand) -> Operand:
-        return e.as_boolean(operand)
-
-    def create_order(self, left: Operand, symbol: Token, right: Operand) -> Operand:
-        return e.create_order(str(symbol), left, right)
-
-    def create_in(self, operand: Operand, strings: list[str]) -> Operand:
-        return e.create_in(operand, strings, negated=False)
-
-    def create_not_in(self, operand: Operand, strings: list[str]) -> Operand:
-        return e.create_in(operand, strings, negated=True)
-
-    def first_string(self, literal: Token) -> list[str]:
-        return [_text_of(literal)]
-
-    def next_string(self, strings: list[str], literal: Token) -> list[str]:
-        strings.append(_text_of(literal))
-        return strings
-
-    def plus(self, operand: Operand) -> Operand:
-        return e.nested(operand, e.SIGN_COST)
-
-    def create_negate(self, operand: Operand) -> Operand:
-        return e.nested(e.create_negate(operand), e.SIGN_COST)
-
-    def create_not(self, operand: Operand) -> Operand:
-        return e.nested(e.create_not(operand), e.SIGN_COST)
-
-    def bracket(self, operand: Operand) -> Operand:
-        return e.nested(operand, e.BRACKET_COST)
-
-    def string(self, literal: Token) -> Operand:
-        return e.constant(_text_of(literal))
-
-    def variable(self, name: Token) -> Operand:
-        return e.variable(str(name))
-
-    def true(self) -> Operand:
-        return e.constant(True)
-
-    def false(self) -> Operand:
-        return e.constant(False)
-
-    def null(self) -> Operand:
-        return e.constant(None)
+    def __default__(self, data: str, children: list[Any], meta: Any) -> Any:
+        return _ACTIONS[data](*children)
 
 
 @cache

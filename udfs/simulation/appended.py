@@ -51,12 +51,9 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A run that has ended.
+    """A run that has ended at `at` (microseconds); its messages come at rates, to the queues of one broker.
 
-    Attributes:
-        plan: plan of the run; its messages come at rates, to the queues of one broker.
-        at: when the run ended, microseconds.
-        sent_back: (when the broker received it, queue, offset) of each message that was sent back, in order.
+    `sent_back` has (when the broker received it, queue, offset) of each message that was sent back, in order.
     """
 
     plan: GroupPlan
@@ -92,12 +89,7 @@ _Event = tuple[int, _Kind, int, Callable[[int], None]]
 
 @dataclass(slots=True)
 class Appending:
-    """A run whose messages are appended to a store.
-
-    Attributes:
-        delivered: number of delivered messages by delay level, from 1.
-        transactions: transactions of the broker, None if the plan has none.
-    """
+    """A run whose messages are appended to a store; `delivered` counts delivered messages by delay level, from 1."""
 
     ended: Ended
     around: Surroundings

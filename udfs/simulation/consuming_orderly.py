@@ -105,20 +105,14 @@ def _tell(w, slot, result, now):  # type: ignore[no-untyped-def]
 
 
 @bare
-def _give_up(w, slot, entry, now):  # type: ignore[no-untyped-def]
-    """Send a message that was tried too often to the dead letters."""
-    first_queue, first_offset, _ = origin(w, w.slots[slot, at.QUEUE], entry[at.OFFSET])
-    write_dead(w, first_queue, first_offset, entry[at.TRY] + 1, now + w.cfg[at.NETWORK])
-
-
-@bare
 def _is_put_back(w, slot, now):  # type: ignore[no-untyped-def]
-    """Return whether a failed batch has a message that may still be tried: checkReconsumeTimes."""
+    """Return whether a failed batch has a message that may still be tried (checkReconsumeTimes); others become dead letters."""
     again = False
     for ahead in range(w.slots[slot, at.TAKEN]):
         entry = w.ring[_entry(w, slot, ahead)]
         if entry[at.TRY] >= w.cfg[at.MOST_TRIES]:
-            _give_up(w, slot, entry, now)
+            first_queue, first_offset, _ = origin(w, w.slots[slot, at.QUEUE], entry[at.OFFSET])
+            write_dead(w, first_queue, first_offset, entry[at.TRY] + 1, now + w.cfg[at.NETWORK])
         else:
             entry[at.TRY] += 1
             again = True

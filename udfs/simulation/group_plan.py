@@ -47,12 +47,9 @@ class ClientPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """How long a listener takes for a message, and how often it fails.
+    """How long a listener takes for a message, and the shares of tries and of messages (`poison`) that fail.
 
-    Attributes:
-        shape: shape of the time, one of `service_time`; `first` and `second` are its parameters, in microseconds except a deviation.
-        failing: share of tries that fail.
-        poison: share of messages that always fail.
+    `shape` is one of `service_time`; `first` and `second` are its parameters, in microseconds except a deviation.
     """
 
     shape: int = CONSTANT

@@ -84,12 +84,7 @@ class _Client:
 
 
 class GroupRun:
-    """The run of one plan on an engine.
-
-    Attributes:
-        rebalances: the rebalances that took or gave up queues.
-        stopped_at: when the run ended.
-    """
+    """The run of one plan on an engine; `rebalances` are those that took or gave up queues, `stopped_at` is when the run ended."""
 
     def __init__(self, plan: GroupPlan, engine: GroupEngine) -> None:
         self.plan, self.engine = plan, engine

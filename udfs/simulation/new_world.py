@@ -28,6 +28,8 @@ def new_world(plan: GroupPlan) -> World:
     recorded = isinstance(messages, Recorded)
     cum = np.zeros((len(plan.queues), 2), np.int64) if recorded else arrival_counts(messages, plan.seed, bucket)  # type: ignore[arg-type]
     levels = np.full((len(plan.broker.delays), at.LEVEL_COLUMNS), NONE, np.int64)
+    counters = np.zeros(at.COUNTERS, np.int64)
+    counters[at.ASKING] = NONE
     told = _TOLD_ROWS if plan.tells else plan.consumer.consume_message_batch_max_size
     return World(
         heap=np.zeros((_FIRST_ROWS, 2), np.int64),
@@ -45,18 +47,12 @@ def new_world(plan: GroupPlan) -> World:
         levels=levels,
         level_of_try=_levels(plan),
         delays=np.array(plan.broker.delays, np.int64),
-        counters=_counters(),
+        counters=counters,
         consumed=np.zeros((told, at.CONSUMED_COLUMNS), np.int64),
         dead=np.zeros((told, at.DEAD_COLUMNS), np.int64),
         cfg=cfg,
         shares=shares,
     )
-
-
-def _counters() -> NDArray[np.int64]:
-    counters = np.zeros(at.COUNTERS, np.int64)
-    counters[at.ASKING] = NONE
-    return counters
 
 
 def free_rows(first: int, count: int) -> NDArray[np.int64]:
@@ -122,16 +118,13 @@ def _delay(plan: GroupPlan) -> int:
     return plan.broker.delays[min(level, len(plan.broker.delays)) - 1] if level else NONE
 
 
-def _power_of_two(least: int) -> int:
-    return 1 << max(least - 1, 1).bit_length()
-
-
 def ring_size(plan: GroupPlan) -> int:
     """Return how many messages a client can hold of a queue: the limit that stops pulls, and one more pull."""
     consumer = plan.consumer
     # a consumed message keeps its place in the ring until all messages before it are consumed
     most = max(consumer.pull_threshold_for_queue, consumer.consume_concurrently_max_span)
-    return _power_of_two(most + 2 + min(consumer.pull_batch_size, plan.broker.count_in_memory))
+    least = most + 2 + min(consumer.pull_batch_size, plan.broker.count_in_memory)
+    return 1 << max(least - 1, 1).bit_length()  # a power of two
 
 
 def _settings(plan: GroupPlan, bucket: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

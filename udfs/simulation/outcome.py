@@ -37,13 +37,9 @@ _COUNTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ClientWork:
-    """The work of one client.
+    """The work of one client: batches passed to its listener, and messages that it consumed with success.
 
-    Attributes:
-        alive: whether the client was running at the end.
-        batches: number of batches passed to its listener.
-        messages: number of messages that it consumed with success.
-        worked: microseconds that its listener's threads were busy, added.
+    `alive` is whether it was running at the end, `worked` how many microseconds its listener's threads were busy, added.
     """
 
     client_id: str
