@@ -35,8 +35,8 @@ class Connection:
     ends: tuple[str, str]
     digest: str
     _number: int = 0
-    _directions: tuple[_Direction, _Direction] | None = None
-    _exchanges: Exchanges | None = None
+    _directions: tuple[_Direction, ...] = ()  # none before the first segment
+    _exchanges: Exchanges = field(init=False)
 
     def feed(self, packed: PackedSegments) -> Found:
         """Process further segments; gives the rows that are complete with them."""
@@ -45,19 +45,17 @@ class Connection:
         for numbers in packed.matrix.reshape(-1, COLUMNS).tolist():
             data = payload[at : at + numbers[SegmentCol.CAPTURED]]
             at += len(data)
-            if self._directions is None or numbers[SegmentCol.FLAGS] & tcp.TH_SYN:
+            if not self._directions or numbers[SegmentCol.FLAGS] & tcp.TH_SYN:
                 yield from self._begin(numbers)
-            assert self._directions is not None
-            self._segment(numbers, data, self._directions)
+            self._segment(numbers, data)
             if numbers[SegmentCol.FLAGS] & (tcp.TH_FIN | tcp.TH_RST):
                 yield from self._decoded()
-                assert self._exchanges is not None
                 yield from self._exchanges.close(_packet(numbers))
         yield from self._decoded()
 
     def end(self) -> Found:
         """End the connection; gives the rows of all that still waits."""
-        if self._directions is None or self._exchanges is None:
+        if not self._directions:
             return
         for direction in self._directions:
             direction.pieces += direction.bytes.end()
@@ -66,15 +64,15 @@ class Connection:
             for one in direction.frames.end():
                 yield self._exchanges.bad(one.offset, number, one.error, one.raw, one.packet)
         yield from self._exchanges.end()
-        self._directions = self._exchanges = None
+        self._directions = ()
 
     def _begin(self, numbers: list[int]) -> Found:
         """Process the first segment of a connection, or a SYN, which may begin a new connection."""
         side, flags, seq = numbers[SegmentCol.DIRECTION], numbers[SegmentCol.FLAGS], numbers[SegmentCol.SEQ]
         syn = bool(flags & tcp.TH_SYN)
-        if self._directions is not None and not flags & tcp.TH_ACK and self._directions[side].bytes.is_new_connection(seq):
+        if self._directions and not flags & tcp.TH_ACK and self._directions[side].bytes.is_new_connection(seq):
             yield from self.end()
-        if self._directions is None:
+        if not self._directions:
             self._number += 1
             name = "-".join(self.ends) + (f"#{self._number}" if self._number > 1 else "")
             self._exchanges = Exchanges(name, self.ends, self.digest)
@@ -83,9 +81,9 @@ class Connection:
             self._directions[side].bytes.syn(seq)
             self._directions[side].frames.searching = not self._directions[side].bytes.from_start
 
-    def _segment(self, numbers: list[int], data: memoryview, directions: tuple[_Direction, _Direction]) -> None:
+    def _segment(self, numbers: list[int], data: memoryview) -> None:
         side, flags = numbers[SegmentCol.DIRECTION], numbers[SegmentCol.FLAGS]
-        there, back = directions[side], directions[1 - side]
+        there, back = self._directions[side], self._directions[1 - side]
         if data:
             seq = numbers[SegmentCol.SEQ] + bool(flags & tcp.TH_SYN)
             there.pieces += there.bytes.add(seq, data, numbers[SegmentCol.LENGTH], _packet(numbers))
@@ -94,8 +92,6 @@ class Connection:
 
     def _decoded(self) -> Found:
         """The rows of the frames that are complete now, in the order of the packets that completed them."""
-        assert self._directions is not None
-        assert self._exchanges is not None
         frames: list[tuple[CapturedPacket, int, Frame]] = []
         for number, direction in enumerate(self._directions):
             pieces, direction.pieces = direction.pieces, []
@@ -114,7 +110,6 @@ class Connection:
     def _refused(self, found: Frames, number: int) -> Found:
         for row, error in found.columns.errors.items():
             if row < found.count and row not in found.damaged:
-                assert self._exchanges is not None
                 frame = Frame(found.columns, row, int(found.offsets[row]), found.packets[row])
                 place = f"connection {self._exchanges.connection}, sent by {self.ends[number]}, byte {frame.offset}"
                 yield BAD, bad_row(frame, f"{place}: {error}")

@@ -38,20 +38,21 @@ _WAITED_MICROS: Final = 20_000  # a pull that took longer was held: workers are 
 _WANTED: Final = frozenset(
     {RequestCode.PULL_MESSAGE, RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT}
 )
-# codes of the checks that come before the offset is committed
-_NOT_COMMITTED: Final = frozenset(
-    {
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-        ResponseCode.SUBSCRIPTION_NOT_EXIST,
-        ResponseCode.SUBSCRIPTION_NOT_LATEST,
-        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-        ResponseCode.FILTER_DATA_NOT_EXIST,
-        ResponseCode.FILTER_DATA_NOT_LATEST,
-    }
-)
+# codes of the checks of the registration; codes of the checks before it, which do not depend on it
+OF_REGISTRATION: Final = {
+    ResponseCode.SUBSCRIPTION_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_NOT_LATEST,
+    ResponseCode.FILTER_DATA_NOT_EXIST,
+    ResponseCode.FILTER_DATA_NOT_LATEST,
+}
+BEFORE_REGISTRATION: Final = {
+    ResponseCode.SYSTEM_ERROR,
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+}
+# codes of all checks that come before the offset is committed
+_NOT_COMMITTED: Final = OF_REGISTRATION | BEFORE_REGISTRATION | {ResponseCode.SUBSCRIPTION_PARSE_FAILED}
 
 
 @dataclass(frozen=True, slots=True)

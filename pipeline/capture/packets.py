@@ -37,14 +37,10 @@ class Source(Protocol):
 
 
 class Packet(NamedTuple):
-    """One captured packet.
+    """One captured packet: its number in the file, from 0, and the position of its record, in bytes.
 
-    Attributes:
-        number: number of the packet in the file, from 0.
-        position: position of its record in the file, in bytes.
-        micros: time of the capture in microseconds since 1970.
-        link_type: a LINKTYPE_ number of tcpdump.
-        data: captured bytes, from the header of the link layer on.
+    `micros` is the time of the capture since 1970, `link_type` a LINKTYPE_ number of tcpdump. `data` begins with the header of the link
+    layer.
     """
 
     number: int

@@ -152,11 +152,16 @@ def _processor(config: PullBrokerConfig, row: Row) -> PullMessageProcessor:
     filters = ConsumerFilterManager(_NO_BITS)
     consumers = ConsumerManager(filters=filters, notify=_NeverCalled(), notify_consumer_ids_changed_enable=lambda: False)
     _register(row, consumers, filters)
+    topics, groups = {}, {}
+    if row["readQueueNums"] is not None:
+        topics[row["topic"]] = TopicConfig(topicName=row["topic"], **{name: row[name] for name in _TOPIC})
+    if row["consumeEnable"] is not None:
+        groups[row["consumerGroup"]] = SubscriptionGroupConfig(groupName=row["consumerGroup"], **{name: row[name] for name in _GROUP})
     return PullMessageProcessor(
         config=config,
         now=0,
-        groups=SubscriptionGroupManager(subscription_group_table=_group(row)),
-        topics=TopicConfigManager(topic_config_table=_topic(row)),
+        groups=SubscriptionGroupManager(subscription_group_table=groups),
+        topics=TopicConfigManager(topic_config_table=topics),
         consumers=consumers,
         filters=filters,
         offsets=ConsumerOffsetManager(),
@@ -166,20 +171,6 @@ def _processor(config: PullBrokerConfig, row: Row) -> PullMessageProcessor:
         committed=_NeverCalled(),
         write=_NeverCalled(),
     )
-
-
-def _topic(row: Row) -> dict[str, TopicConfig]:
-    if row["readQueueNums"] is None:
-        return {}
-    return {row["topic"]: TopicConfig(topicName=row["topic"], readQueueNums=row["readQueueNums"], perm=row["perm"])}
-
-
-def _group(row: Row) -> dict[str, SubscriptionGroupConfig]:
-    if row["consumeEnable"] is None:
-        return {}
-    group = row["consumerGroup"]
-    enabled = {name: row[name] for name in _GROUP}
-    return {group: SubscriptionGroupConfig(groupName=group, **enabled)}
 
 
 def _register(row: Row, consumers: ConsumerManager, filters: ConsumerFilterManager) -> None:

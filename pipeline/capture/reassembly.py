@@ -26,13 +26,9 @@ class CapturedPacket(NamedTuple):
 
 
 class StreamPiece(NamedTuple):
-    """Consecutive bytes of the stream, or lost bytes.
+    """Consecutive bytes of the stream from `offset` on, or `lost` bytes, without `data`.
 
-    Attributes:
-        offset: offset of the first byte in the stream.
-        data: the bytes; empty for lost bytes.
-        lost: number of lost bytes from `offset` on; 0 where there is `data`.
-        packet: the packet with which the bytes could be read.
+    `packet` is the packet with which the bytes could be read.
     """
 
     offset: int
@@ -51,12 +47,10 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Reassembly:
-    """State of one direction.
+    """State of one direction; `next` is the offset of the next missing byte.
 
-    Attributes:
-        next: offset of the next missing byte.
-        isn: sequence number of the byte at offset 0; None before the first segment.
-        from_start: whether the SYN was captured, so that offset 0 is the first byte sent.
+    `isn` is the sequence number of the byte at offset 0, None before the first segment; `from_start` whether the SYN was captured, so that
+    offset 0 is the first byte sent.
     """
 
     next: int = 0

@@ -12,6 +12,7 @@ have led to the recorded answer (a pull that overtook its heartbeat is refused).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial, reduce
 from itertools import groupby, islice
 from typing import Any
 
@@ -19,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.capture.exchanges import CLOSED, HEART_BEAT
+from pipeline.capture.exchanges import BEFORE_REGISTRATION, CLOSED, HEART_BEAT, OF_REGISTRATION
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.capture_tables import PULL_REQUEST
 from store_format.remoting.headers import PullSysFlag
@@ -50,9 +51,7 @@ def with_registrations(pulls: DataFrame, subscriptions: DataFrame) -> DataFrame:
         _events(subscriptions, "event", latest, _PULLS_FIRST),
         _events(by_registration, "pull", early, _PULLS_FIRST),
     ]
-    merged = events[0]
-    for more in events[1:]:
-        merged = merged.unionByName(more, allowMissingColumns=True)
+    merged = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), events)
     sorted_rows = merged.repartition("consumerGroup").sortWithinPartitions("consumerGroup", "micros", "order", "isPull", "sequence")
     return sorted_rows.mapInArrow(_walk, PULL_REQUEST.schema).unionByName(rest, allowMissingColumns=True)
 
@@ -192,19 +191,4 @@ def _could_lead_to(pull: Row, registration: Row, code: int) -> bool:
         leads_to = ResponseCode.FILTER_DATA_NOT_LATEST
     else:
         leads_to = ResponseCode.SUCCESS
-    return code == leads_to or (leads_to == ResponseCode.SUCCESS and code not in _OF_REGISTRATION) or code in _BEFORE_REGISTRATION
-
-
-# codes of the checks of the registration; codes of the checks before it, which do not depend on it
-_OF_REGISTRATION = {
-    ResponseCode.SUBSCRIPTION_NOT_EXIST,
-    ResponseCode.SUBSCRIPTION_NOT_LATEST,
-    ResponseCode.FILTER_DATA_NOT_EXIST,
-    ResponseCode.FILTER_DATA_NOT_LATEST,
-}
-_BEFORE_REGISTRATION = {
-    ResponseCode.SYSTEM_ERROR,
-    ResponseCode.NO_PERMISSION,
-    ResponseCode.TOPIC_NOT_EXIST,
-    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-}
+    return code == leads_to or (leads_to == ResponseCode.SUCCESS and code not in OF_REGISTRATION) or code in BEFORE_REGISTRATION

@@ -29,14 +29,10 @@ _NO_FRAME = "expected a frame, found bytes that are none"
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Complete frames of a stream.
+    """Complete frames of a stream: the first `count` rows of `columns`, each with its offset in the stream.
 
-    Attributes:
-        columns: the decoded frames; only the first `count` rows count.
-        count: number of frames.
-        offsets: offset of each frame in the stream.
-        packets: the packet that completed each frame.
-        damaged: rows of frames with lost bytes (zeros in `columns`): True if the header is complete, False if not.
+    `packets` are those that completed each frame. `damaged` are rows of frames with lost bytes (zeros in `columns`): True if the header is
+    complete, False if not.
     """
 
     columns: FrameColumns
@@ -58,11 +54,7 @@ class BadStretch:
 
 @dataclass(slots=True)
 class FrameStream:
-    """State of one direction; only the incomplete frame is in memory.
-
-    Attributes:
-        searching: whether the next start of a frame is unknown.
-    """
+    """State of one direction; only the incomplete frame is in memory. `searching`: the next start of a frame is unknown."""
 
     searching: bool = False
     _held: bytearray = field(default_factory=bytearray)

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -124,7 +125,7 @@ def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
 
 def _write_all(broker: OpenedBroker, folder: StoreFolder, files: DataFrame, log_size: int, progress: Progress) -> tuple[int, int, int]:
     """Write all files of a store; returns the numbers of files and records, and all bytes."""
-    writes: tuple[Write, ...] = (partial(_write_records, log_size), _write_entries, _write_ranges)
+    writes: tuple[Write, ...] = (partial(_write_records, log_size), partial(_write_placed, entries_of), partial(_write_placed, range_of))
     progress("making the files")
     with ThreadPoolExecutor(len(writes) + 2) as pool:
         created = pool.submit(written, files, folder, create_files)
@@ -201,8 +202,12 @@ def _write_records(log_size: int, files: OpenFiles, rows: pa.RecordBatch) -> tup
     return len(rows), write_records(rows, log_size, lambda start: (files.log_file(offset_to_file_name(start), log_size), start))
 
 
-def _write_entries(files: OpenFiles, segments: pa.RecordBatch) -> tuple[int, int]:
-    return len(segments), sum(files.write(*entries_of(row)) for row in segments.to_pylist())
+def _write_placed(placed: Callable[[Mapping[str, Any]], tuple[str, int, bytes]], files: OpenFiles, rows: pa.RecordBatch) -> tuple[int, int]:
+    return len(rows), sum(files.write(*placed(row)) for row in rows.to_pylist())
+
+
+# the path, the position and the bytes of a row of store_file_range
+range_of = itemgetter("path", "position", "bytes")
 
 
 def entries_of(segment: Mapping[str, Any]) -> tuple[str, int, bytes]:
@@ -213,7 +218,3 @@ def entries_of(segment: Mapping[str, Any]) -> tuple[str, int, bytes]:
     if len(entries) < count * CQ_STORE_UNIT_SIZE:
         raise StoreError("consume_queue_segment", f"{count} entries at offset {first} of {path}", f"{len(entries)} bytes")
     return path, (first - file_first) * CQ_STORE_UNIT_SIZE, entries[: count * CQ_STORE_UNIT_SIZE]
-
-
-def _write_ranges(files: OpenFiles, ranges: pa.RecordBatch) -> tuple[int, int]:
-    return len(ranges), sum(files.write(row["path"], row["position"], row["bytes"]) for row in ranges.to_pylist())

@@ -47,13 +47,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlan:
-    """The plan of the new commit log.
+    """The plan of the new commit log, which ends at `end` and begins with its second file.
 
-    Attributes:
-        chunks: (file, chunk, offset): a chunk of a file of the old log, and the offset of its first message in the new log.
-        blanks: (offset, length) of each BLANK in the new log.
-        end: offset at which the new log ends.
-        file_size: length of the files of both logs, bytes; the new log begins with its second file.
+    `chunks` has (file, chunk, offset) of each chunk of a file of the old log, with the offset of its first message in the new log; `blanks`
+    has (offset, length) of each BLANK. The files of both logs have `file_size` bytes.
     """
 
     chunks: tuple[tuple[int, int, int], ...]

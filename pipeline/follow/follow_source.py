@@ -191,8 +191,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             odd_topic = next((name for name in names if name == NULL_PARTITION or not can_name_a_folder(name)), None)
             if odd_topic is not None:
                 at = from_offset + int(positions[0])
-                text = f"topic {odd_topic!r} cannot name a partition"
-                yield self._event(Event(kind=ODD_TOPIC, physic_offset=at, text=text))
+                yield self._event(Event(kind=ODD_TOPIC, physic_offset=at, text=f"topic {odd_topic!r} cannot name a partition"))
                 return
             nothing = pa.nulls(len(rows), pa.string())
             yield pa.RecordBatch.from_arrays([*rows.columns, _tags_codes(requests), nothing, nothing], schema=arrow_schema(FOLLOWED_LOG))

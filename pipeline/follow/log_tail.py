@@ -64,12 +64,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """The records that one read of the log found after an offset.
+    """The records that one read of the log found after an offset: the last complete one, and the offset past it.
 
-    Attributes:
-        end: offset past the last complete record.
-        last: the last complete record, None without one.
-        newest: a record after it, which is complete if the next read finds the same bytes.
+    `newest` is a record after it, which is complete if the next read finds the same bytes.
     """
 
     end: int
@@ -81,13 +78,8 @@ class Tail:
 class FollowOffset:
     """The progress of a stream, which Spark keeps in its checkpoint.
 
-    Attributes:
-        physic_offset: offset past the last record.
-        min_offset: the log's first offset, -1 without files.
-        mark: the last record, None at the start of a log.
-        epoch: number of events so far.
-        event: the last event.
-        config: names, sizes and times of the config files.
+    `physic_offset` is past the last record, the `mark`, which is None at the start of a log; `min_offset` is the log's first offset, -1
+    without files. `epoch` is the number of events so far. `config` is the names, sizes and times of the config files.
     """
 
     physic_offset: int

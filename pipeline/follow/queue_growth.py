@@ -37,17 +37,13 @@ def grown_segments(broker: str, entries_a_file: int, key: tuple[Any, ...], new: 
     fresh = encode_units(*(new.column(name).to_numpy() for name in CQ_UNIT.names or ()))
     start = rows[0]["firstQueueOffset"] if rows else new.column("queueOffset")[0].as_py()
     # joined as bytes, since numpy would change the byte order of joined rows to the processor's
-    units = units_of(np.frombuffer(b"".join([*(_own_entries(row) for row in rows), fresh]), np.uint8))
+    own = [row["entries"][: row["entryCount"] * CQ_STORE_UNIT_SIZE] for row in rows]
+    units = units_of(np.frombuffer(b"".join([*own, fresh]), np.uint8))
     stamps = np.concatenate([*(np.frombuffer(row["storeTimestamps"], "<i8") for row in rows), new.column("storeTimestamp").to_numpy()])
     odd = [row["firstQueueOffset"] + position for row in rows for position in row["oddEntries"]]
     before = rows[0]["bytesBefore"] if rows else 0
     made = _rows((broker, *key), entries_a_file, start, units, stamps, odd, before)
     return pa.Table.from_pylist(list(made), schema=arrow_schema(CONSUME_QUEUE_SEGMENT))
-
-
-def _own_entries(row: dict[str, Any]) -> bytes:
-    entries: bytes = row["entries"][: row["entryCount"] * CQ_STORE_UNIT_SIZE]
-    return entries
 
 
 def _rows(

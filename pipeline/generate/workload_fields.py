@@ -103,17 +103,12 @@ def group_name(value: object, where: str) -> str:
     return value
 
 
-def _weight(value: object, where: str) -> float:
-    weight: float = number(0.0)(value, where)
-    return weight
-
-
 def shares(value: object, where: str) -> Shares:
     """Read {value: weight}, or [value, ...] with equal weights."""
     pairs = dict.fromkeys(value, 1) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
     if not isinstance(pairs, dict) or not pairs:
         _refuse(where, "{ value = weight, ... } or [value, ...]", value)
-    found = tuple((text(name, where), _weight(weight, f"{where}, {name}")) for name, weight in pairs.items())
+    found = tuple((text(name, where), number(0.0)(weight, f"{where}, {name}")) for name, weight in pairs.items())
     return found if sum(weight for _, weight in found) > 0 else _refuse(where, "a weight above 0", value)
 
 

@@ -110,11 +110,7 @@ class WrittenFiles:
             return mmap.mmap(file.fileno(), 0)
 
     def require_room(self, length: int) -> None:
-        """Raise if the disk has fewer than `length` free bytes.
-
-        Raises:
-            StoreError: names the free bytes.
-        """
+        """Raise StoreError, which names the free bytes, if the disk has fewer than `length`."""
         disk = os.statvfs(self.root)
         if disk.f_bavail * disk.f_frsize < length:
             raise StoreError(self.root, f"a disk with {length} bytes left", f"{disk.f_bavail * disk.f_frsize}")

@@ -46,11 +46,7 @@ class WrittenIndex:
         return self._service.index_msg_timestamp or 0
 
     def load(self, *, last_exit_ok: bool, index_msg_timestamp: int) -> None:
-        """Refuse an index that is there: how the store was left does not matter, nothing is added to what it has.
-
-        Raises:
-            StoreError: a file in its folder.
-        """
+        """Raise StoreError for an index that is there: how the store was left does not matter, nothing is added to what it has."""
         if found := self._files.entries((INDEX,)):
             raise StoreError(self._files.path_of((INDEX,)), "no index", f"{found[0].name!r} in it", hint="a store is never written over")
 

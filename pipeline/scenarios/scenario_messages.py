@@ -31,10 +31,8 @@ def send_messages(run: Run, step: Step) -> None:
             offsets.append(_send_one(run.broker, step["topic"], step["queueId"], message))
         except SendRefused as refused:
             errors.append({"code": int(refused.code), "remark": refused.remark})
-    if len(offsets) > _OFFSETS_LISTED_MAX:
-        step["result"] = {"firstOffset": offsets[0], "lastOffset": offsets[-1]}
-    else:
-        step["result"] = {"queueOffsets": offsets}
+    many = len(offsets) > _OFFSETS_LISTED_MAX
+    step["result"] = {"firstOffset": offsets[0], "lastOffset": offsets[-1]} if many else {"queueOffsets": offsets}
     if errors:
         step["result"]["errors"] = errors
 

@@ -14,15 +14,7 @@ from store_format.log.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_T
 from udfs.broker.message_queue import MessageQueue
 from udfs.broker.schedule import DelayLevelError, parse_delay_level
 from udfs.broker.transactional_message import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
-from udfs.consumer.allocate import (
-    AllocateMachineRoomNearby,
-    AllocateMessageQueueAveragely,
-    AllocateMessageQueueAveragelyByCircle,
-    AllocateMessageQueueByConfig,
-    AllocateMessageQueueByMachineRoom,
-    AllocateMessageQueueConsistentHash,
-    AllocateMessageQueueStrategy,
-)
+from udfs.consumer import allocate
 from udfs.filters.tags import split_tags
 from udfs.simulation.group_plan import PRODUCER_GROUP, BrokerPlan, ClientPlan, GroupPlan, Listener, Rates, Recorded
 
@@ -50,7 +42,8 @@ def plan_of(scenario: GroupScenario, seed: int, where: str, recorded: RecordedTo
     Raises:
         ScenarioError: the broker's settings contradict the scenario.
     """
-    queues = recorded.queues if recorded else _queues(scenario)
+    brokers, numbers = scenario.messages.brokers, range(scenario.messages.queues or _DEFAULT_QUEUES)
+    queues = recorded.queues if recorded else tuple(MessageQueue(scenario.topic, name, one) for name in brokers for one in numbers)
     messages = recorded.messages if recorded else _rates(scenario, len(queues))
     first = tuple(recorded.messages.first_offset.tolist()) if recorded else ()
     listener = scenario.listener
@@ -78,11 +71,6 @@ def plan_of(scenario: GroupScenario, seed: int, where: str, recorded: RecordedTo
         tells=scenario.consumption,
         orderly=listener.orderly,
     )
-
-
-def _queues(scenario: GroupScenario) -> tuple[MessageQueue, ...]:
-    count = scenario.messages.queues or _DEFAULT_QUEUES
-    return tuple(MessageQueue(scenario.topic, broker, one) for broker in scenario.messages.brokers for one in range(count))
 
 
 def _rates(scenario: GroupScenario, queues: int) -> Rates:
@@ -134,11 +122,11 @@ def _committed(scenario: GroupScenario, messages: Rates | Recorded, recorded: Re
 
 def _clients(scenario: GroupScenario, part_number: int, queues: tuple[MessageQueue, ...], where: str) -> list[ClientPlan]:
     part = scenario.clients[part_number]
-    strategy: AllocateMessageQueueStrategy | None = None
+    strategy: allocate.AllocateMessageQueueStrategy | None = None
     if scenario.strategy == "CONFIG":
         if any(number >= len(queues) for number in part.queues):
             raise ScenarioError(f"{where}, clients[{part_number}], queues", f"numbers below {len(queues)}", repr(part.queues))
-        strategy = AllocateMessageQueueByConfig(tuple(queues[number] for number in part.queues))
+        strategy = allocate.AllocateMessageQueueByConfig(tuple(queues[number] for number in part.queues))
     width = len(str(part.count - 1))
     place = f"@{part.room}" if part.room else ""
     return [
@@ -163,17 +151,17 @@ def _room_of_client(client_id: str) -> str:
     return client_id.rpartition("@")[2]
 
 
-def _strategy(scenario: GroupScenario) -> AllocateMessageQueueStrategy:
+def _strategy(scenario: GroupScenario) -> allocate.AllocateMessageQueueStrategy:
     match scenario.strategy:
         case "AVG_BY_CIRCLE":
-            return AllocateMessageQueueAveragelyByCircle()
+            return allocate.AllocateMessageQueueAveragelyByCircle()
         case "CONSISTENT_HASH":
-            return AllocateMessageQueueConsistentHash()
+            return allocate.AllocateMessageQueueConsistentHash()
         case "MACHINE_ROOM":
-            return AllocateMessageQueueByMachineRoom(frozenset(scenario.rooms))
+            return allocate.AllocateMessageQueueByMachineRoom(frozenset(scenario.rooms))
         case "MACHINE_ROOM_NEARBY":
-            return AllocateMachineRoomNearby(AllocateMessageQueueAveragely(), _room_of_broker, _room_of_client)
-    return AllocateMessageQueueAveragely()  # the group's; with CONFIG each client has its own
+            return allocate.AllocateMachineRoomNearby(allocate.AllocateMessageQueueAveragely(), _room_of_broker, _room_of_client)
+    return allocate.AllocateMessageQueueAveragely()  # the group's; with CONFIG each client has its own
 
 
 def _broker(scenario: GroupScenario, where: str) -> BrokerPlan:
@@ -198,11 +186,7 @@ def _broker(scenario: GroupScenario, where: str) -> BrokerPlan:
 
 
 def check_tags(subscription: str, tags: set[str], where: str) -> None:
-    """Check that each tag of a subscription occurs among the tags of recorded messages.
-
-    Raises:
-        ScenarioError: a tag does not occur.
-    """
+    """Raise ScenarioError unless each tag of a subscription occurs among the tags of recorded messages."""
     for tag in split_tags(subscription) or ():
         if tag not in tags:
             raise unknown_name(f"{where}, subscription", "tags that occur in the recorded messages", tag, sorted(tags) or [""])

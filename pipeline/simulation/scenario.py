@@ -92,23 +92,6 @@ class ClientsPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionsPart:
-    """How producers end their transactions; docs/simulate.md explains each field."""
-
-    commits: float
-    rolls_back: float = 0.0
-    takes: Takes = field(default_factory=lambda: Takes(CONSTANT, 0.0))
-    decides: Takes | None = None
-    then_commits: float = 1.0
-
-    @property
-    def unknown(self) -> float:
-        """Share of transactions whose result the producer does not know when the local transaction ends."""
-        left = 1.0 - self.commits - self.rolls_back
-        return left if left > _ROUNDING else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupScenario:
     """A whole scenario; times in microseconds."""
 
@@ -127,7 +110,7 @@ class GroupScenario:
     network: int = 200
     dispatch: int = 1000
     consumption: bool = False
-    transactions: TransactionsPart | None = None
+    transactions: Transactions | None = None
     listener: ListenerPart = field(default_factory=ListenerPart)
     consumer: PushConsumer = field(default_factory=PushConsumer)
     broker: BrokerSettings = field(default_factory=lambda: BrokerSettings({}))
@@ -210,7 +193,7 @@ _SCENARIO: dict[str, Reader] = {
     "dispatch": own.micros,
     "consumption": read.flag,
     "messages": read.table_of(MessagesPart, _MESSAGES, ()),
-    "transactions": read.table_of(TransactionsPart, _TRANSACTIONS, ("commits",)),
+    "transactions": read.table_of(Transactions, _TRANSACTIONS, ("commits",)),
     "listener": read.table_of(ListenerPart, _LISTENER, ()),
     "clients": read.list_of(read.table_of(ClientsPart, _CLIENTS, ())),
     "consumer": own.consumer,
@@ -414,13 +397,19 @@ def _check_clients(scenario: GroupScenario, part: ClientsPart, where: str) -> No
         raise ScenarioError(where, "queues, as the strategy is CONFIG", "none")
 
 
-def _check_transactions(part: TransactionsPart, given: Collection[str], path: str) -> None:
+def _unknown(part: Transactions) -> float:
+    """Return the share of transactions whose result the producer does not know when the local transaction ends."""
+    left = 1.0 - part.commits - part.rolls_back
+    return left if left > _ROUNDING else 0.0
+
+
+def _check_transactions(part: Transactions, given: Collection[str], path: str) -> None:
     """Check that the shares of transactions add up, and that every field that is `given` has an effect."""
     where = f"{path}, transactions"
     if part.commits + part.rolls_back > 1 + _ROUNDING:
         both = f"{part.commits:g} and {part.rolls_back:g}"
         raise ScenarioError(f"{where}, rolls_back", "commits and rolls_back of 1 at most together", both)
-    if "decides" in given and not part.unknown:
+    if "decides" in given and not _unknown(part):
         expected = "commits and rolls_back below 1 together, because only the rest is decided later"
         raise ScenarioError(f"{where}, decides", expected, f"{part.commits:g} and {part.rolls_back:g}")
     if "then_commits" in given and part.decides is None:
@@ -457,14 +446,11 @@ def _check_settings(given: Mapping[str, Any], settings: BrokerSettings, *, has_t
             raise ScenarioError(where, f"{least} or more" if least else "a number that is not below 0", repr(given[name]))
 
 
-def transactions_of(part: TransactionsPart, settings: BrokerSettings) -> Transactions:
+def transactions_of(part: Transactions, settings: BrokerSettings) -> Transactions:
     """Return the transactions of a plan."""
-    return Transactions(
-        commits=part.commits,
-        rolls_back=1.0 - part.commits if not part.unknown else part.rolls_back,
-        takes=part.takes,
-        decides=part.decides,
-        then_commits=part.then_commits,
+    return replace(
+        part,
+        rolls_back=part.rolls_back if _unknown(part) else 1.0 - part.commits,
         settings=CheckSettings(
             transaction_time_out=settings.value("transactionTimeOut"), transaction_check_max=settings.value("transactionCheckMax")
         ),

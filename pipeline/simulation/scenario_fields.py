@@ -29,11 +29,7 @@ class ScenarioError(WorkloadError):
 
 
 def refuse(where: str, expected: str, found: object) -> NoReturn:
-    """Raise the error for a field: its place, the expected value and the one found.
-
-    Raises:
-        ScenarioError: always.
-    """
+    """Raise ScenarioError for a field: its place, the expected value and the one found."""
     raise ScenarioError(where, expected, repr(found))
 
 
@@ -127,9 +123,8 @@ def one_of(*names: str) -> Reader:
 
 # settings of DefaultMQPushConsumer ---------------------------------------------------------------------------------------------------
 
-_LEAST = {"consume_thread_min": 1, "consume_message_batch_max_size": 1, "pull_batch_size": 1, "pull_interval": 0}
-_MOST = {"consume_thread_min": 1000, "consume_message_batch_max_size": 1024, "pull_batch_size": 1024, "pull_interval": 65_535}
-_LIMITS = {"max_reconsume_times": (-1, 10_000), "pull_threshold_size_for_queue": (1, 1024), "pull_threshold_for_queue": (1, 65_535)}
+_LIMITS = {"max_reconsume_times": (-1, 10_000), "pull_threshold_size_for_queue": (1, 1024), "consume_thread_min": (1, 1000)}
+_LIMITS |= {"consume_message_batch_max_size": (1, 1024), "pull_batch_size": (1, 1024), "pull_interval": (0, 65_535)}
 # settings of features that are not simulated
 _LEFT_OUT = {"consume_timeout", "post_subscription_when_pull", "pull_threshold_for_topic", "pull_threshold_size_for_topic"}
 _NAMES = {camel_case(one.name): one.name for one in fields(PushConsumer) if one.name not in _LEFT_OUT}
@@ -154,8 +149,7 @@ def consumer(value: object, where: str) -> PushConsumer:
         elif field == "message_model":
             given[field] = MessageModel(one_of(*MessageModel.__members__)(one, at))
         else:
-            least, most = _LIMITS.get(field, (_LEAST.get(field, 1), _MOST.get(field, 65_535)))
-            given[field] = read.whole_number(least, most)(one, at)
+            given[field] = read.whole_number(*_LIMITS.get(field, (1, 65_535)))(one, at)
     return PushConsumer(**given)
 
 
@@ -197,11 +191,7 @@ def line_of(text: str, names: Sequence[str]) -> int | None:
 
 
 def parsed(text: str, path: str) -> dict[str, Any]:
-    """Return the tables of a TOML text.
-
-    Raises:
-        ScenarioError: the text is no TOML; the decoder's message has line and column.
-    """
+    """Return the tables of a TOML text; raise ScenarioError with the decoder's message, which has line and column, if it is none."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -66,11 +66,7 @@ def show_summary(variants: Sequence[Variant], done: Simulated, form: str) -> Non
 
 
 def check_picture(path: str) -> None:
-    """Check that a picture can be written to a path.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Raise OutputError if no picture can be written to a path."""
     folder = os.path.dirname(os.path.abspath(path))
     if not path.endswith(".svg") or not os.path.isdir(folder) or os.path.isdir(path):
         raise OutputError(f"{path}: expected a file name that ends in .svg, in an existing folder")
@@ -82,9 +78,6 @@ def write_picture(path: str, variants: Sequence[Variant], done: Simulated) -> No
     Raises:
         OutputError: the file cannot be written.
     """
-    lines: dict[str, list[tuple[int, int]]] = {name_of(variant): [] for variant in variants}
-    names = {variant.number: name_of(variant) for variant in variants}
-    for variant, at, lag in done.lag:
-        lines[names[variant]].append((at, lag))
+    lines = {name_of(one): [(at, lag) for number, at, lag in done.lag if number == one.number] for one in variants}
     question = variants[0].scenario.question or f"{variants[0].scenario.group} on {variants[0].scenario.topic}"
     write_text(path, lambda: lag_picture(question, lines))

@@ -18,7 +18,10 @@ def broken_constraints(broker: OpenedBroker) -> DataFrame:
     One query finds the tables with a row that breaks any constraint. A query of each of these tables then counts the rows by constraint.
     """
     there = {table.name: broker.table(table) for table in TABLES.values() if table.name in broker.lake.at.tables}
-    some = [_breaking(rows, TABLES[name]).limit(1).select(F.lit(name).alias("path")) for name, rows in there.items()]
+    some = []
+    for name, rows in there.items():
+        breaks = " OR ".join(f"NOT ({one})" for one in _held(rows, TABLES[name]))
+        some.append(_with_all_columns(rows, TABLES[name]).where(breaks).limit(1).select(F.lit(name).alias("path")))
     names = [row["path"] for row in reduce(DataFrame.unionByName, some).collect()]
     nothing = broker.lake.spark.createDataFrame([], "path STRING, constraint STRING, rows BIGINT")
     found = [counted(there[name], TABLES[name]) for name in names]
@@ -36,11 +39,6 @@ def counted(rows: DataFrame, table: Table) -> DataFrame:
         .select(F.lit(table.name).alias("path"), F.inline("told"))
         .where("rows > 0")
     )
-
-
-def _breaking(rows: DataFrame, table: Table) -> DataFrame:
-    """The rows that break any constraint of their table."""
-    return _with_all_columns(rows, table).where(" OR ".join(f"NOT ({one})" for one in _held(rows, table)))
 
 
 def _held(rows: DataFrame, table: Table) -> list[str]:

@@ -6,15 +6,16 @@ bytes at their place. The bytes that are not zero are counted by file on both si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.export.export_store import WRITTEN, RowsOf, entries_of
+from pipeline.export.export_store import WRITTEN, RowsOf, entries_of, range_of
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.import_store import rows_of_queue_files, rows_of_store, spark_parallelism
 from pipeline.importing.load_store import LoadedStore
@@ -105,8 +106,8 @@ def _compared_rows(broker: OpenedBroker, loaded: LoadedStore) -> DataFrame:
     store = loaded.store
     compare: tuple[Compare, ...] = (
         partial(_compare_records, OpenLog(store), loaded.sizes.commit_log),
-        partial(_compare_entries, store),
-        partial(_compare_ranges, store),
+        partial(_compare_placed, store, entries_of),
+        partial(_compare_placed, store, range_of),
     )
     found = []
     for (table, columns, near), held in zip(WRITTEN, compare, strict=True):
@@ -182,20 +183,14 @@ def _held_against(
     return path, used_bytes(content, positions, sizes), None if differs < 0 else f"byte {differs}: other bytes than the rows give"
 
 
-def _compare_entries(store: StoreFiles, segments: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:
-    for row in segments.to_pylist():
-        yield _compare(store, *entries_of(row))
-
-
-def _compare_ranges(store: StoreFiles, ranges: pa.RecordBatch) -> Iterator[tuple[str, int, str | None]]:
-    for row in ranges.to_pylist():
-        yield _compare(store, row["path"], row["position"], row["bytes"])
-
-
-def _compare(store: StoreFiles, path: str, position: int, data: bytes) -> tuple[str, int, str | None]:
-    used = len(data) - data.count(0)
-    try:
-        stored = store.part(position, position + len(data), *path.split("/")).tobytes()
-    except StoreError:
-        return path, 0, "rows for a file that the store does not have"
-    return path, used, None if stored == data else f"bytes from {position} on: others than the row gives"
+def _compare_placed(
+    store: StoreFiles, placed: Callable[[Mapping[str, Any]], tuple[str, int, bytes]], rows: pa.RecordBatch
+) -> Iterator[tuple[str, int, str | None]]:
+    for path, position, data in map(placed, rows.to_pylist()):
+        try:
+            stored = store.part(position, position + len(data), *path.split("/")).tobytes()
+        except StoreError:
+            yield path, 0, "rows for a file that the store does not have"
+            continue
+        text = None if stored == data else f"bytes from {position} on: others than the row gives"
+        yield path, len(data) - data.count(0), text

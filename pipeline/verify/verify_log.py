@@ -16,16 +16,9 @@ from numpy.typing import NDArray
 from pipeline.files.store_files import StoreFiles
 from pipeline.rows.log_batches import topic_column, walks
 from pipeline.store.open_log import OpenLog
+from store_format import layout
 from store_format.big_endian import Bytes, Positions
 from store_format.files.mapped_files import MappedFile
-from store_format.layout import (
-    CQ_STORE_UNIT_SIZE,
-    CQ_UNIT,
-    EXT_MAX_ADDRESS,
-    PRE_BLANK,
-    TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_ROLLBACK_TYPE,
-)
 from store_format.log.append import NO_BATCH, MessageColumns, encode
 from store_format.log.commit_log import WalkEnd, first_bad_body
 from store_format.log.dispatch_request import SCHEDULE_TOPIC, DispatchRequests, read_requests
@@ -53,12 +46,10 @@ class Finding:
 
 @dataclass(slots=True)
 class Checked:
-    """The result of the check of one file.
+    """The result of the check of one file; `result` is a word or two, for a file without findings.
 
-    Attributes:
-        result: a word or two, for a file without findings.
-        queued: by queue, the messages of this file for the queue, less its entries whose message was found; over all files they sum to 0.
-        newest: the greatest storeTimestamp, ms.
+    `queued` is, by queue, the messages of this file less its entries whose message was found; over all files they sum to 0. `newest` is the
+    greatest storeTimestamp, ms.
     """
 
     path: str
@@ -144,8 +135,8 @@ def _verify_records(found: Checked, file: MappedFile, content: Bytes, positions:
         if differs >= 0:
             found.find("LOG_DIFFERS", f"byte {first + differs}: written again from its columns, the record is another one")
     found.newest = max(int(rc.store_timestamps(content, parts).max()), -1 if found.newest is None else found.newest)
-    kinds = prefix["sysFlag"] & TRANSACTION_ROLLBACK_TYPE
-    queued = pa.array((kinds == 0) | (kinds == TRANSACTION_COMMIT_TYPE))
+    kinds = prefix["sysFlag"] & layout.TRANSACTION_ROLLBACK_TYPE
+    queued = pa.array((kinds == 0) | (kinds == layout.TRANSACTION_COMMIT_TYPE))
     queues = pa.table({"topic": topic_column(content, parts), "queueId": pa.array(prefix["queueId"].astype(np.int32))}).filter(queued)
     for row in queues.group_by(["topic", "queueId"]).aggregate([([], "count_all")]).to_pylist():
         found.queued[row["topic"], row["queueId"]] += row["count_all"]
@@ -185,15 +176,15 @@ def verify_queue_file(log: LogFiles, queue: Queue, file: MappedFile, *, is_last:
     units = units_of(content)
     bad = np.flatnonzero((units["physicOffset"] < 0) | (units["size"] <= 0))
     used = units[: bad[0]] if len(bad) else units
-    first = file.from_offset // CQ_STORE_UNIT_SIZE
+    first = file.from_offset // layout.CQ_STORE_UNIT_SIZE
     if not is_last and len(used) < len(units):
         found.find("CQ_NOT_FULL", f"no entry at offset {first + len(used)}, and another file behind this one")
-    behind = content[len(used) * CQ_STORE_UNIT_SIZE :]
+    behind = content[len(used) * layout.CQ_STORE_UNIT_SIZE :]
     if behind.any():
         found.find("CQ_TAIL", f"{np.count_nonzero(behind):,} bytes that are not zero behind the last entry, at offset {first + len(used)}")
     for start in range(0, len(used), _CHECKED_UNITS):
         part = used[start : start + _CHECKED_UNITS]
-        if encode_units(*(part[name].astype(np.int64) for name in CQ_UNIT.names or ())) != part.tobytes():
+        if encode_units(*(part[name].astype(np.int64) for name in layout.CQ_UNIT.names or ())) != part.tobytes():
             found.find("CQ_DIFFERS", f"written again, the entries from offset {first + start} on are others")
         _verify_units(found, log, queue, part, first + start)
     return found
@@ -201,7 +192,7 @@ def verify_queue_file(log: LogFiles, queue: Queue, file: MappedFile, *, is_last:
 
 def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, first: int) -> None:
     offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int64)
-    blank = (offsets == PRE_BLANK[0]) & (sizes == PRE_BLANK[1])
+    blank = (offsets == layout.PRE_BLANK[0]) & (sizes == layout.PRE_BLANK[1])
     beyond = ~blank & (offsets + sizes > log.end)
     _tell(found, "CQ_BEYOND_LOG", beyond, first, f"that end behind the commit log, which ends at {log.end}")
     to_find = ~blank & ~beyond & (offsets >= log.start)
@@ -219,8 +210,8 @@ def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, fir
             requests = read_requests(content, positions[unsure], None)
             met = rows[unsure][: len(requests)]
             codes = units["tagsCode"][met].astype(np.int64)
-            other_code[met] = (requests.tags_code != codes) & (codes > EXT_MAX_ADDRESS)
-            no_unit[met] = (codes <= EXT_MAX_ADDRESS) & ~_has_unit(log.store, queue, codes, requests)
+            other_code[met] = (requests.tags_code != codes) & (codes > layout.EXT_MAX_ADDRESS)
+            no_unit[met] = (codes <= layout.EXT_MAX_ADDRESS) & ~_has_unit(log.store, queue, codes, requests)
     _tell(found, "CQ_NO_EXT", no_unit, first, "whose unit in consumequeue_ext is missing or that of another message")
     _tell(found, "CQ_NO_RECORD", missing, first, "to which the commit log has no record of that size")
     _tell(found, "CQ_OTHER_MESSAGE", other, first, "whose message belongs to another queue or offset")
@@ -233,7 +224,7 @@ def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, fir
 def _has_unit(store: StoreFiles, queue: Queue, codes: NDArray[np.int64], requests: DispatchRequests) -> NDArray[np.bool_]:
     """For each tagsCode that is an address, whether its ext unit has the message's time and, unless the message is delayed, its tag."""
     found = np.zeros(len(codes), np.bool_)
-    addresses = np.where(codes <= EXT_MAX_ADDRESS, codes + np.int64(2**62) + np.int64(2**62), -1)
+    addresses = np.where(codes <= layout.EXT_MAX_ADDRESS, codes + np.int64(2**62) + np.int64(2**62), -1)
     if not (addresses >= 0).any():
         return found
     folder = (CONSUME_QUEUE_EXT, queue[0], str(queue[1]))
