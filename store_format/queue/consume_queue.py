@@ -152,11 +152,8 @@ def min_and_found(files: Sequence[MappedFile], log_min: int, read: ReadUnits, fo
     if not files or not files[0].wrote:
         return former, False
     units = _in_use(files[0], read)
-    alive = units["physicOffset"] >= log_min
-    first = int(alive.argmax()) if len(alive) else 0
-    if not len(alive) or not alive[first]:
-        return former, False
-    return files[0].from_offset // CQ_STORE_UNIT_SIZE + first, True
+    first = first_true(units["physicOffset"] >= log_min)
+    return (former, False) if first == len(units) else (files[0].from_offset // CQ_STORE_UNIT_SIZE + first, True)
 
 
 def _search_min(files: Sequence[MappedFile], log_min: int, read: ReadUnits, former: int) -> tuple[int, bool]:
