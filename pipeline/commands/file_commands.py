@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import ExampleCommand, GivenSettings, cli, engine_options, settings_options
+from pipeline.commands.cli import ExampleCommand, GivenSettings, cli, engine_options, rules_option, settings_options
 from pipeline.terminal import progress_to_stderr, say
 
 
@@ -15,6 +15,7 @@ from pipeline.terminal import progress_to_stderr, say
 @click.argument("store")
 @click.option("--out", required=True, metavar="FILE.json", help="File for the states and the files.")
 @settings_options
+@rules_option
 @engine_options
 def recover_command(store: str, out: str, settings: GivenSettings, **_needs_no_spark: object) -> None:
     """Write the state of STORE after the broker's load, after its start and after a clean shutdown, and the files at the end.
