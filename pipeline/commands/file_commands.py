@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import ExampleCommand, GivenSettings, cli, engine_options, settings_options
+from pipeline.commands.cli import ExampleCommand, GivenSettings, cli, engine_options, rules_option, settings_options
 from pipeline.terminal import progress_to_stderr, say
 
 
@@ -15,6 +15,7 @@ from pipeline.terminal import progress_to_stderr, say
 @click.argument("store")
 @click.option("--out", required=True, metavar="FILE.json", help="File for the states and the files.")
 @settings_options
+@rules_option
 @engine_options
 def recover_command(store: str, out: str, settings: GivenSettings, **_needs_no_spark: object) -> None:
     """Write the state of STORE after the broker's load, after its start and after a clean shutdown, and the files at the end.
@@ -33,6 +34,7 @@ def recover_command(store: str, out: str, settings: GivenSettings, **_needs_no_s
 @click.option("--requests", required=True, metavar="FILE", help="Look-ups, a JSON object a line.")
 @click.option("--out", required=True, metavar="FILE", help="File for the answers: the same lines in the same order.")
 @settings_options
+@rules_option
 @engine_options
 def lookup_command(store: str, requests: str, out: str, settings: GivenSettings, **_needs_no_spark: object) -> None:
     """Look up offsets by time, messages by offset or key, and times of messages in a broker's STORE directory.
@@ -44,13 +46,14 @@ def lookup_command(store: str, requests: str, out: str, settings: GivenSettings,
     STORE is only read. Settings and the times of queue files come from FILE's header line if it has one, else from the files.
     --set and --properties override the header.
     """
+    from pipeline.requests.request_file import header_config
     from pipeline.store.lookup import run_lookup
 
     done = run_lookup(
         store,
         requests,
         out,
-        settings_of=lambda header: settings.over(header=(header or {}).get("config"), header_where=f"{requests}, line 1"),
+        settings_of=lambda header: settings.over(header=header_config(header), header_where=f"{requests}, line 1"),
         progress=progress_to_stderr,
     )
     for error, count in sorted(done.unanswered.items()):

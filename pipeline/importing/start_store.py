@@ -20,6 +20,7 @@ from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.running_queue import Queue
 from store_format.store.message_store import MessageStore
+from store_format.store_paths import ABORT_FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +55,11 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
     deleted = frozenset(store.files.deleted)
     # ConsumeQueue.destroy takes the folder as well
     gone = frozenset(queue.folder for queue in store.queues.values() if not queue.has_folder and not queue.files)
+    changes = store.files.joined()
+    # load changed nothing: the store still counts as shut down cleanly, and the abort file of start is left out
+    is_clean = not deleted and not gone and changes.keys() == {(ABORT_FILE,)}
     return StartedStore(
-        store=files.changed(store.files.joined(), deleted | gone),
+        store=files if is_clean else files.changed(changes, deleted | gone),
         log_files=store.log_files,
         queues=tuple(store.queues.values()),
         notes=(*_deletions(files, deleted), *in_load, *_dispatched("start", store)),

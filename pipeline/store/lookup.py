@@ -27,6 +27,7 @@ from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile, max_offset, min_offset
 from store_format.record.message import Host, Message, decode, decode_text
 from store_format.store.lookup import NULL_POINTER, LoadedFiles, ThrownError
+from store_format.store.lookup_by_time import LOOK_UPS, Boundary, earliest_message_time, offset_by_time
 from store_format.store.message_store import MessageStore
 from store_format.store.query_message import query_message
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
@@ -47,12 +48,19 @@ class LookupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupStore:
-    """A store after load and start, with the settings that look-ups need."""
+    """A store after load and start, with the settings that look-ups need.
+
+    Attributes:
+        by_boundary: the value of LOOK_UPS in the broker's version.
+        broker_is_v6: whether brokerIP1 is an IPv6 address.
+    """
 
     store: MessageStore[ChangedFiles]
     files: LoadedFiles
     max_message_size: int
     max_msgs_num_batch: int
+    by_boundary: bool
+    broker_is_v6: bool
 
 
 def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int]) -> LookupStore:
@@ -82,6 +90,8 @@ def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int
         files=_loaded_files(loaded, mtimes_ms, _OPEN_REMOTE_FILES if is_uri(files.root) else _OPEN_FILES),
         max_message_size=settings.value("maxMessageSize"),
         max_msgs_num_batch=settings.value("maxMsgsNumBatch"),
+        by_boundary=LOOK_UPS.of(settings.version).value,
+        broker_is_v6=":" in (settings.value("brokerIP1") or ""),
     )
 
 
@@ -105,7 +115,12 @@ def _loaded_files(store: MessageStore[ChangedFiles], mtimes_ms: Mapping[str, int
 
 def _offset_by_time(store: LookupStore, request: LookupRequest) -> dict[str, Any]:
     queue = store.files.queue(request["topic"], request["queueId"])
-    return _or_thrown(lambda: queue.offset_by_time(request["timestamp"], store.files.log))
+    timestamp, log = request["timestamp"], store.files.log
+    if not store.by_boundary:
+        return _or_thrown(lambda: queue.offset_by_time(timestamp, log))
+    lower = _or_thrown(lambda: offset_by_time(queue, timestamp, log, Boundary.LOWER))
+    upper = _or_thrown(lambda: offset_by_time(queue, timestamp, log, Boundary.UPPER))
+    return lower | {f"{name}Upper": value for name, value in upper.items()}
 
 
 def _message_store_time(store: LookupStore, request: LookupRequest) -> dict[str, Any]:
@@ -129,7 +144,10 @@ def _earliest_message_time(store: LookupStore, request: LookupRequest) -> dict[s
 
 
 def _earliest_message_time_of_store(store: LookupStore, _request: LookupRequest) -> dict[str, Any]:
-    return _or_thrown(lambda: store.files.log.earliest_message_time(store.max_message_size))
+    log = store.files.log
+    if store.by_boundary:
+        return _or_thrown(lambda: earliest_message_time(log, broker_is_v6=store.broker_is_v6))
+    return _or_thrown(lambda: log.earliest_message_time(store.max_message_size))
 
 
 def _query_message(store: LookupStore, request: LookupRequest) -> dict[str, Any]:

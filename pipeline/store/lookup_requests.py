@@ -29,7 +29,7 @@ FIELDS: Mapping[str, tuple[tuple[str, int | None], ...]] = {
 }
 _ANSWERS = frozenset(
     {
-        *("result", "exception", "error", "message"),
+        *("result", "resultUpper", "exception", "exceptionUpper", "error", "message"),
         *("commitLogOffsetInQueue", "commitLogOffsetException"),
         *("minOffsetInQueue", "maxOffsetInQueue", "messageTotalInQueue"),
         *("indexLastUpdateTimestamp", "indexLastUpdatePhyoffset", "bufferTotalSize", "phyOffsets"),

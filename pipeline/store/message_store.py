@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.files.store_files import StoreFiles
 from store_format.files.changed_files import ChangedFiles
-from store_format.index.index_dispatch import RunningIndex
+from store_format.index.index_dispatch import BUILD_INDEX, RunningIndex
 from store_format.store.dispatcher import BitMapOf
 from store_format.store.message_store import MessageStore
 from store_format.store.store_settings import StoreSettings
@@ -17,7 +17,7 @@ def store_over(files: StoreFiles, settings: StoreSettings, bit_map_of: BitMapOf 
     return MessageStore(
         files=changed,
         settings=settings,
-        index=RunningIndex(store=changed, sizes=settings.index_sizes),
+        index=RunningIndex(store=changed, sizes=settings.index_sizes, with_tags=BUILD_INDEX.of(settings.version).value),
         deliver_timestamp=deliver_timestamp_of(settings.delays),
         bit_map_of=bit_map_of,
     )

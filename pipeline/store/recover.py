@@ -12,17 +12,18 @@ import numpy as np
 
 from pipeline.files.store_files import StoreFiles, local_path
 from pipeline.files.whole_file import whole_file
-from pipeline.settings.settings import BrokerSettings
+from pipeline.settings.settings import BrokerSettings, load_catalogue
 from pipeline.store.filter_bit_maps import bit_map_of, bloom_filter
 from pipeline.store.message_store import store_over
 from pipeline.store.store_settings import store_settings
+from store_format.broker_version import DEFAULT_VERSION
 from store_format.errors import StoreError
 from store_format.files.changed_files import ChangedFiles
 from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import max_offset, min_offset
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.running_queue import Queue
-from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, decode_checkpoint
+from store_format.store.checkpoint import CHECKPOINT, CHECKPOINT_LENGTH, OFFSETS, StoreCheckpoint, decode_checkpoint
 from store_format.store.message_store import MessageStore
 from store_format.store.store_settings import StoreSettings
 from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, INDEX
@@ -61,6 +62,19 @@ _CONFIG_NAMES = (
     "filterSupportRetry",
     "readable",
 )
+_LATER_NAMES = (
+    "storeType",
+    "maxFilterMessageSize",
+    "travelCqFileNumWhenGetMessage",
+    "commitLogRecoverMaxNum",
+    "enableAcceleratedRecovery",
+    "checkCommitLogOffsetOnRecover",
+    "recheckReputOffsetFromCq",
+    "enableBuildConsumeQueueConcurrently",
+    "coldDataFlowControlEnable",
+    "timerWheelEnable",
+    "enabledAppendPropCRC",
+)
 
 
 def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
@@ -78,8 +92,10 @@ def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
     bit_maps = bit_map_of(files, settings)
     message_store = store_over(files, store_settings(files, settings), bit_maps)
     told: dict[str, Any] = {"kind": "recover", "store": files.root.rstrip("/").rpartition("/")[2]}
+    if settings.version != DEFAULT_VERSION:
+        told["version"] = settings.version.value
     told["config"] = _config(settings, message_store.settings)
-    told["before"] = _before(files)
+    told["before"] = _before(files, with_offsets=message_store.with_offsets)
     told["load"] = message_store.load()
     told["redispatchedInLoad"] = message_store.dispatcher.count
     told["redispatchedInLoadFrom"] = message_store.dispatcher.first_offset
@@ -119,7 +135,7 @@ def _config(settings: BrokerSettings, used: StoreSettings) -> dict[str, Any]:
     bloom = bloom_filter(settings)
     rate, consumers = settings.value("maxErrorRateOfBloomFilter"), settings.value("expectConsumerNumUseFilter")
     return {
-        **{name: settings.value(name) for name in _CONFIG_NAMES},
+        **{name: settings.value(name) for name in (*_CONFIG_NAMES, *_LATER_NAMES) if name in load_catalogue(settings.version)},
         "mappedFileSizeCommitLog": used.commit_log_size,
         "mappedFileSizeConsumeQueue": used.consume_queue_size,
         "mappedFileSizeConsumeQueueExt": used.ext_size,
@@ -156,26 +172,34 @@ def _file(changed: ChangedFiles, path: FilePath) -> dict[str, Any]:
     return {"path": "/".join(path), "size": size, "sha256": digest.hexdigest()}
 
 
-def _checkpoint(checkpoint: StoreCheckpoint) -> dict[str, int]:
-    return {
+def _checkpoint(checkpoint: StoreCheckpoint, *, with_offsets: bool) -> dict[str, int]:
+    times = {
         "physicMsgTimestamp": checkpoint.physic_msg_timestamp,
         "logicsMsgTimestamp": checkpoint.logics_msg_timestamp,
         "indexMsgTimestamp": checkpoint.index_msg_timestamp,
     }
+    offsets = {
+        "masterFlushedOffset": checkpoint.master_flushed_offset,
+        "confirmPhyOffset": checkpoint.confirm_phy_offset,
+        "logicsPhysicalOffset": checkpoint.logics_physical_offset,
+    }
+    return times | offsets if with_offsets else times
 
 
-def _checkpoint_file(raw: bytes | None) -> dict[str, int] | None:
+def _checkpoint_file(raw: bytes | None, *, with_offsets: bool) -> dict[str, int] | None:
     if raw is None:
         return None
-    return _checkpoint(decode_checkpoint(raw)) if len(raw) >= 24 else {"size": len(raw)}
+    least = CHECKPOINT.itemsize + (OFFSETS.itemsize if with_offsets else 0)
+    found = decode_checkpoint(raw, with_offsets=with_offsets)
+    return _checkpoint(found, with_offsets=with_offsets) if len(raw) >= least else {"size": len(raw)}
 
 
-def _before(files: StoreFiles) -> dict[str, Any]:
+def _before(files: StoreFiles, *, with_offsets: bool) -> dict[str, Any]:
     unchanged = ChangedFiles(files)
     listed = [_file(unchanged, path) for path, _ in _walk(files)]
     return {
         "abort": any(file["path"] == ABORT_FILE for file in listed),
-        "checkpoint": _checkpoint_file(files.head(CHECKPOINT_LENGTH, CHECKPOINT_FILE)),
+        "checkpoint": _checkpoint_file(files.head(CHECKPOINT_LENGTH, CHECKPOINT_FILE), with_offsets=with_offsets),
         "files": sorted(listed, key=lambda file: _java_order(file["path"])),
     }
 
@@ -193,7 +217,7 @@ def _after_shutdown(files: StoreFiles, store: MessageStore[ChangedFiles], before
     place = sum(_java_order(file["path"]) < _java_order(_AFTER_NEW_INDEX_FILES) for file in listed)
     return {
         "abort": store.is_aborted,
-        "checkpoint": _checkpoint(store.checkpoint),
+        "checkpoint": _checkpoint(store.checkpoint, with_offsets=store.with_offsets),
         "files": listed[:place] + new + listed[place:],
     }
 
@@ -213,7 +237,7 @@ def _state(store: MessageStore[ChangedFiles]) -> dict[str, Any]:
         "maxPhyOffset": max_offset(store.log_files),
         "commitLogFiles": [file.name for file in store.log_files],
         "abort": store.is_aborted,
-        "checkpointInMemory": _checkpoint(checkpoint)
+        "checkpointInMemory": _checkpoint(checkpoint, with_offsets=store.with_offsets)
         | {"minTimestamp": checkpoint.min_timestamp, "minTimestampIndex": checkpoint.min_timestamp_index},
         "indexFiles": [_camel_case(asdict(file.header)) for file in store.index.files],
         "queues": [_queue(store, queue) for queue in queues if queue.files or queue.has_folder],

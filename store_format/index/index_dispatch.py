@@ -8,10 +8,12 @@ Surprise: blanks separate the keys in KEYS, empty keys are skipped, and a key ca
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from store_format.big_endian import Bytes
+from store_format.broker_version import BrokerVersion, Rule, Variant
 from store_format.compiled import compiled
 from store_format.files.changed_files import changed_ranges
 from store_format.files.files import Files
@@ -22,6 +24,19 @@ from store_format.layout import TRANSACTION_ROLLBACK_TYPE
 from store_format.log.dispatch_request import DispatchRequests
 from store_format.record.record_columns import are_utf8
 from store_format.store_paths import INDEX
+
+BUILD_INDEX: Final = Rule(
+    term="buildIndex",
+    variants=(
+        Variant(since=BrokerVersion.V4_9_3, value=False, meaning="UNIQ_KEY and KEYS are indexed", source="IndexService.buildIndex"),
+        Variant(
+            since=BrokerVersion.V5_5_0,
+            value=True,
+            meaning="after UNIQ_KEY and KEYS the tag is indexed too, as topic#T#tag",
+            source="IndexService.buildIndex, buildKey",
+        ),
+    ),
+)
 
 _BLANK = ord(ix.KEY_SEPARATOR)
 _HASH = ord("#")
@@ -74,11 +89,11 @@ def _hash_messages(buffer, topics, uniq_keys, keys, is_indexed, key_ends, hashes
     return count
 
 
-def messages_to_index(requests: DispatchRequests) -> ix.IndexedMessages:
-    """The offsets, times and key hashes that the index gets of dispatched messages."""
+def messages_to_index(requests: DispatchRequests, *, with_tags: bool = False) -> ix.IndexedMessages:
+    """The offsets, times and key hashes that the index gets of dispatched messages; `with_tags` is the value of BUILD_INDEX."""
     columns = [requests.topic, requests.uniq_key, requests.keys]
-    if not all(are_utf8(requests.buffer, column).all() for column in columns):
-        return _decoded(requests)
+    if with_tags or not all(are_utf8(requests.buffer, column).all() for column in columns):
+        return _decoded(requests, with_tags=with_tags)
     bound = len(requests) + int((np.maximum(requests.keys.lengths, 0) // 2 + 1).sum())
     hashes = np.empty(bound, np.int32)
     key_ends = np.empty(len(requests), np.int64)
@@ -88,13 +103,15 @@ def messages_to_index(requests: DispatchRequests) -> ix.IndexedMessages:
     return ix.IndexedMessages(offsets=requests.physic_offset, stamps=requests.store_timestamp, key_ends=key_ends, hashes=hashes[:count])
 
 
-def _decoded(requests: DispatchRequests) -> ix.IndexedMessages:
-    """The result of `messages_to_index` for texts that are no UTF-8, decoded as Java does."""
+def _decoded(requests: DispatchRequests, *, with_tags: bool) -> ix.IndexedMessages:
+    """The result of `messages_to_index` for texts that are no UTF-8, decoded as Java does, and with tags."""
     messages = []
     for row in range(len(requests)):
         found = {ix.UNIQ_KEY: requests.text(requests.uniq_key, row), ix.KEYS: requests.text(requests.keys, row)}
         properties = {name: text for name, text in found.items() if text is not None}
-        keys = ix.index_keys(requests.text(requests.topic, row) or "", properties, int(requests.sys_flag[row]))
+        if with_tags and requests.has_properties[row] and (tags := requests.properties_map(row).get(ix.TAGS)) is not None:
+            properties[ix.TAGS] = tags
+        keys = ix.index_keys(requests.text(requests.topic, row) or "", properties, int(requests.sys_flag[row]), with_tags=with_tags)
         messages.append((int(requests.physic_offset[row]), int(requests.store_timestamp[row]), keys))
     return ix.indexed_messages(messages)
 
@@ -103,11 +120,17 @@ def _decoded(requests: DispatchRequests) -> ix.IndexedMessages:
 class RunningIndex:
     """The index of a running broker; `settle` notes in `store` what changed.
 
-    `index_msg_timestamp` is what flushing full files sets in the checkpoint, None where none was flushed.
+    Attributes:
+        store: the files, in which `settle` notes what changed.
+        sizes: settings.
+        with_tags: the value of BUILD_INDEX in the broker's version.
+        files: those loaded, then those created.
+        index_msg_timestamp: what flushing full files sets in the checkpoint, None where none was flushed.
     """
 
     store: Files
     sizes: ix.IndexSizes
+    with_tags: bool = False
     files: list[ix.IndexFile] = field(default_factory=list)
     index_msg_timestamp: int | None = None
     _grown: dict[str, Bytes] = field(default_factory=dict)
@@ -140,7 +163,7 @@ class RunningIndex:
             self._open_last()
         last = [file.name for file in self.files[-1:] if file.name in self._grown]
         service = IndexService(sizes=self.sizes, files=self.files)
-        service.build_index(messages_to_index(requests))
+        service.build_index(messages_to_index(requests, with_tags=self.with_tags))
         for file in self.files:
             if file.name in service.created:
                 self.store.create((INDEX, file.name), self.sizes.file_length)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.big_endian import Bytes, int32_at, int64_at, put_int32, put_int64
+from store_format.broker_version import BrokerVersion, Rule, Variant
 from store_format.compiled import compiled
 from store_format.java.string_hash import string_hash
 from store_format.layout import TRANSACTION_ROLLBACK_TYPE
@@ -55,6 +56,8 @@ _INT_MAX = 2**31 - 1
 UNIQ_KEY: Final = "UNIQ_KEY"
 KEYS: Final = "KEYS"
 KEY_SEPARATOR: Final = " "
+TAGS: Final = "TAGS"
+_TYPE_SEPARATOR: Final = "#"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,25 @@ class IndexHeader:
     index_count: int
 
 
+INDEX_FILE_SHUTDOWN: Final = Rule(
+    term="IndexFile.shutdown",
+    variants=(
+        Variant(
+            since=BrokerVersion.V4_9_3,
+            value=False,
+            meaning="a clean shutdown leaves the headers as they are",
+            source="IndexService.shutdown",
+        ),
+        Variant(
+            since=BrokerVersion.V5_5_0,
+            value=True,
+            meaning="a clean shutdown writes each header as it is in memory: a file without entries gets indexCount 1",
+            source="IndexService.shutdown, IndexFile.flush, IndexHeader.updateByteBuffer",
+        ),
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class IndexFile:
     """One index file; `content` has the length `sizes.file_length`, and must be writable if keys are put into the file."""
@@ -111,6 +133,11 @@ class IndexFile:
             hash_slot_count=int(row["hashSlotCount"]),
             index_count=max(int(row["indexCount"]), 1),
         )
+
+    @property
+    def lacks_count(self) -> bool:
+        """Whether the indexCount in `content` is not the one that the broker has in memory."""
+        return int(self.content[:_HEADER_LENGTH].view(INDEX_HEADER)[0]["indexCount"]) != self.header.index_count
 
     @property
     def is_write_full(self) -> bool:
@@ -138,13 +165,21 @@ def fill_header(content: Bytes, previous: IndexHeader | None) -> None:
         row["beginTimestamp"] = row["endTimestamp"] = previous.end_timestamp
 
 
-def index_keys(topic: str, properties: Mapping[str, str], sys_flag: int) -> list[str]:
-    """The texts "topic#key" that IndexService.buildIndex puts for a message: UNIQ_KEY, then each of KEYS; none for a rolled back one."""
+def index_keys(topic: str, properties: Mapping[str, str], sys_flag: int, *, with_tags: bool = False) -> list[str]:
+    """The texts "topic#key" that IndexService.buildIndex puts for a message: UNIQ_KEY, then each of KEYS; none for a rolled back one.
+
+    Args:
+        topic: of the message.
+        properties: of the message.
+        sys_flag: of the message.
+        with_tags: whether "topic#T#tag" follows: the value of BUILD_INDEX in the broker's version.
+    """
     if sys_flag & TRANSACTION_ROLLBACK_TYPE == TRANSACTION_ROLLBACK_TYPE:
         return []
     keys = [properties[UNIQ_KEY]] if UNIQ_KEY in properties else []
     keys += [key for key in properties.get(KEYS, "").split(KEY_SEPARATOR) if key]
-    return [f"{topic}#{key}" for key in keys]
+    tags = [f"T{_TYPE_SEPARATOR}{properties[TAGS]}"] if with_tags and properties.get(TAGS) else []
+    return [f"{topic}#{key}" for key in (*keys, *tags)]
 
 
 def key_hashes(keys: Sequence[str]) -> NDArray[np.int32]:

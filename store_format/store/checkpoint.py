@@ -1,18 +1,19 @@
 """The checkpoint file: the store timestamps up to which log, queues and index are on disk.
 
 Broker source (4.9.3): StoreCheckpoint; MappedFile.OS_PAGE_SIZE.
-Rule: the file has 4096 bytes and begins with three longs, in ms; the rest is never used.
+Rule: the file has 4096 bytes and begins with three longs, in ms; the rest is never used. 5.5.0 keeps three offsets of the log after them.
 Surprise: an abnormal recovery starts three seconds before the older of the first two. The third decides only which index files are deleted,
 unless messageIndexSafe is set. A missing file counts as three zeros, a shorter one as followed by zeros.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from store_format.broker_version import BrokerVersion, Rule, Variant
 from store_format.java.numbers import to_long
 
 CHECKPOINT_LENGTH: Final = 4096
@@ -24,20 +25,34 @@ CHECKPOINT: Final = np.dtype(
     ]
 )
 assert CHECKPOINT.itemsize == 24
+# after CHECKPOINT, in 5.5.0
+OFFSETS: Final = np.dtype([("masterFlushedOffset", ">i8"), ("confirmPhyOffset", ">i8"), ("logicsPhysicalOffset", ">i8")])
+STORE_CHECKPOINT: Final = Rule(
+    term="StoreCheckpoint",
+    variants=(
+        Variant(since=BrokerVersion.V4_9_3, value=False, meaning="bytes from 24 on are not used", source="StoreCheckpoint.flush"),
+        Variant(
+            since=BrokerVersion.V5_5_0,
+            value=True,
+            meaning="bytes 24 to 48 have masterFlushedOffset, confirmPhyOffset (where the last good message begins), logicsPhysicalOffset",
+            source="StoreCheckpoint.flush, CommitLog.setConfirmOffset",
+        ),
+    ),
+)
 
 _SAFETY_MS = 3000
 
 
-_LOGICS_PHYSICAL_OFFSET = 40
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCheckpoint:
-    """The three store timestamps of the checkpoint in ms, 0 where the broker has not set one."""
+    """The store timestamps of the checkpoint in ms, 0 where the broker has not set one; and the offsets of 5.5.0, 0 in an older one."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
     index_msg_timestamp: int = 0
+    master_flushed_offset: int = 0
+    confirm_phy_offset: int = 0
+    logics_physical_offset: int = 0
 
     @property
     def min_timestamp(self) -> int:
@@ -51,24 +66,30 @@ class StoreCheckpoint:
         return min(self.min_timestamp, self.index_msg_timestamp)
 
 
-def decode_checkpoint(raw: bytes | None) -> StoreCheckpoint:
-    """The checkpoint in a file's bytes; a missing file (None) is all zeros, a shorter one is read as if zeros followed."""
-    values = np.frombuffer((raw or b"")[: CHECKPOINT.itemsize].ljust(CHECKPOINT.itemsize, b"\0"), ">i8")
-    physic, logics, index = values.tolist()
-    return StoreCheckpoint(physic_msg_timestamp=physic, logics_msg_timestamp=logics, index_msg_timestamp=index)
+def decode_checkpoint(raw: bytes | None, *, with_offsets: bool = False) -> StoreCheckpoint:
+    """The checkpoint in a file's bytes; a missing file (None) is all zeros, a shorter one is read as if zeros followed.
+
+    Args:
+        raw: the file's bytes.
+        with_offsets: the value of STORE_CHECKPOINT in the broker's version.
+    """
+    length = CHECKPOINT.itemsize + OFFSETS.itemsize
+    values = np.frombuffer((raw or b"")[:length].ljust(length, b"\0"), ">i8")
+    physic, logics, index, flushed, confirm, queues = values.tolist()
+    times = StoreCheckpoint(physic_msg_timestamp=physic, logics_msg_timestamp=logics, index_msg_timestamp=index)
+    if not with_offsets:
+        return times
+    return replace(times, master_flushed_offset=flushed, confirm_phy_offset=confirm, logics_physical_offset=queues)
 
 
-def encode_checkpoint(checkpoint: StoreCheckpoint, former: bytes | None = None) -> bytes:
-    """The file's bytes after StoreCheckpoint.flush of `checkpoint` into a file with the bytes `former`."""
+def encode_checkpoint(checkpoint: StoreCheckpoint, former: bytes | None = None, *, with_offsets: bool = False) -> bytes:
+    """The file's bytes after StoreCheckpoint.flush of `checkpoint` into a file with the bytes `former`; `with_offsets` as in decoding."""
     row = np.array(
         [(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp)],
         CHECKPOINT,
-    )
+    ).tobytes()
+    if with_offsets:
+        offsets = [(checkpoint.master_flushed_offset, checkpoint.confirm_phy_offset, checkpoint.logics_physical_offset)]
+        row += np.array(offsets, OFFSETS).tobytes()
     kept = (former or b"").ljust(CHECKPOINT_LENGTH, b"\0")
-    return row.tobytes() + kept[CHECKPOINT.itemsize :]
-
-
-def logics_physical_offset(raw: bytes | None) -> int:
-    """The checkpoint's logicsPhysicalOffset, which 5.5.0 keeps; 0 where an older broker wrote the file."""
-    end = _LOGICS_PHYSICAL_OFFSET + 8
-    return 0 if raw is None or len(raw) < end else int.from_bytes(raw[_LOGICS_PHYSICAL_OFFSET:end], "big", signed=True)
+    return row + kept[len(row) :]

@@ -84,6 +84,7 @@ class Dispatcher:
         bit_map_of: (topic, properties) -> bit map of the consumers whose filter takes the message; None where units get no bit map.
         physic_msg_timestamp: time that dispatch sets in the checkpoint for the log, ms; None where it sets none.
         logics_msg_timestamp: time that dispatch sets in the checkpoint for the queues, ms; None where it sets none.
+        logics_physical_offset: offset in the log of the last message that a queue got; None without one.
         count: number of messages dispatched so far.
         first_offset: offset in the log of the first dispatched message since `count` was 0.
     """
@@ -96,6 +97,7 @@ class Dispatcher:
     bit_map_of: BitMapOf | None = None
     physic_msg_timestamp: int | None = None
     logics_msg_timestamp: int | None = None
+    logics_physical_offset: int | None = None
     count: int = 0
     first_offset: int | None = None
     _pending: DispatchError | None = field(default=None)
@@ -176,6 +178,7 @@ class Dispatcher:
             return
         last = int(puts.rows[-1])
         self.logics_msg_timestamp = int(requests.store_timestamp[last])
+        self.logics_physical_offset = int(requests.physic_offset[last])
         if self.settings.is_slave:
             self.physic_msg_timestamp = self.logics_msg_timestamp
         for key, rows, offsets, is_own in puts.by_queue():

@@ -22,7 +22,7 @@ from store_format.big_endian import Bytes
 from store_format.errors import CorruptStoreError
 from store_format.files.files import FilePath, Files
 from store_format.files.mapped_files import MappedFile, check_aligned, load, max_offset, min_offset
-from store_format.index.index_file import IndexFile
+from store_format.index.index_file import INDEX_COUNT_AT, INDEX_FILE_SHUTDOWN, IndexFile
 from store_format.log.append import NO_BATCH, MessageColumns, columns_of
 from store_format.log.dispatch_request import DeliverTimestamp, read_requests
 from store_format.log.put_message import InnerMessage, MessageBatch, PutMessageStatus, PutSettings, prepare, prepare_batch
@@ -35,10 +35,10 @@ from store_format.record.message import Message, decode_text
 from store_format.store.appended_log import AppendedLog
 from store_format.store.checkpoint import (
     CHECKPOINT_LENGTH,
+    STORE_CHECKPOINT,
     StoreCheckpoint,
     decode_checkpoint,
     encode_checkpoint,
-    logics_physical_offset,
 )
 from store_format.store.dispatcher import BitMapOf, BuildsIndex, Dispatcher, DispatchError
 from store_format.store.lookup import CommitLogLookup, LoadedFiles, MappedFiles, QueueLookup
@@ -47,7 +47,7 @@ from store_format.store.recover_by_queues import RECOVER, Seam, recover_by_queue
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store.reput import Reput
 from store_format.store.store_settings import StoreSettings, check_sizes
-from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, LOCK, LOCK_FILE
+from store_format.store_paths import ABORT_FILE, CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, LOCK, LOCK_FILE
 
 Longs = NDArray[np.int64]
 Started = Literal["ok", "timeout"]
@@ -177,7 +177,7 @@ class MessageStore(Generic[AnyFiles]):
             self.failure = str(error)
             return False
         self._check_aligned()
-        self.checkpoint = decode_checkpoint(self._head(CHECKPOINT_FILE, CHECKPOINT_LENGTH))
+        self.checkpoint = decode_checkpoint(self._head(CHECKPOINT_FILE, CHECKPOINT_LENGTH), with_offsets=self.with_offsets)
         self.index.load(last_exit_ok=not self.is_aborted, index_msg_timestamp=self.checkpoint.index_msg_timestamp)
         try:
             self._recover()
@@ -242,15 +242,20 @@ class MessageStore(Generic[AnyFiles]):
     def _by_queues(self) -> bool:
         return bool(RECOVER.of(self.settings.version).value)
 
+    @property
+    def with_offsets(self) -> bool:
+        """Whether the checkpoint has offsets of the log."""
+        return bool(STORE_CHECKPOINT.of(self.settings.version).value)
+
     def _recovered_log(self, reached: int) -> RecoveredLog:
         """The log after recovery, of queues whose entries end at offset `reached` of the log."""
         if not self._by_queues:
             return self._recover_abnormally() if self.is_aborted else self._recover_normally()
         settings = self.settings
-        noted = logics_physical_offset(self._head(CHECKPOINT_FILE, CHECKPOINT_LENGTH))
+        noted = self.checkpoint.logics_physical_offset
         known = reached if not self.is_aborted else noted if noted > 0 else None
         by_index = settings.message_index_enable and settings.message_index_safe
-        return recover_by_queues(
+        log = recover_by_queues(
             self.log.files,
             self.log.read,
             None if settings.duplication_enable and self.is_aborted else self.dispatcher.dispatch,
@@ -264,6 +269,9 @@ class MessageStore(Generic[AnyFiles]):
             deliver_timestamp=self._deliver_timestamp,
             check_crc=settings.check_crc_on_recover,
         )
+        if log.confirm_offset is not None:
+            self.checkpoint = replace(self.checkpoint, confirm_phy_offset=log.confirm_offset)
+        return log
 
     def _recover_normally(self) -> RecoveredLog:
         walks = (self._walk(file) for file in files_to_walk(self.log.files))
@@ -291,13 +299,15 @@ class MessageStore(Generic[AnyFiles]):
         self.topic_queue_table = np.zeros(0, np.int64)
         self._numbers.clear()
 
-    def _note_checkpoint(self) -> None:
-        """What dispatching set in the checkpoint."""
+    def _note_checkpoint(self, *, flushed: bool = False) -> None:
+        """What dispatching set in the checkpoint; where it has offsets, the queues' part is set when they are flushed."""
         physic, logics = self.dispatcher.physic_msg_timestamp, self.dispatcher.logics_msg_timestamp
         if physic is not None:
             self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=physic)
-        if logics is not None:
+        if logics is not None and (flushed or not self.with_offsets):
             self.checkpoint = replace(self.checkpoint, logics_msg_timestamp=logics)
+        if self.dispatcher.logics_physical_offset is not None and flushed and self.with_offsets:
+            self.checkpoint = replace(self.checkpoint, logics_physical_offset=self.dispatcher.logics_physical_offset)
         if self.index.index_msg_timestamp is not None:
             self.checkpoint = replace(self.checkpoint, index_msg_timestamp=self.index.index_msg_timestamp)
 
@@ -404,16 +414,21 @@ class MessageStore(Generic[AnyFiles]):
     def flush(self) -> None:
         """See that the files have what was put, and write the checkpoint; the store stays open."""
         self.index.settle()
-        self._note_checkpoint()
+        self._note_checkpoint(flushed=True)
         if self.log.times:
             self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=max(self.log.times.values()))
         former = self._head(CHECKPOINT_FILE, CHECKPOINT_LENGTH)
-        self._overwrite(CHECKPOINT_FILE, former, np.frombuffer(encode_checkpoint(self.checkpoint, former), np.uint8))
+        written = encode_checkpoint(self.checkpoint, former, with_offsets=self.with_offsets)
+        self._overwrite(CHECKPOINT_FILE, former, np.frombuffer(written, np.uint8))
         self._overwrite(LOCK_FILE, self._head(LOCK_FILE, len(LOCK)), np.frombuffer(LOCK, np.uint8))
 
     def shutdown(self) -> None:
         """DefaultMessageStore.shutdown, after a start that ended; a new store counts as complete when this is done."""
         self.flush()
+        if INDEX_FILE_SHUTDOWN.of(self.settings.version).value:
+            for file in (file for file in self.index.files if file.lacks_count):
+                count = np.array([file.header.index_count], ">i4").view(np.uint8)
+                self.files.write((INDEX, file.name), INDEX_COUNT_AT, count)
         if self._behind == 0:
             self.files.delete((ABORT_FILE,))
             self.is_aborted = False

@@ -11,7 +11,7 @@ queues the walk begins at the first file, and the log ends at the first bad reco
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -104,7 +104,11 @@ def recover_by_queues(
         check_crc: setting checkCRCOnRecover.
     """
 
+    last: list[int] = []
+
     def dispatched(requests: DispatchRequests) -> None:
+        if len(requests):
+            last[:] = [int(requests.physic_offset[-1])]
         if dispatch is not None:
             dispatch(requests if after is None else requests.where(requests.physic_offset > np.int64(after)))
 
@@ -115,4 +119,5 @@ def recover_by_queues(
             end, ended = walk_and_dispatch(read(file), 0, file.length, dispatched, deliver_timestamp, check_crc=check_crc)
             yield FileWalk(name=file.name, end=end, ended=ended)
 
-    return recovered_log(files, walked, walks())
+    log = recovered_log(files, walked, walks())
+    return replace(log, confirm_offset=last[0] if last else None)

@@ -27,10 +27,15 @@ class FileWalk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredLog:
-    """The commit log after its recovery: its files, and the end of the walk that found the log's end."""
+    """The commit log after its recovery: its files, and the end of the walk that found the log's end.
+
+    Attributes:
+        confirm_offset: where 5.5.0 says that the last good message begins; None in older versions, and without a walked message.
+    """
 
     files: tuple[MappedFile, ...]
     ended: FileWalk | None
+    confirm_offset: int | None = None
 
     @property
     def min_offset(self) -> int:

@@ -50,6 +50,18 @@ def recoveries() -> list[tuple[str, str]]:
     return [(archive, name) for archive, folder in archives for name in _names(archive, *folder)]
 
 
+def lookups() -> list[tuple[str, str]]:
+    """(archive, name) of each file of look-ups answered by 5.5.0, for parametrize."""
+    archives = (("on-4.9.3-stores", ("5.5.0", "lookup")), ("answers", ("lookup",)))
+    return [(archive, name) for archive, folder in archives for name in _names(archive, *folder)]
+
+
+def lookup(archive: str, name: str) -> Path:
+    """The path of a file of look-ups answered by 5.5.0."""
+    folder = "lookup" if archive == "answers" else f"{archive}/5.5.0/lookup"
+    return unpacked(archive) / folder / f"{name}.jsonl"
+
+
 def recovery(archive: str, name: str) -> dict[str, Any]:
     """A recovery by 5.5.0."""
     folder = "recover" if archive == "answers" else f"{archive}/5.5.0/recover"
