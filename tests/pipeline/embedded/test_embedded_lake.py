@@ -274,6 +274,9 @@ def test_spark_is_taken_where_the_question_or_the_options_need_it(
     assert pullsim(capsys, "sql", "--lake", lake, other) == taken
     code, _, err = pullsim(capsys, "sql", "--lake", lake, other, "--verbose")
     assert (code, err.splitlines()[0]) == (2, "pullsim: Spark answers: the query has UPPER(topic), which is left to Spark")
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.lake.driver_start.java_fault", lambda: "none")
+        assert pullsim(capsys, "sql", "--lake", lake, other) == (code, "", err), "without Java, it is said why Java is needed"
     code, out, err = pullsim(capsys, "sql", "--lake", lake, other, "--engine", "duckdb")
     assert (code, out) == (2, "")
     assert "--engine duckdb: the query has UPPER(topic), which is left to Spark; leave --engine out, or give --engine spark" in err
