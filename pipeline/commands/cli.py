@@ -123,7 +123,9 @@ class Engine:
         except NotSupportedError as error:
             if reader == "duckdb":
                 raise click.UsageError(f"--engine duckdb: {error}; leave --engine out, or give --engine spark") from error
-            if self.verbose:
+            from pipeline.lake.driver_start import java_fault
+
+            if self.verbose or java_fault() is not None:
                 progress_to_stderr(f"Spark answers: {error}")
             return False
         return True

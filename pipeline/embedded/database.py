@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 from sqlglot import exp
 
 from pipeline.embedded.functions import NAMES, create_function, with_table_functions
-from pipeline.embedded.opened_tables import NotSupportedError, create_table_view, quoted, require_local, spark_type
+from pipeline.embedded.opened_tables import NotSupportedError, create_table_view, quoted, require_local, spark_type, text_literal
 from pipeline.embedded.translation import BINARY_TEXT, duckdb_sql, is_binary, parsed
 from pipeline.files.store_files import absolute_path
 from pipeline.lake.committed import LakeError, LakeVersion, no_lake, require_tables_version, require_there
@@ -107,10 +107,10 @@ class EmbeddedLake:
         spilled = tempfile.mkdtemp(prefix="pullsim-duckdb-")  # only this user may enter it
         weakref.finalize(self, shutil.rmtree, spilled, ignore_errors=True)
         for setting in (
-            f"temp_directory = {_text(spilled)}",
+            f"temp_directory = {text_literal(spilled)}",
             "TimeZone = 'UTC'",
             "error_on_division_by_zero = true",
-            f"allowed_directories = [{_text(self.root + '/')}, {_text(spilled + '/')}]",
+            f"allowed_directories = [{text_literal(self.root + '/')}, {text_literal(spilled + '/')}]",
             "enable_external_access = false",
             "lock_configuration = true",
         ):
@@ -178,7 +178,3 @@ def named(tree: exp.Expr) -> set[str]:
     known = {*RELATIONS, *NAMES}
     names |= {BINARY_TEXT for node in tree.find_all(exp.Cast) if is_binary(node.this)}  # the translation calls it
     return {name for name in known if name.lower() in names}
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -90,10 +90,8 @@ def _of_files(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schem
     partitions = [column.removeprefix(_PARTITION) for column in adds.column_names if column.startswith(_PARTITION)]
     stored = [field for field in schema if field.name not in partitions]
     # a file that was written before a column was added has NULL in it
-    fields = ", ".join(
-        f"{_text(one.name)}: {{name: {_text(one.name)}, type: {_text(duckdb_type(one.type))}, default_value: NULL}}" for one in stored
-    )
-    listed = ", ".join(map(_text, files))
+    fields = ", ".join(map(_schema_field, stored))
+    listed = ", ".join(map(text_literal, files))
     read = f"read_parquet([{listed}], schema = MAP {{{fields}}}, hive_partitioning = false"
     if not partitions:
         return f"SELECT {', '.join(quoted(field.name) for field in schema)} FROM {read})"
@@ -110,8 +108,8 @@ def _of_files(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schem
 
 
 def _schema_field(field: pa.Field) -> str:
-    name = _text(field.name)
-    return f"{name}: {{name: {name}, type: {_text(duckdb_type(field.type))}, default_value: NULL}}"
+    name = text_literal(field.name)
+    return f"{name}: {{name: {name}, type: {text_literal(duckdb_type(field.type))}, default_value: NULL}}"
 
 
 def duckdb_type(kind: pa.DataType) -> str:
@@ -163,5 +161,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _text(value: str) -> str:
+def text_literal(value: str) -> str:
+    """A text as a literal of DuckDB's SQL."""
     return "'" + value.replace("'", "''") + "'"

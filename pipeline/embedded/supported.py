@@ -123,7 +123,7 @@ def _cast_reason(cast: exp.Cast) -> str | None:
     if type(cast) is exp.Cast and kind in _CASTS:
         if kind == "STRING" and is_binary(inner):
             return None
-        if isinstance(inner, exp.Null | exp.Count) or (isinstance(inner, exp.Literal) and not inner.is_string):
+        if isinstance(inner, exp.Null | exp.Count) or inner.is_int or (isinstance(inner, exp.Literal) and kind == "DOUBLE"):
             return None
     return "this cast"
 

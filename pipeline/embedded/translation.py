@@ -225,6 +225,8 @@ def _cast(node: exp.Cast) -> None:
         text = f"TRY_CAST(CASE WHEN regexp_full_match(x, '{_TRIMMED}[+-]?[0-9]+{_TRIMMED}') THEN "
         text += f"regexp_extract(x, '[+-]?[0-9]+') END AS {kind})"
         node.replace(duck(text, x=node.this))
+    elif kind in {_BIGINT, _INT} and node.this.find(exp.Div, exp.Avg, exp.Floor, exp.Ceil):
+        node.set("this", _call("trunc", node.this))  # DuckDB rounds
     elif kind == "TEXT" and is_binary(node.this):
         node.replace(_call(BINARY_TEXT, node.this))
 

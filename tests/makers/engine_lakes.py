@@ -55,7 +55,7 @@ def captured_lake(spark: SparkSession, factory: pytest.TempPathFactory) -> Path:
         {PULL_REQUEST: captured[exchanges.PULL], SUBSCRIPTION: captured[exchanges.SUBSCRIPTION], LAG_HISTORY: observed()},
     )
     answered = [_response(line) for name in TRACES for line in golden_lines("store", "traces", f"{name}.jsonl") if "request" in line]
-    write(spark, lake, TRACED, {t.PULL_RESPONSE: answered, t.REPLAY_RUN: [{"runId": "run", "finishedAt": NOON}]})
+    write(spark, lake, TRACED, {t.PULL_RESPONSE: answered, t.REPLAY_RUN: [{"runId": "run", "finishedAt": NOON}], LAG_HISTORY: observed()})
     return lake
 
 

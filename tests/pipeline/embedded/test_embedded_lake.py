@@ -274,6 +274,9 @@ def test_spark_is_taken_where_the_question_or_the_options_need_it(
     assert pullsim(capsys, "sql", "--lake", lake, other) == taken
     code, _, err = pullsim(capsys, "sql", "--lake", lake, other, "--verbose")
     assert (code, err.splitlines()[0]) == (2, "pullsim: Spark answers: the query has UPPER(topic), which is left to Spark")
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.lake.driver_start.java_fault", lambda: "none")
+        assert pullsim(capsys, "sql", "--lake", lake, other) == (code, "", err), "without Java, it is said why Java is needed"
     code, out, err = pullsim(capsys, "sql", "--lake", lake, other, "--engine", "duckdb")
     assert (code, out) == (2, "")
     assert "--engine duckdb: the query has UPPER(topic), which is left to Spark; leave --engine out, or give --engine spark" in err
@@ -300,6 +303,7 @@ def test_places_that_only_spark_opens_are_left_to_it(root: str) -> None:
         ("SELECT array_contains(array(1, NULL), 2) AS x", None),
         ("SELECT array_contains(array(1, NULL), 1) AS x", True),
         ("SELECT 7 / 2 AS x", 3.5),
+        ("SELECT CAST(5e-1 AS DOUBLE) AS x", 0.5),
         ("SELECT -7 DIV 2 AS x", -3),
         ("SELECT -7 % 3 AS x", -1),
         ("SELECT topic AS x FROM queue WHERE topic LIKE 'a_b' ORDER BY topic LIMIT 1", "a b"),
@@ -310,6 +314,13 @@ def test_places_that_only_spark_opens_are_left_to_it(root: str) -> None:
 )
 def test_functions_and_operators_are_those_of_spark(lake: Path, query: str, value: Any) -> None:
     assert rows(lake, query) == [(value,)]
+
+
+@pytest.mark.parametrize(
+    ("query", "value"), [("CAST(7 / 2 AS BIGINT)", 3), ("CAST(-7 / 4 AS INT)", -1), ("CAST(avg(queueId + 1.9D) AS INT)", 1)]
+)
+def test_casts_in_views_cut_off_and_do_not_round(lake: Path, query: str, value: int) -> None:
+    assert list(EmbeddedLake(str(lake)).query(f"SELECT {query} FROM queue LIMIT 1").rows) == [(value,)]
 
 
 def test_rows_that_do_not_fit_go_to_a_folder_of_the_user_that_is_removed(
