@@ -60,3 +60,13 @@ def test_a_replay_with_rules_writes_every_field_of_that_version(name: str, store
     assert differences(read_lines(recorded), read_lines(tmp_path / "out")) == []
     assert done.comparison is not None
     assert (done.comparison.compared, done.comparison.differ) == (len(read_lines(recorded)), 0)
+
+
+@needs_golden5
+def test_a_replay_reads_several_queue_files_where_the_settings_say_so(spark: SparkSession, tmp_path: Path) -> None:
+    recorded = unpacked("answers") / "traces" / "window-travel.jsonl"
+    header = all_lines(recorded)[0]
+    assert header["config"]["travelCqFileNumWhenGetMessage"] > 1
+    lake = import_into(spark, tmp_path / "lake", unpacked("stores") / "stores" / header["store"], options=settings_of(header))
+    run(lake, recorded, out=str(tmp_path / "out"))
+    assert differences(read_lines(recorded), read_lines(tmp_path / "out")) == []
