@@ -382,21 +382,28 @@ def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: 
     callback=_tell_init_file,
     help="Print the path of the init file of spark-sql.",
 )
+@click.option("--allow-files", is_flag=True, help="Run any SQL of Spark: other files and tables are read and written, Java code is called.")
 @format_option
 @engine_options
-def sql_command(query: str, lake: str, form: str, engine: Engine) -> None:
+def sql_command(query: str, lake: str, allow_files: bool, form: str, engine: Engine) -> None:
     """Run SQL over the lake's tables, views and functions.
+
+    QUERY reads the lake and nothing else: a query, SHOW, DESCRIBE or EXPLAIN. Anything else is refused, unless --allow-files is given.
 
     `DESCRIBE NAME` explains the columns of a table or view. This gives spark-sql the same tables and views:
     spark-sql -i $(pullsim sql --init-file) --hivevar lake=/data/lake
     """
     from pipeline.lake.lake import Lake
+    from pipeline.lake.read_only_sql import check_read_only
     from pipeline.lake.views import ask
+    from pipeline.sql.statements import FUNCTIONS
 
     if not query.strip():
         raise click.UsageError('expected a query in SQL, found none; "SHOW TABLES" lists what can be asked')
+    if not allow_files:
+        check_read_only(query, FUNCTIONS)
     with engine.session("long", reads=lake) as spark:
-        show_rows(ask(Lake(spark, lake).require(), query), form)
+        show_rows(ask(Lake(spark, lake).require(), query, allow_files=allow_files), form)
 
 
 @cli.command("demo", cls=ExampleCommand, example="pullsim demo --lake demo-lake")
