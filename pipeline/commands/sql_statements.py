@@ -28,9 +28,10 @@ Ctrl-C drops what was typed, or ends the query that runs."""
 class Answers(ExitStack):
     """Shows the answers to statements, each at the lake's newest version; a Spark session is started once, when a statement needs it."""
 
-    def __init__(self, engine: Engine, reader: str, lake: str, form: str) -> None:
+    def __init__(self, engine: Engine, reader: str, lake: str, form: str, *, allow_files: bool) -> None:
         """As the options of `pullsim sql` say: `reader` is --engine, `form` is --format."""
         super().__init__()
+        self._allow_files = allow_files
         self._engine, self._reader, self._lake, self._form = engine, reader, lake, form
         self._spark: Any = None
 
@@ -39,11 +40,15 @@ class Answers(ExitStack):
         if self._engine.without_spark(self._reader, self._lake, partial(self._show_quickly, statement)):
             return
         from pipeline.lake.lake import Lake
+        from pipeline.lake.read_only_sql import check_read_only
         from pipeline.lake.views import ask
+        from pipeline.sql.statements import FUNCTIONS
 
+        if not self._allow_files:
+            check_read_only(statement, FUNCTIONS)
         if self._spark is None:
             self._spark = self.enter_context(self._engine.session("long", reads=self._lake))
-        show_rows(ask(Lake(self._spark, self._lake).require(), statement), self._form)
+        show_rows(ask(Lake(self._spark, self._lake).require(), statement, allow_files=self._allow_files), self._form)
 
     def _show_quickly(self, statement: str, lake: EmbeddedLake) -> None:
         from pipeline.embedded.questions import ask

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.session import temporary_settings
 from pipeline.schema.tables import BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, LAKE_VERSION, QUEUE, TABLES
 from pipeline.settings.settings import nearest
 from pipeline.sql.statements import FUNCTIONS, VIEWS, view_sql
@@ -43,23 +45,38 @@ def create_views(lake: Lake, query: str | None = None) -> SparkSession:
     return lake.spark
 
 
-def ask(lake: Lake, query: str) -> DataFrame:
+# a table whose name the query puts together is no file either
+_LAKE_ONLY = {"spark.sql.runSQLOnFiles": "false"}
+
+
+def ask(lake: Lake, query: str, *, allow_files: bool = False) -> DataFrame:
     """The result of an SQL query over the lake's tables, views and functions.
+
+    Args:
+        lake: the lake, at the version to be read.
+        query: the SQL text; `read_only_sql.check_read_only` has passed it where files are not allowed.
+        allow_files: whether a file may be named in the place of a table.
 
     Raises:
         LakeError: the query names an unknown table, view or function.
     """
+    settings = {} if allow_files else _LAKE_ONLY
     try:
-        return create_views(lake, query).sql(query)
+        return _result(create_views(lake, query), query, settings)
     except AnalysisException as error:
         if error.getCondition() not in _NOT_FOUND:
             raise
     try:  # with all names, as the query may build a name from parts
-        return create_views(lake).sql(query)
+        return _result(create_views(lake), query, settings)
     except AnalysisException as error:
         if (unknown := _unknown(lake.spark, error)) is None:
             raise
         raise LakeError(unknown) from error
+
+
+def _result(spark: SparkSession, query: str, settings: Mapping[str, str]) -> DataFrame:
+    with temporary_settings(spark, settings):
+        return spark.sql(query)
 
 
 def _unknown(spark: SparkSession, error: AnalysisException) -> str | None:

@@ -56,14 +56,13 @@ class Batches(RunBatches):
     _goes_on: bool = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Answer and commit a batch, unless this was done before a restart."""
+        """Answer and commit a batch; of a batch that was committed before a restart, only the requests without an answer."""
         with self.at_work():
             self.require_go_on()
             lake = self.newest_lake(batch.sparkSession)
             self._keep_bounds(lake)
-            if number > self._last or self.run.hold:  # the repeated batch may hold and release other pulls
-                self._answer(lake, batch.persist(), number)
-                self._last = max(self._last, number)
+            self._answer(lake, batch.persist(), number)
+            self._last = max(self._last, number)
 
     def _keep_bounds(self, lake: Lake) -> None:
         """Cache the table of queue bounds, which every batch needs, until it changes."""
@@ -72,6 +71,11 @@ class Batches(RunBatches):
             if self._bounds is not None:
                 self._bounds.unpersist()
             self._bounds = bounds.persist()
+
+    def has_committed(self, lake: Lake, number: int) -> bool:
+        """Whether the lake has the batch `number` of this checkpoint."""
+        self.look_back(lake)
+        return self._last >= number
 
     def look_back(self, lake: Lake) -> None:
         """Find the last committed batch of this checkpoint in the lake, and whether the run has batches of other checkpoints."""
@@ -98,8 +102,6 @@ class Batches(RunBatches):
             contents = self._contents(lake, rows)
             if self.run.hold:
                 rows = self._due_requests(lake, rows, contents, known=known)
-                if again:  # bad rows were written the first time
-                    rows = rows.where(F.col("error").isNull() & ~F.coalesce(F.col("config").isin(*contents.refused), F.lit(False)))
                 contents = self._contents(lake, rows)
             if contents.answered or contents.bad:
                 retry_on_conflict(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
@@ -110,10 +112,10 @@ class Batches(RunBatches):
     def _without_answered(self, lake: Lake, rows: DataFrame) -> DataFrame:
         """The rows without requests that the run has already answered, or written to bad_request."""
         mine = lake.table(t.PULL_RESPONSE).where(F.col("runId") == self.run.run_id)
-        bad = self.run.opened(lake).table(BAD_REQUEST)
-        known = mine.select(F.col("requestId").alias("id")).unionByName(bad.select(_bad_id().alias("id")))
-        own = F.when(F.col("error").isNull(), F.col("requestId")).otherwise(_bad_id())
-        return rows.withColumn("id", own).join(known, "id", "left_anti").drop("id").localCheckpoint()
+        bad = self.run.opened(lake).table(BAD_REQUEST).select(_bad_id().alias("badId"))
+        # a request of a file with refused settings is a bad row without a position: both ids are those of the file then
+        rest = rows.withColumn("badId", _bad_id()).join(bad, "badId", "left_anti").drop("badId")
+        return rest.join(mine.select("requestId"), "requestId", "left_anti").select(*rows.columns).localCheckpoint()
 
     def _due_requests(self, lake: Lake, rows: DataFrame, contents: Contents, *, known: bool) -> DataFrame:
         """Drop requests that start to wait in this batch, and released ones that were answered; add wokenMillis to the rest.

@@ -8,13 +8,14 @@ Surprise: the list of read files cannot be Spark's offset, as it would grow with
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow.fs as pafs
 
-from pipeline.files.store_files import filesystem_of
+from pipeline.files.store_files import filesystem_of, is_uri
 from pipeline.requests.request_file import Chunk, RequestFile, first_line, header_config, header_if_any, scan_lines
 from pipeline.requests.request_lines import RequestError
 from pipeline.stream.checkpoint_files import numbered_files, read_json, write_json
@@ -97,7 +98,9 @@ def list_requests(folder: str) -> list[FoundFile]:
 class RequestLog:
     """The request log in `folder`, which is part of a stream's checkpoint."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, answered: int = 0) -> None:
+        """Open the log; the contents of the entries up to `answered` have their answers, also if a batch of them is read again."""
+        self._answered = answered
         self._filesystem, self._folder = filesystem_of(folder)
         self._filesystem.create_dir(self._folder, recursive=True)
         numbers = numbered_files(self._filesystem, self._folder, ".json")
@@ -158,10 +161,13 @@ class RequestLog:
         found = [found_file(planned.file.path) for planned in entry]
         if all(planned.problem or now == planned.file for planned, now in zip(entry, found, strict=True)):
             return entry
-        self._seen.contents -= {planned.sha256 for planned in entry if planned.chunks}
+        is_answered = number <= self._answered
+        if not is_answered:
+            self._seen.contents -= {planned.sha256 for planned in entry if planned.chunks}
         again = []
         for planned, now in zip(entry, found, strict=True):
-            again.append((self._planned(now) if now else None) or _gone(planned))
+            same = planned if is_answered and now == planned.file else None  # its pulls may wait: they are given again
+            again.append(same or (self._planned(now) if now else None) or _gone(planned))
             self._seen.add(again[-1])
         self._write(f"{number:020d}.json", [asdict(planned) for planned in again])
         return again
@@ -169,6 +175,7 @@ class RequestLog:
     def _planned(self, file: FoundFile) -> PlannedFile | None:
         """A file with its digest and ranges of lines; None where the file does not exist any more."""
         try:
+            require_inside(file.path)
             read = scan_lines(file.path)
         except RequestError as error:
             return PlannedFile(file=file, sha256="", problem=str(error)) if found_file(file.path) else None
@@ -191,6 +198,19 @@ class RequestLog:
 
     def _write(self, name: str, value: Any) -> None:
         write_json(self._filesystem, self._folder, name, value)
+
+
+def require_inside(path: str) -> None:
+    """Check that a file of the folder is no link to a file elsewhere, whose content would come into the lake.
+
+    Raises:
+        RequestError: it is one.
+    """
+    if is_uri(path) or not os.path.islink(path):
+        return
+    folder, target = os.path.realpath(os.path.dirname(path)), os.path.realpath(path)
+    if os.path.commonpath((folder, target)) != folder:
+        raise RequestError(path, 1, "a file inside the folder of requests", f"a link to {target}; copy the file into the folder")
 
 
 def found_file(path: str) -> FoundFile | None:

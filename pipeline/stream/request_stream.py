@@ -20,7 +20,7 @@ from pipeline.requests.request_lines import REQUEST_ARROW, SCHEMA, BadLine, Requ
 from pipeline.requests.request_source import lines_of_chunk
 from pipeline.schema.capture_tables import RAW_BYTES_MAX
 from pipeline.stream.frame_pulls import FRAME_TYPE, OF_FRAME, is_frame, pull_of_line
-from pipeline.stream.request_log import FoundFile, PlannedFile, RequestLog, found_file, list_requests
+from pipeline.stream.request_log import FoundFile, PlannedFile, RequestLog, found_file, list_requests, require_inside
 
 NAME = "pull-request-files"
 HEARTBEAT = "heartbeat"
@@ -37,7 +37,7 @@ _ARROW = pa.schema([*REQUEST_ARROW, *_OF_FILE.items(), *_OF_BAD.items(), ("frame
 
 
 class RequestStream(DataSource):
-    """The data source; its options are `folder`, `log` (path of the request log) and `maxFilesPerTrigger`."""
+    """The data source; its options are `folder`, `log` (path of the request log), `answered` (of RequestLog) and `maxFilesPerTrigger`."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,7 +50,9 @@ class RequestStream(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """A reader for the options of the source."""
-        return RequestStreamReader(self.options["folder"], self.options["log"], int(self.options["maxFilesPerTrigger"]))
+        return RequestStreamReader(
+            self.options["folder"], self.options["log"], int(self.options["maxFilesPerTrigger"]), int(self.options["answered"])
+        )
 
 
 @dataclass
@@ -65,8 +67,8 @@ class LinesPartition(InputPartition):
 class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches in a process on the driver, and reads their chunks in tasks."""
 
-    def __init__(self, folder: str, log: str, files_max: int) -> None:
-        self.folder, self.log, self.files_max = folder, log, files_max
+    def __init__(self, folder: str, log: str, files_max: int, answered: int = 0) -> None:
+        self.folder, self.log, self.files_max, self.answered = folder, log, files_max, answered
         self._opened: RequestLog | None = None
         self._until: list[FoundFile] | None = None
 
@@ -104,6 +106,7 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if chunk is None:
             yield _bad_rows(planned, [(0, planned.problem or "", b"")])
             return
+        require_inside(planned.file.path)  # again: a link may have taken the place of the file
         first, position, raw = lines_of_chunk(planned.file.path, chunk)
         if found_file(planned.file.path) != planned.file:
             raise RequestError(planned.file.path, first, "a file that stays as it is while it is read", "one that changed; start again")
@@ -114,7 +117,7 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _request_log(self) -> RequestLog:
         if self._opened is None:
-            self._opened = RequestLog(self.log)
+            self._opened = RequestLog(self.log, self.answered)
         return self._opened
 
 

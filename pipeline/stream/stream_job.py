@@ -1,7 +1,8 @@
 """`pullsim stream`: answer pull requests as they arrive, each exactly once, in the table `pull_response`.
 
 Rule: a batch is answered by the same function as a file. Its writes become visible with its row in lake_version, which names the batch. A
-batch that died before this row is written again; a batch that died after it is recognised by the row and skipped.
+batch that died before this row is written again. A batch that died after it is read again, and its requests without an answer are answered:
+a file may have been written over before the restart.
 Surprise: Delta's txnAppId and txnVersion on each table do not suffice. They would skip the append of a batch whose rows were undone because
 the batch had died before its commit.
 """
@@ -27,7 +28,7 @@ from pipeline.stream.holding import with_released
 from pipeline.stream.report import StreamReport
 from pipeline.stream.request_log import list_requests
 from pipeline.stream.request_stream import NAME, RequestStream
-from pipeline.stream.stream_run import REQUESTS, SPARK, StreamRun
+from pipeline.stream.stream_run import REQUESTS, SPARK, StreamRun, repeated_batch
 
 _LOOK_SECONDS = 1
 
@@ -63,7 +64,9 @@ def run_stream(
     if isinstance(batches, CapturedBatches):
         requests = committed_runs(lake)
     else:
-        requests = _requests(lake, run, checkpoint, files_max)
+        repeated = repeated_batch(checkpoint)
+        answered = repeated[1] if repeated and batches.has_committed(lake, repeated[0]) else 0
+        requests = _requests(lake, run, checkpoint, files_max, answered)
         if run.hold:
             requests = with_released(requests, run.opened(lake), batches.settings_of(None, ""))
     report.begin()
@@ -109,13 +112,13 @@ def until_ended(query: StreamingQuery, batches: BatchWork, report_events: Callab
             raise batches.failed or error from None
 
 
-def _requests(lake: Lake, run: StreamRun, checkpoint: str, files_max: int) -> DataFrame:
+def _requests(lake: Lake, run: StreamRun, checkpoint: str, files_max: int, answered: int) -> DataFrame:
     try:
         list_requests(run.source)
     except OSError as error:
         raise LakeError(f"{run.source}: expected a folder of request files, found {error}") from error
     lake.spark.dataSource.register(RequestStream)
-    options = {"folder": run.source, "log": f"{checkpoint}/{REQUESTS}", "maxFilesPerTrigger": str(files_max)}
+    options = {"folder": run.source, "log": f"{checkpoint}/{REQUESTS}", "maxFilesPerTrigger": str(files_max), "answered": str(answered)}
     return lake.spark.readStream.format(NAME).options(**options).load()
 
 

@@ -120,6 +120,16 @@ def run_of_checkpoint(
     return run, removed
 
 
+def repeated_batch(checkpoint: str) -> tuple[int, int] | None:
+    """The batch that Spark has begun and not noted as ended: its number and the newest request log entry in it; None without one."""
+    filesystem, inside = filesystem_of(checkpoint)
+    offsets = numbered_files(filesystem, f"{inside}/{_OFFSETS}")
+    newest = max(offsets, default=-1)
+    if newest <= max(numbered_files(filesystem, f"{inside}/{_COMMITS}"), default=-1):
+        return None
+    return newest, _entry(filesystem, offsets[newest])
+
+
 def _require_same(folder: str, known: dict[str, Any], wanted: dict[str, Any]) -> None:
     for name, value in wanted.items():
         if known.get(name) != value:

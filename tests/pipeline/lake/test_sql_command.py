@@ -119,6 +119,35 @@ def test_a_query_that_spark_refuses_ends_with_2_and_names_the_place(pullsim: Pul
     assert "+-" not in err, "what Spark makes of a query is of no use to who asked it"
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM text.`{file}`",
+        "SELECT * FROM IDENTIFIER('text.`' || '{file}' || '`')",
+        "SELECT * FROM IDENTIFIER('delta.`' || '{lake}/consumer_offset' || '`')",
+        "INSERT OVERWRITE DIRECTORY '{folder}' USING csv SELECT 1",
+        "CREATE TABLE x USING csv LOCATION '{folder}' AS SELECT 1",
+        "DELETE FROM delta.`{lake}/consumer_offset`",
+        "SELECT java_method('java.lang.System', 'setProperty', 'pullsim.hostile', 'x')",
+        "SELECT TRANSFORM(1) USING 'touch {folder}' AS (a)",
+    ],
+)
+def test_a_query_reads_the_lake_and_nothing_else(pullsim: Pullsim, lake: Path, tmp_path: Path, query: str) -> None:
+    file, folder = tmp_path / "secret.txt", tmp_path / "written"
+    file.write_text("a secret\n")
+    code, out, err = pullsim("sql", "--lake", lake, query.format(file=file, folder=folder, lake=str(lake).replace("'", "\\'")))
+    assert (code, out) == (2, ""), err
+    assert "secret" not in err.replace(str(file), "")
+    assert not folder.exists()
+    assert pullsim("sql", "--lake", lake, "SELECT count(*) AS n FROM consumer_offset", "--format", "csv")[1] == "n\n1\n"
+
+
+def test_with_leave_a_query_reads_other_files(pullsim: Pullsim, lake: Path, tmp_path: Path) -> None:
+    (tmp_path / "open.txt").write_text("open\n")
+    query = " ".join(("SELECT value FROM", f"text.`{tmp_path}/open.txt`"))
+    assert pullsim("sql", "--lake", lake, "--allow-files", query, "--format", "csv")[:2] == (0, "value\nopen\n")
+
+
 def test_a_command_that_there_is_not_is_answered_with_the_nearest(pullsim: Pullsim) -> None:
     code, out, err = pullsim("replya", "--lake", "lake")
     assert (code, out) == (2, "")

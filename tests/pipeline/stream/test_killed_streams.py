@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ import pytest
 
 from pipeline.lake.lake import Lake
 from pipeline.schema import tables as t
+from pipeline.schema.capture_tables import BAD_REQUEST
 from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.batches import Batches
 from pipeline.stream.report import report_of
@@ -27,7 +30,7 @@ from tests.runs.checked_kills import FILES, LINES, check_killed_streams
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.replaying import BROKER, DEMO_TRACE, NOON, all_lines, demo_data, demo_lake, write_lines
 from tests.runs.sampling import slow_proof
-from tests.runs.streamed_answers import answers
+from tests.runs.streamed_answers import answered, answers
 from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
@@ -53,6 +56,38 @@ def test_streams_that_were_killed_go_on_where_they_were(
     spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:
     check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5, kills=5, seed=1)
+
+
+def test_a_file_written_over_after_its_answers_were_committed_and_before_spark_noted_it_loses_and_repeats_nothing(
+    spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
+) -> None:
+    folder, checkpoint = tmp_path / "incoming", tmp_path / "checkpoint"
+    folder.mkdir()
+    command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", checkpoint, "--once", "--run-id", "r")
+    first = write_lines(folder / "a.jsonl", lines[:5])
+    (folder / "b.jsonl").write_text("no json\n", "utf-8")
+    assert "answered 5 requests in 1 batches, 1 bad ones" in pullsim(*command)[1]
+
+    # as a kill leaves it between the lake's commit of batch 0 and Spark's
+    (checkpoint / "spark" / "commits" / "0").unlink()
+    (checkpoint / "spark" / "commits" / ".0.crc").unlink()
+    first.rename(folder / "copy.jsonl")
+    write_lines(first, lines[5:12])
+    (folder / "b.jsonl").write_text("[]\nno json either\n", "utf-8")
+    write_lines(folder / "later.jsonl", lines[12:15])
+    code, out, err = pullsim(*command)
+    assert code == 0, err
+    assert "10 requests" in out
+    assert "2 bad ones" in out
+    assert "answered 0 requests" in pullsim(*command)[1]
+
+    digests = {hashlib.sha256((folder / name).read_bytes()).hexdigest()[:16]: name for name in ("copy.jsonl", "a.jsonl", "later.jsonl")}
+    ids = [row["requestId"] for row in answered(spark, lake, "r")]
+    asked = Counter(digests[one.partition("-")[0]] for one in ids)
+    assert asked == {"copy.jsonl": 5, "a.jsonl": 7, "later.jsonl": 3}
+    assert len(set(ids)) == len(ids)
+    bad = Lake(spark, str(lake)).table(BAD_REQUEST).collect()
+    assert sorted(bytes(row["raw"]) for row in bad) == [b"[]", b"no json", b"no json either"]
 
 
 def started(lake: Path, folder: Path, checkpoint: Path, run_id: str) -> Batches:

@@ -98,6 +98,18 @@ def test_a_file_that_changes_before_it_is_answered_is_planned_anew(folder: Folde
     assert folder.plan() == 1
 
 
+def test_a_file_that_changes_after_its_answers_gives_what_is_new_and_its_former_content_stays_known(folder: Folder) -> None:
+    folder.put("a", "x\n")
+    folder.put("same", "z\n")
+    folder.plan()
+    folder.put("a", "y\n")
+    log = RequestLog(str(folder.log), answered=1)
+    assert [folder.told(planned) for planned in log.files(1)] == ["a 1 chunks", "same 1 chunks"]
+    folder.put("copy", "x\n")
+    assert log.plan(list_requests(str(folder.incoming)), ALL) == 2
+    assert [folder.told(planned) for planned in log.files(2)] == ["copy 0 chunks"]
+
+
 def test_what_was_read_is_summed_up(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_log, "_SUMMED_UP", 3)
     monkeypatch.setattr(request_log, "_KEPT", 6)
@@ -120,6 +132,30 @@ def test_an_unfinished_entry_is_none(folder: Folder, monkeypatch: pytest.MonkeyP
     folder.put("b")
     assert folder.plan() == 2
     assert folder.batch(2) == ["b 1 chunks"]
+
+
+def test_a_link_that_leaves_the_folder_is_not_followed(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("a secret\n")
+    folder.put("a", "x\n")
+    for name, target in {"out": tmp_path / "secret", "up": Path("../secret"), "within": Path("a"), "nowhere": tmp_path / "none"}.items():
+        (folder.incoming / name).symlink_to(target)
+    assert folder.plan() == 1
+    entry = {os.path.basename(planned.file.path): planned for planned in folder.opened().entry(1)}
+    assert entry.keys() == {"a", "out", "up", "within"}
+    for name in ("out", "up"):
+        assert (entry[name].sha256, entry[name].chunks) == ("", ())
+        assert str(entry[name].problem).endswith(
+            f"{name}, line 1: expected a file inside the folder of requests, found a link to {tmp_path / 'secret'}; "
+            "copy the file into the folder"
+        )
+    assert sorted(len(entry[name].chunks) for name in ("a", "within")) == [0, 1]
+
+
+def test_a_folder_may_be_a_link_itself(folder: Folder, tmp_path: Path) -> None:
+    folder.put("a", "x\n")
+    (tmp_path / "linked").symlink_to(folder.incoming)
+    assert folder.opened().plan(list_requests(str(tmp_path / "linked")), ALL) == 1
+    assert folder.batch(1) == ["a 1 chunks"]
 
 
 def test_large_files_come_alone(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,3 +54,15 @@ def test_a_file_that_is_rewritten_while_it_is_read_is_read_anew_by_the_next_star
     # it is no new file then
     again = stream.reader()
     assert again.latestOffset({"entry": 1}, again.getDefaultReadLimit()) == {"entry": 1}
+
+
+def test_a_link_that_takes_the_place_of_a_planned_file_is_not_read(tmp_path: Path) -> None:
+    stream = Stream(tmp_path)
+    file = write_lines(stream.folder / "requests.jsonl", map(line, range(10)))
+    reader = stream.reader()
+    assert reader.latestOffset({"entry": 0}, reader.getDefaultReadLimit()) == {"entry": 1}
+    (part,) = reader.partitions({"entry": 0}, {"entry": 1})
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")  # the same length and time
+    with pytest.raises(RequestError, match="expected a file inside the folder of requests, found a link to"):
+        list(reader.read(part))
