@@ -131,7 +131,8 @@ def _cast_reason(cast: exp.Cast) -> str | None:
 def _joined_by_names(star: exp.Star) -> bool:
     select = star.find_ancestor(exp.Select)
     joins = [] if select is None else select.args.get("joins") or []
-    return star.parent is select and any(join.args.get("using") for join in joins)
+    is_shown = star.parent is select or isinstance(star.parent, exp.Column)  # * or name.*
+    return is_shown and any(join.args.get("using") for join in joins)
 
 
 def with_names(tree: exp.Expr) -> exp.Expr:

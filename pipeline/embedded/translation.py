@@ -131,6 +131,11 @@ def _count_if(node: exp.CountIf) -> None:
     node.replace(exp.Count(this=exp.case().when(node.this, exp.Literal.number(1))))
 
 
+def _avg(node: exp.Avg) -> None:
+    # Spark adds doubles, DuckDB whole numbers without rounding
+    node.set("this", exp.cast(node.this.copy(), "DOUBLE"))
+
+
 def _first_by(name: str) -> Callable[[Any], None]:
     # Spark's max_by gives NULL where the value beside the maximum is NULL; arg_max takes another row
     return lambda node: node.replace(_call(name, node.this, node.expression)) and None
@@ -256,6 +261,7 @@ _CHANGES: Final[dict[type[exp.Expr], Callable[[Any], None]]] = {
     exp.SafeDivide: _try_divide,
     exp.Div: _divide,
     exp.CountIf: _count_if,
+    exp.Avg: _avg,
     exp.ArgMax: _first_by("arg_max_null"),
     exp.ArgMin: _first_by("arg_min_null"),
     exp.ArrayAgg: _collected,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -151,7 +152,8 @@ def build_session(
     with _jvm_output(verbose=verbose) as printed:
         builder = builder.master(master or "local[*]")
         try:
-            session = _started(builder, settings | {_OPTIONS: f"{archive} {java_options(options)}"}, without=archive)
+            with _interrupts_wait():
+                session = _started(builder, settings | {_OPTIONS: f"{archive} {java_options(options)}"}, without=archive)
         except Exception as error:
             raise EngineError(f"Spark did not start: {error}\n{printed()}") from error
     if is_plain and is_first and _PACKAGES in ours:
@@ -196,6 +198,25 @@ def java_options(given: str) -> str:
     options_given = (given, *(os.environ.get(name, "") for name in OPTIONS_OF_JAVA))
     collector = "" if any(map(_ANY_COLLECTOR.search, options_given)) else _COLLECTOR
     return " ".join(filter(None, (_PROCESSES.get(sys.platform), _ARROW, collector, given)))
+
+
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Let Ctrl-C take effect only at the end of the block, which starts a JVM.
+
+    Surprise: PySpark that is interrupted here deletes the folder in which the JVM leaves its port. The JVM then runs on without a driver.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noted: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: noted.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if noted:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.commands.sql_statements import statements
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.embedded.questions import ask as ask_quickly
 from pipeline.lake.lake import Lake
@@ -21,6 +22,7 @@ from tests.runs.doc_commands import PAGES, commands
 from tests.runs.replaying import lake_of
 from tests.runs.sampling import sampled
 from tests.truth.golden import needs_golden
+from tests.truth.places import DATA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +66,7 @@ FUNCTIONS = (
 DOCUMENTED = sorted(
     {word for page in PAGES for one in commands(page) if one.words[0] == "sql" for word in one.words if word.startswith("SELECT ")}
 )
+ASKED = list(statements((DATA / "sql" / "asked.sql").read_text("utf-8")))
 Rows = Counter[str]
 
 
@@ -144,3 +147,11 @@ def test_views_of_a_lake_without_a_store_agree(spark: SparkSession, tmp_path: Pa
     for view in VIEWS:
         wanted, found = of_spark(spark, tmp_path / "lake", f"SELECT * FROM {view}"), of_duckdb(tmp_path / "lake", f"SELECT * FROM {view}")
         assert (found, found[1]) == (wanted, Counter()), view
+
+
+@needs_golden
+@pytest.mark.parametrize("query", ASKED)
+def test_what_people_may_ask_agrees(spark: SparkSession, captured: Path, query: str) -> None:
+    wanted, found = of_spark(spark, captured, query), of_duckdb(captured, query)
+    assert list(found[0].items()) == list(wanted[0].items())
+    assert (found[1] - wanted[1], wanted[1] - found[1]) == (Counter(), Counter())

@@ -32,10 +32,10 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # seconds from the first line of the process: while Spark starts, and while it works
-@pytest.mark.parametrize("after", sampled([1, 4, 9, 16, 25], 1))
+@pytest.mark.parametrize("after", [0.7, *sampled([1.5, 2.5, 4, 9, 16, 25], 1)])
 def test_ctrl_c_ends_with_130_and_no_traceback(lake: Path, tmp_path: Path, after: float) -> None:
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
-    command = [*PULLSIM, "sql", "--lake", str(lake), ENDLESS]
+    command = [*PULLSIM, "sql", "--engine", "spark", "--lake", str(lake), ENDLESS]
     # a group of its own, which gets the signal as a whole, as from a terminal
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -52,6 +52,20 @@ def test_ctrl_c_ends_with_130_and_no_traceback(lake: Path, tmp_path: Path, after
     assert (run.returncode, out) == (130, ""), err
     assert [line for line in err.splitlines() if line] in (["pullsim: stopped"], ["pullsim: starting Spark", "pullsim: stopped"])
     assert list(tmp_path.iterdir()) == []
+    assert ends(run.pid), "a JVM is still there"
+
+
+def ends(group: int, within: float = 30) -> bool:
+    """Whether the last process of a group ends."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.2)
+    os.killpg(group, signal.SIGKILL)
+    return False
 
 
 def test_a_command_leaves_nothing_in_the_working_directory(lake: Path, tmp_path: Path) -> None:
