@@ -28,7 +28,7 @@ Ctrl-C drops what was typed, or ends the query that runs."""
 class Answers(ExitStack):
     """Shows the answers to statements, each at the lake's newest version; a Spark session is started once, when a statement needs it."""
 
-    def __init__(self, engine: Engine, reader: str, lake: str, form: str, *, allow_files: bool) -> None:
+    def __init__(self, engine: Engine, reader: str, lake: str, form: str, *, allow_files: bool = False) -> None:
         """As the options of `pullsim sql` say: `reader` is --engine, `form` is --format."""
         super().__init__()
         self._allow_files = allow_files

@@ -133,7 +133,18 @@ def _count_if(node: exp.CountIf) -> None:
 
 def _avg(node: exp.Avg) -> None:
     # Spark adds doubles, DuckDB whole numbers without rounding
-    node.set("this", exp.cast(node.this.copy(), "DOUBLE"))
+    of = node.this.expressions if isinstance(node.this, exp.Distinct) else [node.this]
+    for one in of:
+        one.replace(exp.cast(one.copy(), "DOUBLE"))
+
+
+def _over_known(kind: type[exp.Expr]) -> Callable[[Any], None]:
+    # sqlglot drops IGNORE NULLS of first and last, which DuckDB takes in a window
+    def change(node: Any) -> None:
+        if isinstance(node.parent, exp.IgnoreNulls) and isinstance(node.parent.parent, exp.Window):
+            node.replace(kind(this=node.this))
+
+    return change
 
 
 def _first_by(name: str) -> Callable[[Any], None]:
@@ -262,6 +273,8 @@ _CHANGES: Final[dict[type[exp.Expr], Callable[[Any], None]]] = {
     exp.Div: _divide,
     exp.CountIf: _count_if,
     exp.Avg: _avg,
+    exp.First: _over_known(exp.FirstValue),
+    exp.Last: _over_known(exp.LastValue),
     exp.ArgMax: _first_by("arg_max_null"),
     exp.ArgMin: _first_by("arg_min_null"),
     exp.ArrayAgg: _collected,

@@ -1,4 +1,4 @@
-SELECT topic, count(*) AS n, min(lag), max(lag), sum(lag), avg(lag), count(lag), count(DISTINCT queueId) FROM consume_lag GROUP BY topic HAVING count(*) > 3;
+SELECT topic, count(*) AS n, min(lag), max(lag), sum(lag), avg(minOffset), count(lag), count(DISTINCT queueId) FROM consume_lag GROUP BY topic HAVING count(*) > 3;
 SELECT consumerGroup g, topic t, sum(lagBytes) b FROM consume_lag GROUP BY 1, 2 ORDER BY b DESC NULLS LAST, g, t LIMIT 7;
 SELECT consumerGroup, lag FROM consume_lag ORDER BY lag DESC, consumerGroup, topic, queueId LIMIT 20;
 SELECT consumerGroup, lag FROM consume_lag ORDER BY lag, consumerGroup, topic, queueId LIMIT 20 OFFSET 5;

@@ -323,6 +323,14 @@ def test_casts_in_views_cut_off_and_do_not_round(lake: Path, query: str, value: 
     assert list(EmbeddedLake(str(lake)).query(f"SELECT {query} FROM queue LIMIT 1").rows) == [(value,)]
 
 
+@pytest.mark.parametrize(("name", "values"), [("last", [5, 5, 7, 7]), ("first", [5, 5, 5, 5])])
+def test_windows_pass_over_nulls(lake: Path, name: str, values: list[int]) -> None:
+    """As Spark 4.2 does."""
+    shown = f"{name}(x) IGNORE NULLS OVER (ORDER BY i) AS known"
+    query = f"SELECT i, {shown} FROM (VALUES (1, 5), (2, NULL), (3, 7), (4, NULL)) AS t(i, x)"
+    assert sorted(EmbeddedLake(str(lake)).query(query).rows) == list(enumerate(values, 1))
+
+
 def test_rows_that_do_not_fit_go_to_a_folder_of_the_user_that_is_removed(
     lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
