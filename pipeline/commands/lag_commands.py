@@ -117,14 +117,14 @@ class Asked:
         from pipeline.embedded.questions import errors_told
         from pipeline.files.stopping import told_to_stop
         from pipeline.lag.lag_sql import GROUPS, TOPICS, known_names, require_name
-        from pipeline.lake.committed import require_broker
+        from pipeline.lake.committed import require_among
 
         def names(column: str, tables: Sequence[str]) -> list[str]:
             return sorted(row[0] for row in lake.query(known_names(column, tables)).rows)
 
         with errors_told():
             if self.broker is not None:
-                require_broker(lake.root, self.broker, names("brokerName", ("broker",)))
+                require_among(lake.root, self.broker, names("brokerName", ("broker",)))
             for given, (column, what, tables) in ((self.group, GROUPS), (self.topic, TOPICS)):
                 if given is not None:
                     require_name(what, given, names(column, tables))

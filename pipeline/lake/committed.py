@@ -71,7 +71,7 @@ def no_lake(root: str) -> LakeError:
     return LakeError(f"{root}: expected a lake, found no table {LAKE_VERSION.name}; {hint}")
 
 
-def require_broker(root: str, name: str, names: Sequence[str]) -> None:
+def require_among(root: str, name: str, names: Sequence[str]) -> None:
     """Check that a lake has a broker.
 
     Args:

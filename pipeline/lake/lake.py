@@ -24,7 +24,7 @@ from pipeline.lake.committed import (
     LakeError,
     LakeVersion,
     no_lake,
-    require_broker,
+    require_among,
     require_tables_version,
     require_there,
 )
@@ -182,7 +182,7 @@ class Lake:
         if name is None:
             listed = ", ".join(map(repr, names)) or "none"
             raise LakeError(f"{self.root} holds {len(names)} brokers ({listed}); say which one with --broker")
-        require_broker(self.root, name, names)
+        require_among(self.root, name, names)
         return name
 
     def create_view(self, table: Table) -> None:
