@@ -85,7 +85,6 @@ def import_command(
     if follow and as_found:
         raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
     broker_settings = settings.over()
-    progress_to_stderr(f"the rules are those of broker {broker_settings.version.value}")
     name = broker_name or broker_settings.broker_name or os.path.basename(os.path.abspath(store)) or "broker"
     importing = partial(
         import_store,
@@ -102,6 +101,7 @@ def import_command(
     by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)
     jobs: Jobs = "short" if by_tasks else "long" if ends else "endless"
     with engine.session(jobs, store=store, workers=True, leave_classes=ends) as spark:
+        progress_to_stderr(f"the rules are those of broker {broker_settings.version.value}")
         opened = Lake(spark, lake)
         if follow:
             again = lambda into: importing(into, run_id=run_id())  # noqa: E731

@@ -328,8 +328,8 @@ def _bloom_values(bloom: Mapping[str, int], where: str) -> Iterator[tuple[str, V
 def _told_by(path: Path, version: BrokerVersion) -> BrokerVersion:
     """Return the first version from `version` on that knows the most names of a properties file."""
     try:
-        names = javaproperties.loads(path.read_text(encoding="latin-1")).keys()
-    except (OSError, javaproperties.InvalidUEscapeError):  # `_properties_values` says what is wrong
+        names = javaproperties.loads(small_file(path).decode("latin-1")).keys()
+    except (OSError, UnusableInputError, javaproperties.InvalidUEscapeError):  # `_properties_values` says what is wrong
         return version
     later = [one for one in BrokerVersion if one.place >= version.place]
     return max(later, key=lambda one: (len(names & load_catalogue(one).keys()), -one.place))
