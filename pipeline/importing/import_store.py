@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -231,8 +232,15 @@ def _distinct(table: t.Table, rows: DataFrame) -> DataFrame:
 def _distinct_files(writer: LakeWriter, table: t.Table, files: list[dict[str, Any]]) -> DataFrame | list[dict[str, Any]]:
     if table is not t.ODD_ENTRY or not files:
         return files
-    paths = [f"{writer.lake.path(table.name)}/{file['path']}" for file in files]
-    return _distinct(table, writer.spark.read.schema(table.schema).parquet(*paths))
+    paths = [(f"{writer.lake.path(table.name)}/{file['path']}",) for file in files]
+    return _distinct(table, writer.spark.createDataFrame(paths, "path STRING").mapInArrow(_rows_of_parquet, table.schema))
+
+
+def _rows_of_parquet(paths: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of Parquet files; Spark's own reader would take brackets in a path for a pattern."""
+    for batch in paths:
+        for path in batch.column("path").to_pylist():
+            yield from pq.read_table(path).to_batches()
 
 
 def spark_parallelism(spark: SparkSession) -> int:

@@ -107,8 +107,9 @@ class LakeWriter:
 
     def replacing_writer(self, table: Table, placement: Placement) -> FileWriter | None:
         """A writer with which tasks write the files for `replace_broker`; None where only Spark can write the table."""
-        if self._keeps_others(table) or not self._creates_here(table, placement):
-            return None
+        with self._raising_conflicts():
+            if self._keeps_others(table) or not self._creates_here(table, placement):
+                return None
         return _file_writer(table, self.lake.path(table.name), placement)
 
     def replace_broker(self, table: Table, rows: DataFrame | pa.Table | WrittenFiles, placement: Placement | None = None) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
-from tests.makers.lakes import put_together
+from tests.makers.lakes import import_as, put_together
 from tests.runs.in_session import pullsim_in
 from tests.runs.replaying import BROKER, import_into
 from tests.runs.sampling import sampled, slow_proof
@@ -127,3 +127,20 @@ def test_segments_of_one_age_are_placed_together(spark: SparkSession) -> None:
     places = [(first * 20, number) for first, count in files for number in range(-(-count // 8192))]
     assert [row[:2] for row in found] == places
     assert [age for *_, age in found] == [3, 3, 3, 2, 2, 2, 2, 1, 1, 0]
+
+
+def test_entries_whose_bytes_are_no_record_have_one_row_each_in_a_lake_of_any_name(
+    spark: SparkSession, small_store: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(small_store, store)
+    file = max((store / "consumequeue").glob("*/*/*"), key=lambda path: sum(map(bool, path.read_bytes())))
+    content = bytearray(file.read_bytes())
+    offset, size = struct.unpack_from(">qi", content)
+    for place in (1, 3):  # both point into the first entry's message
+        struct.pack_into(">qi", content, place * 20, offset + 7, size - 7)
+    file.write_bytes(content)
+    lake = tmp_path / "l[1]{a}"
+    import_as(spark, lake, store)
+    found = [(row["physicOffset"], row["size"]) for row in Lake(spark, str(lake)).table(t.ODD_ENTRY).collect()]
+    assert found == [(offset + 7, size - 7)]
