@@ -85,7 +85,8 @@ class Engine:
         from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, require_java, start_workers
 
         require_java()
-        logging.getLogger().addFilter(_is_no_lost_call)
+        for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
+            logger.addFilter(_is_no_lost_call)
         progress_to_stderr("starting Spark")
         conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | self.conf
         spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes, functions=False)
@@ -133,7 +134,7 @@ class Engine:
 
 def _is_no_lost_call(record: logging.LogRecord) -> bool:
     """Whether a log record is not the one that py4j makes of a call without an answer: the error follows, or Ctrl-C ended the call."""
-    return not str(record.msg).endswith("while sending command.")
+    return not str(record.msg).endswith(("while sending command.", "while shutting down connection"))
 
 
 def _conf(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from pipeline.lag.lag_history import append_observation
 from pipeline.lake.delta_sql import literal
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
+from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.config_tables import FILE_OF, config_rows
 from pipeline.schema import tables as t
@@ -178,6 +179,6 @@ class FollowBatches(BatchWork):
         """Offsets of consumers change row by row: they change with each batch, and readers of the table's changes see which."""
         if table is t.CONSUMER_OFFSET:
             writer.prepare(table)
-            writer.merge(table, writer.spark.createDataFrame(rows), table.key, all_of=self.broker)
+            writer.merge(table, frame_of(writer.spark, rows), table.key, all_of=self.broker)
         else:
-            writer.replace_rows(table, writer.spark.createDataFrame(rows), f"brokerName = {literal(self.broker)}")
+            writer.replace_rows(table, frame_of(writer.spark, rows), f"brokerName = {literal(self.broker)}")

@@ -121,16 +121,7 @@ def import_store(
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)
     placement = _placement(writer, loaded, layout)
     progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
-    tasks = max(len(_stretches(loaded, writer.spark)), _tasks_of_queues(loaded, writer.spark))
-    rows = (
-        _rows_of_log(loaded, broker, writer.spark),
-        packed_rows(loaded, broker, writer.spark),
-        _rows_of_entries(loaded, broker, writer.spark),
-        rows_of(t.QUEUE, loaded.queues.select(*t.QUEUE.names).distinct()),
-        rows_of(t.STORE_FILE, files),
-        file_ranges(files, loaded.store, broker, tasks),
-        index.entries,
-    )
+    rows = (*_rows_of_files_and_queues(loaded, files, broker, writer.spark), index.entries)
     broker_row = _broker_row(loaded, broker, settings, index.sizes, placement.layout, as_found)
     _replace(writer, placement, rows, {**config.tables, t.CHECKPOINT: index.checkpoint, t.BROKER: broker_row})
     return Imported(
@@ -149,6 +140,18 @@ def import_store(
             *_inferred(given, settings),
             *_assumed(loaded.store if as_found else store, given, loaded),
         ),
+    )
+
+
+def _rows_of_files_and_queues(loaded: LoadedStore, files: DataFrame, broker: str, spark: SparkSession) -> tuple[TaskRows, ...]:
+    tasks = max(len(_stretches(loaded, spark)), _tasks_of_queues(loaded, spark))
+    return (
+        _rows_of_log(loaded, broker, spark),
+        packed_rows(loaded, broker, spark),
+        _rows_of_entries(loaded, broker, spark),
+        rows_of(t.QUEUE, loaded.queues.select(*t.QUEUE.names).distinct()),
+        rows_of(t.STORE_FILE, files),
+        file_ranges(files, loaded.store, broker, tasks),
     )
 
 

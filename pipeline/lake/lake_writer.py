@@ -37,6 +37,7 @@ from pipeline.lake.delta_sql import (
     table_properties,
 )
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
+from pipeline.lake.local_rows import frame_of
 from pipeline.lake.session import columns_without_dictionary, temporary_settings
 from pipeline.lake.small_table import has_plain_path, opened_table, plain_message
 from pipeline.lake.table_commits import CommitConflictError, Found, append_files, create_table, takes_files
@@ -128,7 +129,7 @@ class LakeWriter:
         if table.by_queue and not placement.named_folders:
             self._unname_folders(table, placement)
         mine = f"brokerName = {literal(self.broker)}"
-        rows = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
+        rows = frame_of(self.spark, rows) if isinstance(rows, pa.Table) else rows
         with self._raising_conflicts():
             self._write(rows, table, "overwrite").option("replaceWhere", mine).save(self.lake.path(table.name))
         self._remember_version(table)
@@ -156,7 +157,7 @@ class LakeWriter:
         if self._commits_here(table):
             self.append_files(table, self._written_files(table, rows))
             return
-        rows = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
+        rows = frame_of(self.spark, rows) if isinstance(rows, pa.Table) else rows
         with self._raising_conflicts():
             # mergeSchema: a table of an older version has fewer columns
             self._write(rows, table, "append").option("mergeSchema", "true").save(self.lake.path(table.name))
@@ -272,7 +273,7 @@ class LakeWriter:
                 check_files(path, files)
                 append_files(path, before, files, self._named, (_VERSIONS, row["version"]))
             else:
-                write = self._write(self.spark.createDataFrame(rows), LAKE_VERSION, "append").option("mergeSchema", "true")
+                write = self._write(frame_of(self.spark, rows), LAKE_VERSION, "append").option("mergeSchema", "true")
                 write.option("txnAppId", _VERSIONS).option("txnVersion", row["version"]).save(path)
         except (CommitConflictError, *_CONCURRENT):
             return None
@@ -313,7 +314,7 @@ class LakeWriter:
         path = self.lake.path(table.name)
         with self._raising_conflicts():
             if not isinstance(rows, list) and (table.by_queue or not self._creates_here(table, placement)):
-                rows = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
+                rows = frame_of(self.spark, rows) if isinstance(rows, pa.Table) else rows
                 named = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
                 # only if needed: to replace a table, Delta lists its files, which doubles the time
                 with self._view(table, rows) as view:

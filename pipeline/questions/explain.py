@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
+from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.broker_checks import ExplainedPull, broker_checks, broker_code
 from pipeline.replay.answer_lines import delivered
@@ -190,7 +191,7 @@ def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], Mes
     offsets, sizes = traced.block.physic_offsets[at], traced.block.sizes[at]
     if not len(at):
         return {}
-    entries = broker.lake.spark.createDataFrame(pa.table({"physicOffset": offsets, "size": sizes})).distinct()
+    entries = frame_of(broker.lake.spark, pa.table({"physicOffset": offsets, "size": sizes})).distinct()
     log = delivered(broker).where(F.col("physicOffset").between(int(offsets.min()), int(offsets.max())))
     found = log.join(F.broadcast(entries), ["physicOffset", "size"]).select("physicOffset", "size", "tags", "keys", "msgId").collect()
     return {(row["physicOffset"], row["size"]): MessageTexts(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in found}

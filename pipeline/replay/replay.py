@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
+from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.as_of import with_bounds_as_of, with_bounds_of_slave
 from pipeline.replay.entry_colocation import after_stored
@@ -326,7 +327,7 @@ def queue_bounds(broker: OpenedBroker) -> DataFrame:
     """Topic, queueId, minOffset and maxOffset of each queue; the driver reads them, which saves a Spark job."""
     columns = ["topic", "queueId", "minOffset", "maxOffset"]
     spark = broker.lake.spark
-    return broker.remembered("bounds", (t.QUEUE,), lambda: spark.createDataFrame(broker.rows(t.QUEUE).select(columns)))
+    return broker.remembered("bounds", (t.QUEUE,), lambda: frame_of(spark, broker.rows(t.QUEUE).select(columns)))
 
 
 def by_segment(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.data_files import FOOTERS_AT_ONCE, named_in_errors, plain_files
+from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
 from pipeline.replay.touched_segments import TouchedSegments
@@ -63,7 +64,7 @@ class SegmentTasks:
 
         Rows whose segment does not exist go to any task.
         """
-        segments = F.broadcast(placed.sparkSession.createDataFrame(self.segments))
+        segments = F.broadcast(frame_of(placed.sparkSession, self.segments))
         found = placed.join(segments, ["topic", "queueId", "key"], "left")
         task = F.coalesce("task", F.pmod(F.hash("topic", "queueId"), F.lit(self.count)))
         return found.repartitionById(self.count, task).sortWithinPartitions("place", *key, *then_by)

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.delta_sql import literal
+from pipeline.lake.local_rows import frame_of
 from pipeline.rows.queue_batches import segment_of_sql
 
 # most terms of a condition; Spark still evaluates such a condition in no time
@@ -91,7 +92,7 @@ def only_touched(segments: DataFrame, touched: TouchedSegments) -> DataFrame:
             of_queues[row["topic"], row["queueId"]].append(row[name])
         return segments.where(" OR ".join(_of_queue(*queue, name, numbers) for queue, numbers in of_queues.items()) or "FALSE")
     key = ["topic", "queueId", name]
-    listed = segments.sparkSession.createDataFrame(wanted.select(key))
+    listed = frame_of(segments.sparkSession, wanted.select(key))
     return segments.join(F.broadcast(listed), key, "left_semi").where(_known_range_condition(wanted, name))
 
 

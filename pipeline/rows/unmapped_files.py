@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.files.store_files import StoreFiles
+from pipeline.lake.local_rows import frame_of
 from pipeline.lake.task_rows import TaskRows, rows_made
 from pipeline.rows.log_batches import used_ranges
 from pipeline.schema.arrow_types import arrow_schema
@@ -108,9 +109,9 @@ def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log:
     beside = _rows(broker, beside_mapped_files(store, has_log=has_log))
     if len(groups) <= 1:
         found = [beside, *(rows for index in range(len(groups)) for rows in of_group(index))]
-        return spark.createDataFrame(pa.Table.from_batches(found))
+        return frame_of(spark, pa.Table.from_batches(found))
     of_topics = spark.range(0, len(groups), 1, len(groups)).mapInArrow(read, STORE_FILE.schema).localCheckpoint(eager=False)
-    return of_topics.unionByName(spark.createDataFrame(pa.Table.from_batches([beside])))
+    return of_topics.unionByName(frame_of(spark, pa.Table.from_batches([beside])))
 
 
 def pieces_of(files: DataFrame, first: Column) -> DataFrame:

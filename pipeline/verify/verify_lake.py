@@ -20,6 +20,7 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.importing.import_store import packed_rows, rows_of_store, spark_parallelism
 from pipeline.importing.load_store import LoadedStore
 from pipeline.lake.data_files import rows_for_tasks
+from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.config_tables import config_rows
 from pipeline.rows.index_tables import index_rows
@@ -131,7 +132,7 @@ def _other_rows(broker: OpenedBroker, table: t.Table, expected: DataFrame, by: l
 
 
 def _config(broker: OpenedBroker, table: t.Table, told: pa.Table) -> DataFrame:
-    rows, expected = broker.table(table).select(*table.names), broker.lake.spark.createDataFrame(told)
+    rows, expected = broker.table(table).select(*table.names), frame_of(broker.lake.spark, told)
     differing = rows.exceptAll(expected).unionByName(expected.exceptAll(rows))
     text = F.format_string("%,d rows that only the table or only the store has", "rows").alias("text")
     counted = differing.agg(F.count("*").alias("rows")).where("rows > 0").withColumn("path", F.lit(table.name))

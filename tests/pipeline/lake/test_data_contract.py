@@ -17,7 +17,7 @@ import pytest
 
 from pipeline.docpages.tables_page import PAGE, tables_page
 from pipeline.lag.lag_history import record
-from pipeline.lake import lake as lake_module
+from pipeline.lake import committed
 from pipeline.lake.init_file import init_file, init_sql
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.opened_broker import OpenedBroker
@@ -103,7 +103,7 @@ def test_what_is_made_of_the_tables_is_current(page: Path, text: str) -> None:
 def test_a_lake_of_another_version_is_refused_and_says_what_to_do(
     spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch, known: int, hint: str
 ) -> None:
-    monkeypatch.setattr(lake_module, "TABLES_VERSION", known)
+    monkeypatch.setattr(committed, "TABLES_VERSION", known)
     with pytest.raises(LakeError, match=f"expected tables of version {known}, found {t.TABLES_VERSION}; .*{hint}"):
         Lake(spark, str(lake))
 
