@@ -6,9 +6,10 @@ The rules stand in the room of their subject; code takes the values of one versi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -61,3 +62,8 @@ class Rule(Generic[T]):
     def of(self, version: BrokerVersion) -> Variant[T]:
         """Return the variant that holds in a version."""
         return next(variant for variant in reversed(self.variants) if variant.since.place <= version.place)
+
+
+def values_of(rules: Mapping[str, Rule[Any]], version: BrokerVersion) -> dict[str, Any]:
+    """Return the value of each rule in a version, by the rule's name."""
+    return {name: rule.of(version).value for name, rule in rules.items()}

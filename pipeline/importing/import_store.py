@@ -144,9 +144,10 @@ def import_store(
 
 
 def _rows_of_files_and_queues(loaded: LoadedStore, files: DataFrame, broker: str, spark: SparkSession) -> tuple[TaskRows, ...]:
-    tasks = max(len(_stretches(loaded, spark)), _tasks_of_queues(loaded, spark))
+    stretches = _stretches(loaded, spark)
+    tasks = max(len(stretches), _tasks_of_queues(loaded, spark))
     return (
-        _rows_of_log(loaded, broker, spark),
+        _rows_of_log(loaded.store, stretches, broker, spark),
         packed_rows(loaded, broker, spark),
         _rows_of_entries(loaded, broker, spark),
         rows_of(t.QUEUE, loaded.queues.select(*t.QUEUE.names).distinct()),
@@ -254,10 +255,10 @@ def spark_parallelism(spark: SparkSession) -> int:
 def _stretches(loaded: LoadedStore, spark: SparkSession) -> list[Stretch]:
     """The stretches of the log that tasks read and write sorted by queue: long enough that the files of many queues are not tiny."""
     cuts = loaded.cuts
-    pieces = [pair for file in loaded.log.files for pair in _pieces(file, cuts[file.name])]
+    pieces = [_pieces(file, cuts[file.name]) for file in loaded.log.files]
     wanted = min(max(math.ceil(loaded.queue_count / _QUEUES_A_PIECE), _PIECES_LEAST), _PIECES_MOST)
-    together = max(min(wanted, len(pieces) // spark_parallelism(spark)), 1)
-    return [Stretch(file, start, end) for file in loaded.log.files for start, end in _joined(_pieces(file, cuts[file.name]), together)]
+    together = max(min(wanted, sum(map(len, pieces)) // spark_parallelism(spark)), 1)
+    return [Stretch(file, *run) for file, found in zip(loaded.log.files, pieces, strict=True) for run in _joined(found, together)]
 
 
 def _pieces(file: MappedFile, cuts: Sequence[int]) -> list[tuple[int, int]]:
@@ -274,9 +275,7 @@ def _tasks_of_queues(loaded: LoadedStore, spark: SparkSession) -> int:
     return max(min(spark_parallelism(spark), busy), 1)
 
 
-def _rows_of_log(loaded: LoadedStore, broker: str, spark: SparkSession) -> TaskRows:
-    store, stretches = loaded.store, _stretches(loaded, spark)
-
+def _rows_of_log(store: StoreFiles, stretches: Sequence[Stretch], broker: str, spark: SparkSession) -> TaskRows:
     def read(work: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
         for batch in work:
             for index in batch.column("id").to_pylist():

@@ -129,7 +129,7 @@ class LakeWriter:
         if table.by_queue and not placement.named_folders:
             self._unname_folders(table, placement)
         mine = f"brokerName = {literal(self.broker)}"
-        rows = frame_of(self.spark, rows) if isinstance(rows, pa.Table) else rows
+        rows = self._frame(rows)
         with self._raising_conflicts():
             self._write(rows, table, "overwrite").option("replaceWhere", mine).save(self.lake.path(table.name))
         self._remember_version(table)
@@ -157,7 +157,7 @@ class LakeWriter:
         if self._commits_here(table):
             self.append_files(table, self._written_files(table, rows))
             return
-        rows = frame_of(self.spark, rows) if isinstance(rows, pa.Table) else rows
+        rows = self._frame(rows)
         with self._raising_conflicts():
             # mergeSchema: a table of an older version has fewer columns
             self._write(rows, table, "append").option("mergeSchema", "true").save(self.lake.path(table.name))
@@ -293,6 +293,9 @@ class LakeWriter:
         """The userMetadata of the run's commits: JSON with its runId, what and brokerName."""
         return json.dumps({"runId": self.run_id, "what": self.what, "brokerName": self.broker})
 
+    def _frame(self, rows: DataFrame | pa.Table) -> DataFrame:
+        return frame_of(self.spark, rows) if isinstance(rows, pa.Table) else rows
+
     def _write(self, rows: DataFrame, table: Table, mode: str) -> DataFrameWriter:
         return rows.select(*table.names).write.format("delta").mode(mode).option("userMetadata", self._named)
 
@@ -314,7 +317,7 @@ class LakeWriter:
         path = self.lake.path(table.name)
         with self._raising_conflicts():
             if not isinstance(rows, list) and (table.by_queue or not self._creates_here(table, placement)):
-                rows = frame_of(self.spark, rows) if isinstance(rows, pa.Table) else rows
+                rows = self._frame(rows)
                 named = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
                 # only if needed: to replace a table, Delta lists its files, which doubles the time
                 with self._view(table, rows) as view:

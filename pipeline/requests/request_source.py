@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -14,31 +15,32 @@ from pipeline.requests.request_lines import REQUEST_ARROW, SCHEMA, RequestError,
 
 
 def read_requests(spark: SparkSession, file: RequestFile, *, with_lines: bool = True) -> DataFrame:
-    """The requests of a file, as rows of request_lines.SCHEMA, with or without the column `line`, which has most of the bytes.
-
-    A Python data source would be planned by two new processes that import everything again, and could not leave columns out.
-    """
-    path, chunks = file.path, file.chunks
+    """The requests of a file, as rows of request_lines.SCHEMA, with or without the column `line`, which has most of the bytes."""
     names = [name for name in REQUEST_ARROW.names if with_lines or name != "line"]
-
-    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column("id").to_pylist():
-                yield from (rows.select(names) for rows in read_chunk(path, chunks[number]))
-
-    return spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(read, SCHEMA if with_lines else SCHEMA.removesuffix(", line STRING"))
+    schema = SCHEMA if with_lines else SCHEMA.removesuffix(", line STRING")
+    return _of_chunks(spark, file, lambda requests: (rows.select(names) for rows in requests), schema)
 
 
 def packed_requests(spark: SparkSession, file: RequestFile, place: Place) -> DataFrame:
     """The requests of a file as packed rows (packing.SCHEMA), packed by the tasks that read them."""
+    return _of_chunks(spark, file, partial(pack, place), PACKED_SCHEMA)
+
+
+def _of_chunks(
+    spark: SparkSession, file: RequestFile, make: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str
+) -> DataFrame:
+    """The rows that `make` makes of the requests of each chunk, a task a chunk.
+
+    A Python data source would be planned by two new processes that import everything again, and could not leave columns out.
+    """
     path, chunks = file.path, file.chunks
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column("id").to_pylist():
-                yield from pack(place, read_chunk(path, chunks[number]))
+                yield from make(read_chunk(path, chunks[number]))
 
-    return spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(read, PACKED_SCHEMA)
+    return spark.range(0, len(chunks), 1, len(chunks)).mapInArrow(read, schema)
 
 
 def read_chunk(path: str, chunk: Chunk) -> Iterator[pa.RecordBatch]:

@@ -6,11 +6,11 @@ Broker source: ExpressionForRetryMessageFilter.isMatchedByCommitLog of 4.9.3 and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant, values_of
 
 _POP_RETRY_SEPARATOR_V2: Final = "+"
 _SOURCE: Final = "ExpressionForRetryMessageFilter.isMatchedByCommitLog"
@@ -57,7 +57,7 @@ class RetryRules:
     @classmethod
     def of(cls, version: BrokerVersion) -> RetryRules:
         """Return the values of a version."""
-        return cls(**{field.name: RETRY_RULES[field.name].of(version).value for field in fields(cls)})
+        return cls(**values_of(RETRY_RULES, version))
 
     def group_of(self, name: str) -> str:
         """Return the consumer group of a retry topic from its name without %RETRY%."""

@@ -7,11 +7,11 @@ Surprise: some rules change only diskFallBehind, suggestPullingFromSlave and msg
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant, values_of
 
 _V3, _V8, _V5 = BrokerVersion.V4_9_3, BrokerVersion.V4_9_8, BrokerVersion.V5_5_0
 _GET_MESSAGE: Final = "DefaultMessageStore.getMessage"
@@ -165,7 +165,7 @@ class PullRules:
     @classmethod
     def of(cls, version: BrokerVersion) -> PullRules:
         """Return the values of a version."""
-        return cls(**{field.name: PULL_RULES[field.name].of(version).value for field in fields(cls)})
+        return cls(**values_of(PULL_RULES, version))
 
 
 DEFAULT_RULES: Final = PullRules.of(DEFAULT_VERSION)
