@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import posixpath
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -24,7 +25,8 @@ from pipeline.schema.arrow_types import arrow_of
 from store_format.errors import UnusableInputError
 
 _COPY_BYTES = 1 << 20
-_PART = "part BIGINT, name STRING, size BIGINT"
+# columns of the row that describes a part: number of the task, name in the folder of the parts, bytes
+PART = "part BIGINT, name STRING, size BIGINT"
 
 
 class OutputError(UnusableInputError, ValueError):
@@ -74,11 +76,24 @@ def write_lines(lines: DataFrame, out: OutputFile) -> None:
     Raises:
         OutputError: the driver does not find a part, because executors and driver do not share the folder.
     """
-    rows = lines.mapInArrow(partial(_write_part, out.parts), _PART).collect()
+    rows = lines.mapInArrow(partial(_write_lines, out.parts), PART).collect()
+    join_parts([row.asDict() for row in rows], out)
+
+
+def join_parts(rows: Sequence[Mapping[str, Any]], out: OutputFile) -> None:
+    """Join the parts that `write_part` wrote into `out`, in the order of their tasks.
+
+    Args:
+        rows: with the columns of PART, one row a part.
+        out: the file.
+
+    Raises:
+        OutputError: the driver does not find a part, because executors and driver do not share the folder.
+    """
     filesystem, inside = filesystem_of(out.path)
     _, parts = filesystem_of(out.parts)
     with filesystem.open_output_stream(f"{parts}/joined") as joined:
-        for row in sorted(rows, key=lambda row: row["part"]):
+        for row in sorted(rows, key=lambda row: int(row["part"])):
             part = f"{parts}/{row['name']}"
             info = filesystem.get_file_info(part)
             if info.type != pafs.FileType.File or info.size != row["size"]:
@@ -104,16 +119,23 @@ def write_text(path: str, make: Callable[[], str]) -> None:
         filesystem.move(f"{parts}/whole", inside)
 
 
-def _write_part(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of a partition to a new file; a task that Spark runs again writes another file."""
+def _write_lines(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    texts = ("".join(f"{line}\n" for line in batch.column(0).to_pylist()).encode() for batch in batches)
+    yield pa.RecordBatch.from_pylist([write_part(folder, texts)], schema=arrow_of(PART))
+
+
+def write_part(folder: str, texts: Iterator[bytes]) -> dict[str, Any]:
+    """Write the texts of a task to a new file in the folder of the parts; gives the part's row of PART.
+
+    A task that Spark runs again writes another file.
+    """
     context = TaskContext.get()
     number = 0 if context is None else context.partitionId()
     name = f"{number:06d}-{uuid.uuid4().hex}"
     filesystem, inside = filesystem_of(folder)
     size = 0
     with filesystem.open_output_stream(f"{inside}/{name}") as part:
-        for batch in batches:
-            text = "".join(f"{line}\n" for line in batch.column(0).to_pylist()).encode()
+        for text in texts:
             part.write(text)
             size += len(text)
-    yield pa.RecordBatch.from_pylist([{"part": number, "name": name, "size": size}], schema=arrow_of(_PART))
+    return {"part": number, "name": name, "size": size}

@@ -14,10 +14,11 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.files.output_file import OutputFile, output_file, write_lines
+from pipeline.files.output_file import OutputFile, output_file
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.answer_lines import Comparison, answered_lines, compare, output_lines, with_messages
+from pipeline.replay.answer_lines import with_messages
+from pipeline.replay.answered_requests import Comparison, write_and_compare
 from pipeline.replay.held_pulls import TIMEOUT_NEEDED, Polling, lacks_timeout, may_wait, not_found, with_wakes, without_never_woken
 from pipeline.replay.lmq import beyond_lmq_limit, has_lmq_limit
 from pipeline.replay.replay import Finish, RequestProfile, replay
@@ -120,10 +121,11 @@ def run_replay(
     progress(f"the rules are those of broker {settings.version.value}")
     options.check_roles(settings.pull_settings().broker_role)
     with output_file(options.out) if options.out else nullcontext() as out:
-        requests = read_requests(broker.lake.spark, file, with_lines=out is not None or options.compare)
+        requests = read_requests(broker.lake.spark, file, with_lines=False)
         check_timestamps(requests, file, options)
         progress("answering")
-        profile = RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines)
+        packed = None if options.hold else partial(packed_requests, broker.lake.spark, file)
+        profile = RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines, packed=packed)
         run = ReplayRun(
             broker=broker,
             run_id=run_id,
@@ -136,10 +138,9 @@ def run_replay(
         )
         comparison = None
         if out is None and not options.compare:
-            whole = replace(profile, packed=partial(packed_requests, broker.lake.spark, file))
-            errors = _write_answers(run, requests, options=options, profile=whole, now=now)
+            errors = _write_answers(run, requests, options=options, profile=profile, now=now)
         else:
-            errors, comparison = _compare_answers(run, requests, options=options, profile=profile, out=out, now=now)
+            errors, comparison = _compare_answers(run, file, requests, options=options, profile=profile, out=out, now=now)
     return replayed(run_id, errors, comparison, options)
 
 
@@ -151,7 +152,7 @@ def _write_answers(
     writer = run.writer()
     files_of = writer.file_writer(t.PULL_RESPONSE)
     if files_of is None or options.hold or has_lmq_limit(pull):
-        return _append_answers(run, _answers(run, requests, options=options, profile=replace(profile, packed=None)), now, writer)
+        return _append_answers(run, _answers(run, requests, options=options, profile=profile), now, writer)
     finish = ResponseFiles(broker=run.broker.name, run_id=run.run_id, source_digest=run.source_digest or "", writer=files_of)
     rows = answer(run.broker, requests, options=options, settings=pull, profile=profile, finish=finish)
     files = [row.asDict() for row in rows.collect()]
@@ -173,6 +174,7 @@ def _append_answers(
 
 def _compare_answers(
     run: ReplayRun,
+    file: RequestFile,
     requests: DataFrame,
     *,
     options: ReplayOptions,
@@ -189,7 +191,11 @@ def _compare_answers(
     uses = (2 if options.messages else 1) + (out is None)
     answers = answers.persist() if uses > 1 else answers
     try:
-        errors, comparison = _write_and_compare(run, requests, answers, options, out)
+        full = with_messages(run.broker, answers) if options.messages else answers
+        rules = run.settings.pull_settings().rules
+        errors, comparison = write_and_compare(
+            file, full, out, with_comparison=options.compare, with_messages=options.messages, rules=rules
+        )
         if out is None:
             _append_answers(run, answers, now)
     finally:
@@ -222,21 +228,6 @@ def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOpti
         first = chosen.where(is_missing).select(F.min("seq")).first()
         if first is not None and first[0] is not None:
             raise RequestError(file.path, first[0], expected, "none")
-
-
-def _write_and_compare(
-    run: ReplayRun, requests: DataFrame, answers: DataFrame, options: ReplayOptions, out: OutputFile | None
-) -> tuple[dict[str | None, int], Comparison | None]:
-    """Write the answers as JSON lines to `out`, and compare them if `options.compare`; gives the number by error and the comparison."""
-    full = with_messages(run.broker, answers) if options.messages else answers
-    rules = run.settings.pull_settings().rules
-    lines = answered_lines(requests, full, with_messages=options.messages, rules=rules).persist()
-    try:
-        if out is not None:
-            write_lines(output_lines(lines), out)
-        return count_by_error(lines), compare(lines) if options.compare else None
-    finally:
-        lines.unpersist()
 
 
 def response_rows(answers: DataFrame) -> DataFrame:

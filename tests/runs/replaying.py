@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.lake.lake import Lake
-    from pipeline.replay.answer_lines import Comparison
+    from pipeline.replay.answered_requests import Comparison
     from pipeline.replay.replay_run import Replayed
     from pipeline.schema.tables import Layout
 

@@ -1,0 +1,223 @@
+"""The lines of a request file with their answers: written to a file in the order of the lines, and compared with the recorded answers.
+
+A task takes the answers to a range of lines, sorted by line, reads these lines from the file, and puts each answer into its line. So
+the lines do not pass through Spark, and a task keeps one chunk of lines in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.files.output_file import PART, OutputFile, join_parts, write_part
+from pipeline.replay.answer_lines import response_json
+from pipeline.requests.request_file import RequestFile
+from pipeline.requests.request_lines import RequestError
+from pipeline.requests.request_source import lines_of_chunk
+from pipeline.schema.arrow_types import arrow_of
+from udfs.pull.pull_rules import PullRules
+
+_SHOWN_DIFFERENCES = 3
+_OF_SOME_VERSIONS = ("messageQueueOffset", "filterMessageCount", "coldDataSum")
+# kinds of lines for the comparison; a line without an answer has its error code as kind
+_SAME, _DIFFER, _UNRECORDED = "same", "differ", "unrecorded"
+_RESULT = (
+    f"{PART}, answers BIGINT, errors MAP<STRING, BIGINT>, kinds MAP<STRING, BIGINT>, "
+    "first ARRAY<STRUCT<number: BIGINT, recorded: STRING, ours: STRING, fields: ARRAY<STRING>>>"
+)
+
+
+class Difference(NamedTuple):
+    """A line whose answers differ: its number, the recorded answer and ours as JSON, and the names of the fields that differ."""
+
+    number: int
+    recorded: str
+    ours: str
+    fields: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Result of comparing the simulator's answers ("ours") with the recorded answers.
+
+    Attributes:
+        compared: number of lines with both answers.
+        differ: number of compared lines whose answers differ in any field.
+        unanswered: number of lines without an answer of ours, by error code; they are not compared.
+        unrecorded: number of lines without a recorded answer.
+        first: the first lines that differ.
+    """
+
+    compared: int
+    differ: int
+    unanswered: dict[str, int]
+    unrecorded: int
+    first: list[Difference]
+
+    def lines(self) -> list[str]:
+        """The comparison as lines to print; the last line has the counts."""
+        lines = []
+        for number, recorded, ours, fields in self.first:
+            lines += [f"line {number} differs in {', '.join(fields)}", f"  recorded: {recorded}", f"  ours:     {ours}"]
+        if self.unrecorded:
+            lines.append(f"{self.unrecorded} without a recorded answer")
+        lines += [f"{count} not answered: {error}" for error, count in sorted(self.unanswered.items())]
+        return [*lines, f"{self.compared} compared, {self.differ} differ"]
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What is counted while lines and answers are read: answers, errors, kinds of lines, and the first lines that differ."""
+
+    answers: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    first: list[Difference] = field(default_factory=list)
+
+    def comparison(self) -> Comparison:
+        kinds = dict(self.kinds)
+        differ, same, unrecorded = (kinds.pop(kind, 0) for kind in (_DIFFER, _SAME, _UNRECORDED))
+        return Comparison(compared=differ + same, differ=differ, unanswered=kinds, unrecorded=unrecorded, first=self.first)
+
+
+def write_and_compare(
+    file: RequestFile, answers: DataFrame, out: OutputFile | None, *, with_comparison: bool, with_messages: bool, rules: PullRules
+) -> tuple[dict[str | None, int], Comparison | None]:
+    """Put answers into the lines of their requests: write the lines to a file, compare the answers with the recorded ones, or both.
+
+    Args:
+        file: the request file; `seq` of an answer is the number of its line.
+        answers: rows of ANSWER_SCHEMA; with the column `messages` if `with_messages`.
+        out: file for the lines that have an answer, in their order; None for none.
+        with_comparison: whether to compare.
+        with_messages: whether the answers list their messages.
+        rules: of the broker that answered.
+
+    Returns:
+        The number of answers by error code (None: without an error), and the comparison; None without one.
+
+    Raises:
+        OutputError: driver and executors do not share the folder of `out`.
+    """
+    lines_a_task = max(-(-(file.lines + 1) // len(file.chunks)), 1)
+    ours = answers.select("seq", response_json(with_messages=with_messages, rules=rules).alias("response"), "error")
+    of_lines = ours.repartitionById(len(file.chunks), F.expr(f"CAST(seq DIV {lines_a_task} AS INT)")).sortWithinPartitions("seq")
+    parts = None if out is None else out.parts
+    rows = of_lines.mapInArrow(partial(_of_task, file, parts, with_comparison), _RESULT).collect()
+    if out is not None:
+        join_parts([row.asDict() for row in rows], out)
+    total = _Counts()
+    for row in sorted(rows, key=lambda row: row["part"]):
+        total.answers += row["answers"]
+        total.errors.update(row["errors"])
+        total.kinds.update(row["kinds"])
+        total.first += [Difference(*difference) for difference in row["first"]]
+    del total.first[_SHOWN_DIFFERENCES:]
+    without_error = total.answers - total.errors.total()
+    errors: list[tuple[str | None, int]] = [*total.errors.items(), *([(None, without_error)] if without_error else [])]
+    return dict(errors), total.comparison() if with_comparison else None
+
+
+def _of_task(file: RequestFile, parts: str | None, compares: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write and compare the lines of one task; gives one row of _RESULT."""
+    counts = _Counts()
+    texts = _answered(file, compares, counts, batches)
+    part = {"part": 0, "name": "", "size": sum(0 for _ in texts)} if parts is None else write_part(parts, texts)
+    first = [difference._asdict() for difference in counts.first]
+    row = part | {"answers": counts.answers, "errors": list(counts.errors.items()), "kinds": list(counts.kinds.items()), "first": first}
+    yield pa.RecordBatch.from_pylist([row], schema=arrow_of(_RESULT))
+
+
+def _answered(file: RequestFile, compares: bool, counts: _Counts, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    """The lines with their answers, some at once; adds what is found to `counts`."""
+    lines = _Lines(file)
+    for batch in batches:
+        counts.answers += len(batch)
+        counts.errors.update(error for error in batch.column("error").to_pylist() if error is not None)
+        written = []
+        for seq, response in zip(batch.column("seq").to_pylist(), batch.column("response").to_pylist(), strict=True):
+            line = lines.line(seq)
+            written.append(with_response(line, response))
+            if compares:
+                _compare(counts, seq, line, response)
+        yield b"".join(written)
+
+
+class _Lines:
+    """The lines of a request file by their numbers; keeps the chunk that was read last."""
+
+    def __init__(self, file: RequestFile) -> None:
+        self._path, self._chunks = file.path, file.chunks
+        self._starts = [chunk.first_line for chunk in file.chunks]
+        self._first, self._lines = 0, list[bytes]()
+
+    def line(self, number: int) -> bytes:
+        """The line with this number, without its end.
+
+        Raises:
+            RequestError: the file cannot be read, or was changed since the requests were read.
+        """
+        if not 0 <= number - self._first < len(self._lines):
+            self._first, _, raw = lines_of_chunk(self._path, self._chunks[bisect_right(self._starts, number) - 1])
+            self._lines = raw.removesuffix(b"\n").split(b"\n")
+            if not 0 <= number - self._first < len(self._lines):
+                raise RequestError(self._path, number, "the line that was read before", "a file that was changed meanwhile")
+        return self._lines[number - self._first]
+
+
+def with_response(line: bytes, response: str) -> bytes:
+    """The line, with its end, with `response` (JSON) as its response; all other fields stay as they are."""
+    content = line.strip()
+    if b'"response"' in content or b"\\u" in content:
+        fields = json.loads(content)
+        fields.pop("response", None)
+        content = _compact(fields)
+    return b'%s,"response":%s}\n' % (content[:-1], response.encode())
+
+
+def _compact(fields: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _compare(counts: _Counts, number: int, line: bytes, response: str) -> None:
+    """Compare our answer with the recorded answer in its line."""
+    recorded_line, ours = json.loads(line), json.loads(response)
+    if "response" not in recorded_line:
+        counts.kinds[_UNRECORDED] += 1
+        return
+    if ours is not None and "error" in ours:
+        counts.kinds[ours["error"]] += 1
+        return
+    recorded = recorded_line["response"]
+    fields = differing_fields(recorded, ours)
+    counts.kinds[_DIFFER if fields else _SAME] += 1
+    if fields and len(counts.first) < _SHOWN_DIFFERENCES:
+        counts.first.append(Difference(number, json.dumps(recorded, ensure_ascii=False), response, fields))
+
+
+def differing_fields(recorded: Any, ours: Any) -> list[str]:
+    """Names of the fields in which two answers differ.
+
+    Exceptions are compared by class only. Messages are compared only where our answer has them, and fields that some versions lack only
+    where both answers have them.
+    """
+    if not isinstance(recorded, dict) or not isinstance(ours, dict):
+        return [] if recorded == ours else ["response"]
+    if "exception" in recorded or "exception" in ours:
+        return [] if recorded.get("exception") == ours.get("exception") else ["exception"]
+    left_out = {name for name in _OF_SOME_VERSIONS if name not in recorded or name not in ours}
+    names = (recorded.keys() | ours.keys()) - left_out - (set() if "messages" in ours else {"messages"})
+    missing = object()
+    return sorted(name for name in names if recorded.get(name, missing) != ours.get(name, missing))

@@ -1,0 +1,51 @@
+"""Answers in the lines of their requests: lines keep what they had, and files of several chunks keep their order."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.replay.answered_requests import with_response
+from pipeline.requests.request_file import scan_file
+from tests.runs.replaying import DEMO_TRACE, all_lines, demo_data, lake_of, read_lines, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+OURS = '{"status":"FOUND"}'
+LINES = {
+    "a request alone": '{"request": {"topic": "T"}}',
+    "a carriage return": '{"request": {"topic": "T"}}\r',
+    "a recorded answer": '{"request": {"topic": "T"}, "response": {"status": "NO_MATCHED_MESSAGE"}, "id": 7}',
+    "a recorded answer under an escaped name": '{"request": {"topic": "T"}, "\\u0072esponse": null}',
+    "other fields, one with that name inside": '{"id": {"response": 1}, "request": {"topic": "T", "response": 2}}',
+    "no ASCII": '{"request": {"topic": "T"}, "note": "\u4e2d\u6587"}',
+    "half of a surrogate pair": '{"request": {"topic": "T"}, "note": "\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_a_line_keeps_all_its_fields_but_the_response(kind: str) -> None:
+    written = with_response(LINES[kind].encode(), OURS)
+    assert written.endswith(b"}\n")
+    assert written.count(b"\n") == 1
+    assert b"\r" not in written
+    assert json.loads(written) == json.loads(LINES[kind]) | {"response": json.loads(OURS)}
+
+
+def test_a_file_of_chunks_is_answered_in_order(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
+    demo = demo_data(tmp_path_factory)
+    header, *recorded = all_lines(demo / DEMO_TRACE)
+    asked = [line | {"note": f"{number} {'-' * 20_000}"} for number, line in enumerate(recorded[:200])]
+    requests, out = tmp_path / "requests.jsonl", tmp_path / "out"
+    # blank lines have numbers, but no answers
+    requests.write_text("\n\n".join(json.dumps(line) for line in [header, *asked]), encoding="utf-8")
+    assert len(scan_file(str(requests)).chunks) > 2
+    done = run(lake_of(spark, demo / "cleaned", tmp_path_factory), requests, out=str(out), compare=True)
+    assert done.comparison is not None
+    assert (done.requests, done.comparison.compared, done.comparison.differ) == (200, 200, 0)
+    assert [line["note"] for line in read_lines(out)] == [line["note"] for line in asked]
