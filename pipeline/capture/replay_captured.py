@@ -22,7 +22,8 @@ from pipeline.capture.recorded_minimum import with_recorded_minimum
 from pipeline.files.output_file import OutputFile, output_file, write_lines
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.answer_lines import response_json, with_messages
+from pipeline.replay.answer_lines import response_json
+from pipeline.replay.message_texts import with_messages
 from pipeline.replay.replay import RequestProfile
 from pipeline.replay.replay_job import answer
 from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, count_by_error, replayed
@@ -182,6 +183,6 @@ def _json(name: str) -> Column:
 def _response(options: ReplayOptions) -> Column:
     """The answer as JSON: the store's answer with `code` and `bodySha256`, or only these two where the store has no answer."""
     more = F.to_json(F.struct("code", "bodySha256"))
-    of_store = response_json(with_messages=options.messages)
+    of_store = response_json(messages=F.col("messages") if options.messages else None)
     both = F.concat(F.regexp_replace(of_store, r"\}$", ","), F.regexp_replace(more, r"^\{", ""))
     return F.when(F.col("error").isNotNull(), of_store).when(F.col("status").isNull(), more).otherwise(both)

@@ -19,7 +19,6 @@ from pipeline.lake.lake import LakeError
 from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.broker_checks import ExplainedPull, broker_checks, broker_code
-from pipeline.replay.answer_lines import delivered
 from pipeline.replay.kernel_batches import (
     KERNEL_COLUMNS,
     Answering,
@@ -30,6 +29,7 @@ from pipeline.replay.kernel_batches import (
     requests_with_entries,
 )
 from pipeline.replay.lmq import beyond_lmq_limit
+from pipeline.replay.message_texts import delivered
 from pipeline.replay.replay import RequestProfile, requests_after_entries
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.schema import tables as t

@@ -30,6 +30,9 @@ _SHOWN_DIFFERENCES = 3
 _OF_SOME_VERSIONS = ("messageQueueOffset", "filterMessageCount", "coldDataSum")
 # kinds of lines for the comparison; a line without an answer has its error code as kind
 _SAME, _DIFFER, _UNRECORDED = "same", "differ", "unrecorded"
+# position of the row of an answer among the rows of its messages
+_ANSWER = -1
+_NO_MESSAGES = "[]"
 _RESULT = (
     f"{PART}, answers BIGINT, errors MAP<STRING, BIGINT>, kinds MAP<STRING, BIGINT>, "
     "first ARRAY<STRUCT<number: BIGINT, recorded: STRING, ours: STRING, fields: ARRAY<STRING>>>"
@@ -90,16 +93,16 @@ class _Counts:
 
 
 def write_and_compare(
-    file: RequestFile, answers: DataFrame, out: OutputFile | None, *, with_comparison: bool, with_messages: bool, rules: PullRules
+    file: RequestFile, answers: DataFrame, fragments: DataFrame | None, out: OutputFile | None, *, with_comparison: bool, rules: PullRules
 ) -> tuple[dict[str | None, int], Comparison | None]:
     """Put answers into the lines of their requests: write the lines to a file, compare the answers with the recorded ones, or both.
 
     Args:
         file: the request file; `seq` of an answer is the number of its line.
-        answers: rows of ANSWER_SCHEMA; with the column `messages` if `with_messages`.
+        answers: rows of ANSWER_SCHEMA.
+        fragments: their messages, as `message_fragments` gives them; None leaves messages out.
         out: file for the lines that have an answer, in their order; None for none.
         with_comparison: whether to compare.
-        with_messages: whether the answers list their messages.
         rules: of the broker that answered.
 
     Returns:
@@ -109,8 +112,12 @@ def write_and_compare(
         OutputError: driver and executors do not share the folder of `out`.
     """
     lines_a_task = max(-(-(file.lines + 1) // len(file.chunks)), 1)
-    ours = answers.select("seq", response_json(with_messages=with_messages, rules=rules).alias("response"), "error")
-    of_lines = ours.repartitionById(len(file.chunks), F.expr(f"CAST(seq DIV {lines_a_task} AS INT)")).sortWithinPartitions("seq")
+    response = response_json(messages=None if fragments is None else F.lit(_NO_MESSAGES), rules=rules)
+    ours = answers.select("seq", F.lit(_ANSWER).alias("position"), response.cast("BINARY").alias("text"), "error")
+    if fragments is not None:
+        ours = ours.unionAll(fragments.select("seq", "position", F.col("fragment").cast("BINARY"), F.lit(None).cast("STRING")))
+    task = F.expr(f"CAST(seq DIV {lines_a_task} AS INT)")
+    of_lines = ours.repartitionById(len(file.chunks), task).sortWithinPartitions("seq", "position")
     parts = None if out is None else out.parts
     rows = of_lines.mapInArrow(partial(_of_task, file, parts, with_comparison), _RESULT).collect()
     if out is not None:
@@ -138,18 +145,38 @@ def _of_task(file: RequestFile, parts: str | None, compares: bool, batches: Iter
 
 
 def _answered(file: RequestFile, compares: bool, counts: _Counts, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    """The lines with their answers, some at once; adds what is found to `counts`."""
+    """The lines with their answers; adds what is found to `counts`."""
     lines = _Lines(file)
+    for seq, response, error in _whole_answers(batches):
+        line = lines.line(seq)
+        counts.answers += 1
+        if error is not None:
+            counts.errors[error] += 1
+        if compares:
+            _compare(counts, seq, line, response)
+        yield with_response(line, response)
+
+
+def _whole_answers(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes, str | None]]:
+    """Each answer with its messages: number of the line, JSON and error, from answers that precede the fragments of their messages."""
+    seq, response, error = -1, b"", None
+    fragments: list[bytes] = []
     for batch in batches:
-        counts.answers += len(batch)
-        counts.errors.update(error for error in batch.column("error").to_pylist() if error is not None)
-        written = []
-        for seq, response in zip(batch.column("seq").to_pylist(), batch.column("response").to_pylist(), strict=True):
-            line = lines.line(seq)
-            written.append(with_response(line, response))
-            if compares:
-                _compare(counts, seq, line, response)
-        yield b"".join(written)
+        for number, position, text, its_error in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if position != _ANSWER:
+                fragments.append(text)
+                continue
+            if seq >= 0:
+                yield seq, _with_messages(response, fragments), error
+            seq, response, error = number, text, its_error
+            fragments.clear()
+    if seq >= 0:
+        yield seq, _with_messages(response, fragments), error
+
+
+def _with_messages(response: bytes, fragments: list[bytes]) -> bytes:
+    """The answer with its messages in place of an empty list, its last field."""
+    return b"%s%s]}" % (response.removesuffix(b"]}"), b",".join(fragments)) if fragments else response
 
 
 class _Lines:
@@ -174,14 +201,14 @@ class _Lines:
         return self._lines[number - self._first]
 
 
-def with_response(line: bytes, response: str) -> bytes:
+def with_response(line: bytes, response: bytes) -> bytes:
     """The line, with its end, with `response` (JSON) as its response; all other fields stay as they are."""
     content = line.strip()
     if b'"response"' in content or b"\\u" in content:
         fields = json.loads(content)
         fields.pop("response", None)
         content = _compact(fields)
-    return b'%s,"response":%s}\n' % (content[:-1], response.encode())
+    return b'%s,"response":%s}\n' % (content[:-1], response)
 
 
 def _compact(fields: dict[str, Any]) -> bytes:
@@ -191,7 +218,7 @@ def _compact(fields: dict[str, Any]) -> bytes:
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def _compare(counts: _Counts, number: int, line: bytes, response: str) -> None:
+def _compare(counts: _Counts, number: int, line: bytes, response: bytes) -> None:
     """Compare our answer with the recorded answer in its line."""
     recorded_line, ours = json.loads(line), json.loads(response)
     if "response" not in recorded_line:
@@ -204,7 +231,7 @@ def _compare(counts: _Counts, number: int, line: bytes, response: str) -> None:
     fields = differing_fields(recorded, ours)
     counts.kinds[_DIFFER if fields else _SAME] += 1
     if fields and len(counts.first) < _SHOWN_DIFFERENCES:
-        counts.first.append(Difference(number, json.dumps(recorded, ensure_ascii=False), response, fields))
+        counts.first.append(Difference(number, json.dumps(recorded, ensure_ascii=False), response.decode(), fields))
 
 
 def differing_fields(recorded: Any, ours: Any) -> list[str]:

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pipeline.files.output_file import OutputFile, output_file
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.answer_lines import with_messages
 from pipeline.replay.answered_requests import Comparison, write_and_compare
 from pipeline.replay.held_pulls import TIMEOUT_NEEDED, Polling, lacks_timeout, may_wait, not_found, with_wakes, without_never_woken
 from pipeline.replay.lmq import beyond_lmq_limit, has_lmq_limit
+from pipeline.replay.message_texts import message_fragments
 from pipeline.replay.replay import Finish, RequestProfile, replay
 from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, count_by_error, replayed
 from pipeline.replay.response_files import DIGEST_CHARACTERS, ResponseFiles, no_errors
@@ -191,11 +191,9 @@ def _compare_answers(
     uses = (2 if options.messages else 1) + (out is None)
     answers = answers.persist() if uses > 1 else answers
     try:
-        full = with_messages(run.broker, answers) if options.messages else answers
+        messages = message_fragments(run.broker, answers) if options.messages else None
         rules = run.settings.pull_settings().rules
-        errors, comparison = write_and_compare(
-            file, full, out, with_comparison=options.compare, with_messages=options.messages, rules=rules
-        )
+        errors, comparison = write_and_compare(file, answers, messages, out, with_comparison=options.compare, rules=rules)
         if out is None:
             _append_answers(run, answers, now)
     finally:

@@ -9,14 +9,14 @@ import pytest
 
 from pipeline.replay.answered_requests import with_response
 from pipeline.requests.request_file import scan_file
-from tests.runs.replaying import DEMO_TRACE, all_lines, demo_data, lake_of, read_lines, run
+from tests.runs.replaying import DEMO_TRACE, all_lines, demo_data, lake_of, read_lines, run, write_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-OURS = '{"status":"FOUND"}'
+OURS = b'{"status":"FOUND"}'
 LINES = {
     "a request alone": '{"request": {"topic": "T"}}',
     "a carriage return": '{"request": {"topic": "T"}}\r',
@@ -49,3 +49,23 @@ def test_a_file_of_chunks_is_answered_in_order(spark: SparkSession, tmp_path_fac
     assert done.comparison is not None
     assert (done.requests, done.comparison.compared, done.comparison.differ) == (200, 200, 0)
     assert [line["note"] for line in read_lines(out)] == [line["note"] for line in asked]
+
+
+def test_a_message_that_no_table_has_is_named(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline.main import judged
+    from pipeline.replay import message_texts
+
+    demo = demo_data(tmp_path_factory)
+    asked = next(line for line in read_lines(demo / DEMO_TRACE) if line["response"].get("messages"))
+    lost = asked["response"]["messages"][0]
+    delivered = message_texts.delivered
+    monkeypatch.setattr(message_texts, "delivered", lambda broker: delivered(broker).where(f"physicOffset <> {lost['physicOffset']}"))
+    requests = write_lines(tmp_path / "requests.jsonl", [all_lines(demo / DEMO_TRACE)[0], asked])
+    with pytest.raises(Exception, match="LostMessageError") as error:
+        run(lake_of(spark, demo / "cleaned", tmp_path_factory), requests, out=str(tmp_path / "out"))
+    code, text = judged(error.value)
+    assert code == 2
+    assert f"a record of {lost['storeSize']} bytes at commit log offset {lost['physicOffset']}" in text
+    assert not (tmp_path / "out").exists()
