@@ -21,7 +21,7 @@ FLOORS = {
     "store_format": (
         "errors broker_version layout compiled store_paths big_endian files record java config log queue index remoting made store"
     ),
-    "udfs": "sql_definition java cleaning filters pull broker consumer simulation sql_statements sql_kernels sql_functions",
+    "udfs": "sql_definition java cleaning filters pull broker version_rules consumer simulation sql_statements sql_kernels sql_functions",
     "pipeline": (
         "schema sql files settings requests store lake embedded rows generate lag report importing export replay terminal verify capture"
         " scenarios questions simulation stream pace follow worker_daemon commands main docpages"

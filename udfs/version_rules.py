@@ -1,0 +1,46 @@
+"""All rules that differ between versions of the broker, by the name of the value that the code takes of each.
+
+The rules stand in the rooms of their subjects. A comparison of two versions, and the page that lists the rules, take them from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from store_format.broker_version import Rule
+from store_format.index.index_dispatch import BUILD_INDEX
+from store_format.index.index_file import INDEX_FILE_SHUTDOWN
+from store_format.queue.consume_queue import CORRECT_MIN_OFFSET
+from store_format.queue.entry_properties import DECODE_PROPERTIES
+from store_format.store.checkpoint import STORE_CHECKPOINT
+from store_format.store.lookup_by_time import LOOK_UPS
+from store_format.store.recover_by_queues import RECOVER
+from udfs.filters.retry_rules import RETRY_RULES
+from udfs.pull.pull_rules import PULL_RULES
+
+FILTER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({**RETRY_RULES, "decodes_by_magic_code": DECODE_PROPERTIES})
+QUEUE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({"min_by_search": CORRECT_MIN_OFFSET})
+FILE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
+    {
+        "recovers_by_queues": RECOVER,
+        "checkpoint_has_offsets": STORE_CHECKPOINT,
+        "indexes_tags": BUILD_INDEX,
+        "shutdown_writes_index_headers": INDEX_FILE_SHUTDOWN,
+    }
+)
+LOOK_UP_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({"looks_up_by_boundary": LOOK_UPS})
+
+RULES_BY_SUBJECT: Final[Mapping[str, Mapping[str, Rule[Any]]]] = MappingProxyType(
+    {
+        "The scan of a pull": PULL_RULES,
+        "Filters": FILTER_RULES,
+        "The bounds of queues": QUEUE_RULES,
+        "Load, start and shutdown": FILE_RULES,
+        "Look-ups": LOOK_UP_RULES,
+    }
+)
+ALL_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
+    {name: rule for rules in RULES_BY_SUBJECT.values() for name, rule in rules.items()}
+)
