@@ -29,8 +29,10 @@ from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
 from store_format.config import config_files as cf
 from store_format.config.config_rows import split_topic_at_group
+from store_format.config.fastjson_writer import TO_JSON
 from store_format.errors import StoreError
 from store_format.files.mapped_files import offset_to_file_name
+from store_format.index.index_dispatch import BUILD_INDEX
 from store_format.index.index_file import DEFAULT_INDEX_SIZES, IndexSizes
 from store_format.log.commit_log import WalkEnd
 from store_format.log.dispatch_request import SCHEDULE_TOPIC, read_requests
@@ -43,27 +45,35 @@ _INDEX_DDL = "files INT, indexMsgTimestamp BIGINT"
 _INDEX_ARROW = arrow_of(_INDEX_DDL)
 
 
+def _settings(broker: OpenedBroker) -> BrokerSettings:
+    return BrokerSettings.from_sources(stored=broker.properties())
+
+
 def write_index(broker: OpenedBroker, folder: StoreFolder, plan: LogPlan, sizes: dict[str, Any]) -> tuple[int, int]:
     """Write the index files of the written log; returns their number and the checkpoint's indexMsgTimestamp.
 
     Raises:
         StoreError: the log on disk is not the planned one.
     """
-    if not BrokerSettings.from_sources(stored=broker.properties()).value("messageIndexEnable"):
+    settings = _settings(broker)
+    if not settings.value("messageIndexEnable"):
         return 0, 0
+    with_tags: bool = BUILD_INDEX.of(settings.version).value
     index_sizes = IndexSizes(
         hash_slot_num=sizes.get("maxHashSlotNum") or DEFAULT_INDEX_SIZES.hash_slot_num,
         index_num=sizes.get("maxIndexNum") or DEFAULT_INDEX_SIZES.index_num,
     )
     # one task: each entry needs the last entry before it in its slot
-    built = broker.lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_build_index, folder, plan, index_sizes), _INDEX_DDL).head()
+    built = broker.lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_build_index, folder, plan, index_sizes, with_tags), _INDEX_DDL).head()
     return (0, 0) if built is None else (built["files"], built["indexMsgTimestamp"])
 
 
-def _build_index(folder: StoreFolder, plan: LogPlan, sizes: IndexSizes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _build_index(
+    folder: StoreFolder, plan: LogPlan, sizes: IndexSizes, with_tags: bool, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         files = WrittenFiles(folder.root)
-        index = WrittenIndex(files, sizes)
+        index = WrittenIndex(files, sizes, with_tags=with_tags)
         for offset in plan.files:
             _index_file(files, index, offset, plan)
         index.settle()
@@ -105,7 +115,7 @@ def write_config(broker: OpenedBroker, folder: StoreFolder, topics: tuple[str, .
         offsets = cf.load(found.get(_OFFSETS), found.get(f"{_OFFSETS}.bak"), _OFFSETS, cf.decode_consumer_offsets).table
         if offsets.offsetTable:
             kept = {key: queues for key, queues in offsets.offsetTable.items() if (split_topic_at_group(key) or ("",))[0] in topics}
-            found[_OFFSETS] = cf.encode_consumer_offsets(replace(offsets, offsetTable=kept))
+            found[_OFFSETS] = cf.encode_consumer_offsets(replace(offsets, offsetTable=kept), TO_JSON.of(_settings(broker).version).value)
         left_out = {f"{_OFFSETS}.bak"} if SCHEDULE_TOPIC.decode() in topics else {f"{_OFFSETS}.bak", _DELAYS, f"{_DELAYS}.bak"}
         found = {path: content for path, content in found.items() if path not in left_out}
     for path, content in found.items():

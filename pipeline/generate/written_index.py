@@ -27,8 +27,10 @@ from store_format.store_paths import INDEX
 class WrittenIndex:
     """The index files of a store; they are complete after `settle`."""
 
-    def __init__(self, files: WrittenFiles, sizes: IndexSizes) -> None:
+    def __init__(self, files: WrittenFiles, sizes: IndexSizes, *, with_tags: bool = False) -> None:
+        """`with_tags` is the value of BUILD_INDEX in the broker's version."""
         self._files = files
+        self._with_tags = with_tags
         self._sizes = sizes
         self._service = IndexService(sizes=sizes, new_content=self._new_content)
         self._map: mmap.mmap | None = None
@@ -56,7 +58,7 @@ class WrittenIndex:
         Raises:
             StoreError: the index of the last messages could not be written, for example on a full disk.
         """
-        messages = messages_to_index(requests)
+        messages = messages_to_index(requests, with_tags=self._with_tags)
         self.settle()
         self._building = self._beside.submit(self._build, messages)
 

@@ -17,7 +17,7 @@ from store_format.config import config_rows as cr
 from store_format.config.config_fields import INT_BITS, LONG_BITS, ConfigText, extra_text, integer, members, read_row, refuse_similar
 from store_format.config.fastjson import parse_json
 from store_format.config.fastjson_scanner import BLANKS, Node, UnsupportedConfigError
-from store_format.config.fastjson_writer import encode_json, quoted
+from store_format.config.fastjson_writer import FASTJSON, TextForm, encode_json, quoted
 from store_format.errors import ConfigFileError
 
 T = TypeVar("T")
@@ -119,37 +119,37 @@ def decode_consumer_filters(text: bytes, path: str) -> cr.ConsumerFilters:
     return cr.ConsumerFilters(tuple(topics.values()), extra)
 
 
-def encode_consumer_offsets(table: cr.ConsumerOffsets) -> bytes:
+def encode_consumer_offsets(table: cr.ConsumerOffsets, form: TextForm = FASTJSON) -> bytes:
     """The text of consumerOffset.json."""
-    return encode_json(cr.with_extra({"offsetTable": table.offsetTable}, table.extra))
+    return encode_json(cr.with_extra({"offsetTable": table.offsetTable}, table.extra), form)
 
 
-def encode_delay_offsets(table: cr.DelayOffsets) -> bytes:
+def encode_delay_offsets(table: cr.DelayOffsets, form: TextForm = FASTJSON) -> bytes:
     """The text of delayOffset.json."""
-    return encode_json(cr.with_extra({"offsetTable": table.offsetTable}, table.extra))
+    return encode_json(cr.with_extra({"offsetTable": table.offsetTable}, table.extra), form)
 
 
-def encode_topic_configs(table: cr.TopicConfigs) -> bytes:
+def encode_topic_configs(table: cr.TopicConfigs, form: TextForm = FASTJSON) -> bytes:
     """The text of topics.json."""
     version = cr.members_of(table.dataVersion) if table.dataVersion else None
     rows = {row.topicName: cr.members_of(row) for row in table.topicConfigTable}
-    return encode_json(cr.with_extra({"dataVersion": version, "topicConfigTable": rows}, table.extra))
+    return encode_json(cr.with_extra({"dataVersion": version, "topicConfigTable": rows}, table.extra), form)
 
 
-def encode_subscription_groups(table: cr.SubscriptionGroups) -> bytes:
+def encode_subscription_groups(table: cr.SubscriptionGroups, form: TextForm = FASTJSON) -> bytes:
     """The text of subscriptionGroup.json."""
     version = cr.members_of(table.dataVersion) if table.dataVersion else None
     rows = {row.groupName: cr.members_of(row) for row in table.subscriptionGroupTable}
-    return encode_json(cr.with_extra({"dataVersion": version, "subscriptionGroupTable": rows}, table.extra))
+    return encode_json(cr.with_extra({"dataVersion": version, "subscriptionGroupTable": rows}, table.extra), form)
 
 
-def encode_consumer_filters(table: cr.ConsumerFilters) -> bytes:
+def encode_consumer_filters(table: cr.ConsumerFilters, form: TextForm = FASTJSON) -> bytes:
     """The text of consumerFilter.json."""
     topics = {}
     for topic in table.filterDataByTopic:
         rows = {row.consumerGroup: cr.members_of(row) for row in topic.groupFilterData}
         topics[topic.topic] = cr.with_extra({"groupFilterData": rows, "topic": topic.topic}, topic.extra)
-    return encode_json(cr.with_extra({"filterDataByTopic": topics}, table.extra))
+    return encode_json(cr.with_extra({"filterDataByTopic": topics}, table.extra), form)
 
 
 def _tables(source: ConfigText, *names: str) -> tuple[dict[str, Node], str]:

@@ -1,66 +1,111 @@
-"""The text of the broker's config files, as the broker's fastjson 1.2.76 writes it with prettyFormat.
+"""The text of the broker's config files, as the broker's fastjson writes it with prettyFormat.
 
-Broker source (4.9.3): ConfigManager.persist, RemotingSerializable.toJson(obj, true): JSON.toJSONString(obj, true).
+Broker source: ConfigManager.persist, RemotingSerializable.toJson(obj, true): JSON.toJSONString(obj, true) of fastjson 1.2.76 (4.9.3), and
+JSON.toJSONString(obj, PrettyFormat) of fastjson2 2.0.59 (5.5.0).
 Rule: a member with a string key starts a line, indented by one tab for each level; members that are null are left out; the fields of a
 class are in the order of their names.
-Surprise: the members of a map with integer keys stay on one line, keys without quotes; only the closing brace starts a line.
+Surprise: 4.9.3 keeps the members of a map with integer keys on one line, keys without quotes; only the closing brace starts a line. 5.5.0
+starts a line for each, and for each item of a list that is no list of integers.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
+from store_format.broker_version import BrokerVersion, Rule, Variant
 from store_format.config.fastjson_scanner import NumberText
 
-_ESCAPED = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
 
-def encode_json(value: object) -> bytes:
-    """The UTF-8 text of nested dicts (string or integer keys, in their order), sequences, str, int, bool and None.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextForm:
+    """How a release of fastjson writes.
 
-    A sequence is written on one line, as fastjson writes an int[]: the broker's files have no other sequences.
+    Attributes:
+        escaped: matches a character that is written as an escape.
+        escape: format of the escape of a character that has no short one.
+        on_lines: whether each member of a map with integer keys, and each item of a list of other values than integers, starts a line.
+    """
+
+    escaped: re.Pattern[str] = field(repr=False)
+    escape: str
+    on_lines: bool
+
+
+FASTJSON: Final = TextForm(escaped=re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]'), escape="\\u{:04X}", on_lines=False)
+FASTJSON2: Final = TextForm(escaped=re.compile('["\\\\\x00-\x1f]'), escape="\\u{:04x}", on_lines=True)
+TO_JSON: Final = Rule(
+    term="toJson",
+    variants=(
+        Variant(
+            since=BrokerVersion.V4_9_3,
+            value=FASTJSON,
+            meaning="config files are written by fastjson",
+            source="RemotingSerializable.toJson",
+        ),
+        Variant(
+            since=BrokerVersion.V5_5_0,
+            value=FASTJSON2,
+            meaning="config files are written by fastjson2: offsets of queues stand on lines of their own",
+            source="RemotingSerializable.toJson",
+        ),
+    ),
+)
+
+
+def encode_json(value: object, form: TextForm = FASTJSON) -> bytes:
+    """The UTF-8 text of nested dicts (string or integer keys, in their order), sequences, str, int, bool and None.
 
     Raises:
         UnicodeEncodeError: a string has half a surrogate pair, for which the broker writes a question mark.
         TypeError: a value has another type.
     """
     out: list[str] = []
-    _write(value, "\n", out)
+    _write(value, "\n", out, form)
     return "".join(out).encode()
 
 
-def quoted(text: str) -> str:
-    r"""A text in double quotes: short escapes, and escapes like `\u007F` in capitals for other controls, U+2028 and U+2029."""
-    return '"' + _ESCAPED.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}", text) + '"'
+def quoted(text: str, form: TextForm = FASTJSON) -> str:
+    r"""A text in double quotes, with short escapes, and escapes like `\u000b` for other controls."""
+    return '"' + form.escaped.sub(lambda found: _SHORT.get(found[0]) or form.escape.format(ord(found[0])), text) + '"'
 
 
-def _write(value: object, line: str, out: list[str]) -> None:
+def _write(value: object, line: str, out: list[str], form: TextForm) -> None:
     if value is None or isinstance(value, bool):
         out.append({None: "null", True: "true", False: "false"}[value])
     elif isinstance(value, int | NumberText):
         out.append(str(value))
     elif isinstance(value, str):
-        out.append(quoted(value))
+        out.append(quoted(value, form))
     elif isinstance(value, Mapping):
-        _write_map({key: item for key, item in value.items() if item is not None}, line, out)
+        _write_map({key: item for key, item in value.items() if item is not None}, line, out, form)
     elif isinstance(value, Sequence):
-        out.append("[")
-        for index, item in enumerate(value):
-            out.append("," if index else "")
-            _write(item, line, out)
-        out.append("]")
+        _write_list(value, line, out, form)
     else:
         raise TypeError(f"a config file cannot hold a {type(value).__name__}")
 
 
-def _write_map(members: Mapping[object, object], line: str, out: list[str]) -> None:
+def _write_list(items: Sequence[object], line: str, out: list[str], form: TextForm) -> None:
+    on_lines = form.on_lines and not all(isinstance(item, int) for item in items)
+    out.append("[")
+    for index, item in enumerate(items):
+        out.append("," if index else "")
+        out.append(line + "\t" if on_lines else "")
+        _write(item, line + "\t" if on_lines else line, out, form)
+    out.append(line + "]" if on_lines else "]")
+
+
+def _write_map(members: Mapping[object, object], line: str, out: list[str], form: TextForm) -> None:
     inner = line + "\t"
     out.append("{")
     for index, (key, item) in enumerate(members.items()):
         out.append("," if index else "")
-        out.append(inner + quoted(key) if isinstance(key, str) else str(key))
+        out.append(inner if form.on_lines or isinstance(key, str) else "")
+        out.append(quoted(key, form) if isinstance(key, str) else str(key))
         out.append(":")
-        _write(item, inner, out)
+        _write(item, inner, out, form)
     out.append(line + "}" if members else "}")

@@ -40,6 +40,7 @@ BUILD_INDEX: Final = Rule(
 
 _BLANK = ord(ix.KEY_SEPARATOR)
 _HASH = ord("#")
+_TAG_TYPE = ord("T")
 
 
 @compiled
@@ -68,6 +69,13 @@ def hash_keys(buffer, prefix, uniq_key, uniq_key_end, keys, keys_end, hashes, co
             count += 1
         keys = stop + 1
     return count
+
+
+@compiled
+def hash_tag(buffer, prefix, start, end):  # type: ignore[no-untyped-def]
+    """The hash of the key of a tag, valid UTF-8 in `buffer[start:end]`; `prefix` is the hash of the topic and "#"."""
+    code = ((prefix * 31 + _TAG_TYPE) * 31 + _HASH) & 0xFFFFFFFF
+    return hash_key(buffer, code, start, end)
 
 
 @compiled

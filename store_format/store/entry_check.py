@@ -3,7 +3,8 @@
 Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, MessageDecoder.string2messageProperties, IndexService.buildIndex,
 ConsumeQueue.putMessagePositionInfoWrapper.
 Rule: a queue's entry is right if at its offset lies a record of its size with the queue's topic, queueId and offset, and the hash code of
-the record's tag is the entry's. An index entry is right if the message at its offset has a key with the entry's hash.
+the record's tag is the entry's. An index entry is right if the message at its offset has a key with the entry's hash, or its tag has: 5.5.0
+indexes tags, and an older broker keeps what is in the index.
 Surprise: the last of properties with equal names counts. Texts that are no UTF-8 need Java's decoder; they are left to the caller.
 """
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from store_format.big_endian import Bytes, Positions, int16_at, int32_at, int64_at
 from store_format.compiled import compiled
-from store_format.index.index_dispatch import hash_keys, topic_prefix
+from store_format.index.index_dispatch import hash_keys, hash_tag, topic_prefix
 from store_format.index.index_file import KEYS, UNIQ_KEY
 from store_format.java.string_hash import hash_on
 from store_format.layout import EXT_MAX_ADDRESS, MESSAGE_MAGIC_CODE, RECORD_MIN_SIZE, SYS_FLAG_POSITION, TRANSACTION_ROLLBACK_TYPE
@@ -27,8 +28,8 @@ from store_format.record.record_length import body_length_position, record_lengt
 _TAGS, _UNIQ_KEY, _KEYS = (np.frombuffer(name, np.uint8) for name in (PROPERTY_TAGS, UNIQ_KEY.encode(), KEYS.encode()))
 _NAME_VALUE_SEPARATOR, _PROPERTY_SEPARATOR = 1, 2
 _QUEUE_ID, _QUEUE_OFFSET = 12, 20  # positions in a record
-# a key and the blank after it take at least two bytes of the properties
-_KEYS_MAX = 32767 // 2 + 2
+# a key and the blank after it take at least two bytes of the properties; the tag is one more
+_KEYS_MAX = 32767 // 2 + 3
 
 
 class Held(IntEnum):
@@ -120,16 +121,23 @@ def check_units(
 
 @compiled
 def _key_hashes(content, at, known):  # type: ignore[no-untyped-def]
-    """The hashes of a message's keys, and their number, -1 where a text is no UTF-8."""
+    """The hashes of a message's keys and tag, and their number, -1 where a text is no UTF-8."""
     if int32_at(content, at + SYS_FLAG_POSITION) & TRANSACTION_ROLLBACK_TYPE == TRANSACTION_ROLLBACK_TYPE:
         return 0
     topic, topic_end, properties, properties_end = _texts(content, at)
     uniq_key, uniq_key_end = _property(content, properties, properties_end, _UNIQ_KEY)
     key, keys_end = _property(content, properties, properties_end, _KEYS)
-    if not (is_utf8(content, topic, topic_end) and is_utf8(content, uniq_key, uniq_key_end) and is_utf8(content, key, keys_end)):
+    tag, tag_end = _property(content, properties, properties_end, _TAGS)
+    if not (is_utf8(content, topic, topic_end) and is_utf8(content, uniq_key, uniq_key_end)):
+        return -1
+    if not (is_utf8(content, key, keys_end) and is_utf8(content, tag, tag_end)):
         return -1
     prefix = topic_prefix(content, topic, topic_end)
-    return hash_keys(content, prefix, uniq_key, uniq_key_end, key, keys_end, known, 0)
+    count = hash_keys(content, prefix, uniq_key, uniq_key_end, key, keys_end, known, 0)
+    if tag_end > tag:
+        known[count] = hash_tag(content, prefix, tag, tag_end)
+        count += 1
+    return count
 
 
 @compiled

@@ -78,6 +78,17 @@ def _names(archive: str, *folder: str) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in paths if path.suffix and path.parts[-1 - len(folder) : -1] == folder))
 
 
+def stores_that_load() -> list[str]:
+    """The names of the stores that 5.5.0 wrote and loads, `live` for that of the broker with clients; none if the data is missing."""
+    names = [name for archive, name in recoveries() if archive == "answers" and name != "torn-cq-wrong-size"]
+    return [*names, "live"] if GOLDEN5.is_dir() else []
+
+
+def store_of(name: str) -> Path:
+    """The directory of a store that 5.5.0 wrote, its file times kept."""
+    return unpacked("live") / "live" / "store" if name == "live" else unpacked("stores") / "stores" / name
+
+
 def trace(version: str, name: str) -> Path:
     """The path of a trace on a golden store of 4.9.3."""
     return unpacked("on-4.9.3-stores") / "on-4.9.3-stores" / version / "traces" / f"{name}.jsonl"

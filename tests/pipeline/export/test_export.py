@@ -16,9 +16,10 @@ from pipeline.schema.tables import COMMIT_LOG, CONSUME_QUEUE_SEGMENT
 from tests.makers.lakes import import_as, tiny_store
 from tests.makers.store_trees import Tree, differing, tree
 from tests.runs.in_session import pullsim_in
-from tests.runs.replaying import BROKER, lake_of
+from tests.runs.replaying import BROKER, import_into, lake_of
 from tests.runs.sampling import sampled, slow_proof
 from tests.truth.golden import needs_golden, recovery, shared_dir
+from tests.truth.golden5 import needs_golden5, store_of, stores_that_load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +84,19 @@ def test_a_clean_store_comes_back_to_the_byte(
 ) -> None:
     lake = lake_of(spark, stores / name, tmp_path_factory)
     assert differing(exported(lake, tmp_path / "store"), tree(stores / name)) == []
+
+
+@needs_golden5
+@pytest.mark.parametrize("name", ["live", *sampled([name for name in stores_that_load() if name != "live"], 0)])
+def test_a_store_of_5_5_0_comes_back_to_the_byte(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    store = store_of(name)
+    lake = import_into(spark, tmp_path / "lake", store, options=["rulesVersion=5.5.0"])
+    found = exported(lake, tmp_path / "out" / "store")
+    expected = started(store, ["rulesVersion=5.5.0", "enableConsumeQueueExt=true"])
+    if differing(expected, tree(store)) == ["abort"]:  # load and start change nothing, so the store still is one of a clean shutdown
+        assert differing(found, tree(store)) == []
+    else:
+        assert differing(files_only(found, like=expected), files_only(expected, like=expected)) == []
 
 
 def started(store: Path, options: list[str]) -> Tree:

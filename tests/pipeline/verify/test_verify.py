@@ -23,6 +23,7 @@ from tests.makers.report_lakes import write_rows
 from tests.runs.in_session import pullsim_in
 from tests.runs.sampling import sampled, slow_proof
 from tests.truth.golden import needs_golden
+from tests.truth.golden5 import needs_golden5, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +75,31 @@ def test_a_queue_extension_is_checked_unit_by_unit(stores: Path, tmp_path: Path)
     assert ("EXT_DIFFERS", str(path.relative_to(store))) in findings(store) or "EXT_BAD_UNIT" in {code for code, _ in findings(store)}
 
 
+@needs_golden5
+@pytest.mark.parametrize("name", [*WHOLE, "ext", "lmq", "replica"])
+def test_a_whole_store_of_broker_5_5_0_has_no_findings(name: str) -> None:
+    assert findings(unpacked("stores") / "stores" / name) == set()
+
+
+@needs_golden5
+def test_the_store_of_a_broker_5_5_0_with_clients_has_no_findings() -> None:
+    assert findings(unpacked("live") / "live" / "store") == set()
+
+
+@needs_golden5
+def test_of_a_store_that_lost_its_queues_the_lack_of_entries_alone_is_found() -> None:
+    found = findings(unpacked("stores") / "stores" / "preblank0")
+    assert {code for code, _ in found} == {"CQ_MISSING"}
+    assert {path.rpartition("/")[0] for _, path in found} == {"TopicTest", "audit.log-v1", "BatchTopic"}
+
+
+@needs_golden5
+def test_an_empty_last_file_of_the_log_stops_a_broker_4_9_only() -> None:
+    (found,) = [one for one in checked_files(unpacked("stores") / "stores" / "torn-last-file-length-0") if one.findings]
+    assert found.path == "commitlog/00000000000000393216"
+    assert [(one.code, "5.5.0 deletes it" in one.text) for one in found.findings] == [("MAPPED_FILE", True)]
+
+
 TORN = {
     "torn-bad-crc": "LOG_BAD_CRC",
     "torn-bad-size": "LOG_BAD_RECORD",
@@ -94,6 +120,12 @@ TORN = {
 @pytest.mark.parametrize("name", TORN)
 def test_what_was_torn_is_named(stores: Path, name: str) -> None:
     assert TORN[name] in {code for code, _ in findings(stores / name)}
+
+
+@needs_golden5
+@pytest.mark.parametrize("name", sampled(tuple(set(TORN) - {"torn-index-corrupt"}), 4))
+def test_what_was_torn_in_a_store_of_5_5_0_is_named(name: str) -> None:
+    assert TORN[name] in {code for code, _ in findings(unpacked("stores") / "stores" / name)}
 
 
 def test_the_store_beside_the_tests_has_no_findings(small_store: Path) -> None:

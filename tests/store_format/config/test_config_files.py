@@ -27,14 +27,15 @@ from store_format.config.config_rows import (
 )
 from store_format.config.fastjson import parse_json, plain
 from store_format.config.fastjson_scanner import UnsupportedConfigError
-from store_format.config.fastjson_writer import encode_json
+from store_format.config.fastjson_writer import FASTJSON2, encode_json
 from store_format.errors import ConfigFileError
+from tests.truth.golden5 import needs_golden5, unpacked
 from tests.truth.places import DATA, GOLDEN
 
 CONFIG = DATA / "config"
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the shared golden data is not here")
 
-CODECS: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any], bytes]]] = {
+CODECS: dict[str, tuple[Callable[[bytes, str], Any], Callable[..., bytes]]] = {
     "topics": (config_files.decode_topic_configs, config_files.encode_topic_configs),
     "subscriptionGroup": (config_files.decode_subscription_groups, config_files.encode_subscription_groups),
     "consumerOffset": (config_files.decode_consumer_offsets, config_files.encode_consumer_offsets),
@@ -80,6 +81,15 @@ def test_every_file_of_the_golden_data_goes_round_to_the_byte() -> None:
         written = text.removesuffix(b"\n")  # not every one of these files was written by the broker itself
         assert (path, encode(table)) == (path, written)
         assert table.extra == ""
+
+
+@needs_golden5
+def test_every_file_of_a_broker_5_5_0_goes_round_to_the_byte() -> None:
+    folder = unpacked("live") / "live" / "store" / "config"
+    files = [(path, CODECS[name]) for path in folder.iterdir() if (name := path.name.split(".")[0]) in CODECS]
+    assert len(files) == 2 * len(CODECS)
+    for path, (decode, encode) in files:
+        assert (path, encode(decode(path.read_bytes(), path.name), FASTJSON2)) == (path, path.read_bytes())
 
 
 def test_the_offsets_of_a_broker_are_read() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from store_format.config import config_files
 from store_format.config.fastjson import DEPTH_MAX, parse_json, plain
 from store_format.config.fastjson_scanner import NumberText, UnsupportedConfigError
-from store_format.config.fastjson_writer import encode_json
+from store_format.config.fastjson_writer import FASTJSON2, encode_json
 from store_format.errors import ConfigFileError
 
 
@@ -194,6 +194,22 @@ def escape_of_fastjson(code: int) -> str:
 def test_every_character_is_escaped_as_fastjson_does() -> None:
     for code in [*range(0xD800), *range(0xE000, 0x10000), 0x1F600]:
         assert encode_json({chr(code): chr(code)}).decode() == f'{{\n\t"{escape_of_fastjson(code)}":"{escape_of_fastjson(code)}"\n}}'
+
+
+# written by RemotingSerializable.toJson(value, true) of 5.5.0
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": {}, "b": [], "c": None}, '{\n\t"a":{},\n\t"b":[]\n}'),
+        ({"a": {0: 1, 5: -7}}, '{\n\t"a":{\n\t\t0:1,\n\t\t5:-7\n\t}\n}'),
+        ({"a": [1, 2, 3]}, '{\n\t"a":[1,2,3]\n}'),
+        ({"a": ["x", "y"]}, '{\n\t"a":[\n\t\t"x",\n\t\t"y"\n\t]\n}'),
+        ({"a": [{"b": 1}, {"c": 2}]}, '{\n\t"a":[\n\t\t{\n\t\t\t"b":1\n\t\t},\n\t\t{\n\t\t\t"c":2\n\t\t}\n\t]\n}'),
+        ({"\x01/é": "\x07\b\t\n\x0b\f\r\x1f\x7f\x9f\u2028"}, '{\n\t"\\u0001/é":"\\u0007\\b\\t\\n\\u000b\\f\\r\\u001f\x7f\x9f\u2028"\n}'),
+    ],
+)
+def test_text_is_laid_out_as_fastjson2_does(value: object, text: str) -> None:
+    assert encode_json(value, FASTJSON2).decode() == text
 
 
 def test_what_no_config_file_holds_is_not_written() -> None:
