@@ -25,6 +25,7 @@ from pipeline.commands import (  # noqa: F401 (they add their commands)
     file_commands,
     import_commands,
     lag_commands,
+    listing_commands,
     question_commands,
     report_commands,
     retention_commands,

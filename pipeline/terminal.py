@@ -9,7 +9,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,7 @@ def start_page(text: str) -> None:
 
 def progress_to_stderr(text: str) -> None:
     """A step of the work."""
-    sys.stderr.write(f"pullsim: {_safe(text)}\n")
+    sys.stderr.write(f"pullsim: {safe_text(text)}\n")
     sys.stderr.flush()
 
 
@@ -97,13 +97,19 @@ def show_values(names: Sequence[str], rows: Iterable[Sequence[Any]], form: str) 
         show_table(names, list(rows))
 
 
-def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows as a table, columns of numbers to the right; what a terminal would take as a command is shown as an escape."""
-    shown = [[_safe(_shown(value)) for value in row] for row in rows]
+def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] | None = None) -> None:
+    """Print rows as a table; what a terminal would take as a command is shown as an escape.
+
+    Args:
+        names: headers of the columns.
+        rows: their values.
+        right: places of the columns that are aligned to the right; None for those that have numbers only.
+    """
+    shown = [[safe_text(_shown(value)) for value in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, name in enumerate(names):
-        numeric = shown and all(_NUMBER.fullmatch(row[column]) for row in shown)
-        table.add_column(_safe(name), justify="right" if numeric else "left", no_wrap=True)
+        numeric = column in right if right is not None else shown and all(_NUMBER.fullmatch(row[column]) for row in shown)
+        table.add_column(safe_text(name), justify="right" if numeric else "left", no_wrap=True)
     for row in shown:
         table.add_row(*row)
     text = io.StringIO()
@@ -112,7 +118,7 @@ def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     _Results().write(text.getvalue())
 
 
-def _safe(text: str) -> str:
+def safe_text(text: str) -> str:
     """A text of one or more lines, with an escape in place of what a terminal would take as a command."""
     return "\n".join(map(printable, text.replace("\t", "    ").split("\n")))
 

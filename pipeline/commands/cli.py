@@ -7,11 +7,11 @@ import logging
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
 
 import click
 
@@ -347,16 +347,65 @@ def moment(_context: click.Context, _parameter: click.Parameter, value: str | No
     raise click.BadParameter(f"expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {value!r}")
 
 
+# headings of `pullsim --help`, with their commands; a command that none names stands below the last
+SECTIONS: Final[Mapping[str, Sequence[str]]] = {
+    "Begin": ("demo", "import", "capture", "requests"),
+    "See what a broker has": (
+        "groups",
+        "topics",
+        "clients",
+        "lag",
+        "offsets",
+        "message",
+        "dlq",
+        "transactions",
+        "retention",
+        "report",
+        "sql",
+    ),
+    "Ask why, and what if": ("explain", "whatif", "replay"),
+    "Answer as pulls arrive": ("stream", "pace"),
+    "Simulate": ("simulate", "answer", "generate"),
+    "Check and convert stores": ("verify", "recover", "lookup", "export", "frames"),
+}
+_OF_SPARK = {"master", "conf", "verbose"}
+
+
 class ExampleCommand(click.Command):
-    """A command whose help text ends with an example."""
+    """A command whose help text ends with the options of Spark and an example."""
 
     def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.epilog = f"\b\nExample:\n  {example}"
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, those of Spark under a heading of their own."""
+        own, of_spark = list[tuple[str, str]](), list[tuple[str, str]]()
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                (of_spark if parameter.name in _OF_SPARK else own).append(record)
+        for heading, records in (("Options", own), ("Options of Spark", of_spark)):
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
 
 class Commands(click.Group):
-    """The group of commands; the error for an unknown command names the nearest known ones."""
+    """The group of commands, listed under headings; the error for an unknown command names the nearest known ones."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command with the first sentence of its help, under the headings of SECTIONS."""
+        named = {name for names in SECTIONS.values() for name in names}
+        others = [name for name in self.list_commands(ctx) if name not in named]
+        for heading, names in {**SECTIONS, "More": others}.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [
+                (name, " ".join((command.help or "").partition("\n\n")[0].split())) for name, command in commands if command is not None
+            ]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first of `args` names, and the other arguments."""
@@ -364,6 +413,11 @@ class Commands(click.Group):
             known = ", ".join(nearest(args[0], self.list_commands(ctx)))
             raise click.UsageError(f"there is no command {args[0]!r}; the nearest known: {known}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _summary(command: click.Command) -> str:
+    """The first paragraph of a command's help."""
+    return " ".join((command.help or "").partition("\n\n")[0].split())
 
 
 def run_id() -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,22 +20,34 @@ from pipeline.commands.cli import (
     now,
     run_id,
 )
+from pipeline.commands.listed import Ask, Names, answer, list_options, show_first
 from pipeline.settings.quantities import milliseconds
-from pipeline.terminal import say, show_rows, show_streamed, show_table, start_page
+from pipeline.terminal import say, show_table, show_values, start_page
 
 if TYPE_CHECKING:
-    from pipeline.embedded.database import EmbeddedLake
+    from pipeline.listings.listing import AskedListing
 
 
 @cli.command(
     "lag",
     cls=ExampleCommand,
-    example="pullsim lag --lake lake --group orders-consumer --watch\n  pullsim lag --lake lake --record --keep 30",
+    example="pullsim lag --lake lake --group orders-consumer --watch\n"
+    "  pullsim lag --lake lake --min-lag 10000\n"
+    "  pullsim lag --lake lake --record --keep 30",
 )
 @lake_option
 @click.option("--group", metavar="NAME", help="Only this consumer group.")
 @click.option("--topic", metavar="NAME", help="Only this topic.")
-@click.option("--now", "until_now", is_flag=True, help="Count waiting time until now instead of the store's last message.")
+@click.option(
+    "--by",
+    type=click.Choice(["group", "topic", "queue"]),
+    help="A row for each group, each topic of a group, or each queue; queue by default, group with --behind and --min-lag.",
+)
+@click.option("--behind", is_flag=True, help="Only where messages wait.")
+@click.option(
+    "--min-lag", type=click.IntRange(min=1), metavar="N", help="Only where N messages wait or more; exit code 1 if there are such."
+)
+@click.option("--now", "until_now", is_flag=True, help="Count waiting time until now instead of the store's last message; for queues.")
 @click.option("--watch", is_flag=True, help="Show the lag again whenever the lake has changed, until Ctrl-C or SIGTERM.")
 @click.option(
     "--record", is_flag=True, help="Append the lag of all groups of a broker to lag_history, if it is new, instead of showing it."
@@ -47,6 +59,7 @@ if TYPE_CHECKING:
     "--keep", type=click.IntRange(1, 36_500), metavar="DAYS", help="With --record: drop older observations, and compact the others."
 )
 @click.option("--broker", metavar="NAME", help="Only this broker, all by default; with --record needed if the lake holds more than one.")
+@list_options
 @format_option
 @engine_option
 @engine_options
@@ -54,12 +67,17 @@ def lag_command(
     lake: str,
     group: str | None,
     topic: str | None,
+    by: str | None,
+    behind: bool,
+    min_lag: int | None,
     until_now: bool,
     watch: bool,
     record: bool,
     observed_at: int | None,
     keep: int | None,
     broker: str | None,
+    sort: str | None,
+    limit: int | None,
     form: str,
     reader: str,
     engine: Engine,
@@ -69,21 +87,43 @@ def lag_command(
     An unknown value is NULL, and #Reason has the reason: `pullsim sql --lake DIR "DESCRIBE consume_lag"` explains each. #LastTime is in
     UTC. As json and csv the rows are those of consume_lag, with its column names.
 
+    --by group shows sums instead, without the retry topic in Lag; as json and csv the rows are those of group_lag, with --by topic
+    those of consume_lag_by_group.
+
     --record, for example after each import, appends an observation of the broker to lag_history, which group_status and retention_risk
     need. Nothing is appended if the broker's tables have not changed since the last observation.
     """
     if record:
-        if group or topic or until_now or watch or form != "table":
+        if group or topic or by or behind or min_lag or until_now or watch or sort or limit or form != "table":
             raise click.UsageError(
-                "--record takes all groups and topics of a broker as they are: leave --group, --topic, --now, --watch and --format out"
+                "--record takes all groups and topics of a broker as they are: give only --observed-at, --keep and --broker"
             )
         _record(engine, lake, broker, observed_at, keep)
-    elif observed_at is not None or keep is not None:
+        return
+    if observed_at is not None or keep is not None:
         raise click.UsageError("--observed-at and --keep say how to record: give --record too")
-    else:
-        asked = Asked(group=group, topic=topic, broker=broker, until_now=until_now, watch=watch, form=form)
-        if not engine.without_spark(reader, lake, asked.show_quickly):
-            asked.show(engine, lake)
+    least = min_lag or (1 if behind else None)
+    asked = Asked(
+        group=group,
+        topic=topic,
+        broker=broker,
+        by=by or ("queue" if least is None else "topic" if topic else "group"),
+        least=least,
+        until_now=until_now,
+        sort=sort,
+        limit=limit,
+        form=form,
+    )
+    asked.check()
+    shown = list[int]()
+
+    def show(ask: Ask) -> None:
+        shown.append(asked.show(ask))
+
+    names = Names(group=group, topic=topic, broker=broker)
+    answer(engine, reader, lake, names, show, again=asked.start_page if watch else None)
+    if min_lag is not None and shown[-1]:
+        raise SystemExit(1)
 
 
 def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | None, keep: int | None) -> None:
@@ -101,85 +141,72 @@ def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | No
         say(f"recorded {recorded.queues:,} queues of broker {opened.name} at {at} ms, lake version {recorded.lake_version}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What lag is asked for: the options of `pullsim lag`."""
 
     group: str | None
     topic: str | None
     broker: str | None
+    by: str
+    least: int | None
     until_now: bool
-    watch: bool
+    sort: str | None
+    limit: int | None
     form: str
 
-    def show_quickly(self, lake: EmbeddedLake) -> None:
-        """Show the lag with the embedded engine."""
-        from pipeline.embedded.questions import errors_told
-        from pipeline.files.stopping import told_to_stop
-        from pipeline.lag.lag_sql import GROUPS, TOPICS, known_names, require_name
-        from pipeline.lake.committed import require_among
+    def check(self) -> None:
+        """Check that the options go together.
 
-        def names(column: str, tables: Sequence[str]) -> list[str]:
-            return sorted(row[0] for row in lake.query(known_names(column, tables)).rows)
+        Raises:
+            click.UsageError: they do not.
+        """
+        if self.until_now and self.by != "queue":
+            raise click.UsageError(f"--now cannot be combined with --by {self.by}: sums have the waiting time at the store's last message")
+        if self.topic is not None and self.by == "group":
+            raise click.UsageError("--topic cannot be combined with --by group: a group's sums cover all its topics; give --by topic")
 
-        with errors_told():
-            if self.broker is not None:
-                require_among(lake.root, self.broker, names("brokerName", ("broker",)))
-            for given, (column, what, tables) in ((self.group, GROUPS), (self.topic, TOPICS)):
-                if given is not None:
-                    require_name(what, given, names(column, tables))
-            self._show_once(lake)
-        if self.watch:
-            with told_to_stop() as stop:
-                for newer in lake.changes(stop):
-                    self._start_page(newer.at.version)
-                    with errors_told():
-                        self._show_once(newer)
+    def show(self, ask: Ask) -> int:
+        """Show the lag; returns the number of rows with messages that wait, where --behind or --min-lag asks for these only."""
+        return self._show_queues(ask) if self.by == "queue" else int(show_first(ask, [self._sums])["rows"])
 
-    def _show_once(self, lake: EmbeddedLake) -> None:
-        from pipeline.lag.lag_sql import AskedLag
-
-        asked = AskedLag(broker=self.broker, group=self.group, topic=self.topic, until=now() if self.until_now else None)
-        answer = lake.query(asked.consumer_progress if self.form == "table" else asked.queue_lags)
-        if self.form == "table":
-            self._show_table(answer.names, list(answer.rows))
-        else:
-            show_streamed(answer.names, answer.rows, self.form)
-
-    def _show_table(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        from pipeline.lag.lag_sql import diff_total
-
-        show_table([f"#{column}" for column in names], rows)
-        diffs = names.index("Diff")
-        say(f"\n{diff_total([row[diffs] for row in rows])}")
-
-    def _start_page(self, version: int) -> None:
+    def start_page(self, version: int) -> None:
+        """Begin a page of --watch, on which the lag at a version of the lake follows."""
         if self.form == "table":
             start_page(f"lake version {version}, {now():%Y-%m-%d %H:%M:%S} UTC\n")
 
-    def show(self, engine: Engine, lake: str) -> None:
-        """Show the lag with Spark."""
-        from pipeline.files.stopping import told_to_stop
-        from pipeline.lag.lag import LAG_READS, lag_rows, queue_lags
-        from pipeline.lake.lake import Lake, changes
-        from pipeline.lake.views import create_views
+    @property
+    def _sums(self) -> AskedListing:
+        from pipeline.lag.lag_sql import groups_with_lag
+        from pipeline.listings.listing import AskedListing, equal
+        from pipeline.listings.operator_lists import LAG_BY_GROUP, LAG_BY_TOPIC
 
-        with engine.session(reads=lake) as spark:
-            opened = Lake(spark, lake).require()
-            name = None if self.broker is None else opened.broker(self.broker)
+        key = ("brokerName", "consumerGroup", *(("topic",) if self.by == "topic" else ()))
+        conditions = [*equal("brokerName", self.broker), *equal("consumerGroup", self.group), *equal("topic", self.topic)]
+        if self.least is not None:
+            conditions.append(groups_with_lag(self.least, *key))
+        listing = LAG_BY_TOPIC if self.by == "topic" else LAG_BY_GROUP
+        return AskedListing(listing=listing, conditions=conditions, sort=self.sort, limit=self.limit, form=self.form)
 
-            def show() -> None:
-                create_views(opened, LAG_READS)
-                until = now() if self.until_now else None
-                if self.form != "table":
-                    show_rows(queue_lags(spark, broker=name, group=self.group, topic=self.topic, until=until), self.form)
-                    return
-                frame = lag_rows(spark, broker=name, group=self.group, topic=self.topic, until=until)
-                self._show_table(frame.columns, frame.collect())
+    def _show_queues(self, ask: Ask) -> int:
+        from pipeline.lag.lag_sql import AskedLag, diff_total
+        from pipeline.listings.listing import AskedListing
+        from pipeline.listings.operator_lists import LAG_BY_QUEUE
 
-            show()
-            if self.watch:
-                with told_to_stop() as stop:
-                    for version in changes(opened, stop):
-                        self._start_page(version.version)
-                        show()
+        asked = AskedLag(
+            broker=self.broker,
+            group=self.group,
+            topic=self.topic,
+            until=now() if self.until_now else None,
+            least=self.least,
+            order=AskedListing(listing=LAG_BY_QUEUE, sort=self.sort).order,
+        )
+        names, rows = ask(asked.consumer_progress if self.form == "table" else asked.queue_lags)
+        if self.form == "table":
+            found = list(rows)
+            show_table([f"#{column}" for column in names], found[: self.limit or None])
+            diffs = names.index("Diff")
+            say(f"\n{diff_total([row[diffs] for row in found])}")
+        else:
+            show_values(names, islice(rows, self.limit or None), self.form)
+        return int(next(iter(ask(asked.count)[1]))[0]) if self.least is not None else 0

@@ -18,7 +18,7 @@ from pipeline.lag.lag_sql import GROUPS, TOPICS, AskedLag, known_names, require_
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 
 # tables and views that are read for lag, and for the names of groups and topics
-LAG_READS = "consume_lag, consumer_offset, subscription_group, subscription, queue, topic_config"
+LAG_READS = f"consume_lag, {', '.join(sorted({*GROUPS[2], *TOPICS[2]}))}"
 
 
 def queue_lags(
@@ -37,11 +37,9 @@ def queue_lags(
         LakeError: the lake does not know the group or the topic.
     """
     if group is not None:
-        column, what, tables = GROUPS
-        require_known(spark, column, what, group, tables)
+        require_known(spark, GROUPS[0], GROUPS[1], group, GROUPS[2])
     if topic is not None:
-        column, what, tables = TOPICS
-        require_known(spark, column, what, topic, tables)
+        require_known(spark, TOPICS[0], TOPICS[1], topic, TOPICS[2])
     return spark.sql(AskedLag(broker=broker, group=group, topic=topic, until=until).queue_lags)
 
 

@@ -22,7 +22,7 @@ SELECT
 FROM consume_lag
 WHERE {condition}
 """
-_ORDER = "ORDER BY brokerName, consumerGroup, topic, queueId"
+QUEUE_ORDER: Final = "brokerName, consumerGroup, topic, queueId"
 _CONSUMER_PROGRESS = f"""
 SELECT
   consumerGroup AS `Group`, topic AS `Topic`, brokerName AS `Broker Name`, queueId AS `QID`, brokerOffset AS `Broker Offset`,
@@ -35,10 +35,13 @@ SELECT
   ) AS `LastTime`,
   CAST(lagMillis / 1000 AS DECIMAL(20, 3)) AS `Lag Seconds`, lagBytes AS `Lag Bytes`, coalesce(reason, '') AS `Reason`
 FROM ({{lags}})
-{_ORDER}
 """
 # column, what its names are called, and the tables that have names of the kind
-GROUPS: Final = ("consumerGroup", "consumer group", ("consumer_offset", "subscription_group", "subscription"))
+GROUPS: Final = (
+    "consumerGroup",
+    "consumer group",
+    ("consumer_offset", "subscription_group", "subscription", "offset_history", "pull_request"),
+)
 TOPICS: Final = ("topic", "topic", ("consumer_offset", "queue", "topic_config"))
 
 
@@ -51,32 +54,53 @@ class AskedLag:
         group: only this consumer group; None for all.
         topic: only this topic; None for all.
         until: end of waiting times; None for the time of the store's last message.
+        least: only queues in which at least so many messages wait; None for all.
+        order: how the rows are sorted, as SQL after ORDER BY, by columns of consume_lag.
     """
 
     broker: str | None = None
     group: str | None = None
     topic: str | None = None
     until: dt.datetime | None = None
+    least: int | None = None
+    order: str = QUEUE_ORDER
 
     @property
     def queue_lags(self) -> str:
-        """The query for the rows of consume_lag, sorted by broker, group, topic and queue."""
-        return f"{self._lags}{_ORDER}"
+        """The query for the rows of consume_lag."""
+        return f"{self._lags}ORDER BY {self.order}"
 
     @property
     def consumer_progress(self) -> str:
         """The query for the same rows with the column names of mqadmin consumerProgress."""
-        return _CONSUMER_PROGRESS.format(lags=self._lags)
+        return f"{_CONSUMER_PROGRESS.format(lags=self._lags)}ORDER BY {self.order}"
+
+    @property
+    def count(self) -> str:
+        """The query for the number of rows."""
+        return f"SELECT count(*) AS queues FROM ({self._lags})"
 
     @property
     def _lags(self) -> str:
         names = {"brokerName": self.broker, "consumerGroup": self.group, "topic": self.topic}
         conditions = [f"{column} = {literal(name)}" for column, name in names.items() if name is not None]
+        if self.least is not None:
+            conditions.append(f"lag >= {self.least}")
         millis = "lagMillis"
         if self.until is not None:
             waited = f"try_add(lagMillis, try_subtract({int(self.until.timestamp() * 1000)}L, asOf))"
             millis = f"CASE WHEN lag = 0 THEN lagMillis ELSE {waited} END"
         return _LAGS.format(millis=millis, condition=" AND ".join(conditions) or "true")
+
+
+def groups_with_lag(least: int, *columns: str) -> str:
+    """The condition that at least so many messages wait in the queues with the same values of some columns of consume_lag.
+
+    A queue whose offset lies past the end counts as 0; in the sums of group_lag and consume_lag_by_group it hides what waits elsewhere.
+    """
+    key = ", ".join(columns)
+    waiting = "coalesce(try_sum(greatest(lag, 0L)), 9223372036854775807)"
+    return f"({key}) IN (SELECT {key} FROM consume_lag GROUP BY {key} HAVING {waiting} >= {least})"
 
 
 def known_names(column: str, tables: Sequence[str]) -> str:

@@ -6,18 +6,15 @@ right-to-left letters do not move the text around them. Control characters are s
 
 from __future__ import annotations
 
-import datetime as dt
 import unicodedata
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from pipeline.settings.quantities import LAST_OF_YEAR_9999
+from pipeline.settings.quantities import duration_text, rate_text, size_text, utc_time
 
 # shown for a missing figure; the page explains why it is missing
 NOTHING: Final = Markup('<span class="none">–</span>')
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
 def visible(text: str) -> str:
@@ -55,27 +52,14 @@ def size(value: Any) -> Markup:
     """Return the markup of a number of bytes, in the unit that fits."""
     if value is None:
         return NOTHING
-    rest = float(value)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(rest) < 1024 or unit == "TiB":
-            break
-        rest /= 1024
-    return _figure(f"{rest:,.0f} {unit}" if unit == "B" or abs(rest) >= 100 else f"{rest:,.1f} {unit}")
+    return _figure(size_text(float(value)))
 
 
 def duration(value: Any) -> Markup:
     """Return the markup of a number of ms, in the two units that fit."""
     if value is None:
         return NOTHING
-    rest, sign = abs(int(value)), "-" if value < 0 else ""
-    if rest < 1000:
-        return _figure(f"{sign}{rest} ms")
-    parts = []
-    for unit, millis in _UNITS:
-        number, rest = divmod(rest, millis)
-        if number:
-            parts.append(f"{number:,} {unit}")
-    return _figure(sign + " ".join(parts[:2]))
+    return _figure(duration_text(int(value)))
 
 
 def share(value: Any) -> Markup:
@@ -97,25 +81,16 @@ def times(value: Any) -> Markup:
 
 def rate(value: Any) -> Markup:
     """Return the markup of a rate in messages a second."""
-    if value is None:
-        return NOTHING
-    if 0 < abs(value) < 0.05:  # a small rate is not rounded to 0
-        return _figure("< 0.1/s")
-    return Markup("{}/s").format(f"{float(value):,.1f}" if abs(value) < 10 else f"{float(value):,.0f}")
-
-
-def utc(millis: int) -> dt.datetime | None:
-    """Return ms since 1970 as a time in UTC; None before 1970 and after the year 9999."""
-    return _EPOCH + dt.timedelta(milliseconds=millis) if 0 <= millis <= LAST_OF_YEAR_9999 else None
+    return NOTHING if value is None else _figure(rate_text(float(value)))
 
 
 def moment(value: Any) -> Markup:
     """Return the markup of ms since 1970 as a time in UTC."""
-    time = None if value is None else utc(int(value))
+    time = None if value is None else utc_time(int(value))
     return NOTHING if time is None else Markup('<span class="time">{}</span>').format(f"{time:%Y-%m-%d %H:%M:%S}")
 
 
 def clock(millis: int) -> str:
     """Return the time of day of ms since 1970, for a place below a date."""
-    time = utc(millis)
+    time = utc_time(millis)
     return "–" if time is None else f"{time:%m-%d %H:%M:%S}"

@@ -1,4 +1,4 @@
-"""Parse sizes such as 64M and durations such as 500ms, and convert times to ms since 1970, UTC."""
+"""Sizes, durations, rates and times as people write and read them: 64M, 500ms, 1.5 KiB, 3 d 4 h; times are ms since 1970, UTC."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 # The last ms of the year 9999, the greatest time that datetime and Spark can format. Clocks may give later ones, and sums may overflow.
 LAST_OF_YEAR_9999 = 253_402_300_799_999
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_SHOWN_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
 def size_in_bytes(text: str) -> int:
@@ -37,3 +38,37 @@ def duration_in_seconds(text: str) -> float | None:
 def milliseconds(time: dt.datetime) -> int:
     """Return a time in whole ms since 1970; a time without a zone is in UTC."""
     return (time.replace(tzinfo=time.tzinfo or dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes as a text, in the unit that fits."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{size:,.0f} {unit}" if unit == "B" or abs(size) >= 100 else f"{size:,.1f} {unit}"
+
+
+def duration_text(millis: int) -> str:
+    """Return a number of ms as a text, in the two units that fit."""
+    rest, sign = abs(millis), "-" if millis < 0 else ""
+    if rest < 1000:
+        return f"{sign}{rest} ms"
+    parts = []
+    for unit, size in _SHOWN_UNITS:
+        number, rest = divmod(rest, size)
+        if number:
+            parts.append(f"{number:,} {unit}")
+    return sign + " ".join(parts[:2])
+
+
+def rate_text(rate: float) -> str:
+    """Return a rate in messages a second as a text; a small rate is not rounded to 0."""
+    if 0 < abs(rate) < 0.05:
+        return "< 0.1/s"
+    return f"{rate:,.1f}/s" if abs(rate) < 10 else f"{rate:,.0f}/s"
+
+
+def utc_time(millis: int) -> dt.datetime | None:
+    """Return ms since 1970 as a time in UTC; None before 1970 and after the year 9999."""
+    return _EPOCH + dt.timedelta(milliseconds=millis) if 0 <= millis <= LAST_OF_YEAR_9999 else None

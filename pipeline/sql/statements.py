@@ -29,6 +29,12 @@ VIEWS: Final = (
     "hot_queue",
     "topic_size",
     "message",
+    "client",
+    "offset_move",
+    "dead_letters",
+    "open_transaction",
+    "group_overview",
+    "topic_overview",
 )
 # functions that read tables; views call them
 FUNCTIONS: Final = ("queue_status",)

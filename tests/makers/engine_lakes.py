@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BROKER, TRACED = "broker-a", "traced"
 TRACES = ("basic-mixmem", "holes-default")  # reads from disk; messages and files of queues that are gone
+DEAD, HALF, OP = "%DLQ%g-main", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 MINUTE = 60_000
 # group -> offsets at the last observations, None where it had stored none; the end of the queue grows by 100 each time
 OBSERVED: dict[str, list[int | None]] = {
@@ -55,8 +56,28 @@ def captured_lake(spark: SparkSession, factory: pytest.TempPathFactory) -> Path:
         {PULL_REQUEST: captured[exchanges.PULL], SUBSCRIPTION: captured[exchanges.SUBSCRIPTION], LAG_HISTORY: observed()},
     )
     answered = [_response(line) for name in TRACES for line in golden_lines("store", "traces", f"{name}.jsonl") if "request" in line]
-    write(spark, lake, TRACED, {t.PULL_RESPONSE: answered, t.REPLAY_RUN: [{"runId": "run", "finishedAt": NOON}], LAG_HISTORY: observed()})
+    traced: dict[t.Table, list[dict[str, Any]]] = {t.PULL_RESPONSE: answered, t.REPLAY_RUN: [{"runId": "run", "finishedAt": NOON}]}
+    bounds = [{"topic": topic, "queueId": 0, "minOffset": 0, "maxOffset": 3} for topic in (DEAD, HALF, OP)]
+    write(spark, lake, TRACED, {**traced, LAG_HISTORY: observed(), t.COMMIT_LOG: stuck_messages(), t.QUEUE: bounds})
     return lake
+
+
+def stuck_messages() -> list[dict[str, Any]]:
+    """Rows of commit_log: dead letters, half messages, and the op message that ends one of these."""
+    numbers = dict.fromkeys(column.name for column in t.COMMIT_LOG.columns if column.type in {"INT", "BIGINT"})
+    plain = dict.fromkeys(numbers, 0) | {"bornHost": "10.0.0.1", "storeHost": "10.0.0.2", "body": b"", "propertiesRaw": b""}
+    found = [
+        *((DEAD, number, {"RETRY_TOPIC": "orders"} if number else {}, b"", None) for number in range(3)),
+        *((HALF, number, {"REAL_TOPIC": "orders", "REAL_QID": "1", "TRANSACTION_CHECK_TIMES": "2"}, b"", None) for number in range(3)),
+        (OP, 0, {}, b"1", "d"),
+        (OP, 1, {}, b"\xff", "d"),
+    ]
+    return [
+        plain
+        | {"topic": topic, "queueOffset": offset, "physicOffset": place, "storeTimestamp": MINUTE + place, "storeSize": 10 + place}
+        | {"properties": properties, "body": body, "tags": tags}
+        for place, (topic, offset, properties, body, tags) in enumerate(found)
+    ]
 
 
 def _set_offsets(store: Path) -> None:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from pipeline.report import forms
 from pipeline.report.charts import Series, line_chart, stacked_chart
 from pipeline.report.window import Window, ticks, window_of
-from pipeline.settings.quantities import LAST_OF_YEAR_9999
+from pipeline.settings.quantities import LAST_OF_YEAR_9999, utc_time
 
 NONE = str(forms.NOTHING)
 
@@ -92,7 +92,7 @@ def test_an_axis_of_any_length_can_be_drawn(span: int) -> None:
 def test_an_axis_whose_last_bin_ends_behind_the_last_year_can_be_drawn() -> None:
     window = window_of(0, LAST_OF_YEAR_9999)
     assert window.end > LAST_OF_YEAR_9999
-    assert all(forms.utc(mark) for most in range(3, 10) for mark in ticks(window, most))
+    assert all(utc_time(mark) for most in range(3, 10) for mark in ticks(window, most))
     assert "<svg" in line_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])
     assert "<svg" in stacked_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])
 

@@ -1,0 +1,156 @@
+"""Shows a list of an operator's command with the embedded engine, or with Spark where only Spark reads the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.commands.cli import Engine
+from pipeline.listings.listing import AskedListing, Totals
+
+if TYPE_CHECKING:
+    from pipeline.embedded.database import EmbeddedLake
+    from pipeline.lake.lake import Lake
+
+# a query in Spark's SQL -> names of its columns, and its rows
+Ask = Callable[[str], tuple[Sequence[str], Iterator[Sequence[Any]]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Names of the command line that a lake must know: of a consumer group, a topic and a broker; None where none is given."""
+
+    group: str | None = None
+    topic: str | None = None
+    broker: str | None = None
+
+    def require(self, root: str, ask: Ask) -> None:
+        """Check the names.
+
+        Raises:
+            LakeError: the lake does not know one; the message has the most similar known names.
+        """
+        from pipeline.lag.lag_sql import GROUPS, TOPICS, known_names, require_name
+        from pipeline.lake.committed import require_among
+
+        def known(column: str, tables: Sequence[str]) -> list[str]:
+            return sorted(row[0] for row in ask(known_names(column, tables))[1])
+
+        if self.broker is not None:
+            require_among(root, self.broker, known("brokerName", ("broker",)))
+        for given, (column, what, tables) in ((self.group, GROUPS), (self.topic, TOPICS)):
+            if given is not None:
+                require_name(what, given, known(column, tables))
+
+    def require_before_spark(self, root: str) -> None:
+        """Check the names without Spark; a lake that only Spark reads is not checked here.
+
+        Raises:
+            LakeError: as in `require`.
+        """
+        from pipeline.embedded.database import EmbeddedLake
+        from pipeline.embedded.opened_tables import NotSupportedError
+        from pipeline.embedded.questions import errors_told
+
+        try:
+            with errors_told():
+                self.require(root, asked_of(EmbeddedLake(root)))
+        except NotSupportedError:
+            return
+
+
+def asked_of(lake: EmbeddedLake) -> Ask:
+    """The function that asks the embedded engine."""
+
+    def ask(query: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
+        answer = lake.query(query)
+        return answer.names, answer.rows
+
+    return ask
+
+
+def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options --sort and --limit."""
+    sort = "Sort by a column of the table or of the view; numbers and times from the greatest down, unless :asc is given."
+    limit = "Greatest number of rows, 0 for all; 50 in a table by default, all as json and csv."
+    decorated = click.option("--limit", type=click.IntRange(min=0), metavar="N", help=limit)(command)
+    return click.option("--sort", metavar="COLUMN[:asc|:desc]", help=sort)(decorated)
+
+
+def answer(
+    engine: Engine, reader: str, lake: str, names: Names, show: Callable[[Ask], object], *, again: Callable[[int], None] | None = None
+) -> None:
+    """Let an engine answer, after the names were checked.
+
+    Args:
+        engine: the options for Spark.
+        reader: value of --engine.
+        lake: directory of the lake.
+        names: what the lake must know.
+        show: asks, and shows the answers.
+        again: called with each new version of the lake before `show` is called again, until a signal; None to show once.
+    """
+
+    def show_quickly(opened: EmbeddedLake) -> None:
+        from pipeline.embedded.questions import errors_told
+        from pipeline.files.stopping import told_to_stop
+
+        with errors_told():
+            names.require(opened.root, asked_of(opened))
+            show(asked_of(opened))
+        if again is not None:
+            with told_to_stop() as stop:
+                for newer in opened.changes(stop):
+                    again(newer.at.version)
+                    with errors_told():
+                        show(asked_of(newer))
+
+    if engine.without_spark(reader, lake, show_quickly):
+        return
+    names.require_before_spark(lake)
+    with engine.session(reads=lake) as spark:
+        from pipeline.files.stopping import told_to_stop
+        from pipeline.lake.lake import Lake, changes
+
+        opened = Lake(spark, lake).require()
+        ask = _asked_of_spark(opened)
+        names.require(lake, ask)
+        show(ask)
+        if again is not None:
+            with told_to_stop() as stop:
+                for version in changes(opened, stop):
+                    again(version.version)
+                    show(ask)
+
+
+def _asked_of_spark(lake: Lake) -> Ask:
+    from pipeline.lake.views import create_views
+
+    def ask(query: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
+        frame = create_views(lake, query).sql(query)
+        return frame.columns, frame.toLocalIterator()
+
+    return ask
+
+
+def show_first(ask: Ask, lists: Sequence[AskedListing]) -> Totals:
+    """Show the first of some lists of one form that has rows, or else the last of them; returns its totals."""
+    from pipeline.listings.table import show_listing
+    from pipeline.terminal import show_values
+
+    totals: Mapping[str, Any] = {}
+    for asked in lists:
+        query = asked.rows  # a wrong --sort is found before anything runs
+        names, rows = ask(asked.totals)
+        totals = dict(zip(names, next(iter(rows)), strict=True))
+        if totals["rows"] or asked is lists[-1]:
+            columns, found = ask(query)
+            if asked.form == "table":
+                show_listing(asked, columns, list(found), totals)
+            else:
+                show_values(columns, found, asked.form)
+            break
+    return totals

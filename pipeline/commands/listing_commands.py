@@ -1,0 +1,227 @@
+"""The operator's commands: each lists one view, short and sorted, with a verdict below it."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_option, engine_options, format_option, lake_option
+from pipeline.commands.listed import Names, answer, list_options, show_first
+from pipeline.lake.delta_sql import literal
+from pipeline.listings.listing import AskedListing, Listing, equal
+from pipeline.listings.operator_lists import (
+    CLIENT_LIST,
+    DLQ_LIST,
+    GROUP_LIST,
+    MESSAGE_LIST,
+    OFFSET_LIST,
+    TOPIC_LIST,
+    TRANSACTION_LIST,
+)
+
+# an offset message id: address and port in hex (IPv4 or IPv6), and the offset in the commit log
+_OFFSET_ID = re.compile(r"(?:[0-9A-F]{16}|[0-9A-F]{40})(?P<offset>[0-7][0-9A-F]{15})")
+_GROUP = click.option("--group", metavar="NAME", help="Only this consumer group.")
+_TOPIC = click.option("--topic", metavar="NAME", help="Only this topic.")
+_BROKER = click.option("--broker", metavar="NAME", help="Only this broker; all by default.")
+
+
+def _show(
+    engine: Engine,
+    reader: str,
+    lake: str,
+    listing: Listing,
+    *,
+    form: str,
+    sort: str | None,
+    limit: int | None,
+    broker: str | None = None,
+    group: str | None = None,
+    topic: str | None = None,
+    more: tuple[str, ...] = (),
+) -> None:
+    conditions = [*equal("brokerName", broker), *equal("consumerGroup", group), *equal("topic", topic), *more]
+    asked = AskedListing(listing=listing, conditions=conditions, sort=sort, limit=limit, form=form)
+    answer(engine, reader, lake, Names(group=group, topic=topic, broker=broker), lambda ask: show_first(ask, [asked]))
+
+
+@cli.command("groups", cls=ExampleCommand, example="pullsim groups --lake lake --sort waited --limit 10")
+@lake_option
+@_GROUP
+@_BROKER
+@list_options
+@format_option
+@engine_option
+@engine_options
+def groups_command(
+    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
+) -> None:
+    """Show every consumer group: its status, what waits, its dead letters and its clients.
+
+    The status is that of the view group_status; UNKNOWN where neither a capture nor `pullsim lag --record` shows the group over time.
+    Waited is how long the next message of a queue has waited, at most. A dash is a value that is not known. Json and csv have the
+    columns of the view group_overview.
+    """
+    _show(engine, reader, lake, GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+
+
+@cli.command("topics", cls=ExampleCommand, example="pullsim topics --lake lake --sort rate")
+@lake_option
+@_TOPIC
+@_BROKER
+@list_options
+@format_option
+@engine_option
+@engine_options
+def topics_command(
+    lake: str, topic: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
+) -> None:
+    """Show every topic: its messages, size and rate, and the groups that consume it.
+
+    A topic of topics.json without a message has no queue in the store. Lag adds up all groups. Json and csv have the columns of the
+    view topic_overview.
+    """
+    _show(engine, reader, lake, TOPIC_LIST, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
+
+
+@cli.command("clients", cls=ExampleCommand, example="pullsim clients --lake lake --group orders-consumer")
+@lake_option
+@_GROUP
+@_BROKER
+@list_options
+@format_option
+@engine_option
+@engine_options
+def clients_command(
+    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
+) -> None:
+    """Show the clients that consumed while traffic was captured: group, address, last sign of life.
+
+    A store knows no clients: they come from `pullsim capture`. A client that only pulls, without a captured heartbeat, is SEEN.
+    Json and csv have the columns of the view client.
+    """
+    _show(engine, reader, lake, CLIENT_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+
+
+@cli.command("offsets", cls=ExampleCommand, example="pullsim offsets --lake lake --group orders-consumer --back")
+@lake_option
+@click.option("--group", metavar="NAME", required=True, help="The consumer group.")
+@_TOPIC
+@_BROKER
+@click.option("--back", is_flag=True, help="Only moves back, and offsets that a query found moved.")
+@list_options
+@format_option
+@engine_option
+@engine_options
+def offsets_command(
+    lake: str,
+    group: str,
+    topic: str | None,
+    broker: str | None,
+    back: bool,
+    sort: str | None,
+    limit: int | None,
+    form: str,
+    reader: str,
+    engine: Engine,
+) -> None:
+    """Show how the offsets of a group moved while traffic was captured, and which client moved them.
+
+    The newest move comes first. `pullsim lag --group` shows the stored offsets. Json and csv have the columns of the view offset_move.
+    """
+    more = ("how IN ('BACK', 'SEEN')",) if back else ()
+    _show(engine, reader, lake, OFFSET_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group, topic=topic, more=more)
+
+
+@cli.command("message", cls=ExampleCommand, example="pullsim message --lake lake --key main2-335 --topic orders")
+@lake_option
+@click.option("--key", metavar="KEY", help="Messages with this key, or this unique key.")
+@click.option("--id", "message_id", metavar="ID", help="The message with this offset message id or unique key.")
+@click.option("--tag", metavar="TAG", help="Messages with this tag.")
+@click.option("--text", metavar="TEXT", help="Messages whose body has this text; compressed bodies are searched too.")
+@_TOPIC
+@_BROKER
+@list_options
+@format_option
+@engine_option
+@engine_options
+def message_command(
+    lake: str,
+    key: str | None,
+    message_id: str | None,
+    tag: str | None,
+    text: str | None,
+    topic: str | None,
+    broker: str | None,
+    sort: str | None,
+    limit: int | None,
+    form: str,
+    reader: str,
+    engine: Engine,
+) -> None:
+    """Find messages by key, id, tag, text or topic, the newest first; one message alone is shown whole.
+
+    Several options find the messages that fulfil all of them. Bodies are shown where they are text, compressed ones as consumers get them.
+    Json and csv have the columns of the view message, without the bytes of the body.
+    """
+    if all(one is None for one in (key, message_id, tag, text, topic)):
+        raise click.UsageError("expected one of --key, --id, --tag, --text and --topic, found none of them")
+    conditions = [*equal("brokerName", broker), *equal("topic", topic), *equal("tags", tag)]
+    if key is not None:
+        conditions.append(f"array_contains(keyList, {literal(key)}) OR uniqKey = {literal(key)}")
+    if text is not None:
+        whole = f"contains(CAST(uncompress_body(body, sysFlag) AS STRING), {literal(text)})"
+        conditions.append(f"CASE WHEN sysFlag & 1 = 1 THEN {whole} ELSE contains(bodyText, {literal(text)}) END")
+    asked = [
+        AskedListing(listing=MESSAGE_LIST, conditions=[*conditions, *ids], sort=sort, limit=limit, form=form) for ids in _ids(message_id)
+    ]
+    answer(engine, reader, lake, Names(topic=topic, broker=broker), lambda ask: show_first(ask, asked))
+
+
+def _ids(message_id: str | None) -> list[list[str]]:
+    """The conditions to try one after the other: by its place in the log, which reads little, and by the unique key."""
+    if message_id is None:
+        return [[]]
+    by_key = equal("uniqKey", message_id)
+    found = _OFFSET_ID.fullmatch(message_id.upper())
+    if found is None:
+        return [by_key]
+    return [[f"physicOffset = {int(found['offset'], 16)}L", *equal("msgId", message_id.upper())], by_key]
+
+
+@cli.command("dlq", cls=ExampleCommand, example="pullsim dlq --lake lake")
+@lake_option
+@_GROUP
+@_BROKER
+@list_options
+@format_option
+@engine_option
+@engine_options
+def dlq_command(
+    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
+) -> None:
+    """Show what lies in the dead letter topics: of which group, from which topic, how old.
+
+    `pullsim message --topic %DLQ%GROUP` lists the messages. Json and csv have the columns of the view dead_letters.
+    """
+    _show(engine, reader, lake, DLQ_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+
+
+@cli.command("transactions", cls=ExampleCommand, example="pullsim transactions --lake lake")
+@lake_option
+@_TOPIC
+@_BROKER
+@list_options
+@format_option
+@engine_option
+@engine_options
+def transactions_command(
+    lake: str, topic: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
+) -> None:
+    """Show the transactions that are neither committed nor rolled back, and how often the broker has asked their producers.
+
+    A PENDING one is asked about again, until transactionCheckMax; a DISCARDED one lies in TRANS_CHECK_MAX_TIME_TOPIC. --topic is the topic
+    that the message is for. Json and csv have the columns of the view open_transaction.
+    """
+    _show(engine, reader, lake, TRANSACTION_LIST, form=form, sort=sort, limit=limit, broker=broker, topic=topic)

@@ -1,0 +1,146 @@
+"""One list of an operator's command: the view that it shows, the columns of its table, and the queries for both engines. No Spark here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from pipeline.lake.delta_sql import literal
+from pipeline.settings.settings import nearest
+from pipeline.sql.definitions import documented
+from pipeline.sql.statements import view_sql
+from store_format.errors import UnusableInputError
+
+# rows of a table where --limit does not say otherwise: what a screen or two hold
+TABLE_ROWS: Final = 50
+Totals = Mapping[str, Any]
+
+
+class ListingError(UnusableInputError, ValueError):
+    """A list cannot be sorted as asked; the message names the option."""
+
+
+class Kind(Enum):
+    """How the values of a column are shown, and whether the greatest come first when a list is sorted by the column."""
+
+    TEXT = "text"
+    PROSE = "text whose begin says most"
+    COUNT = "count"
+    SIZE = "bytes"
+    RATE = "messages a second"
+    MILLIS = "ms since 1970"
+    MICROS = "microseconds since 1970"
+    DURATION = "ms"
+
+
+TEXTS: Final = frozenset({Kind.TEXT, Kind.PROSE})
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A column of the table: the view's column, its header, and how its values are shown."""
+
+    name: str
+    header: str
+    kind: Kind = Kind.TEXT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a command lists.
+
+    Attributes:
+        view: the view that has the rows; as json and csv they have all its columns.
+        columns: the columns of the table.
+        order: the order of the rows, as SQL after ORDER BY.
+        totals: name -> aggregate over all rows, for the verdict.
+        verdict: makes the line below the table of the totals.
+        details: columns of a row that is shown whole, a column a line, where the list has no other; none for a list without such.
+        left_out: columns of the view that no form shows.
+        more: columns that the view does not have: name -> expression over its columns.
+    """
+
+    view: str
+    columns: Sequence[Shown]
+    order: str
+    totals: Mapping[str, str]
+    verdict: Callable[[Totals], str]
+    details: Sequence[Shown] = ()
+    left_out: Sequence[str] = ()
+    more: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that json and csv have, in the order of the view."""
+        own = [column.name for column in documented(view_sql(self.view)).columns if column.name not in self.left_out]
+        return [*own, *(name for name in self.more if name not in own)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedListing:
+    """A list with the options of the command line.
+
+    Attributes:
+        listing: what is listed.
+        conditions: conditions on the rows, in SQL.
+        sort: value of --sort: a column of the view or a header of the table, and :asc or :desc after it; None for the list's own order.
+        limit: greatest number of rows; 0 for all; None for TABLE_ROWS in a table, and for all in other forms.
+        form: table, json or csv.
+    """
+
+    listing: Listing
+    conditions: Sequence[str] = ()
+    sort: str | None = None
+    limit: int | None = None
+    form: str = "table"
+
+    @property
+    def rows(self) -> str:
+        """The query for the rows, in Spark's SQL.
+
+        Raises:
+            ListingError: --sort names no column.
+        """
+        limit = TABLE_ROWS if self.limit is None and self.form == "table" else self.limit
+        more = self.listing.more
+        columns = ", ".join(f"{more[name]} AS {name}" if name in more else name for name in self.listing.names)
+        cut = f" LIMIT {limit}" if limit else ""
+        return f"SELECT {columns} FROM {self.listing.view}{self._where} ORDER BY {self.order}{cut}"
+
+    @property
+    def totals(self) -> str:
+        """The query for the totals, which is one row, in Spark's SQL."""
+        sums = {"rows": "count(*)", **self.listing.totals}
+        return f"SELECT {', '.join(f'{of} AS {name}' for name, of in sums.items())} FROM {self.listing.view}{self._where}"
+
+    @property
+    def _where(self) -> str:
+        return f" WHERE {' AND '.join(f'({condition})' for condition in self.conditions)}" if self.conditions else ""
+
+    @property
+    def order(self) -> str:
+        """The order of the rows, as SQL after ORDER BY.
+
+        Raises:
+            ListingError: --sort names no column.
+        """
+        if self.sort is None:
+            return self.listing.order
+        name, _, direction = self.sort.partition(":")
+        headers = {column.header.lower(): column.name for column in self.listing.columns}
+        known = {one.lower(): one for one in self.listing.names} | headers
+        if name.lower() not in known or direction not in {"", "asc", "desc"}:
+            near = ", ".join(nearest(name.lower(), known))
+            raise ListingError(
+                f"--sort: expected a column, and :asc or :desc after it where you like, found {self.sort!r}; the nearest: {near}"
+            )
+        column = known[name.lower()]
+        texts = {one.name for one in self.listing.columns if one.kind in TEXTS}
+        return f"{column} {direction or ('asc' if column in texts else 'desc')} NULLS LAST, {self.listing.order}"
+
+
+def equal(column: str, value: str | None) -> list[str]:
+    """The condition that a column has a value; none where the value is None."""
+    return [] if value is None else [f"{column} = {literal(value)}"]

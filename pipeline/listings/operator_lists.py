@@ -1,0 +1,345 @@
+"""The lists of the operator's commands: groups, topics, clients, moves of offsets, messages, dead letters, open transactions, lag."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pipeline.listings.listing import Kind, Listing, Shown, Totals
+from pipeline.settings.quantities import duration_text, size_text
+
+_BODY: Final = "CASE WHEN sysFlag & 1 = 1 THEN try_validate_utf8(CAST(uncompress_body(body, sysFlag) AS STRING)) ELSE bodyText END"
+
+
+def _count(number: int, one: str, more: str = "") -> str:
+    """A number with its noun, in the singular or in the plural."""
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
+def _sentence(head: str, *notes: str | None) -> str:
+    """A line with a head and the notes that apply."""
+    told = "; ".join(note for note in notes if note)
+    return f"{head}: {told}" if told else head
+
+
+def _age(millis: int | None) -> str:
+    return "of unknown age" if millis is None else f"{duration_text(millis)} old"
+
+
+def _of_groups(total: Totals) -> str:
+    return _sentence(
+        _count(total["rows"], "group"),
+        f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
+        f"{total['trouble']:,} stopped, stalled or went back (pullsim sql: group_status)" if total["trouble"] else None,
+        f"the status of {total['unjudged']:,} is not known" if total["unjudged"] else None,
+        f"the lag of {total['unknown']:,} is not known" if total["unknown"] else None,
+        f"{_count(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
+    )
+
+
+_WAITING: Final = "coalesce(sum(CASE WHEN lag > 0 THEN lag END), 0L)"
+GROUP_LIST: Final = Listing(
+    view="group_overview",
+    columns=(
+        Shown("consumerGroup", "Group"),
+        Shown("status", "Status"),
+        Shown("lag", "Lag", Kind.COUNT),
+        Shown("retryLag", "Retry lag", Kind.COUNT),
+        Shown("dlqMessages", "Dead", Kind.COUNT),
+        Shown("lagMillisMax", "Waited", Kind.DURATION),
+        Shown("topics", "Topics", Kind.COUNT),
+        Shown("clients", "Clients", Kind.COUNT),
+        Shown("lastCommitMicros", "Last commit (UTC)", Kind.MICROS),
+    ),
+    order="lag DESC NULLS LAST, consumerGroup, brokerName",
+    totals={
+        "behind": "count_if(lag > 0)",
+        "waiting": _WAITING,
+        "trouble": "count_if(status IN ('STOP', 'STALL', 'REWIND'))",
+        "unjudged": "count_if(status = 'UNKNOWN')",
+        "unknown": "count_if(lag IS NULL)",
+        "dead": "coalesce(sum(dlqMessages), 0L)",
+    },
+    verdict=_of_groups,
+)
+
+
+def _of_topics(total: Totals) -> str:
+    return _sentence(
+        _count(total["rows"], "topic"),
+        f"{_count(total['messages'], 'message')}, {size_text(total['bytes'])}",
+        f"{total['unread']:,} with messages and no group" if total["unread"] else None,
+        f"{total['empty']:,} without a message" if total["empty"] else None,
+    )
+
+
+TOPIC_LIST: Final = Listing(
+    view="topic_overview",
+    columns=(
+        Shown("topic", "Topic"),
+        Shown("kind", "Kind"),
+        Shown("queues", "Queues", Kind.COUNT),
+        Shown("messages", "Messages", Kind.COUNT),
+        Shown("bytes", "Size", Kind.SIZE),
+        Shown("messagesPerSecond", "Rate", Kind.RATE),
+        Shown("lastStoreTimestamp", "Last message (UTC)", Kind.MILLIS),
+        Shown("consumerGroups", "Groups", Kind.COUNT),
+        Shown("lag", "Lag", Kind.COUNT),
+    ),
+    order="bytes DESC NULLS LAST, topic, brokerName",
+    totals={
+        "messages": "coalesce(sum(messages), 0L)",
+        "bytes": "coalesce(sum(bytes), 0L)",
+        "unread": "count_if(messages > 0 AND consumerGroups = 0)",
+        "empty": "count_if(messages = 0)",
+    },
+    verdict=_of_topics,
+)
+
+
+def _of_clients(total: Totals) -> str:
+    if not total["rows"]:
+        return "no client is known: a store has none, captured traffic has them (pullsim capture)"
+    return _sentence(
+        f"{_count(total['rows'], 'client')} of {_count(total['groups'], 'group')} at the end of the capture",
+        f"{total['connected']:,} connected",
+        f"{total['seen']:,} seen without a heartbeat" if total["seen"] else None,
+        f"{total['gone']:,} left" if total["gone"] else None,
+    )
+
+
+CLIENT_LIST: Final = Listing(
+    view="client",
+    columns=(
+        Shown("consumerGroup", "Group"),
+        Shown("clientId", "Client"),
+        Shown("address", "Address"),
+        Shown("state", "State"),
+        Shown("topics", "Topics", Kind.COUNT),
+        Shown("pulls", "Pulls", Kind.COUNT),
+        Shown("lastMicros", "Last seen (UTC)", Kind.MICROS),
+    ),
+    order="consumerGroup, clientId NULLS LAST, connection, brokerName",
+    totals={
+        "groups": "count(DISTINCT consumerGroup)",
+        "connected": "count_if(state = 'CONNECTED')",
+        "seen": "count_if(state = 'SEEN')",
+        "gone": "count_if(state IN ('UNREGISTERED', 'CLOSED'))",
+    },
+    verdict=_of_clients,
+)
+
+
+def _of_moves(total: Totals) -> str:
+    if not total["rows"]:
+        return "no move of an offset was captured; pullsim lag shows the stored offsets"
+    return _sentence(
+        f"{_count(total['rows'], 'move')} in {_count(total['queues'], 'queue')} by {_count(total['clients'], 'client')}",
+        f"{_count(total['back'], 'move')} back, {_count(total['again'], 'offset')} to consume again" if total["back"] else "none went back",
+        f"{_count(total['unseen'], 'move')} that the capture does not have" if total["unseen"] else None,
+    )
+
+
+OFFSET_LIST: Final = Listing(
+    view="offset_move",
+    columns=(
+        Shown("micros", "Time (UTC)", Kind.MICROS),
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("fromOffset", "From", Kind.COUNT),
+        Shown("toOffset", "To", Kind.COUNT),
+        Shown("how", "How"),
+        Shown("origin", "Request"),
+        Shown("clientId", "Client"),
+    ),
+    order="micros DESC, topic, queueId, brokerName",
+    totals={
+        "queues": "count(DISTINCT topic, queueId)",
+        "clients": "count(DISTINCT coalesce(clientId, address))",
+        "back": "count_if(how = 'BACK')",
+        "again": "coalesce(sum(CASE WHEN how = 'BACK' THEN -moved END), 0L)",
+        "unseen": "count_if(how = 'SEEN')",
+    },
+    verdict=_of_moves,
+)
+
+
+def _of_messages(total: Totals) -> str:
+    return _count(total["rows"], "message") if total["rows"] else "no message of the store matches"
+
+
+MESSAGE_LIST: Final = Listing(
+    view="message",
+    columns=(
+        Shown("storeTimestamp", "Stored (UTC)", Kind.MILLIS),
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("queueOffset", "Offset", Kind.COUNT),
+        Shown("tags", "Tags"),
+        Shown("keys", "Keys"),
+        Shown("bodyText", "Body", Kind.PROSE),
+    ),
+    details=(
+        Shown("brokerName", "Broker"),
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("queueOffset", "Offset", Kind.COUNT),
+        Shown("msgId", "Offset message id"),
+        Shown("uniqKey", "Unique key"),
+        Shown("tags", "Tags"),
+        Shown("keys", "Keys"),
+        Shown("storeTimestamp", "Stored (UTC)", Kind.MILLIS),
+        Shown("bornTimestamp", "Born (UTC)", Kind.MILLIS),
+        Shown("bornHost", "Born host"),
+        Shown("storeHost", "Store host"),
+        Shown("reconsumeTimes", "Sent back", Kind.COUNT),
+        Shown("transaction", "Transaction"),
+        Shown("originTopic", "Origin topic"),
+        Shown("originMsgId", "Origin id"),
+        Shown("properties", "Properties"),
+        Shown("bodySize", "Body size", Kind.SIZE),
+        Shown("bodyReason", "Body is"),
+        Shown("bodyText", "Body", Kind.PROSE),
+    ),
+    order="storeTimestamp DESC, physicOffset DESC, brokerName",
+    totals={},
+    verdict=_of_messages,
+    left_out=("body", "keyList", "storeTime"),
+    more={"bodyText": _BODY},
+)
+
+
+def _of_dead_letters(total: Totals) -> str:
+    if not total["rows"]:
+        return "no dead letter lies in the store"
+    return _sentence(
+        f"{_count(total['messages'], 'dead letter')} of {_count(total['groups'], 'group')}, the oldest {_age(total['oldest'])}",
+        f"nobody consumes those of {_count(total['unread'], 'group')}" if total["unread"] else None,
+        "pullsim message --topic %DLQ%GROUP lists them",
+    )
+
+
+DLQ_LIST: Final = Listing(
+    view="dead_letters",
+    columns=(
+        Shown("consumerGroup", "Group"),
+        Shown("originTopic", "From topic"),
+        Shown("messages", "Messages", Kind.COUNT),
+        Shown("bytes", "Size", Kind.SIZE),
+        Shown("oldestStoreTimestamp", "Oldest (UTC)", Kind.MILLIS),
+        Shown("oldestMillis", "Age", Kind.DURATION),
+        Shown("newestStoreTimestamp", "Newest (UTC)", Kind.MILLIS),
+    ),
+    order="messages DESC, consumerGroup, originTopic NULLS LAST, brokerName",
+    totals={
+        "messages": "coalesce(sum(messages), 0L)",
+        "groups": "count(DISTINCT consumerGroup)",
+        "oldest": "max(oldestMillis)",
+        "unread": "count(DISTINCT CASE WHEN readers = 0 THEN consumerGroup END)",
+    },
+    verdict=_of_dead_letters,
+)
+
+
+def _of_transactions(total: Totals) -> str:
+    if not total["rows"]:
+        return "no transaction is open"
+    return _sentence(
+        _count(total["rows"], "open transaction"),
+        f"{total['pending']:,} pending, the oldest {_age(total['oldest'])}" if total["pending"] else None,
+        f"the broker gave up {total['discarded']:,}: its producers never answered" if total["discarded"] else None,
+    )
+
+
+TRANSACTION_LIST: Final = Listing(
+    view="open_transaction",
+    columns=(
+        Shown("state", "State"),
+        Shown("topic", "Topic"),
+        Shown("producerGroup", "Producers"),
+        Shown("bornTimestamp", "Born (UTC)", Kind.MILLIS),
+        Shown("ageMillis", "Age", Kind.DURATION),
+        Shown("checks", "Checks", Kind.COUNT),
+        Shown("checksMax", "of", Kind.COUNT),
+        Shown("uniqKey", "Unique key"),
+    ),
+    order="ageMillis DESC NULLS LAST, queueOffset, brokerName",
+    totals={
+        "pending": "count_if(state = 'PENDING')",
+        "discarded": "count_if(state = 'DISCARDED')",
+        "oldest": "max(CASE WHEN state = 'PENDING' THEN ageMillis END)",
+    },
+    verdict=_of_transactions,
+)
+
+
+def _of_lag(total: Totals) -> str:
+    if not total["rows"]:
+        return "nothing has this lag; queues without a stored offset are not counted (pullsim lag)"
+    return _sentence(
+        f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
+        f"{_count(total['negative'], 'queue')} with an offset past the end" if total["negative"] else None,
+        f"the lag of {_count(total['unknown'], 'queue')} is not known" if total["unknown"] else None,
+    )
+
+
+def _lag_list(view: str, lag: str, millis: str, order: str, *columns: Shown) -> Listing:
+    """The list of a view of lag, whose columns have these names."""
+    return Listing(
+        view=view,
+        columns=(
+            Shown("consumerGroup", "Group"),
+            *columns,
+            Shown("queues", "Queues", Kind.COUNT),
+            Shown("queuesUnknown", "Unknown", Kind.COUNT),
+            Shown("lagBytes", "Bytes", Kind.SIZE),
+            Shown(millis, "Waited", Kind.DURATION),
+        ),
+        order=order,
+        totals={
+            "waiting": f"coalesce(sum(CASE WHEN {lag} > 0 THEN {lag} END), 0L)",
+            "behind": f"count(DISTINCT CASE WHEN {lag} > 0 THEN consumerGroup END)",
+            "negative": "coalesce(sum(queuesNegative), 0L)",
+            "unknown": "coalesce(sum(queuesUnknown), 0L)",
+        },
+        verdict=_of_lag,
+    )
+
+
+LAG_BY_GROUP: Final = _lag_list(
+    "group_lag",
+    "groupDiff",
+    "lagMillisMax",
+    "groupDiff DESC NULLS LAST, consumerGroup, brokerName",
+    Shown("groupDiff", "Lag", Kind.COUNT),
+    Shown("groupRetryDiff", "Retry lag", Kind.COUNT),
+    Shown("dlqMessages", "Dead", Kind.COUNT),
+    Shown("topics", "Topics", Kind.COUNT),
+)
+LAG_BY_TOPIC: Final = _lag_list(
+    "consume_lag_by_group",
+    "lag",
+    "lagMillisMax",
+    "lag DESC NULLS LAST, consumerGroup, topic, brokerName",
+    Shown("topic", "Topic"),
+    Shown("lag", "Lag", Kind.COUNT),
+)
+# pullsim lag shows queues in the form of mqadmin consumerProgress; this names what they can be sorted by
+LAG_BY_QUEUE: Final = Listing(
+    view="consume_lag",
+    columns=(
+        Shown("consumerGroup", "Group"),
+        Shown("topic", "Topic"),
+        Shown("brokerName", "Broker Name"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("brokerOffset", "Broker Offset", Kind.COUNT),
+        Shown("consumerOffset", "Consumer Offset", Kind.COUNT),
+        Shown("lag", "Diff", Kind.COUNT),
+        Shown("lastConsumedTimestamp", "LastTime", Kind.MILLIS),
+        Shown("lagMillis", "Lag Seconds", Kind.DURATION),
+        Shown("lagBytes", "Lag Bytes", Kind.SIZE),
+        Shown("reason", "Reason"),
+    ),
+    order="brokerName, consumerGroup, topic, queueId",
+    totals={},
+    verdict=_of_lag,
+)

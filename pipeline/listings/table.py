@@ -1,0 +1,110 @@
+"""The table of a list: values as people read them, at most 100 columns wide, and the verdict below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from rich.cells import cell_len, set_cell_size
+
+from pipeline.listings.listing import TEXTS, AskedListing, Kind, Shown, Totals
+from pipeline.settings.quantities import duration_text, rate_text, size_text, utc_time
+from pipeline.terminal import safe_text, say, show_table
+
+WIDTH: Final = 100
+UNKNOWN: Final = "-"
+# a text that is shortened keeps so many letters at least
+_LEAST: Final = 8
+_GAP: Final = 2
+
+
+def moment_text(millis: int) -> str:
+    """Return ms since 1970 as a text in UTC; the number itself where no calendar has the time."""
+    time = utc_time(millis)
+    return str(millis) if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={one}" for name, one in sorted(value.items()))
+    return str(value)
+
+
+_TEXTS: Final[dict[Kind, Callable[[Any], str]]] = {
+    Kind.TEXT: _text,
+    Kind.PROSE: _text,
+    Kind.COUNT: lambda value: f"{value:,}",
+    Kind.SIZE: lambda value: size_text(float(value)),
+    Kind.RATE: lambda value: rate_text(float(value)),
+    Kind.MILLIS: moment_text,
+    Kind.MICROS: lambda value: moment_text(value // 1000),
+    Kind.DURATION: duration_text,
+}
+
+
+def value_text(kind: Kind, value: Any) -> str:
+    """Return a value as the table shows it; UNKNOWN for None."""
+    return UNKNOWN if value is None else _TEXTS[kind](value)
+
+
+def show_listing(asked: AskedListing, names: Sequence[str], rows: Sequence[Sequence[Any]], totals: Totals) -> None:
+    """Print a table of rows and the verdict below it.
+
+    Args:
+        asked: the list.
+        names: columns of the rows.
+        rows: the rows that --limit leaves.
+        totals: the row of `asked.totals`.
+    """
+    places = {name: place for place, name in enumerate(names)}
+    columns = asked.listing.columns
+    if len(rows) == 1 and asked.listing.details:
+        _show_whole(asked.listing.details, places, rows[0])
+        return
+    texts = [[_on_a_line(value_text(column.kind, row[places[column.name]])) for column in columns] for row in rows]
+    if rows:
+        numbers = [place for place, column in enumerate(columns) if column.kind not in {*TEXTS, Kind.MILLIS, Kind.MICROS}]
+        show_table([column.header for column in columns], fitted(columns, texts), right=numbers)
+        say("")
+    else:
+        say("(0 rows)")
+    if len(rows) < totals["rows"]:
+        say(f"{len(rows):,} of {totals['rows']:,} rows; --limit 0 shows all")
+    say(asked.listing.verdict(totals))
+
+
+def _show_whole(columns: Sequence[Shown], places: Mapping[str, int], row: Sequence[Any]) -> None:
+    """Print the known values of a row, each on a line of its own."""
+    known = [(column, value) for column in columns if (value := row[places[column.name]]) is not None]
+    width = max(len(column.header) for column, _ in known)
+    for column, value in known:
+        say(f"{column.header:{width}}  {safe_text(value_text(column.kind, value))}")
+
+
+def fitted(columns: Sequence[Shown], texts: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the texts of a table, the longest of its columns of text shortened until the table is WIDTH wide."""
+    widths = [max(map(cell_len, (column.header, *(row[place] for row in texts)))) for place, column in enumerate(columns)]
+    of_text = [place for place, column in enumerate(columns) if column.kind in TEXTS]
+    over = sum(widths) + _GAP * (len(widths) - 1) - WIDTH
+    while over > 0 and widths[longest := max(of_text, key=widths.__getitem__)] > _LEAST:
+        widths[longest] -= 1
+        over -= 1
+    return [[_cut(*cell) for cell in zip(row, widths, columns, strict=True)] for row in texts]
+
+
+def _on_a_line(text: str) -> str:
+    return safe_text(" ".join(text.split()) if "\n" in text else text)
+
+
+def _cut(text: str, width: int, column: Shown) -> str:
+    """A text that fits; names and ids, which often differ at their end only, lose their middle."""
+    if cell_len(text) <= width:
+        return text
+    tail = 0 if column.kind is Kind.PROSE else width // 3
+    return f"{set_cell_size(text, width - 1 - tail).rstrip()}…{_end(text, tail)}"
+
+
+def _end(text: str, width: int) -> str:
+    while cell_len(text) > width:
+        text = text[1:]
+    return text

@@ -1,0 +1,56 @@
+-- All that is known of each consumer group, a row a group: what `pullsim groups` shows. Groups come from stored offsets, from subscriptionGroup.json,
+-- from captured heartbeats and from dead letter topics.
+CREATE OR REPLACE TEMPORARY VIEW group_overview (
+  brokerName COMMENT 'broker whose store it is',
+  consumerGroup COMMENT 'name of the group',
+  status COMMENT 'the worst status of its queues: groupStatus of group_status; UNKNOWN where nothing was observed',
+  lag COMMENT 'messages that wait on its topics: groupDiff of group_lag; NULL where no lag is known',
+  retryLag COMMENT 'messages that wait on its retry topic: groupRetryDiff of group_lag',
+  dlqMessages COMMENT 'messages in its dead letter topic that the store still has',
+  lagMillisMax COMMENT 'the longest time that a next message has waited, ms',
+  queuesUnknown COMMENT 'queues whose lag is not known: they are in no sum',
+  queuesNegative COMMENT 'queues whose offset lies past the end: they lower the sums',
+  topics COMMENT 'topics on which the group has an offset; 0 where it stored none',
+  clients COMMENT 'clients that had not left when the capture ended: CONNECTED and SEEN in client; NULL where no capture has the group',
+  lastCommitMicros COMMENT 'the last captured commit of an offset, microseconds since 1970; NULL without one',
+  consumeEnable COMMENT 'whether the broker lets the group pull; NULL where subscriptionGroup.json has no such group',
+  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
+)
+COMMENT 'All that is known of each consumer group.'
+AS
+WITH known AS (
+  SELECT brokerName, consumerGroup FROM consumer_offset
+  UNION
+  SELECT brokerName, consumerGroup FROM subscription_group
+  UNION
+  SELECT brokerName, consumerGroup FROM subscription WHERE consumerGroup IS NOT NULL
+  UNION
+  SELECT brokerName, substring(topic, 6) FROM queue WHERE startswith(topic, '%DLQ%')
+), dead AS (
+  SELECT brokerName, substring(topic, 6) AS consumerGroup, sum(maxOffset - minOffset) AS messages
+  FROM queue
+  WHERE startswith(topic, '%DLQ%')
+  GROUP BY brokerName, topic
+), judged AS (
+  SELECT brokerName, consumerGroup, max(groupStatus) AS status FROM group_status GROUP BY brokerName, consumerGroup
+), connected AS (
+  SELECT brokerName, consumerGroup, count_if(state IN ('CONNECTED', 'SEEN')) AS clients FROM client GROUP BY brokerName, consumerGroup
+), committed AS (
+  SELECT brokerName, consumerGroup, max(micros) AS micros
+  FROM offset_history
+  WHERE origin <> 'QUERY_CONSUMER_OFFSET'
+  GROUP BY brokerName, consumerGroup
+)
+SELECT
+  k.brokerName, k.consumerGroup, coalesce(j.status, 'UNKNOWN'),
+  l.groupDiff, l.groupRetryDiff, coalesce(d.messages, 0L), l.lagMillisMax,
+  coalesce(l.queuesUnknown, 0L), coalesce(l.queuesNegative, 0L), coalesce(l.topics, 0L),
+  c.clients, o.micros, g.consumeEnable, b.maxStoreTimestamp
+FROM known k
+LEFT JOIN group_lag l ON l.brokerName = k.brokerName AND l.consumerGroup = k.consumerGroup
+LEFT JOIN dead d ON d.brokerName = k.brokerName AND d.consumerGroup = k.consumerGroup
+LEFT JOIN judged j ON j.brokerName = k.brokerName AND j.consumerGroup = k.consumerGroup
+LEFT JOIN connected c ON c.brokerName = k.brokerName AND c.consumerGroup = k.consumerGroup
+LEFT JOIN committed o ON o.brokerName = k.brokerName AND o.consumerGroup = k.consumerGroup
+LEFT JOIN subscription_group g ON g.brokerName = k.brokerName AND g.consumerGroup = k.consumerGroup
+LEFT JOIN broker b ON b.brokerName = k.brokerName

@@ -1,0 +1,43 @@
+-- How the offsets of groups moved while traffic was captured, and who moved them: a row each time an offset is another than before. What was committed
+-- comes from UPDATE_CONSUMER_OFFSET and from pulls with the commit bit; a query that finds another offset than the last commit shows that somebody moved it unseen.
+CREATE OR REPLACE TEMPORARY VIEW offset_move (
+  brokerName COMMENT 'broker that keeps the offset',
+  consumerGroup COMMENT 'name of the group',
+  topic COMMENT 'topic, as the broker spells it',
+  queueId COMMENT 'queue of the topic',
+  micros COMMENT 'when, microseconds since 1970',
+  fromOffset COMMENT 'the offset before, as far as the capture has it; NULL for the first',
+  toOffset COMMENT 'the offset from then on; NULL for a query that found none',
+  moved COMMENT 'toOffset - fromOffset; NULL where one of them is',
+  how COMMENT 'FIRST: the first that was captured; FORWARD; BACK: messages are consumed again; SEEN: a query found it moved, the move itself was not captured',
+  origin COMMENT 'UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET',
+  address COMMENT 'address and port of the client that sent the request',
+  clientId COMMENT 'id of this client; NULL where no heartbeat of it was captured'
+)
+COMMENT 'How the offsets of groups moved while traffic was captured, and who moved them.'
+AS
+WITH told AS (
+  -- one-way commits have no answer; a request that the broker refused moved nothing
+  SELECT
+    *,
+    row_number() OVER queue AS place,
+    lag(consumerOffset) OVER queue AS fromOffset
+  FROM offset_history
+  WHERE origin <> 'UPDATE_CONSUMER_OFFSET' OR code IS NULL OR code = 0
+  WINDOW queue AS (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY micros, sequence)
+), named AS (
+  SELECT brokerName, connection, max(clientId) AS clientId FROM subscription WHERE clientId IS NOT NULL GROUP BY brokerName, connection
+)
+SELECT
+  t.brokerName, t.consumerGroup, t.topic, t.queueId, t.micros, t.fromOffset, t.consumerOffset,
+  try_subtract(t.consumerOffset, t.fromOffset),
+  CASE
+    WHEN t.place = 1 OR t.fromOffset IS NULL THEN 'FIRST'
+    WHEN t.origin = 'QUERY_CONSUMER_OFFSET' THEN 'SEEN'
+    WHEN t.consumerOffset > t.fromOffset THEN 'FORWARD'
+    ELSE 'BACK'
+  END,
+  t.origin, t.client, n.clientId
+FROM told t
+LEFT JOIN named n ON n.brokerName = t.brokerName AND n.connection = t.connection
+WHERE t.consumerOffset IS NOT NULL AND (t.fromOffset IS NULL OR t.consumerOffset <> t.fromOffset)

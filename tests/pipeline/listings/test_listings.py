@@ -1,0 +1,245 @@
+"""Lists without Spark, over a few rows worked out by hand: how they are sorted, cut and shown, bad names and options, lag as an alert."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.commands.cli import SECTIONS, Engine, cli
+from pipeline.listings.listing import Kind, Shown
+from pipeline.listings.table import WIDTH, fitted, value_text
+from pipeline.main import run
+from tests.makers.plain_lakes import plain_lake
+
+END = 1_795_257_353_846  # 2026-11-21 10:35:53 UTC
+SECOND = 1000
+# group -> offset of queue 0 of orders, which has 1000 messages; queue 1 has 10
+OFFSETS = {"even": 1000, "slow": 400, "slower": 100, "ahead": 1600}
+BODIES = {"a": b"two\nlines", "b": b"\x1b[31mred", "c": b"\xff\xfe", "d": b"a long text " * 30}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    queue = {"brokerName": "b", "topic": "orders"}
+    dead = {"brokerName": "b", "topic": "%DLQ%slow", "queueId": 0}
+    half = {"brokerName": "b", "topic": "RMQ_SYS_TRANS_HALF_TOPIC", "queueId": 0}
+    ops = {"brokerName": "b", "topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC", "queueId": 0, "tags": "d", "body": b"3,5"}
+    offsets = [{**queue, "queueId": 0, "consumerGroup": group, "consumerOffset": offset} for group, offset in OFFSETS.items()]
+    offsets += [{**queue, "queueId": 1, "consumerGroup": "ahead", "consumerOffset": 3}]
+    offsets += [{**half, "consumerGroup": "CID_RMQ_SYS_TRANS", "consumerOffset": 2}]
+    letters = [
+        {**dead, "queueOffset": number, "storeTimestamp": END - number * SECOND, "storeSize": 100, "body": b""} for number in range(3)
+    ]
+    checked = {4: {"TRANSACTION_CHECK_TIMES": "4"}}
+    halves = [
+        {**half, "queueOffset": number, "bornTimestamp": END - 60 * SECOND + number}
+        | {"properties": list({"REAL_TOPIC": "pay", "UNIQ_KEY": f"k{number}", **checked.get(number, {})}.items())}
+        for number in range(6)
+    ]
+    given_up = {
+        **half,
+        "topic": "TRANS_CHECK_MAX_TIME_TOPIC",
+        "queueOffset": 0,
+        "bornTimestamp": END,
+        "properties": [("REAL_TOPIC", "pay")],
+    }
+    bodies = [
+        {**queue, "queueId": 0, "queueOffset": number, "physicOffset": number, "storeTimestamp": END + number}
+        | {"keys": key, "body": body, "sysFlag": 0}
+        for number, (key, body) in enumerate(BODIES.items())
+    ]
+    return plain_lake(
+        tmp_path_factory.mktemp("lists") / "lake",
+        {
+            "broker": [{"brokerName": "b", "maxStoreTimestamp": END, "minPhyOffset": 0, "properties": [("transactionCheckMax", "5")]}],
+            "queue": [
+                {**queue, "queueId": 0, "minOffset": 0, "maxOffset": 1000},
+                {**queue, "queueId": 1, "minOffset": 0, "maxOffset": 10},
+                {**dead, "minOffset": 1, "maxOffset": 3},
+                {**half, "minOffset": 0, "maxOffset": 6},
+            ],
+            "consumer_offset": offsets,
+            "commit_log": [*letters, *halves, given_up, *bodies, {**ops, "queueOffset": 0}],
+        },
+    )
+
+
+@pytest.fixture
+def pullsim(capsys: pytest.CaptureFixture[str], lake: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    def no_spark(*_: Any, **__: Any) -> None:
+        pytest.fail("Spark was started")
+
+    monkeypatch.setattr(Engine, "session", no_spark)
+
+    def call(*words: object) -> tuple[int, str, str]:
+        code = run([str(word) for word in (*words, "--lake", lake)])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def firsts(out: str) -> list[str]:
+    """The first word of each row of a table."""
+    return [line.split()[0] for line in out.split("\n\n", 1)[0].splitlines()[1:]]
+
+
+def test_groups_come_with_the_greatest_lag_first_or_as_asked(pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    assert firsts(pullsim("groups")[1])[:3] == ["slower", "slow", "CID_RMQ_SYS_TRANS"]
+    assert firsts(pullsim("groups", "--sort", "group:desc")[1])[:2] == ["slower", "slow"]
+    assert firsts(pullsim("groups", "--sort", "consumerGroup")[1])[:3] == ["CID_RMQ_SYS_TRANS", "ahead", "even"]
+    assert firsts(pullsim("groups", "--sort", "dead", "--limit", 1)[1]) == ["slow"]
+    assert "1 of 5 rows; --limit 0 shows all" in pullsim("groups", "--limit", 1)[1]
+
+
+def test_what_is_not_known_is_no_all_clear(pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = pullsim("groups", "--group", "even")
+    assert code == 0
+    assert re.search(r"^even +UNKNOWN +0 ", out, re.MULTILINE)
+    assert out.splitlines()[-1].endswith("the status of 1 is not known")
+    out = pullsim("clients")[1]
+    assert out.splitlines()[0] == "(0 rows)"
+    assert "pullsim capture" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("groups", "--group", "slwo"), "the lake knows no consumer group 'slwo'; the nearest known: 'slow'"),
+        (("offsets", "--group", "slow", "--topic", "order"), "the lake knows no topic 'order'; the nearest known: 'orders'"),
+        (("lag", "--topic", "order", "--engine", "spark"), "the nearest known: 'orders'"),
+        (("groups", "--group", "evn", "--engine", "spark"), "the nearest known: 'even'"),
+        (("topics", "--broker", "c"), "expected broker 'c', found 'b'"),
+        (("topics", "--sort", "sise"), "--sort: expected a column"),
+        (("topics", "--sort", "size:down"), "found 'size:down'"),
+        (("message",), "expected one of --key, --id, --tag, --text and --topic"),
+        (("offsets",), "Missing option '--group'"),
+        (("lag", "--by", "group", "--now"), "--now cannot be combined with --by group"),
+        (("lag", "--by", "group", "--topic", "orders"), "--topic cannot be combined with --by group"),
+    ],
+)
+def test_bad_names_and_options_end_with_2_before_spark_starts(
+    pullsim: Callable[..., tuple[int, str, str]], words: tuple[str, ...], told: str
+) -> None:
+    code, out, err = pullsim(*words)
+    assert (code, out) == (2, "")
+    assert told in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "groups"),
+    [
+        (("--behind",), 0, ["slower", "slow", "ahead"]),  # 900, 600; 7 of queue 1, though the sum is -593
+        (("--min-lag", "601"), 1, ["slower"]),
+        (("--min-lag", "600"), 1, ["slower", "slow"]),
+        (("--min-lag", "901"), 0, []),
+        (("--min-lag", "7", "--by", "topic"), 1, ["slower", "slow", "ahead"]),
+        (("--min-lag", "7", "--by", "queue", "--sort", "diff"), 1, ["slower", "slow", "ahead"]),
+        (("--min-lag", "8", "--group", "ahead"), 0, []),
+        (("--min-lag", "600", "--limit", "1"), 1, ["slower"]),
+    ],
+)
+def test_lag_alerts_by_its_exit_code(
+    pullsim: Callable[..., tuple[int, str, str]], words: tuple[str, ...], code: int, groups: list[str]
+) -> None:
+    found, out, _ = pullsim("lag", *words)
+    of_groups = firsts(out)
+    assert (found, [group for group in of_groups if group in OFFSETS]) == (code, groups)
+    if "queue" not in words and not groups:
+        assert out.splitlines()[0] == "(0 rows)"
+        assert "not counted" in out
+    found, out, _ = pullsim("lag", *words, "--format", "json")
+    assert (found, [group for line in out.splitlines() if (group := json.loads(line)["consumerGroup"]) in OFFSETS]) == (code, groups)
+
+
+def test_dead_letters_below_the_minimum_are_gone(pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    [row] = map(json.loads, pullsim("dlq", "--format", "json")[1].splitlines())
+    assert (row["consumerGroup"], row["messages"], row["bytes"], row["oldestMillis"], row["readers"]) == ("slow", 2, 200, 2 * SECOND, 0)
+    assert "2 dead letters of 1 group, the oldest 2 s old: nobody consumes those of 1 group" in pullsim("dlq")[1]
+
+
+def test_a_transaction_is_open_from_the_committed_offset_on_unless_an_op_names_it(pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    rows = [json.loads(line) for line in pullsim("transactions", "--format", "json")[1].splitlines()]
+    assert [(row["state"], row["uniqKey"], row["checks"], row["checksMax"]) for row in rows] == [
+        ("PENDING", "k2", 0, 5),
+        ("PENDING", "k4", 4, 5),
+        ("DISCARDED", None, 0, 5),
+    ]
+    assert rows[0]["ageMillis"] == 60 * SECOND - 2
+    assert pullsim("transactions")[1].splitlines()[-1] == (
+        "3 open transactions: 2 pending, the oldest 59 s old; the broker gave up 1: its producers never answered"
+    )
+
+
+def test_bodies_of_any_kind_keep_the_table_in_shape(pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = pullsim("message", "--topic", "orders", "--sort", "queueOffset:asc")
+    assert code == 0
+    lines = out.split("\n\n")[0].splitlines()
+    assert len(lines) == 1 + len(BODIES)
+    assert max(map(len, lines)) == WIDTH
+    assert "\x1b" not in out
+    ends = [line[lines[0].index("Body") :].strip() for line in lines[1:]]
+    assert ends[0] == "two lines"
+    assert ends[2] == "-"
+    assert ends[3].startswith("a long text a long text")
+    assert ends[3].endswith("…")
+    whole = pullsim("message", "--key", "a")[1]
+    assert "Body          two\nlines\n" in whole
+    assert pullsim("message", "--key", "c")[1].count("NOT_UTF8") == 1
+
+
+def test_texts_in_quotes_and_patterns_are_found_as_they_are(pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    for text in ("'", "%", "\\", "' OR true --"):
+        code, out, err = pullsim("message", "--text", text, "--key", text, "--tag", text)
+        assert (code, out.splitlines()[0], err) == (0, "(0 rows)", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (Kind.COUNT, 1234567, "1,234,567"),
+        (Kind.MILLIS, END, "2026-11-21 10:35:53"),
+        (Kind.MICROS, END * 1000, "2026-11-21 10:35:53"),
+        (Kind.MILLIS, 2**62, str(2**62)),
+        (Kind.DURATION, 3 * 86_400_000 + 3_600_000, "3 d 1 h"),
+        (Kind.SIZE, 1536, "1.5 KiB"),
+        (Kind.RATE, 0.01, "< 0.1/s"),
+        (Kind.TEXT, None, "-"),
+    ],
+)
+def test_values_read_as_people_write_them(kind: Kind, value: Any, text: str) -> None:
+    assert value_text(kind, value) == text
+
+
+def test_long_names_lose_their_middle_and_numbers_nothing() -> None:
+    columns = (Shown("a", "A"), Shown("n", "N", Kind.COUNT), Shown("b", "B"))
+    [[first, number, second]] = fitted(columns, [["x" * 90 + "-one", "1,234", "订单" * 30]])
+    assert len(first) < 94
+    assert first.endswith("-one")
+    assert number == "1,234"
+    from rich.cells import cell_len
+
+    assert sum(map(cell_len, (first, number, second))) + 4 <= WIDTH
+
+
+def test_every_command_has_a_heading_in_help(capsys: pytest.CaptureFixture[str]) -> None:
+    named = [name for names in SECTIONS.values() for name in names]
+    assert sorted(named) == sorted(cli.commands)
+    assert run(["--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for name in named:
+        assert f"{name} {' '.join((cli.commands[name].help or '').partition(chr(10) * 2)[0].split())}" in told, "sentences are whole"
+    assert "More:" not in told
+
+
+def test_options_of_spark_stand_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["groups", "--help"]) == 0
+    parts = capsys.readouterr().out.partition("Options of Spark:")
+    own, of_spark = (set(re.findall(r"^  (--\w+)", part, re.MULTILINE)) for part in (parts[0], parts[2]))
+    assert of_spark == {"--master", "--conf", "--verbose"}
+    assert {"--lake", "--group", "--sort", "--limit", "--format", "--engine"} <= own
+    assert not own & of_spark

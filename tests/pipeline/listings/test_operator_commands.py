@@ -1,0 +1,220 @@
+"""The operator's commands over two real brokers: against the log of a captured one, and against what another said before its shutdown."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections import Counter, defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.models.operator_answers import CapturedAnswers
+from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
+from tests.truth.captured import consumer_offsets, exchanges, unpack
+from tests.truth.golden import needs_golden
+from tests.truth.golden5 import needs_golden5, unpacked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [needs_golden, needs_golden5]
+CAPTURED, ASKED = "broker-a", "broker-5"
+HEART_BEAT, UNREGISTER, COMMIT, PULL = 34, 35, 15, 11
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> CapturedAnswers:
+    return CapturedAnswers(unpack("json", tmp_path_factory.mktemp("operator"), store=True))
+
+
+@pytest.fixture(scope="module")
+def live() -> Path:
+    """The store of a 5.5.0 broker, and what that broker said of it just before its shutdown."""
+    return unpacked("live") / "live"
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, answers: CapturedAnswers, live: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("operators") / "lake"
+    with pytest.MonkeyPatch.context() as patch:
+        pullsim = pullsim_in(spark, patch, NotHeard())
+        assert (
+            pullsim("import", answers.store, "--lake", folder, "--broker-name", CAPTURED, "--properties", answers.folder / "broker.conf")[0]
+            == 0
+        )
+        assert pullsim("capture", answers.folder / "traffic.pcap", "--lake", folder, "--broker", CAPTURED)[0] == 0
+        assert pullsim("import", live / "store", "--lake", folder, "--broker-name", ASKED, "--rules", "5.5.0")[0] == 0
+    return folder
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+def rows(pullsim: Pullsim, lake: Path, *words: str) -> Rows:
+    code, out, err = pullsim(*words, "--lake", lake, "--format", "json", "--engine", "duckdb")
+    assert code == 0, err
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def told(live: Path) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((live / "broker.json").read_text("utf-8"))
+    return answer
+
+
+def test_groups_have_the_lag_of_the_files_and_the_commits_of_the_log(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    found = {row["consumerGroup"]: row for row in rows(pullsim, lake, "groups", "--broker", CAPTURED)}
+    lags: dict[str, int] = defaultdict(int)
+    for (_, group, topic, _), row in answers.lag.rows(CAPTURED).items():
+        lags[group] += 0 if topic.startswith("%RETRY%") else row["lag"] or 0
+    assert {group: found[group]["lag"] for group in lags} == lags
+    commits: dict[str, int] = {}
+    for one in exchanges(answers.folder):
+        ext = one["request"]["ext"] or {}
+        if one["request"]["code"] == COMMIT or (one["request"]["code"] == PULL and int(ext["sysFlag"]) & 1):
+            commits[ext["consumerGroup"]] = one["t_arrive_us"]
+    assert {group for group, row in found.items() if row["lastCommitMicros"] is not None} == set(commits)
+    assert all(abs(found[group]["lastCommitMicros"] - at) < 200_000 for group, at in commits.items())
+    never = [row for group, row in found.items() if group not in lags]
+    assert never, "groups of subscriptionGroup.json without an offset"
+    assert {(row["lag"], row["status"]) for row in never} == {(None, "UNKNOWN")}
+
+
+def test_the_lag_of_push_groups_is_what_their_broker_said(pullsim: Pullsim, lake: Path, live: Path) -> None:
+    found = {row["consumerGroup"]: row for row in rows(pullsim, lake, "groups", "--broker", ASKED)}
+    wanted = {one["group"]: one["lag"] for one in told(live)["lag"] if not one["pop"]}
+    assert {group: found[group]["lag"] for group in wanted} == wanted
+    assert len(set(wanted.values())) > 2
+    assert {row["clients"] for row in found.values()} == {None}, "no capture of this broker"
+
+
+def test_topics_have_the_messages_of_their_queues(pullsim: Pullsim, lake: Path, live: Path) -> None:
+    found = {row["topic"]: row for row in rows(pullsim, lake, "topics", "--broker", ASKED)}
+    wanted: dict[str, int] = defaultdict(int)
+    for queue in json.loads((live / "load-5.5.0.json").read_text("utf-8"))["queues"]:
+        wanted[queue["topic"]] += queue["max"] - queue["min"]
+    assert {topic: row["messages"] for topic, row in found.items() if row["queues"]} == wanted
+    assert any(row["queues"] == 0 for row in found.values()), "topics of topics.json alone"
+    groups: dict[str, set[str]] = defaultdict(set)
+    for one in told(live)["offsets"]:
+        groups[one["topic"]].add(one["group"])
+    assert {topic: row["consumerGroups"] for topic, row in found.items() if row["consumerGroups"]} == {
+        topic: len(names) for topic, names in groups.items()
+    }
+
+
+def test_clients_are_those_whose_heartbeats_the_broker_logged(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    states: dict[tuple[str, str | None], str] = {}
+    for one in exchanges(answers.folder):
+        if one["request"]["code"] == HEART_BEAT:
+            beat = json.loads(base64.b64decode(one["request"]["body_b64"]))
+            states |= {(group["groupName"], beat["clientID"]): "CONNECTED" for group in beat["consumerDataSet"]}
+        elif one["request"]["code"] == UNREGISTER and one["request"]["ext"].get("consumerGroup"):
+            key = (one["request"]["ext"]["consumerGroup"], one["request"]["ext"]["clientID"])
+            states |= {key: "UNREGISTERED"} if key in states else {}
+    pulled = {one["request"]["ext"]["consumerGroup"] for one in answers.pulls} - {group for group, _ in states}
+    found = rows(pullsim, lake, "clients")
+    assert {(row["consumerGroup"], row["clientId"]): row["state"] for row in found if row["clientId"]} == states
+    assert {row["consumerGroup"] for row in found if row["state"] == "SEEN"} >= pulled
+    assert Counter(pulls=sum(row["pulls"] for row in found)) == Counter(pulls=len(answers.pulls))
+    assert pulled
+
+
+def test_the_last_move_of_a_queue_leads_to_the_stored_offset(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    stored = consumer_offsets(answers.folder)
+    last: dict[tuple[str, str, int], int] = {}
+    for group in sorted({group for _, group, _ in stored}):
+        moves = rows(pullsim, lake, "offsets", "--group", group, "--sort", "micros:asc")
+        last |= {(move["topic"], group, move["queueId"]): move["toOffset"] for move in moves}
+    assert len(last) > 50
+    assert last == {key: stored[key] for key in last}
+
+
+def test_moves_back_are_those_that_the_broker_got(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    committed: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for one in exchanges(answers.folder):
+        ext = one["request"]["ext"] or {}
+        if one["request"]["code"] == COMMIT and ext["consumerGroup"] == "g-pull":
+            committed[ext["topic"], int(ext["queueId"])].append(int(ext["commitOffset"]))
+    back = [(*queue, before, after) for queue, offsets in committed.items() for before, after in pairwise(offsets) if after < before]
+    found = rows(pullsim, lake, "offsets", "--group", "g-pull", "--back")
+    assert sorted((row["topic"], row["queueId"], row["fromOffset"], row["toOffset"]) for row in found) == sorted(back)
+    assert back
+    assert {(row["how"], row["clientId"]) for row in found} == {("BACK", "127.0.0.1@g-pull-1")}
+
+
+@pytest.mark.parametrize("options", [("--key", "main2-335"), ("--tag", "refund"), ("--text", "debit841"), ("--topic", "promo")])
+def test_messages_are_found_by_what_is_in_them(pullsim: Pullsim, lake: Path, answers: CapturedAnswers, options: tuple[str, str]) -> None:
+    kind, value = options
+    tests = {
+        "--key": lambda one: value in one.properties.get("KEYS", "").split(),
+        "--tag": lambda one: one.properties.get("TAGS") == value,
+        "--text": lambda one: value.encode() in one.body,
+        "--topic": lambda one: one.topic == value,
+    }
+    wanted = sorted((one.topic, one.queue_id, one.queue_offset) for one in answers.records.values() if tests[kind](one))
+    found = rows(pullsim, lake, "message", kind, value, "--broker", CAPTURED)
+    assert sorted((row["topic"], row["queueId"], row["queueOffset"]) for row in found) == wanted
+    assert wanted
+    stamps = [row["storeTimestamp"] for row in found]
+    assert stamps == sorted(stamps, reverse=True)
+
+
+def test_a_message_is_found_by_either_of_its_ids_and_shown_whole(pullsim: Pullsim, lake: Path, live: Path) -> None:
+    sent = [json.loads(line) for line in (live / "sent.jsonl").read_text("utf-8").splitlines()]
+    one = next(line for line in sent if line["kind"] == "plain" and line["tags"] and line["keys"])
+    for name in ("msgId", "offsetMsgId"):
+        [found] = rows(pullsim, lake, "message", "--id", one[name])
+        assert [found[key] for key in ("topic", "queueId", "queueOffset", "uniqKey", "msgId", "tags", "keys")] == [
+            one[key] for key in ("topic", "queueId", "queueOffset", "msgId", "offsetMsgId", "tags", "keys")
+        ]
+        code, out, _ = pullsim("message", "--id", one[name], "--lake", lake)
+        assert code == 0
+        shown = dict(line.split("  ", 1) for line in out.splitlines())
+        assert (shown["Topic"].strip(), shown["Unique key"].strip(), shown["Tags"].strip()) == (one["topic"], one["msgId"], one["tags"])
+
+
+def test_a_compressed_body_is_searched_and_shown_as_consumers_get_it(pullsim: Pullsim, lake: Path) -> None:
+    compressed = rows(pullsim, lake, "sql", "SELECT * FROM message WHERE bodyReason = 'COMPRESSED' AND tags IS NOT NULL LIMIT 1")[0]
+    text = zlib.decompress(bytes.fromhex(compressed["body"])).decode()
+    found = rows(pullsim, lake, "message", "--text", text[len(text) // 2 : len(text) // 2 + 60], "--broker", CAPTURED)
+    assert text in [row["bodyText"] for row in found]
+
+
+def test_dead_letters_and_open_transactions_are_those_of_the_broker(pullsim: Pullsim, lake: Path, live: Path) -> None:
+    dead = {queue["topic"]: queue for queue in told(live)["queues"] if queue["topic"].startswith("%DLQ%")}
+    found = rows(pullsim, lake, "dlq")
+    assert {f"%DLQ%{row['consumerGroup']}": (row["messages"], row["newestStoreTimestamp"]) for row in found} == {
+        topic: (queue["max"] - queue["min"], queue["lastStoreTimestamp"]) for topic, queue in dead.items()
+    }
+    assert {row["originTopic"] for row in found} == {one["topic"] for one in told(live)["offsets"] if one["group"] == "cg-dead"}
+    pending = {topic: one["count"] for topic, one in told(live)["transactions"]["pendingByTopic"].items()}
+    found = rows(pullsim, lake, "transactions")
+    assert Counter(row["topic"] for row in found if row["state"] == "PENDING") == pending
+    prepared = [json.loads(line) for line in (live / "sent.jsonl").read_text("utf-8").splitlines()]
+    unended = {line["msgId"] for line in prepared if line["kind"] == "transaction" and line["localState"] == "UNKNOW"}
+    assert {row["uniqKey"] for row in found} == unended
+
+
+LISTS = (
+    *(("groups",), ("topics",), ("clients",), ("offsets", "--group", "g-pull"), ("message", "--key", "main2-335"), ("dlq",)),
+    *(("transactions",), ("lag", "--behind"), ("lag", "--by", "topic", "--sort", "waited", "--limit", "5")),
+)
+
+
+@pytest.mark.parametrize("words", LISTS, ids=" ".join)
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_spark_shows_the_same(pullsim: Pullsim, lake: Path, words: tuple[str, ...], form: str) -> None:
+    shown = [pullsim(*words, "--lake", lake, "--format", form, "--engine", engine) for engine in ("spark", "duckdb")]
+    assert shown[0] == shown[1]
+    assert shown[0][0] == 0
+    if form == "table":
+        assert max(map(len, shown[0][1].splitlines()[:-1])) <= 100
+    else:
+        assert shown[0][1]
