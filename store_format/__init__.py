@@ -1,4 +1,4 @@
-"""The bytes of a RocketMQ 4.9.3 broker: its store files, its config files, its frames.
+"""The bytes of a RocketMQ broker: its store files, its config files, its frames. Where versions differ, a `Rule` names the variants.
 
 A store directory and a set of tables are two encodings of the same facts; this package knows the first of them and nothing of the second.
 It takes buffers and names; it opens no path by itself, and has no Spark, no clock and no jobs.

@@ -1,4 +1,4 @@
-"""Which share of the entries that the broker scans for a group matches the group's filter."""
+"""The report's question on filters: how many of the entries that the broker scans for a group match the group's filter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks whether topics can be values of the partition column `topic`.
+"""Which topics can be values of the partition column `topic`, and which cannot.
 
 Spark names the folder of a partition by the escaped value, and Delta reads the value back from that name. So some of the broker's topics
 cannot be partitions: names above a file system's limit of 255 bytes, letters that the JVM's locale does not have, and Hive's name for NULL.

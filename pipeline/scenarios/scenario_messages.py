@@ -22,7 +22,7 @@ _VERSION = 399
 
 
 def send_messages(run: Run, step: Step) -> None:
-    """The step `send`."""
+    """Send messages to a queue: step `send`; the result has their queue offsets, or why the broker refused them."""
     messages = step["messages"] if step.get("messages") is not None else [step["template"]] * step["count"]
     offsets: list[int] = []
     errors: list[dict[str, Any]] = []
@@ -79,7 +79,7 @@ def _put(broker: MemoryBroker, inner: InnerMessage) -> Message:
 
 
 def send_message_back(run: Run, step: Step) -> None:
-    """The step `sendBack`."""
+    """Send a message back, as a consumer does that could not consume it: step `sendBack`."""
     broker, topic, queue_id = run.broker, step["originTopic"], step["queueId"]
     offset = step.get("physicalOffset")
     if offset is None:
@@ -101,7 +101,7 @@ def send_message_back(run: Run, step: Step) -> None:
 
 
 def replicate(run: Run, step: Step) -> None:
-    """The step `replicate`."""
+    """Append the last message of a queue again: step `replicate`; the result has its queue offset."""
     store, queue = run.broker.store, run.broker.store.queue(step["topic"], step["queueId"])
     last = next(store.last_messages(step["topic"], step["queueId"], 1), None)
     if last is not None:
@@ -110,7 +110,7 @@ def replicate(run: Run, step: Step) -> None:
 
 
 def read_stored(run: Run, step: Step) -> None:
-    """The step `readStored`."""
+    """Read the last stored messages of a queue: step `readStored`."""
     run.broker.advance(run.broker.now + _STORED_MS)
     found = run.broker.store.last_messages(step["topic"], step["queueId"], step.get("last"))
     step["result"] = [_stored(one, step["topic"]) for one in found if one is not None]
@@ -140,7 +140,7 @@ def _shown(message: Message) -> dict[str, Any]:
 
 
 def find_last(run: Run, step: Step) -> None:
-    """The step `findLast`."""
+    """Find the messages with a body in the queues of some topics: step `findLast`."""
     store = run.broker.store
     queues = sorted(key for key in store.queues if key[0] in step["topics"])
     in_order = [key for topic in step["topics"] for key in queues if key[0] == topic]
@@ -149,22 +149,22 @@ def find_last(run: Run, step: Step) -> None:
 
 
 def delete_log_head(run: Run, step: Step) -> None:
-    """The step `deleteCommitLogHead`."""
+    """Delete the first files of the commit log: step `deleteCommitLogHead`."""
     deleted = run.broker.delete_log_head()
     step["result"] = {"filesDeleted": deleted, "commitLogMinOffset": run.broker.store.log.start}
 
 
 def delete_queue_head(run: Run, step: Step) -> None:
-    """The step `deleteConsumeQueueHead`."""
+    """Delete the first file of a queue: step `deleteConsumeQueueHead`."""
     run.broker.store.queue(step["topic"], step["queueId"]).delete_first_file()
 
 
 def min_offset(run: Run, step: Step) -> None:
-    """The step `minOffset`."""
+    """Set the min offset of a queue: step `minOffset`."""
     run.broker.store.queue(step["topic"], step["queueId"]).min_offset = step["offset"]
 
 
 def queue_range(run: Run, step: Step) -> None:
-    """The step `queueRange`."""
+    """Read min and max offset of a queue: step `queueRange`."""
     queue = run.broker.store.queue(step["topic"], step["queueId"])
     step["result"] = {"min": queue.min_offset, "max": queue.max_offset}

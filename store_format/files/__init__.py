@@ -1,1 +1,1 @@
-"""The files of a store as byte ranges: mapped files, changes over files, ranges in use."""
+"""The files of a store: what can be done with them, mapped files, changes laid over files, and the stretches in use."""

@@ -1,4 +1,4 @@
-"""Makes messages as producers might have sent them, many at once.
+"""Messages as producers might have sent them, made many at once for generated stores.
 
 Only MessageClientIDSetter.createUniqID is RocketMQ's code: the key that a client gives a message.
 Rule: message n of a seed is always the same, whatever the number of messages made at once. Its choices come from its own stream of random

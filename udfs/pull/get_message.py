@@ -133,8 +133,8 @@ class Answers:
 
 
 @bare
-def _tag_matches(tags_code, codes):  # type: ignore[no-untyped-def]
-    # An address whose ext unit is missing: the broker hands null to the filter, and null matches.
+def _passes_tag_filter(tags_code, codes):  # type: ignore[no-untyped-def]
+    # as tags.tag_matches. An address whose ext unit is missing: the broker hands null to the filter, and null matches.
     return tags_code <= EXT_MAX_ADDRESS or contains_code(codes, tags_code)
 
 
@@ -208,6 +208,16 @@ def _end_in_next_file(position, first_offset, length, last, entries_a_file):  # 
 
 @compiled
 def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts, codes, starts, wrote, file_size, answer, taken, at):  # type: ignore[no-untyped-def]
+    """Scan the entries from a request's offset on, into `answer` and `taken`; return the length of `taken` in use, or _NO_ROOM.
+
+    For each entry, in the broker's order:
+    1. The batch is full: the scan ends. An entry of a removed log file is not tested; since 5.5.0 the fullness test comes first.
+    2. The entry lies in a log file that was found removed: it is skipped.
+    3. The filter, by the consume queue: the ext unit, or the tag's code.
+    4. The message in the commit log: it may be removed, or not all there.
+    5. The filter, by the commit log: SQL92 conditions; their verdicts were made before.
+    An entry that passes is taken, and counted against the caps.
+    """
     offset, log_end, wanted, max_msg_nums = request[OFFSET], request[LOG_END], request[FILTER], request[MAX_MSG_NUMS]
     begin, queue_end, entries = offset - first_offset, request[MAX_OFFSET] - first_offset, caps[ENTRIES_A_FILE]
     last = min(queue_end, begin + scan_window_entries(max_msg_nums, caps[WINDOW_BYTES]))
@@ -238,7 +248,7 @@ def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts
                 break
             last_physic = offset_py
             if unit_throws or not skipped:
-                passes = verdict != NOT_BY_CONSUME_QUEUE and (wanted == NO_FILTER or _tag_matches(tags[i], wanted_codes))
+                passes = verdict != NOT_BY_CONSUME_QUEUE and (wanted == NO_FILTER or _passes_tag_filter(tags[i], wanted_codes))
                 outcome = np.int64(BUFFER_UNDERFLOW if verdict == UNIT_UNDERFLOWS else _FOUND if passes else _NO_MATCHED_MESSAGE)
                 if outcome == _FOUND:
                     if offset_py < low or offset_py >= high:
