@@ -98,14 +98,22 @@ def show_values(names: Sequence[str], rows: Iterable[Sequence[Any]], form: str) 
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] | None = None) -> None:
-    """Print rows as a table; what a terminal would take as a command is shown as an escape.
+    """Print rows as a table; arguments are those of `table_text`."""
+    _Results().write(table_text(names, rows, right=right, in_colours=sys.stdout.isatty()))
+
+
+def table_text(
+    names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] | None = None, in_colours: bool = False
+) -> str:
+    """Rows as a table; what a terminal would take as a command is shown as an escape.
 
     Args:
         names: headers of the columns.
         rows: their values.
         right: places of the columns that are aligned to the right; None for those that have numbers only.
+        in_colours: whether the header is bold, as a terminal shows it.
     """
-    shown = [[safe_text(_shown(value)) for value in row] for row in rows]
+    shown = [[value_text(value) for value in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, name in enumerate(names):
         numeric = column in right if right is not None else shown and all(_NUMBER.fullmatch(row[column]) for row in shown)
@@ -114,8 +122,8 @@ def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Co
         table.add_row(*row)
     text = io.StringIO()
     # a terminal shows the header in bold; a file and a pipe get the letters alone
-    Console(file=text, width=_WIDTH, highlight=False, markup=False, soft_wrap=False, force_terminal=sys.stdout.isatty()).print(table)
-    _Results().write(text.getvalue())
+    Console(file=text, width=_WIDTH, highlight=False, markup=False, soft_wrap=False, force_terminal=in_colours).print(table)
+    return text.getvalue()
 
 
 def safe_text(text: str) -> str:
@@ -123,8 +131,9 @@ def safe_text(text: str) -> str:
     return "\n".join(map(printable, text.replace("\t", "    ").split("\n")))
 
 
-def _shown(value: Any) -> str:
-    return "NULL" if value is None else str(_plain(value))
+def value_text(value: Any) -> str:
+    """A value as a table shows it."""
+    return safe_text("NULL" if value is None else str(_plain(value)))
 
 
 def _plain(value: Any) -> Any:

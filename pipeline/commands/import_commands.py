@@ -77,7 +77,7 @@ def import_command(
     --rules decides how the broker recovers log and queues, finds the min offset of a queue, and reads properties. A replay of the lake has
     the same rules, unless it is given others.
     """
-    from pipeline.importing.import_store import import_store
+    from pipeline.importing.import_store import broker_of, import_store
     from pipeline.lake.lake import Lake
 
     if not follow and (checkpoint or once or trigger is not None):
@@ -85,7 +85,7 @@ def import_command(
     if follow and as_found:
         raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
     broker_settings = settings.over()
-    name = broker_name or broker_settings.broker_name or os.path.basename(os.path.abspath(store)) or "broker"
+    name = broker_of(store, broker_name, broker_settings)
     importing = partial(
         import_store,
         store_path=store,

@@ -33,17 +33,13 @@ class Names:
         Raises:
             LakeError: the lake does not know one; the message has the most similar known names.
         """
-        from pipeline.lag.lag_sql import GROUPS, TOPICS, known_names, require_name
-        from pipeline.lake.committed import require_among
+        from pipeline.lag.lag_sql import check_names
+        from pipeline.lake.asking import known_names
 
         def known(column: str, tables: Sequence[str]) -> list[str]:
             return sorted(row[0] for row in ask(known_names(column, tables))[1])
 
-        if self.broker is not None:
-            require_among(root, self.broker, known("brokerName", ("broker",)))
-        for given, (column, what, tables) in ((self.group, GROUPS), (self.topic, TOPICS)):
-            if given is not None:
-                require_name(what, given, known(column, tables))
+        check_names(root, known, group=self.group, topic=self.topic, broker=self.broker)
 
     def require_before_spark(self, root: str) -> None:
         """Check the names without Spark; a lake that only Spark reads is not checked here.

@@ -113,11 +113,11 @@ def explain_command(
             queue_id=queue_id,
             offset=offset,
             max_msg_nums=max_msg_nums,
-            filter_type=filter_type or ("SQL92" if registered else None if expression is None else "TAG"),
+            filter_type=filter_type,
             expression=expression,
             registered=registered,
             at=at,
-        )
+        ).with_filter_type()
     settings.check()
     with engine.session(reads=lake, broker=broker) as spark:
         opened = OpenedBroker.of(spark, lake, broker)

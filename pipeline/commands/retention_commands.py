@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
@@ -12,6 +15,7 @@ from pipeline.commands.cli import (
     GivenSettings,
     broker_option,
     cli,
+    engine_option,
     engine_options,
     format_option,
     lake_option,
@@ -19,7 +23,11 @@ from pipeline.commands.cli import (
     settings_options,
 )
 from pipeline.settings.quantities import size_in_bytes
-from pipeline.terminal import progress_to_stderr, show_rows
+from pipeline.terminal import progress_to_stderr, show_rows, show_streamed
+
+if TYPE_CHECKING:
+    from pipeline.embedded.database import EmbeddedLake
+    from pipeline.lag.retention_rows import Forecast, RetentionQuestion
 
 
 def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -64,6 +72,7 @@ def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> Z
 @broker_option
 @format_option
 @settings_options
+@engine_option
 @engine_options
 def retention_command(
     lake: str,
@@ -77,6 +86,7 @@ def retention_command(
     broker: str | None,
     form: str,
     settings: GivenSettings,
+    reader: str,
     engine: Engine,
 ) -> None:
     """Show which messages each group loses when old files are deleted, the time, and a fileReservedTime that would keep them.
@@ -84,16 +94,15 @@ def retention_command(
     Files are deleted by the broker's rules: fileReservedTime, deleteWhen, diskMaxUsedSpaceRatio, cleanFileForciblyEnable. The settings are
     those of the import, overridden by --properties and --set. As json and csv, times are in ms.
     """
-    from pipeline.lag.retention import RetentionQuestion, for_people, retention
-    from pipeline.lake.opened_broker import OpenedBroker
+    from pipeline.lag.retention_rows import RetentionQuestion
 
     if disk_used is not None and disk_size is None:
         raise click.UsageError("--disk-used goes with --disk-size")
     settings.check()
-    with engine.session(reads=lake, broker=broker) as spark:
-        opened = OpenedBroker.of(spark, lake, broker)
-        asked = RetentionQuestion(
-            settings=settings.over(opened.properties()),
+
+    def question(stored: Mapping[str, str]) -> RetentionQuestion:
+        return RetentionQuestion(
+            settings=settings.over(stored),
             zone=zone,
             group=group,
             at=at,
@@ -102,8 +111,58 @@ def retention_command(
             disk_size=disk_size,
             disk_used=disk_used,
         )
-        forecast, rows = retention(opened, asked)
-        show_rows(for_people(rows) if form == "table" else rows, form)
+
+    asked = AskedRetention(broker, form, question)
+    if not engine.without_spark(reader, lake, asked.show_quickly):
+        asked.show(engine, lake)
+
+
+@dataclass(frozen=True)
+class AskedRetention:
+    """What losses are asked for.
+
+    Attributes:
+        broker: name of the broker; None for the lake's only one.
+        form: form of the rows.
+        question: the arguments of the forecast, from the settings of the import.
+    """
+
+    broker: str | None
+    form: str
+    question: Callable[[Mapping[str, str]], RetentionQuestion]
+
+    def show_quickly(self, lake: EmbeddedLake) -> None:
+        """Show the losses with the embedded engine."""
+        from pipeline.embedded.questions import errors_told
+        from pipeline.lag.retention_rows import FORECAST, HIDDEN, forecast, losses, risks, with_texts
+        from pipeline.lake.committed import chosen_broker
+        from pipeline.lake.delta_sql import literal
+
+        with errors_told():
+            name = chosen_broker(lake.root, self.broker, lake.names("brokerName", ("broker",)))
+            [[stored]] = lake.asked([f"SELECT properties FROM broker WHERE brokerName = {literal(name)}"])  # noqa: S608
+            question = self.question(stored["properties"] or {})
+            found = forecast(lake.asked, name, question)
+            answer = lake.query(risks(name, question))
+            rows = losses(found, (dict(zip(answer.names, row, strict=True)) for row in answer.rows))
+        names = [*(one for one in answer.names if one not in HIDDEN), *FORECAST]
+        shown = map(with_texts, rows) if self.form == "table" else rows
+        show_streamed(names, ([row[one] for one in names] for row in shown), self.form)
+        _warn(found)
+
+    def show(self, engine: Engine, lake: str) -> None:
+        """Show the losses with Spark."""
+        from pipeline.lag.retention import for_people, retention
+        from pipeline.lake.opened_broker import OpenedBroker
+
+        with engine.session(reads=lake, broker=self.broker) as spark:
+            opened = OpenedBroker.of(spark, lake, self.broker)
+            found, rows = retention(opened, self.question(opened.properties()))
+            show_rows(for_people(rows) if self.form == "table" else rows, self.form)
+        _warn(found)
+
+
+def _warn(forecast: Forecast) -> None:
     if forecast.times_are_late:
         progress_to_stderr(
             "files of the commit log were written to later than the store's last message: they were copied without their times, by which "

@@ -21,6 +21,7 @@ from pipeline.embedded.functions import NAMES, create_function, with_table_funct
 from pipeline.embedded.opened_tables import NotSupportedError, create_table_view, quoted, require_local, spark_type, text_literal
 from pipeline.embedded.translation import BINARY_TEXT, duckdb_sql, is_binary, parsed
 from pipeline.files.store_files import absolute_path
+from pipeline.lake.asking import Row, known_names
 from pipeline.lake.committed import LakeError, LakeVersion, no_lake, require_tables_version, require_there
 from pipeline.lake.delta_log import delta_version
 from pipeline.lake.small_table import plain_message, small_table
@@ -128,9 +129,41 @@ class EmbeddedLake:
         described = run.description or []
         return Answer([column[0] for column in described], [spark_type(column[1]) for column in described], self._fetched(run))
 
+    def table(self, tree: exp.Expr) -> pa.Table:
+        """The result of a query as an Arrow table with the types of Spark's `toArrow`.
+
+        Raises:
+            NotSupportedError: the query reads a table that only Spark reads, or a column has a type in which the engines differ.
+            pyarrow.ArrowInvalid: a sum is no BIGINT.
+            duckdb.Error: as in `rows`.
+        """
+        found = self.connection.sql(self._sql(tree))
+        for name, kind in zip(found.columns, found.types, strict=True):
+            if spark_type(kind) is None:
+                raise NotSupportedError(f"the type of {name} is left to Spark")
+        table: pa.Table = found.to_arrow_table()
+        # DuckDB's sums are wider than Spark's
+        fields = [field.with_type(pa.int64()) if pa.types.is_decimal(field.type) else field for field in table.schema]
+        return table.cast(pa.schema(fields))
+
     def query(self, text: str) -> Answer:
         """The result of a query of the project in Spark's SQL; errors are those of `rows`."""
         return self.rows(parsed(text))
+
+    def asked(self, queries: Sequence[str]) -> Iterator[Sequence[Row]]:
+        """The rows of queries of the project in Spark's SQL, as `pipeline.lake.asking.AskAll` says.
+
+        Raises:
+            NotSupportedError: a query reads a table that only Spark reads.
+        """
+        for query in queries:
+            answer = self.query(query)
+            yield [dict(zip(answer.names, row, strict=True)) for row in answer.rows]
+
+    def names(self, column: str, tables: Sequence[str]) -> list[str]:
+        """The sorted names in a column of tables."""
+        [rows] = self.asked([known_names(column, tables)])
+        return sorted(row["name"] for row in rows)
 
     def _fetched(self, run: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
         while rows := run.fetchmany(_ROWS):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -35,6 +36,7 @@ _OF_QUERY: Final = (
     duckdb.NotImplementedException,
 )
 _INT64: Final = range(-(2**63), 2**63)
+_TOO_LARGE: Final = "a sum is greater than a BIGINT; use try_sum, or sum doubles"
 
 
 class QuestionError(UnusableInputError, ValueError):
@@ -49,32 +51,59 @@ def ask(lake: EmbeddedLake, text: str) -> Answer:
         LakeError: it names an unknown table or view, or a file of the lake is missing or damaged.
         QuestionError: it names an unknown column, or fails while it runs.
     """
-    try:
-        tree = parsed(text)
-    except SqlglotError as error:
-        raise NotSupportedError(f"the question is not parsed: {str(error).splitlines()[0]}") from error
+    tree = _parsed(text)
     if (answer := described(lake, tree)) is not None:
         return answer
+    named = _supported(tree)
+    with errors_told(tree, text):
+        answer = lake.rows(named)
+    if None in answer.types:
+        lake.connection.interrupt()
+        raise NotSupportedError(f"the type of {answer.names[answer.types.index(None)]} is left to Spark")
+    return Answer(_names(named, answer.names), answer.types, _told(answer.rows, tree, text))
+
+
+def ask_table(lake: EmbeddedLake, text: str) -> pa.Table:
+    """The answer to a question in Spark's SQL as an Arrow table with the types of Spark's `toArrow`; errors are those of `ask`."""
+    tree = _parsed(text)
+    if (answer := described(lake, tree)) is not None:
+        kinds = {"string": pa.string(), "boolean": pa.bool_()}
+        schema = pa.schema([(name, kinds[str(kind)]) for name, kind in zip(answer.names, answer.types, strict=True)])
+        return pa.Table.from_pylist([dict(zip(answer.names, row, strict=True)) for row in answer.rows], schema)
+    named = _supported(tree)
+    with errors_told(tree, text):
+        table = lake.table(named)
+    return table.rename_columns(_names(named, table.column_names))
+
+
+def _parsed(text: str) -> exp.Expr:
+    try:
+        return parsed(text)
+    except SqlglotError as error:
+        raise NotSupportedError(f"the question is not parsed: {str(error).splitlines()[0]}") from error
+
+
+def _supported(tree: exp.Expr) -> exp.Query:
+    """The query in a tree, with Spark's names of its columns, after a check that the embedded engine answers it as Spark does."""
     if not isinstance(tree, exp.Query):
         raise NotSupportedError("only queries, SHOW TABLES and DESCRIBE are answered without Spark")
     require_supported(tree)
     _require_known(tree)
     named = with_names(tree)
     assert isinstance(named, exp.Query)
-    with errors_told(tree, text):
-        answer = lake.rows(named)
-    if None in answer.types:
-        lake.connection.interrupt()
-        raise NotSupportedError(f"the type of {answer.names[answer.types.index(None)]} is left to Spark")
-    names = named.named_selects  # Spark keeps the letters of the query
-    return Answer(answer.names if "*" in names else names, answer.types, _told(answer.rows, tree, text))
+    return named
+
+
+def _names(query: exp.Query, found: Sequence[str]) -> Sequence[str]:
+    """The names of a query's columns; Spark keeps the letters of the query."""
+    return found if "*" in query.named_selects else query.named_selects
 
 
 def _told(rows: Iterator[tuple[Any, ...]], tree: exp.Expr, text: str) -> Iterator[tuple[Any, ...]]:
     with errors_told(tree, text):
         for row in rows:
             if any(type(value) is int and value not in _INT64 for value in row):
-                raise QuestionError("a sum is greater than a BIGINT; use try_sum, or sum doubles")
+                raise QuestionError(_TOO_LARGE)
             yield row
 
 
@@ -91,6 +120,8 @@ def errors_told(tree: exp.Expr | None = None, text: str = "") -> Iterator[None]:
         yield
     except duckdb.IOException as error:
         raise LakeError(_sentence(error)) from error
+    except pa.ArrowInvalid as error:  # of a cast
+        raise QuestionError(_TOO_LARGE) from error
     except _OF_QUERY as error:
         if "No function matches" in str(error):  # Spark casts more arguments by itself
             raise NotSupportedError(_sentence(error)) from error

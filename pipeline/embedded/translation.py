@@ -62,10 +62,23 @@ def duckdb_sql(tree: exp.Expr) -> str:
     copy = exp.Paren(this=tree.copy())  # so that the root can be replaced, too
     for hint in list(copy.find_all(exp.Hint)):
         hint.pop()  # Spark's plans
+    for select in copy.find_all(exp.Select):
+        _order_by_given_names(select)
     for node in reversed(list(copy.walk())):
         if change := _CHANGES.get(type(node)) or (_CALLS.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None):
             change(node)
     return str(copy.this.sql(dialect=DuckDB, identify=True, comments=False))
+
+
+def _order_by_given_names(select: exp.Select) -> None:
+    """Replace names that the query gives to its columns in expressions of ORDER BY, where DuckDB takes a column of the table first."""
+    given = {one.alias.lower(): one.this for one in select.expressions if isinstance(one, exp.Alias)}
+    order = select.args.get("order")
+    for ordered in [] if order is None else order.expressions:
+        for column in list(ordered.this.find_all(exp.Column)) if not isinstance(ordered.this, exp.Column) else []:
+            is_argument = column.find_ancestor(exp.AggFunc, exp.Select) is not select
+            if column.name.lower() in given and not column.table and not is_argument:
+                column.replace(exp.paren(given[column.name.lower()], copy=True))
 
 
 def duck(text: str, /, **parts: exp.Expr | None) -> exp.Expr:

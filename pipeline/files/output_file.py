@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-from pyspark import TaskContext
-from pyspark.sql import DataFrame
 
 from pipeline.files.store_files import filesystem_of, is_uri, local_path
 from pipeline.schema.arrow_types import arrow_of
 from store_format.errors import UnusableInputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _COPY_BYTES = 1 << 20
 # columns of the row that describes a part: number of the task, name in the folder of the parts, bytes
@@ -129,6 +130,8 @@ def write_part(folder: str, texts: Iterator[bytes]) -> dict[str, Any]:
 
     A task that Spark runs again writes another file.
     """
+    from pyspark import TaskContext  # noqa: PLC0415 (texts are written without Spark)
+
     context = TaskContext.get()
     number = 0 if context is None else context.partitionId()
     name = f"{number:06d}-{uuid.uuid4().hex}"

@@ -77,6 +77,11 @@ class Imported:
     notes: tuple[str, ...]
 
 
+def broker_of(store_path: str, given: str | None, settings: BrokerSettings) -> str:
+    """The name of a store's broker in the lake: `given`, else that of the settings, else that of the store's folder."""
+    return given or settings.broker_name or os.path.basename(os.path.abspath(store_path)) or "broker"
+
+
 def import_store(
     lake: Lake,
     store_path: str,

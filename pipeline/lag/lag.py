@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.lag.lag_sql import GROUPS, TOPICS, AskedLag, known_names, require_name
+from pipeline.lag.lag_sql import GROUPS, TOPICS, AskedLag, require_name
+from pipeline.lake.asking import known_names
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 
 # tables and views that are read for lag, and for the names of groups and topics

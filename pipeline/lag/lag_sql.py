@@ -6,11 +6,11 @@ Broker source (4.9.3): ConsumerProgressSubCommand.execute of the tools, AdminBro
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.lake.committed import LakeError
+from pipeline.lake.committed import LakeError, require_among
 from pipeline.lake.delta_sql import literal
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import nearest
@@ -103,10 +103,26 @@ def groups_with_lag(least: int, *columns: str) -> str:
     return f"({key}) IN (SELECT {key} FROM consume_lag GROUP BY {key} HAVING {waiting} >= {least})"
 
 
-def known_names(column: str, tables: Sequence[str]) -> str:
-    """The query for the names in a column of tables."""
-    listed = " UNION ALL ".join(f"SELECT {column} AS name FROM {table}" for table in tables)
-    return f"SELECT DISTINCT name FROM ({listed}) WHERE name IS NOT NULL"
+def check_names(
+    root: str, known: Callable[[str, Sequence[str]], Sequence[str]], *, group: str | None, topic: str | None, broker: str | None
+) -> None:
+    """Check that a lake has a consumer group, a topic and a broker; None for no check.
+
+    Args:
+        root: path of the lake.
+        known: gives the sorted names in a column of tables.
+        group: name of a consumer group.
+        topic: name of a topic.
+        broker: name of a broker.
+
+    Raises:
+        LakeError: the lake lacks one of them; the message has the most similar known names.
+    """
+    if broker is not None:
+        require_among(root, broker, known("brokerName", ("broker",)))
+    for given, (column, what, tables) in ((group, GROUPS), (topic, TOPICS)):
+        if given is not None:
+            require_name(what, given, known(column, tables))
 
 
 def require_name(what: str, name: str, known: Sequence[str]) -> None:

@@ -71,6 +71,26 @@ def no_lake(root: str) -> LakeError:
     return LakeError(f"{root}: expected a lake, found no table {LAKE_VERSION.name}; {hint}")
 
 
+def chosen_broker(root: str, name: str | None, names: Sequence[str]) -> str:
+    """The broker `name` (option --broker); the lake's only broker where `name` is None.
+
+    Args:
+        root: path of the lake.
+        name: name of a broker, or None.
+        names: sorted names of the lake's brokers.
+
+    Raises:
+        LakeError: there is no such broker, or no name was given and there is not exactly one broker.
+    """
+    if name is None and len(names) == 1:
+        return names[0]
+    if name is None:
+        listed = ", ".join(map(repr, names)) or "none"
+        raise LakeError(f"{root} holds {len(names)} brokers ({listed}); say which one with --broker")
+    require_among(root, name, names)
+    return name
+
+
 def require_among(root: str, name: str, names: Sequence[str]) -> None:
     """Check that a lake has a broker.
 

@@ -23,8 +23,8 @@ from pipeline.lake.committed import (
     LakeConflictError,
     LakeError,
     LakeVersion,
+    chosen_broker,
     no_lake,
-    require_among,
     require_tables_version,
     require_there,
 )
@@ -176,14 +176,7 @@ class Lake:
         Raises:
             LakeError: there is no such broker, or no name was given and there is not exactly one broker.
         """
-        names = self.brokers(*others)
-        if name is None and len(names) == 1:
-            return names[0]
-        if name is None:
-            listed = ", ".join(map(repr, names)) or "none"
-            raise LakeError(f"{self.root} holds {len(names)} brokers ({listed}); say which one with --broker")
-        require_among(self.root, name, names)
-        return name
+        return chosen_broker(self.root, name, self.brokers(*others))
 
     def create_view(self, table: Table) -> None:
         """Create a temporary view of the table with the table's name."""

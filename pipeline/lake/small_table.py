@@ -19,6 +19,8 @@ from pipeline.files.store_files import is_uri
 _MISREAD = re.compile(r"[%\\\x00-\x1f\x7f]")
 # with these a table's files hold its rows as they are, and a commit that adds files adds rows
 _PLAIN_FEATURES = {"appendOnly", "invariants", "changeDataFeed"}
+# with these too, a reader finds the rows in the files; they bind writers only
+_WRITER_FEATURES = {"clustering", "domainMetadata"}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -27,15 +29,18 @@ def has_plain_path(path: str) -> bool:
     return not is_uri(path) and not _MISREAD.search(path)
 
 
-def opened_table(path: str, version: int | None = None) -> DeltaTable | None:
+def opened_table(path: str, version: int | None = None, *, to_read: bool = False) -> DeltaTable | None:
     """The Delta table in the local folder `path`, at its newest version by default; None where only Spark handles the table's features.
+
+    With `to_read`, features that bind writers only are taken too: the table may be clustered.
 
     Surprise: deltalake opens a table with column mapping, and a table with deletion vectors, whose files alone give other rows.
     """
     table = DeltaTable(Path(path).as_uri(), version=version)
     protocol = table.protocol()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    is_plain = features <= _PLAIN_FEATURES and (protocol.min_writer_version <= 2 or protocol.min_writer_version == 7)
+    taken = _PLAIN_FEATURES | _WRITER_FEATURES if to_read else _PLAIN_FEATURES
+    is_plain = features <= taken and (protocol.min_writer_version <= 2 or protocol.min_writer_version == 7)
     return table if is_plain and protocol.min_reader_version in {1, 3} else None
 
 
@@ -81,6 +86,8 @@ def _data_file(path: str, name: str) -> pa.Table:
 
 
 def _with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    if rows.schema.equals(schema):  # a cast loads pyarrow.compute, which takes 40 ms
+        return rows
     there = set(rows.column_names)
     columns = [rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type) for field in schema]
     return pa.table(columns, schema=schema)

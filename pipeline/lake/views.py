@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.lake.asking import AskAll, Row
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.session import temporary_settings
 from pipeline.schema.tables import BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, LAKE_VERSION, QUEUE, TABLES
@@ -43,6 +44,16 @@ def create_views(lake: Lake, query: str | None = None) -> SparkSession:
         if name in names:
             lake.spark.sql(view_sql(name))
     return lake.spark
+
+
+def asking(lake: Lake) -> AskAll:
+    """How to ask queries of the project of the lake with Spark."""
+
+    def ask_all(queries: Sequence[str]) -> Iterator[Sequence[Row]]:
+        spark = create_views(lake, "\n".join(queries))
+        return ([row.asDict() for row in spark.sql(query).collect()] for query in queries)
+
+    return ask_all
 
 
 # a table whose name the query puts together is no file either

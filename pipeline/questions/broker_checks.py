@@ -6,7 +6,7 @@ Broker source (4.9.3): PullMessageProcessor.processRequest; `pipeline.capture.pu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from pipeline.schema import capture_tables as ct
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
 from store_format.remoting.headers import PullSysFlag
-from udfs.filters.consumer_filter_manager import build, is_tag_type
+from udfs.filters.consumer_filter_manager import TAG, build, is_tag_type
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
 from udfs.pull.pull_result import response_code
 
@@ -50,6 +50,11 @@ class ExplainedPull:
     at: int | None = None
     recorded_max: int | None = None
     header: Mapping[str, Any] | None = None
+
+    def with_filter_type(self) -> ExplainedPull:
+        """Return the pull with a filter type: SQL92 where it uses the registered filter, else TAG where it has an expression."""
+        usual = "SQL92" if self.registered else None if self.expression is None else TAG
+        return replace(self, filter_type=self.filter_type or usual)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from pipeline.lake.asking import Row
 from pipeline.report import forms
 from pipeline.report.question import (
     TOP,
@@ -18,7 +19,6 @@ from pipeline.report.question import (
     Question,
     ReportColumn,
     ReportFinding,
-    Row,
     Scope,
     Tone,
     no_offsets,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from itertools import islice
+from typing import Final
 
 from markupsafe import Markup
-from pyspark.sql import SparkSession
 
-from pipeline.lake.lake import Lake
-from pipeline.lake.views import create_views
+from pipeline.lake.asking import AskAll, Row
 from pipeline.report import forms
 from pipeline.report.behind_now import BEHIND_NOW
 from pipeline.report.corrections import CORRECTIONS
@@ -20,7 +19,7 @@ from pipeline.report.lag_over_time import LAG_OVER_TIME
 from pipeline.report.nothing_found import NOTHING_FOUND
 from pipeline.report.page import Section, page
 from pipeline.report.pull_statuses import PULL_STATUSES
-from pipeline.report.question import Row, Scope
+from pipeline.report.question import Scope
 from pipeline.report.retention import RETENTION
 from pipeline.report.slow_queues import SLOW_QUEUES
 from pipeline.report.window import Window, window_of
@@ -37,61 +36,50 @@ QUESTIONS: Final = (
     RETENTION,
     HOT_QUEUES,
 )
-# tables that `_scope` reads to find which questions the lake can answer
-_READS: Final = "broker pull_request replay_run lag_history queue lake_version"
+# tables that may name a broker of a report
+NAMING: Final = ("broker", "pull_request", "replay_run")
 
 
-def report(lake: Lake, *, broker: str | None, named: str, progress: Callable[[str], None]) -> str:
+def report(ask: AskAll, *, broker: str | None, named: str, progress: Callable[[str], None]) -> str:
     """Return the HTML of the page about a lake.
 
     Args:
-        lake: the lake, at the version to read.
+        ask: asks the lake, at the version to read.
         broker: the only broker to report, which the lake has; None for all.
         named: the lake's path as the user wrote it.
         progress: called with each question.
     """
-    spark = create_views(lake, _READS)
-    scope = _scope(spark, broker, shlex.quote(named))
+    scope = _scope(ask, broker, shlex.quote(named))
+    facts = _facts(ask, scope)
     asked = [(question, question.queries(scope)) for question in QUESTIONS]
-    create_views(lake, "\n".join(query for _, queries in asked for query in queries))
+    found = ask([query for _, queries in asked for query in queries])
     sections = []
     for question, queries in asked:
         progress(question.title)
-        sections.append(Section(question, queries, question.answer(scope, [_rows(spark, query) for query in queries])))
-    return page(scope, _facts(spark, scope), sections)
+        sections.append(Section(question, queries, question.answer(scope, list(islice(found, len(queries))))))
+    return page(scope, facts, sections)
 
 
-def _scope(spark: SparkSession, broker: str | None, named: str) -> Scope:
+def _scope(ask: AskAll, broker: str | None, named: str) -> Scope:
+    """Return what the lake has of the brokers, which is what questions it can answer."""
     whose = Scope(named, (), broker)
-    names = [
-        row["brokerName"]
-        for row in _rows(
-            spark,
-            f"""\
-SELECT brokerName FROM broker {whose.of_broker()}
-UNION SELECT brokerName FROM pull_request {whose.of_broker()}
-UNION SELECT brokerName FROM replay_run {whose.of_broker()}
-ORDER BY brokerName""",
-        )
-    ]
-    [imported] = _rows(spark, f"SELECT count(*) AS brokers FROM broker {whose.of_broker()}")
-    [observed] = _rows(
-        spark,
+    names = " UNION ".join(f"SELECT brokerName FROM {table} {whose.of_broker()}" for table in NAMING)
+    queries = (
+        f"{names} ORDER BY brokerName",
+        f"SELECT count(*) AS brokers FROM broker {whose.of_broker()}",
         f"""\
 SELECT min(observedAt) AS first, max(observedAt) AS last, count(DISTINCT observedAt) AS looks FROM lag_history {whose.of_broker()}""",
-    )
-    [captured] = _rows(
-        spark,
         f"""\
 SELECT count(*) AS pulls, min(arrived) DIV 1000 AS first, max(greatest(arrived, answered)) DIV 1000 AS last
 FROM (
   SELECT {_in_calendar("arrivalMicros")} AS arrived, {_in_calendar("answerMicros")} AS answered FROM pull_request {whose.of_broker()}
 )""",
+        f"SELECT count_if(finishedAt IS NOT NULL) AS finished FROM replay_run {whose.of_broker()}",
     )
-    [replays] = _rows(spark, f"SELECT count_if(finishedAt IS NOT NULL) AS finished FROM replay_run {whose.of_broker()}")
+    brokers, [imported], [observed], [captured], [replays] = ask(queries)
     return Scope(
         named,
-        names,
+        [row["brokerName"] for row in brokers],
         broker,
         imported=imported["brokers"] > 0,
         observed=_window(observed) if observed["looks"] > 1 else None,
@@ -110,15 +98,15 @@ def _window(span: Row) -> Window | None:
     return None if span["first"] is None else window_of(span["first"], span["last"])
 
 
-def _facts(spark: SparkSession, scope: Scope) -> Sequence[tuple[str, Markup]]:
+def _facts(ask: AskAll, scope: Scope) -> Sequence[tuple[str, Markup]]:
     """Return (name, value) of each fact in the head of the page."""
-    [store] = _rows(spark, f"SELECT max(maxStoreTimestamp) AS asOf FROM broker {scope.of_broker()}")
-    [queues] = _rows(
-        spark,
+    queries = (
+        f"SELECT max(maxStoreTimestamp) AS asOf FROM broker {scope.of_broker()}",
         f"""\
 SELECT count(DISTINCT topic) AS topics, count(*) AS queues, sum(maxOffset - minOffset) AS messages FROM queue {scope.of_broker()}""",
+        "SELECT max(version) AS version FROM lake_version",
     )
-    [version] = _rows(spark, "SELECT max(version) AS version FROM lake_version")
+    [store], [queues], [version] = ask(queries)
     brokers = Markup(", ").join(map(forms.name, scope.brokers)) or forms.NOTHING
     facts = [
         ("Broker" if len(scope.brokers) == 1 else "Brokers", brokers),
@@ -131,7 +119,3 @@ SELECT count(DISTINCT topic) AS topics, count(*) AS queues, sum(maxOffset - minO
         if window is not None:
             facts.append((name, Markup("{} to {}").format(forms.moment(window.start), forms.moment(window.end))))
     return [*facts, ("Lake version", forms.count(version["version"]))]
-
-
-def _rows(spark: SparkSession, query: str) -> list[dict[str, Any]]:
-    return [row.asDict() for row in spark.sql(query).collect()]

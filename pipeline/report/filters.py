@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from pipeline.lake.asking import Row
 from pipeline.report import forms
 from pipeline.report.question import (
     NO_PULLS,
@@ -16,7 +17,6 @@ from pipeline.report.question import (
     Question,
     ReportColumn,
     ReportFinding,
-    Row,
     Scope,
     Tone,
     with_broker,

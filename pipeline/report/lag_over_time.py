@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from pipeline.lake.asking import Row
 from pipeline.report import forms
 from pipeline.report.charts import Series, line_chart
-from pipeline.report.question import CAPTURE, RECORD, SERIES, Answer, Missing, Question, ReportFinding, Row, Scope, Tone, waiting
+from pipeline.report.question import CAPTURE, RECORD, SERIES, Answer, Missing, Question, ReportFinding, Scope, Tone, waiting
 from pipeline.report.window import Window
 
 _FURTHEST = """\

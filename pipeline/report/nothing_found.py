@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from pipeline.lake.asking import Row
 from pipeline.report import forms
-from pipeline.report.question import NO_PULLS, TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Row, Scope, Tone, with_broker
+from pipeline.report.question import NO_PULLS, TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Scope, Tone, with_broker
 
 
 def _queries(scope: Scope) -> Sequence[str]:

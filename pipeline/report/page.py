@@ -10,7 +10,8 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.report.question import Answer, Missing, Question, ReportColumn, Row, Scope, Tone
+from pipeline.lake.asking import Row
+from pipeline.report.question import Answer, Missing, Question, ReportColumn, Scope, Tone
 
 _ORDER = (Tone.BAD, Tone.WARN, Tone.PLAIN, Tone.GOOD)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from pipeline.lake.asking import Row
 from pipeline.report import forms
 from pipeline.report.charts import layers, stacked_chart
 from pipeline.report.question import (
@@ -17,7 +18,6 @@ from pipeline.report.question import (
     Question,
     ReportColumn,
     ReportFinding,
-    Row,
     Scope,
     Tone,
     bin_of,

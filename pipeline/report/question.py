@@ -1,24 +1,24 @@
 """A question of the report: its SQL over the views, and the sentence, chart and table made of the rows.
 
-Rule: Spark aggregates, the page only shows. Each query returns a bounded number of rows (the first TOP, or bins of time), however large
-the lake is.
+Rule: the engine aggregates, the page only shows. Each query returns a bounded number of rows (the first TOP, or bins of time), however
+large the lake is.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from markupsafe import Markup
 
+from pipeline.lake.asking import Row
 from pipeline.lake.delta_sql import literal
 from pipeline.report import forms
 from pipeline.report.window import Window
 
-Row = Mapping[str, Any]
 # rows of a table, and series of a picture
 TOP: Final = 15
 SERIES: Final = 8

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from pipeline.lake.asking import Row
 from pipeline.report import forms
-from pipeline.report.question import TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Row, Scope, Tone, no_offsets, with_broker
+from pipeline.report.question import TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Scope, Tone, no_offsets, with_broker
 
 _SOON, _AT_ONCE = 6 * 3_600_000, 60_000
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from pipeline.lake.asking import Row
 from pipeline.report import forms
 from pipeline.report.question import (
     RECORD,
@@ -15,7 +16,6 @@ from pipeline.report.question import (
     Question,
     ReportColumn,
     ReportFinding,
-    Row,
     Scope,
     Tone,
     no_offsets,

@@ -15,14 +15,14 @@ import pytest
 
 from tests.truth.places import PROJECT, tracked
 
-PACKAGES = ("store_format", "udfs", "pipeline")
+PACKAGES = ("store_format", "udfs", "pipeline", "pullsim")
 FOLDERS = (*PACKAGES, "tests", "docs", "conf", "benchmarks", "notebooks")
 # a path from the root of the project, as `pipeline/lake/lake.py` or `tests/long`
 _PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w/.-]*\w")
 # a file by its name alone, as `lake.py` or `consume_lag.sql`
 _FILE = re.compile(r"(?<![\w/.*{{-])\w+\.(?:py|sql|ipynb)\b(?![/\w(]|\.\w)")
 # a module, or what is in one, as `pipeline.lake.lake` or `udfs.pull.batch_caps.batch_cut`
-_DOTTED = re.compile(rf"(?<![\w/.-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+(?![\w(]*/)")
+_DOTTED = re.compile(rf"(?<![\w/.-])(?!pullsim\.zip)(?:{'|'.join(PACKAGES)})(?:\.\w+)+(?![\w(]*/)")
 HOUSE_PAGE = PROJECT / "docs" / "how-it-works.md"
 # a wheel has these, a fresh checkout has not
 IN_WHEELS = {"pipeline/conf", "pipeline/sql/init.sql"}

@@ -48,7 +48,7 @@ def _clean_environment() -> dict[str, str]:
 
 def test_a_wheel_brings_no_packages_but_ours(wheel: Path) -> None:
     tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"pipeline", "store_format", "udfs"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"pipeline", "pullsim", "store_format", "udfs"}
 
 
 @slow_proof  # the zip that spark-submit takes below is a wheel too

@@ -17,12 +17,15 @@ NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 Row = Mapping[str, Any]
 
 
-def plain_lake(root: Path, found: Mapping[str, Sequence[Row]], *, tables_version: int = TABLES_VERSION) -> Path:
-    """A lake with rows of tables, by name; columns that a row lacks are NULL. Tables by queue are partitioned."""
+def plain_lake(root: Path, found: Mapping[str, Sequence[Row]], *, tables_version: int = TABLES_VERSION, version: int = 1) -> Path:
+    """A lake with rows of tables, by name; columns that a row lacks are NULL. Tables by queue are partitioned.
+
+    Rows of a `version` after the first are added to those that are there.
+    """
     for name, rows in found.items():
         add_rows(root, TABLES[name], rows)
     versions = {name: DeltaTable(str(root / name)).version() for name in found}
-    row = {"version": 1, "runId": "run", "what": "import", "brokerName": "b", "tables": list(versions.items()), "committedAt": NOON}
+    row = {"version": version, "runId": "run", "what": "import", "brokerName": "b", "tables": list(versions.items()), "committedAt": NOON}
     add_rows(root, LAKE_VERSION, [row | {"tablesVersion": tables_version}])
     return root
 

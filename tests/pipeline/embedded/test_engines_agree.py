@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +10,19 @@ import pytest
 
 from pipeline.commands.sql_statements import statements
 from pipeline.embedded.database import EmbeddedLake
-from pipeline.embedded.questions import ask as ask_quickly
 from pipeline.lake.lake import Lake
-from pipeline.lake.views import ask
+from pipeline.lake.views import asking
+from pipeline.report.build import QUESTIONS
+from pipeline.report.question import Scope
+from pipeline.report.window import window_of
 from pipeline.schema.tables import LAKE_VERSION, TABLES
 from pipeline.sql.statements import VIEWS
-from tests.makers.engine_lakes import captured_lake, write
+from tests.makers.engine_lakes import BROKER, TRACED, captured_lake, write
+from tests.runs.both_engines import both_reported, of_duckdb, of_spark, plain
 from tests.runs.doc_commands import PAGES, commands
+from tests.runs.in_session import pullsim_in
 from tests.runs.replaying import lake_of
-from tests.runs.sampling import sampled
+from tests.runs.sampling import sampled, slow_proof
 from tests.truth.golden import needs_golden
 from tests.truth.places import DATA
 
@@ -67,34 +69,6 @@ DOCUMENTED = sorted(
     {word for page in PAGES for one in commands(page) if one.words[0] == "sql" for word in one.words if word.startswith("SELECT ")}
 )
 ASKED = list(statements((DATA / "sql" / "asked.sql").read_text("utf-8")))
-Rows = Counter[str]
-
-
-def told(types: Iterable[str | None], names: Iterable[str], rows: Iterable[Iterable[Any]]) -> tuple[dict[str, str | None], Rows]:
-    return dict(zip(names, types, strict=True)), Counter(repr([plain(value) for value in row]) for row in rows)
-
-
-def plain(value: Any) -> Any:
-    """A value of either engine in one form."""
-    if hasattr(value, "asDict"):
-        value = value.asDict()
-    if isinstance(value, dict):
-        return {name: plain(one) for name, one in sorted(value.items())}
-    if isinstance(value, list):
-        return [plain(one) for one in value]
-    if isinstance(value, bytes | bytearray):
-        return bytes(value)
-    return value.astimezone(dt.UTC).isoformat() if isinstance(value, dt.datetime) else value
-
-
-def of_spark(spark: SparkSession, lake: Path | str, query: str) -> tuple[dict[str, str | None], Rows]:
-    frame = ask(Lake(spark, str(lake)).require(), query)
-    return told((field.dataType.simpleString() for field in frame.schema), frame.columns, frame.toLocalIterator())
-
-
-def of_duckdb(lake: Path | str, query: str) -> tuple[dict[str, str | None], Rows]:
-    answer = ask_quickly(EmbeddedLake(str(lake)), query)
-    return told(answer.types, answer.names, answer.rows)
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +114,61 @@ def test_views_of_golden_stores_agree(spark: SparkSession, stores: Path, tmp_pat
     lake = lake_of(spark, stores / store, tmp_path_factory).root
     for view in VIEWS:
         assert of_duckdb(lake, f"SELECT * FROM {view}") == of_spark(spark, lake, f"SELECT * FROM {view}"), view
+
+
+@needs_golden
+@pytest.mark.parametrize("broker", [None, pytest.param(BROKER, marks=slow_proof)])
+def test_every_question_of_the_report_of_a_captured_broker_agrees(spark: SparkSession, captured: Path, broker: str | None) -> None:
+    asked = both_reported(spark, captured, broker)
+    assert len(asked) >= len(QUESTIONS)
+    assert [query for query, rows in asked if not rows and "FROM hot_queue" not in query] == [], "a query without rows compares nothing"
+
+
+@needs_golden
+def test_questions_of_captures_and_of_replays_agree_without_observations(spark: SparkSession, captured: Path) -> None:
+    lake = EmbeddedLake(str(captured))
+    [[span]] = lake.asked(["SELECT min(arrivalMicros) DIV 1000 AS first, max(answerMicros) DIV 1000 AS last FROM pull_request"])
+    sources: tuple[dict[str, Any], ...] = ({"captured": window_of(span["first"], span["last"])}, {"replayed": True})
+    scopes = [Scope("lake", (BROKER, TRACED), imported=True, **source) for source in sources]
+    queries = sorted({query for scope in scopes for question in QUESTIONS for query in question.queries(scope)})
+    for query, wanted, found in zip(queries, asking(Lake(spark, str(captured)))(queries), lake.asked(queries), strict=True):
+        assert [plain(row) for row in found] == [plain(row) for row in wanted], query
+        assert found or "FROM hot_queue" in query, query
+
+
+@needs_golden
+def test_every_question_of_the_report_of_a_store_alone_agrees(
+    spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    asked = both_reported(spark, lake_of(spark, stores / "cleaned", tmp_path_factory).root, None)
+    assert any(rows and "queue" in query for query, rows in asked)
+
+
+@needs_golden
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--rate", "0.001", "--format", "json"),
+        pytest.param(("--group", "g-tag", "--at", "1795257316000", "--growth", "10", "--format", "csv"), marks=slow_proof),
+        pytest.param(
+            ("--disk-size", "1G", "--disk-used", "900M", "--set", "deleteWhen=05", "--time-zone", "Asia/Shanghai", "--format", "csv"),
+            marks=slow_proof,
+        ),
+    ],
+)
+def test_losses_agree(
+    spark: SparkSession,
+    captured: Path,
+    options: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pullsim = pullsim_in(spark, monkeypatch, capsys)
+    wanted, found = (pullsim("retention", "--lake", captured, *options, "--engine", engine) for engine in ("spark", "duckdb"))
+    assert wanted[0] == 0, wanted[2]
+    assert found == wanted
+    assert found[1].count("\n") > 2
 
 
 def test_views_of_a_lake_without_a_store_agree(spark: SparkSession, tmp_path: Path) -> None:

@@ -118,8 +118,9 @@ NONE = (None,) * 8
 LAST = 24 * 3 + 4
 
 
-def test_each_group_is_told_what_it_loses_and_when(pullsim: Pullsim, lake: Path) -> None:
-    found = asked(pullsim, lake)
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_each_group_is_told_what_it_loses_and_when(pullsim: Pullsim, lake: Path, engine: str) -> None:
+    found = asked(pullsim, lake, "--engine", engine)
     assert {name: tuple(row[one] for one in FORESEEN) for name, row in found.items()} == {
         # half a message an hour: see test_log_retention; the last file, which ages from 01:23 on, it has done with at 50:00
         "slow": (0, 4, "FILE_RESERVED_TIME", 4, 3, 300, 10, 79, None),

@@ -131,6 +131,12 @@ def test_the_page_runs_and_loads_nothing_and_shows_names_as_they_are(html: str) 
     assert sections == {"summary", *(question.anchor for question in QUESTIONS)}
 
 
+@slow_proof
+def test_spark_writes_the_same_page(pullsim: Pullsim, lake: Path, html: str, tmp_path: Path) -> None:
+    assert pullsim("report", "--lake", lake, "--out", tmp_path / "report.html", "--engine", "spark")[0] == 0
+    assert (tmp_path / "report.html").read_text("utf-8") == html
+
+
 def test_the_summary_says_what_the_lake_holds(html: str) -> None:
     said = html[html.index('id="summary"') : html.index('id="behind"')]
     said = said.replace("<b>", "").replace("</b>", "").replace("\N{NO-BREAK SPACE}", " ")

@@ -1,0 +1,239 @@
+"""The forecast of `pullsim retention`, and its rows, for both engines: SQL for either, and what Python adds. This module needs no Spark.
+
+The driver forecasts the deletion of each file of the commit log (one for each GiB). A row for each group and queue, with the queue's
+messages in each file, then gets its loss. Columns that need no forecast come from the view retention_risk.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import pyarrow as pa
+
+from pipeline.lag.lag_sql import GROUPS, require_name
+from pipeline.lake.asking import AskAll, Row, known_names
+from pipeline.lake.committed import LakeError
+from pipeline.lake.delta_sql import literal
+from pipeline.settings.quantities import LAST_OF_YEAR_9999, utc_time
+from pipeline.settings.settings import BrokerSettings, camel_case
+from udfs.cleaning.clean_commit_log import CleanSettings
+from udfs.cleaning.log_retention import Deletion, Disk, LogFile, Outlook, Share, aged_from, file_deletions, loss_of
+
+NOT_DELETED, NO_RATE, IN_TIME, NO_FILE = "NOT_DELETED", "NO_RATE", "IN_TIME", "NO_FILE"
+_LATE = 86_400_000  # ms; a file's last write may be this much later than its last message
+_RISKS = """
+WITH risk AS (
+  SELECT
+    brokerName, consumerGroup, topic, queueId, consumerOffset, minOffset, brokerOffset, lostMessages, {rate} AS consumedPerHour,
+    CASE WHEN reason IN ('NO_OFFSET', 'NO_QUEUE', 'NOTHING_WAITS') THEN reason END AS whyNot,
+    greatest(consumerOffset, minOffset) AS nextOffset
+  FROM retention_risk
+  WHERE {condition}
+), wanted AS (
+  SELECT r.brokerName, r.topic, r.queueId, min(r.nextOffset) AS nextOffset, max(b.mappedFileSizeCommitLog) AS fileSize
+  FROM risk r JOIN broker b ON b.brokerName = r.brokerName
+  WHERE r.whyNot IS NULL
+  GROUP BY r.brokerName, r.topic, r.queueId
+), share AS (
+  SELECT
+    e.topic, e.queueId, e.physicOffset - e.physicOffset % w.fileSize AS from_offset,
+    min(e.queueOffset) AS first, max(e.queueOffset) + 1 AS end, CAST(sum(e.size) AS BIGINT) AS size
+  FROM consume_queue e
+  JOIN wanted w
+    ON e.brokerName = w.brokerName AND e.topic = w.topic AND e.queueId = w.queueId AND e.queueOffset >= w.nextOffset
+  WHERE e.size < 2147483647
+  GROUP BY ALL
+), shares AS (
+  SELECT topic, queueId, array_sort(collect_list(struct(from_offset, first, end, size))) AS shares
+  FROM share
+  GROUP BY topic, queueId
+)
+SELECT r.*, s.shares
+FROM risk r
+LEFT JOIN shares s ON s.topic = r.topic AND s.queueId = r.queueId"""
+# columns of times, in ms
+TIMES: Final = ("lossAt", "deletedAt")
+# columns by which rows are sorted, NULL last
+ORDER: Final = (*TIMES, "consumerGroup", "topic", "queueId")
+# columns of `risks` that the rows do not show
+HIDDEN: Final = ("whyNot", "nextOffset", "shares")
+FORECAST: Final = {
+    "nextFile": "BIGINT",
+    "deletedAt": "BIGINT",
+    "cause": "STRING",
+    "lossAt": "BIGINT",
+    "lossMessages": "BIGINT",
+    "lossBytes": "BIGINT",
+    "minOffsetThen": "BIGINT",
+    "neededReservedHours": "BIGINT",
+    "reason": "STRING",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionQuestion:
+    """The arguments of a forecast of deletions.
+
+    Attributes:
+        settings: settings of the broker.
+        zone: time zone of the broker's clock.
+        group: only this group; None for all.
+        at: start of the forecast, ms; None for the time of the store's last message.
+        rate: messages a second that each group consumes of each queue; None for the rates in lag_history.
+        growth: growth of the log, bytes a second; None for the growth in its last day.
+        disk_size: bytes of the disk; None for a disk that is never full.
+        disk_used: used bytes of the disk; None for the bytes of the store.
+    """
+
+    settings: BrokerSettings
+    zone: dt.tzinfo
+    group: str | None = None
+    at: int | None = None
+    rate: float | None = None
+    growth: float | None = None
+    disk_size: int | None = None
+    disk_used: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The forecast of a broker's commit log.
+
+    Attributes:
+        outlook: input of the forecast.
+        deletions: first offset of a file -> its deletion.
+        aging: first offset of a file -> when it begins to age.
+        times_are_late: whether files were last written after the store's last message, because a copy did not keep their times.
+    """
+
+    outlook: Outlook
+    deletions: Mapping[int, Deletion]
+    aging: Mapping[int, int | None]
+    times_are_late: bool
+
+
+def forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast:
+    """Return the forecast of a broker's commit log.
+
+    Args:
+        ask: asks the lake.
+        broker: name of the broker, which the lake has.
+        question: the arguments of the forecast.
+
+    Raises:
+        LakeError: the lake has no file of the log or not the group, or the time or the disk's size is impossible.
+    """
+    mine = f"brokerName = {literal(broker)}"
+    queries = [
+        f"SELECT maxStoreTimestamp, maxPhyOffset FROM broker WHERE {mine}",
+        f"SELECT fromOffset, mtimeMs, length FROM store_file WHERE {mine} AND kind = 'commitlog' ORDER BY fromOffset",
+        f"SELECT max(growth) AS growth FROM log_file_deletion WHERE {mine}",
+        f"SELECT CAST(sum(length) AS BIGINT) AS used FROM store_file WHERE {mine}",
+    ]
+    if question.group is not None:
+        column, what, tables = GROUPS
+        [names] = ask([known_names(column, tables)])
+        require_name(what, question.group, [row["name"] for row in names])
+    [known], log, [found], [stored] = ask(queries)
+    since = known["maxStoreTimestamp"] if question.at is None else question.at
+    if not 0 <= since <= LAST_OF_YEAR_9999:
+        raise LakeError(f"expected a time from 1970 to the year 9999 to look ahead from, in ms, found {since}; give one with --at")
+    if not log:
+        raise LakeError(f"expected files of the commit log of broker {broker!r} in store_file, found none; import the store")
+    # a file that the broker created at its start has no modification time
+    files = [LogFile(row["fromOffset"], row["mtimeMs"] if (row["mtimeMs"] or 0) > 0 else since, row["length"]) for row in log]
+    growth = found["growth"] if question.growth is None else question.growth
+    room = files[-1].from_offset + files[-1].length - known["maxPhyOffset"]
+    outlook = Outlook(
+        since=since,
+        zone=question.zone,
+        settings=CleanSettings(**{field.name: question.settings.value(camel_case(field.name)) for field in fields(CleanSettings)}),
+        growth=growth,
+        fills_at=since + int(room * 1000 / growth) if growth > 0 else None,
+        disk=None if question.disk_size is None else _disk(question.disk_size, question.disk_used, stored["used"] or 0),
+    )
+    return Forecast(
+        outlook=outlook,
+        deletions=dict(zip((file.from_offset for file in files), file_deletions(files, outlook), strict=False)),
+        aging=aged_from(files, outlook),
+        times_are_late=any(file.modified > known["maxStoreTimestamp"] + _LATE for file in files[:-1]),
+    )
+
+
+def _disk(size: int, used: int | None, stored: int) -> Disk:
+    used = stored if used is None else used
+    if used > size:
+        raise LakeError(f"expected a disk of at least {used} bytes, which are used, found --disk-size {size}")
+    return Disk(size, used)
+
+
+def risks(broker: str, question: RetentionQuestion) -> str:
+    """Return the query for a row for each group and queue, to which `foreseen` adds the forecast."""
+    conditions = [f"brokerName = {literal(broker)}"]
+    if question.group is not None:
+        conditions.append(f"consumerGroup = {literal(question.group)}")
+    rate = "consumerOffsetPerHour" if question.rate is None else f"CAST('{question.rate * 3600!r}' AS DOUBLE)"
+    return _RISKS.format(rate=rate, condition=" AND ".join(conditions))
+
+
+def foreseen(forecast: Forecast, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of `risks` without the columns HIDDEN, and with the columns FORECAST after the others."""
+    for batch in batches:
+        known = batch.drop_columns(list(HIDDEN))
+        rows = batch.select([*HIDDEN, "consumedPerHour", "minOffset"])
+        forecasts = [_row(forecast, **row) for row in rows.to_pylist()]
+        kinds = {"BIGINT": pa.int64(), "STRING": pa.string()}
+        columns = [pa.array([row.get(name) for row in forecasts], kinds[kind]) for name, kind in FORECAST.items()]
+        yield pa.RecordBatch.from_arrays([*known.columns, *columns], [*known.schema.names, *FORECAST])
+
+
+def losses(forecast: Forecast, rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return the rows of `foreseen` in their order, from the rows of `risks`."""
+    asked = (*HIDDEN, "consumedPerHour", "minOffset")
+    found = []
+    for row in rows:
+        shown: dict[str, Any] = {name: value for name, value in row.items() if name not in HIDDEN}
+        found.append(shown | dict.fromkeys(FORECAST) | _row(forecast, **{name: row[name] for name in asked}))
+    return sorted(found, key=lambda row: [(row[name] is None, row[name]) for name in ORDER])
+
+
+def with_texts(row: Row) -> Row:
+    """Return a row whose times are texts in UTC, as of `retention.for_people`."""
+    return {**row, **{name: _text(row[name]) for name in TIMES}}
+
+
+def _text(millis: int | None) -> str | None:
+    time = None if millis is None else utc_time(millis)
+    return None if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def _row(
+    forecast: Forecast,
+    *,
+    whyNot: str | None,
+    nextOffset: int,
+    shares: list[dict[str, int]] | None,
+    consumedPerHour: float | None,
+    minOffset: int,
+) -> dict[str, Any]:
+    if whyNot:
+        return {"reason": whyNot}
+    mine = [Share(**share) for share in shares or () if share["end"] > nextOffset]
+    if not mine:
+        return {"reason": NO_FILE}
+    rate = None if consumedPerHour is None else consumedPerHour / 3600
+    loss = loss_of(mine, nextOffset, rate, forecast.outlook, forecast.deletions, forecast.aging, minOffset)
+    return {
+        "nextFile": loss.next_file,
+        "deletedAt": loss.deletion.time if loss.deletion else None,
+        "cause": loss.deletion.cause if loss.deletion else None,
+        "lossAt": loss.loss_at,
+        "lossMessages": loss.messages,
+        "lossBytes": loss.size,
+        "minOffsetThen": loss.min_offset,
+        "neededReservedHours": loss.needed_reserved_hours,
+        "reason": NO_RATE if rate is None else None if loss.loss_at is not None else IN_TIME if loss.deletion else NOT_DELETED,
+    }

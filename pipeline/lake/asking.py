@@ -1,0 +1,16 @@
+"""How code asks queries of a lake without knowing the engine that answers. This module needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+# queries in Spark's SQL -> the rows of each query, which runs when its rows are taken
+AskAll = Callable[[Sequence[str]], Iterator[Sequence[Row]]]
+
+
+def known_names(column: str, tables: Sequence[str]) -> str:
+    """The query for the names in a column of tables."""
+    listed = " UNION ALL ".join(f"SELECT {column} AS name FROM {table}" for table in tables)
+    return f"SELECT DISTINCT name FROM ({listed}) WHERE name IS NOT NULL"

@@ -1,0 +1,403 @@
+"""A lake from Python: questions that DuckDB answers at once, and work on Spark, through the functions that the commands call."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import os
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, redirect_stdout
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pullsim.rows import Rows
+from pullsim.shown import Explained, Page
+from store_format.errors import UnusableInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.commands.cli import GivenSettings
+    from pipeline.embedded.database import EmbeddedLake
+    from pipeline.lake.opened_broker import OpenedBroker
+
+Engine = Literal["auto", "duckdb", "spark"]
+At = Literal["snapshot", "request-time", "recorded-max"]
+Layout = Literal["auto", "partitioned", "clustered"]
+Path = str | os.PathLike[str]
+# values of broker settings by the broker's own names
+Settings = Mapping[str, str | int | float | bool]
+T = TypeVar("T")
+
+
+class NeedsSparkError(UnusableInputError, ValueError):
+    """Only DuckDB may answer, and cannot; the message says why."""
+
+
+def open(path: Path, *, engine: Engine = "auto", spark: SparkSession | None = None) -> Lake:  # noqa: A001 (pullsim.open is the name)
+    """The lake in a directory.
+
+    Args:
+        path: directory of the Delta tables, or a URI.
+        engine: what reads the tables; "auto" is DuckDB where it can answer, else Spark.
+        spark: session that answers everything; with None, work on Spark takes the active session, or starts one, which takes seconds.
+
+    Raises:
+        pullsim.Error: there is no lake, or it is damaged or of another version.
+
+    >>> lake = pullsim.open("lake")
+    """
+    return Lake(path, engine=engine, spark=spark)
+
+
+class Lake:
+    """A lake; each call reads the newest version of it."""
+
+    def __init__(self, path: Path, *, engine: Engine = "auto", spark: SparkSession | None = None) -> None:
+        """Open the lake; arguments and errors are those of `pullsim.open`."""
+        from pipeline.lake.committed import require_there
+
+        if engine not in {"auto", "duckdb", "spark"}:
+            raise ValueError(f'engine: expected "auto", "duckdb" or "spark", found {engine!r}')
+        self.path = os.fspath(path)
+        self._engine: Engine = "spark" if spark is not None else engine
+        self._spark = spark
+        require_there(self.path)
+
+    def __repr__(self) -> str:
+        return f"Lake({self.path!r})"
+
+    def sql(self, query: str) -> Rows:
+        """The rows of a query in Spark's SQL over the lake's tables, views and functions; docs/sql.md lists them.
+
+        Args:
+            query: a query, SHOW or DESCRIBE; it reads the lake and nothing else.
+
+        Raises:
+            pullsim.Error: the query names something unknown, or cannot be run.
+
+        >>> lake = pullsim.open("lake")
+        >>> lake.sql("SELECT minOffset, maxOffset FROM queue WHERE topic = 'orders' AND queueId = 0")
+        minOffset  maxOffset
+               94        373
+        (1 row)
+        """
+
+        def quickly(lake: EmbeddedLake) -> Rows:
+            from pipeline.embedded.questions import ask_table
+
+            return Rows(ask_table(lake, query))
+
+        def on_spark() -> Rows:
+            from pipeline.lake.lake import Lake as SparkLake
+            from pipeline.lake.read_only_sql import check_read_only
+            from pipeline.lake.views import ask
+            from pipeline.sql.statements import FUNCTIONS
+
+            check_read_only(query, FUNCTIONS)
+            return Rows(frame=ask(SparkLake(self.spark, self.path).require(), query))
+
+        return self._answered(quickly, on_spark)
+
+    def lag(
+        self, *, group: str | None = None, topic: str | None = None, broker: str | None = None, until: dt.datetime | None = None
+    ) -> Rows:
+        """The consumer lag of each group and queue: the rows of the view consume_lag, sorted by broker, group, topic and queue.
+
+        Args:
+            group: only this consumer group.
+            topic: only this topic.
+            broker: only this broker.
+            until: end of waiting times; that of the store's last message by default.
+
+        Raises:
+            pullsim.Error: the lake has no such group, topic or broker.
+
+        >>> lake = pullsim.open("lake")
+        >>> lake.lag(group="g-first", topic="ledger").arrow()["lag"].to_pylist()
+        [0, 13, 0, 5]
+        """
+        from pipeline.lag.lag_sql import AskedLag, check_names, diff_total
+
+        asked = AskedLag(broker=broker, group=group, topic=topic, until=until)
+
+        def quickly(lake: EmbeddedLake) -> Rows:
+            from pipeline.embedded.questions import errors_told
+            from pipeline.embedded.translation import parsed
+
+            with errors_told():
+                check_names(lake.root, lake.names, group=group, topic=topic, broker=broker)
+                table = lake.table(parsed(asked.queue_lags))
+            return Rows(table, note=diff_total(table["lag"].to_pylist()))
+
+        def on_spark() -> Rows:
+            from pipeline.lag.lag import LAG_READS, queue_lags
+            from pipeline.lake.lake import Lake as SparkLake
+            from pipeline.lake.views import create_views
+
+            opened = SparkLake(self.spark, self.path).require()
+            name = None if broker is None else opened.broker(broker)
+            return Rows(frame=queue_lags(create_views(opened, LAG_READS), broker=name, group=group, topic=topic, until=until))
+
+        return self._answered(quickly, on_spark)
+
+    def report(self, *, broker: str | None = None) -> Page:
+        """The page of `pullsim report` about the state of the groups; a notebook shows it.
+
+        Args:
+            broker: only this broker.
+
+        Raises:
+            pullsim.Error: the lake has no such broker.
+
+        >>> pullsim.open("lake").report().save("report.html")
+        """
+        from pipeline.report.build import NAMING, report
+
+        def page(ask: Any) -> Page:
+            return Page(report(ask, broker=broker, named=self.path, progress=lambda _: None))
+
+        def quickly(lake: EmbeddedLake) -> Page:
+            from pipeline.embedded.questions import errors_told
+            from pipeline.lake.committed import require_among
+
+            with errors_told():
+                if broker is not None:
+                    require_among(lake.root, broker, lake.names("brokerName", NAMING))
+                return page(lake.asked)
+
+        def on_spark() -> Page:
+            from pipeline.lake.lake import Lake as SparkLake
+            from pipeline.lake.views import asking
+            from pipeline.schema.tables import TABLES
+
+            opened = SparkLake(self.spark, self.path).require()
+            if broker is not None:
+                opened.broker(broker, *(TABLES[table] for table in NAMING))
+            return page(asking(opened))
+
+        return self._answered(quickly, on_spark)
+
+    def explain(
+        self,
+        *,
+        group: str | None = None,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        offset: int | None = None,
+        max_msg_nums: int = 32,
+        filter_type: str | None = None,
+        expression: str | None = None,
+        registered: bool = False,
+        at: int | dt.datetime | None = None,
+        request: str | None = None,
+        broker: str | None = None,
+        settings: Settings | None = None,
+        rules: str | None = None,
+    ) -> Explained:
+        """Why the broker gives its answer to a pull: the checks, the window, the outcome of each entry, and why the scan ended.
+
+        Args:
+            group: consumer group that pulls; with topic, queue_id and offset, or else `request`.
+            topic: topic of the queue.
+            queue_id: queue of the topic.
+            offset: queue offset to pull from.
+            max_msg_nums: maximum number of messages of the answer.
+            filter_type: TAG or SQL92; TAG if there is an expression.
+            expression: the filter.
+            registered: use the filter that the group registered for the topic.
+            at: see the store as of this time, ms or a datetime; all of it by default.
+            request: requestId of a captured pull in the table pull_request.
+            broker: the broker; needed if the lake holds more than one.
+            settings: broker settings that override those of the import.
+            rules: version of the broker whose rules hold.
+
+        Raises:
+            pullsim.Error: there is no such pull, or a setting is wrong.
+            TypeError: neither a whole pull nor a request is given, or both.
+
+        >>> lake = pullsim.open("lake")
+        >>> why = lake.explain(group="g-main", topic="orders", queue_id=0, offset=0)
+        >>> why.facts["answer"]["status"]
+        'OFFSET_TOO_SMALL'
+        """
+        from pipeline.questions.broker_checks import ExplainedPull, captured_pull
+        from pipeline.questions.explain import explain
+        from pipeline.questions.explain_text import as_json, show
+        from pipeline.settings.quantities import milliseconds
+
+        place = {"group": group, "topic": topic, "queue_id": queue_id, "offset": offset}
+        more = {"filter_type": filter_type, "expression": expression, "at": milliseconds(at) if isinstance(at, dt.datetime) else at}
+        is_whole = None not in place.values()
+        is_more = any(value is not None for value in (*place.values(), *more.values()))
+        if is_more if request is not None else not is_whole:
+            raise TypeError("explain: expected group, topic, queue_id and offset, or else request alone, the id of a captured pull")
+        given = _given(settings, rules)
+        opened = self._broker(broker)
+        merged = given.over(opened.properties())
+        if request is not None:
+            pull = captured_pull(opened, request, merged)
+        else:
+            pull = ExplainedPull(**place, **more, max_msg_nums=max_msg_nums, registered=registered).with_filter_type()  # type: ignore[arg-type]
+        explanation = explain(opened, pull, merged)
+        with redirect_stdout(io.StringIO()) as text:
+            show(explanation, every_entry=False)
+        return Explained(text.getvalue(), as_json(explanation))
+
+    def replay(
+        self,
+        requests: Path | pa.Table | pd.DataFrame | pl.DataFrame | DataFrame | None = None,
+        *,
+        at: At = "snapshot",
+        settings: Settings | None = None,
+        rules: str | None = None,
+        broker: str | None = None,
+    ) -> Rows:
+        """The broker's answers to pull requests: rows of the table pull_response, to which they are added, in the order of the requests.
+
+        Args:
+            requests: a file as for `pullsim replay --requests`; or a frame with the columns group, topic, queueId and offset, and if need
+                be maxMsgNums (32 by default), filterType, expression and timestamp; or None for the captured pulls of the lake.
+            at: what of the store a request sees.
+            settings: broker settings that override those of the import and of the file's header.
+            rules: version of the broker whose rules hold.
+            broker: the broker; needed if the lake holds more than one.
+
+        Raises:
+            pullsim.Error: a request, a setting or the broker is wrong; nothing was written.
+
+        >>> lake = pullsim.open("lake")
+        >>> answers = lake.replay("pulls.jsonl", settings={"maxTransferCountOnMessageInMemory": 8})
+        >>> answers.arrow()["status"].to_pylist()[3:5]
+        ['OFFSET_TOO_SMALL', 'FOUND']
+        """
+        from pipeline.capture.replay_captured import run_captured_replay
+        from pipeline.commands.cli import now, run_id
+        from pipeline.replay.replay_job import run_replay
+        from pipeline.replay.replay_run import ReplayOptions
+        from pipeline.terminal import progress_to_stderr
+        from pullsim.request_frames import request_file
+
+        given, run = _given(settings, rules), run_id()
+        opened = self._broker(broker)
+        stored = opened.properties()
+        options = ReplayOptions(at=at)
+        if requests is None:
+            own = given.over(stored)
+            run_captured_replay(opened, options=options, settings=own, run_id=run, now=now, progress=progress_to_stderr)
+        else:
+            is_path = isinstance(requests, str | os.PathLike)
+            with nullcontext(str(requests)) if is_path else request_file(opened, requests, run) as path:
+                settings_of = partial(given.of_file, stored)
+                run_replay(opened, path, options=options, settings_of=settings_of, run_id=run, now=now, progress=progress_to_stderr)
+        return self.sql(_ANSWERS.format(run=run))
+
+    def _broker(self, name: str | None) -> OpenedBroker:
+        from pipeline.lake.opened_broker import OpenedBroker
+
+        return OpenedBroker.of(self.spark, self.path, name)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session for work on Spark: the one given to `pullsim.open`, else the active one, else a new one, which stays.
+
+        Raises:
+            RuntimeError: there is no Java, or the session does not start.
+        """
+        from pullsim.session import session
+
+        return session() if self._spark is None else self._spark
+
+    def _answered(self, quickly: Callable[[EmbeddedLake], T], on_spark: Callable[[], T]) -> T:
+        """The answer of DuckDB, or of Spark where DuckDB cannot or shall not answer."""
+        if self._engine == "spark":
+            return on_spark()
+        from pipeline.embedded.database import EmbeddedLake
+        from pipeline.embedded.opened_tables import NotSupportedError
+
+        try:
+            return quickly(EmbeddedLake(self.path))
+        except NotSupportedError as error:
+            if self._engine == "duckdb":
+                raise NeedsSparkError(f'engine="duckdb": {error}; leave engine out, or give "spark"') from error
+            return on_spark()
+
+
+# requests of a file are numbered by their lines
+_ANSWERS = "SELECT * FROM pull_response WHERE runId = '{run}' ORDER BY length(requestId), requestId"
+
+
+def import_store(
+    store: Path,
+    lake: Path,
+    *,
+    broker_name: str | None = None,
+    layout: Layout = "auto",
+    as_found: bool = False,
+    properties: Path | None = None,
+    settings: Settings | None = None,
+    rules: str | None = None,
+    spark: SparkSession | None = None,
+) -> Lake:
+    """Import a broker's store directory, which is only read; the lake that then has it.
+
+    Args:
+        store: directory of the store.
+        lake: directory of the Delta tables; a broker of the same name that is there is replaced.
+        broker_name: name in the lake; that of `properties` by default, else the folder's.
+        layout: layout of the tables by queue.
+        as_found: take the files as they are, without what the broker's load and start change.
+        properties: the broker's broker.conf.
+        settings: broker settings, which override those of `properties`.
+        rules: version of the broker whose rules hold.
+        spark: session; as for `pullsim.open`.
+
+    Raises:
+        pullsim.Error: the store cannot be used, or the lake cannot take it; the lake is as before.
+
+    >>> lake = pullsim.import_store("broker-a", "lake", properties="broker-a.conf")
+    >>> lake.sql("SELECT brokerName, brokerRole FROM broker")
+    brokerName  brokerRole
+    broker-a    ASYNC_MASTER
+    (1 row)
+    """
+    from pipeline.commands.cli import now, run_id
+    from pipeline.files.given_files import require_store
+    from pipeline.importing import import_store as importing
+    from pipeline.lake.lake import Lake as SparkLake
+    from pipeline.terminal import progress_to_stderr
+    from pullsim.session import session
+
+    path = os.fspath(store)
+    broker_settings = _given(settings, rules, properties).over()
+    require_store(path)
+    into = SparkLake(session() if spark is None else spark, os.fspath(lake))
+    done = importing.import_store(
+        into,
+        path,
+        broker=importing.broker_of(path, broker_name, broker_settings),
+        layout=None if layout == "auto" else layout,
+        settings=broker_settings,
+        as_found=as_found,
+        run_id=run_id(),
+        now=now,
+        progress=progress_to_stderr,
+    )
+    for note in done.notes:
+        progress_to_stderr(f"note: {note}")
+    return Lake(lake, spark=spark)
+
+
+def _given(settings: Settings | None, rules: str | None, properties: Path | None = None) -> GivenSettings:
+    """The settings as those of a command line; they are checked."""
+    from pipeline.commands.cli import GivenSettings
+
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()}
+    given = GivenSettings(
+        tuple(f"{name}={value}" for name, value in texts.items()), None if properties is None else os.fspath(properties), rules
+    )
+    given.check()
+    return given

@@ -1,0 +1,104 @@
+"""Pull requests in a frame of pandas, Polars, Arrow or Spark, written as a request file, which a replay then reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.files.output_file import output_file, write_lines
+from pipeline.files.store_files import filesystem_of
+from pipeline.lake.local_rows import frame_of
+from pipeline.settings.settings import nearest
+from store_format.errors import UnusableInputError
+
+if TYPE_CHECKING:
+    from pipeline.lake.opened_broker import OpenedBroker
+
+_REQUIRED: Final = {"group": pa.string(), "topic": pa.string(), "queueId": pa.int64(), "offset": pa.int64()}
+_OPTIONAL: Final = {
+    "maxMsgNums": pa.int64(),
+    "filterType": pa.string(),
+    "expression": pa.string(),
+    "timestamp": pa.int64(),
+    "sysFlag": pa.int64(),
+    "suspendTimeoutMillis": pa.int64(),
+}
+_MAX_MSG_NUMS: Final = 32
+
+
+class RequestFrameError(UnusableInputError, ValueError):
+    """A frame of pull requests lacks a column, has an unknown one, or values of another type."""
+
+
+@contextmanager
+def request_file(broker: OpenedBroker, requests: Any, name: str) -> Iterator[str]:
+    """The path of a file with the requests of a frame, in its order; the file lies below the lake and is removed at the end.
+
+    Args:
+        broker: broker of the lake.
+        requests: DataFrame of Spark, or whatever Arrow takes as a table.
+        name: name for the file's folder.
+
+    Raises:
+        RequestFrameError: the frame has no requests.
+    """
+    folder = f"{broker.lake.root}/_requests-{name}"
+    filesystem, inside = filesystem_of(folder)
+    lines = request_lines(requests if isinstance(requests, DataFrame) else frame_of(broker.lake.spark, _table(requests)))
+    filesystem.create_dir(inside)
+    try:
+        with output_file(f"{folder}/requests.jsonl") as out:
+            write_lines(lines, out)
+        yield f"{folder}/requests.jsonl"
+    finally:
+        filesystem.delete_dir(inside)
+
+
+def _table(requests: Any) -> pa.Table:
+    """The requests as an Arrow table with the types of a request file."""
+    try:
+        table = pa.table(requests)
+    except (TypeError, ValueError) as error:
+        raise RequestFrameError(
+            f"requests: expected a path, or a frame of pandas, Polars, Arrow or Spark, found {type(requests)}"
+        ) from error
+    _check_names(table.column_names)
+    kinds = _REQUIRED | _OPTIONAL
+    try:
+        return table.cast(pa.schema([(name, kinds[name]) for name in table.column_names]))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RequestFrameError(f"requests: a column has values of another type: {error}") from error
+
+
+def _check_names(names: list[str]) -> None:
+    known = [*_REQUIRED, *_OPTIONAL]
+    if missing := [name for name in _REQUIRED if name not in names]:
+        raise RequestFrameError(f"requests: expected the columns {', '.join(_REQUIRED)}, found none named {', '.join(missing)}")
+    if unknown := [name for name in names if name not in known]:
+        near = ", ".join(nearest(unknown[0], known))
+        raise RequestFrameError(f"requests: there is no column {unknown[0]!r} of a pull request; the nearest known: {near}")
+
+
+def request_lines(requests: DataFrame) -> DataFrame:
+    """The lines of a request file, in one column.
+
+    Raises:
+        RequestFrameError: a column is missing or unknown.
+    """
+    names = requests.columns
+    _check_names(names)
+
+    def column(name: str) -> Column:
+        return F.col(name) if name in names else F.lit(None)
+
+    fields = [F.col(name) for name in _REQUIRED]
+    fields.append(F.coalesce(column("maxMsgNums"), F.lit(_MAX_MSG_NUMS)).alias("maxMsgNums"))
+    of_filter = F.struct(column("filterType").cast("STRING").alias("type"), column("expression").cast("STRING").alias("expression"))
+    fields.append(F.when(column("filterType").isNotNull(), of_filter).alias("filter"))
+    fields += [F.col(name) for name in ("timestamp", "sysFlag", "suspendTimeoutMillis") if name in names]
+    return requests.select(F.to_json(F.struct(F.struct(*fields).alias("request")), {"ignoreNullFields": "false"}).alias("value"))

@@ -1,0 +1,71 @@
+"""Asks both engines the same of a lake: what Spark and DuckDB give, in one form, and whether they give the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.embedded.database import EmbeddedLake
+from pipeline.embedded.questions import ask as ask_quickly
+from pipeline.lake.asking import AskAll, Row
+from pipeline.lake.lake import Lake
+from pipeline.lake.views import ask, asking
+from pipeline.report.build import report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Rows = Counter[str]
+
+
+def told(types: Iterable[str | None], names: Iterable[str], rows: Iterable[Iterable[Any]]) -> tuple[dict[str, str | None], Rows]:
+    return dict(zip(names, types, strict=True)), Counter(repr([plain(value) for value in row]) for row in rows)
+
+
+def plain(value: Any) -> Any:
+    """A value of either engine in one form."""
+    if hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in sorted(value.items())}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, bytes | bytearray):
+        return bytes(value)
+    return value.astimezone(dt.UTC).isoformat() if isinstance(value, dt.datetime) else value
+
+
+def of_spark(spark: SparkSession, lake: Path | str, query: str) -> tuple[dict[str, str | None], Rows]:
+    frame = ask(Lake(spark, str(lake)).require(), query)
+    return told((field.dataType.simpleString() for field in frame.schema), frame.columns, frame.toLocalIterator())
+
+
+def of_duckdb(lake: Path | str, query: str) -> tuple[dict[str, str | None], Rows]:
+    answer = ask_quickly(EmbeddedLake(str(lake)), query)
+    return told(answer.types, answer.names, answer.rows)
+
+
+def reported(ask: AskAll, lake: Path | str, broker: str | None) -> tuple[list[tuple[str, Any]], str]:
+    """Each query of the report with its rows, and the page."""
+    asked: list[tuple[str, Any]] = []
+
+    def heard(queries: Sequence[str]) -> Iterator[Sequence[Row]]:
+        for query, rows in zip(queries, ask(queries), strict=True):
+            asked.append((query, [plain(row) for row in rows]))
+            yield rows
+
+    page = report(heard, broker=broker, named=str(lake), progress=lambda _: None)
+    return asked, page
+
+
+def both_reported(spark: SparkSession, lake: Path | str, broker: str | None) -> list[tuple[str, Any]]:
+    """The queries of the report with their rows, after a check that both engines have the same."""
+    wanted, wanted_page = reported(asking(Lake(spark, str(lake)).require()), lake, broker)
+    found, page = reported(EmbeddedLake(str(lake)).asked, lake, broker)
+    for (query, rows), of_spark in zip(found, wanted, strict=True):
+        assert (query, rows) == of_spark
+    assert page == wanted_page
+    return found
