@@ -6,7 +6,7 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.settings.settings import BrokerSettings
 from store_format.config.config_files import decode_topic_configs, load
 from store_format.config.config_rows import members_of
-from store_format.errors import ConfigFileError, UnsupportedStoreError
+from store_format.errors import StoreError, UnsupportedStoreError
 from store_format.files.files import FilePath
 from store_format.store.parts_of_5 import PARTS, ROCKSDB_CONFIG, ROCKSDB_QUEUES, TIERED_STORAGE, Part, is_v2_record
 from store_format.store_paths import COMMIT_LOG
@@ -34,10 +34,10 @@ def refuse_parts(files: StoreFiles, settings: BrokerSettings) -> None:
     is_default = settings.explicit("storeType") == "default"
     for part in PARTS:
         for folder in () if part is ROCKSDB_QUEUES and is_default else part.folders:
-            if files.folder(*folder):
+            if _entries(files, folder):
                 raise _refused(files.path_of(*folder), part)
         for path in part.files:
-            if files.has(path):
+            if path[-1] in _entries(files, path[:-1]):
                 raise _refused(files.path_of(*path), part)
     for name, part in _parts_of_topics(files):
         raise _refused(f"{files.path_of('config', _TOPICS)}, topic {name}", part)
@@ -68,12 +68,20 @@ def refuse_v2_log_end(files: StoreFiles, log_end: int, log_file_size: int) -> No
         refuse_v2_record(files, (COMMIT_LOG, name), log_end - start)
 
 
+def _entries(files: StoreFiles, folder: FilePath) -> frozenset[str]:
+    """The names in a folder; none where it cannot be read, as whoever needs it says so."""
+    try:
+        return frozenset(entry.name for entry in files.folder(*folder))
+    except StoreError:
+        return frozenset()
+
+
 def _parts_of_topics(files: StoreFiles) -> list[tuple[str, Part]]:
     """Each topic with an attribute of a part, and the part; none where topics.json cannot be read."""
     path = files.path_of("config", _TOPICS)
     try:
         topics = load(files.read_config(_TOPICS), files.read_config(f"{_TOPICS}.bak"), path, decode_topic_configs).table
-    except ConfigFileError:  # whoever needs the file says so
+    except StoreError:  # likewise
         return []
     found = []
     for topic in topics.topicConfigTable:
