@@ -88,6 +88,10 @@ class NotAStoreError(StoreError):
     """The path is not the store directory of a broker."""
 
 
+class UnsupportedStoreError(StoreError):
+    """The store has a part that a broker reads and that is not modelled."""
+
+
 class CorruptStoreError(StoreError):
     """Bytes that a broker does not write, or that its load or start would change."""
 

@@ -52,4 +52,4 @@ def sql92_codes(expression: str, maps: Sequence[Mapping[str, str] | None]) -> ND
 
 def uncompressed(body: bytes, sys_flag: Any) -> bytes | None:
     """A body as consumers get it, uncompressed (`message_body.uncompress`) if `sys_flag` marks it compressed."""
-    return uncompress(body) if int(sys_flag) & COMPRESSED_FLAG else body
+    return uncompress(body, sys_flag=int(sys_flag)) if int(sys_flag) & COMPRESSED_FLAG else body

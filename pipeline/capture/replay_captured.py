@@ -56,6 +56,7 @@ def run_captured_replay(
         SettingsError: a slave lag is given, and the broker is no slave.
     """
     started = now()
+    progress(settings.told_version)
     options.check_roles(settings.pull_settings().broker_role)
     pulls = captured_pulls(broker)
     with output_file(options.out) if options.out else nullcontext() as out:

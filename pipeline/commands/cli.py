@@ -209,6 +209,23 @@ class GivenSettings:
             return self.over(stored)
         return file.settings(stored=stored, properties=self.properties, options=self.with_rules)
 
+    def of_store(self, store: str, *, header: Any = None, header_where: str = "") -> BrokerSettings:
+        """The broker's settings as `over` returns them; where nothing else names the version, the files of a store tell it.
+
+        Raises:
+            SettingsError: as in `over`.
+            StoreError: the store cannot be read.
+        """
+        from pipeline.store.told_rules import told_rules
+
+        return BrokerSettings.from_sources(
+            header=header,
+            header_where=header_where,
+            properties=self.properties,
+            options=self.with_rules,
+            written_by=told_rules(store),
+        )
+
     def check(self) -> None:
         """Raise for a wrong setting, before anything is started.
 
@@ -239,7 +256,7 @@ def rules_option(command: Callable[..., R]) -> Callable[..., R]:
     def with_rules(*args: Any, settings: GivenSettings, rules: str | None, **options: Any) -> R:
         return command(*args, settings=replace(settings, rules=rules), **options)
 
-    text = "Version of the broker whose rules hold; by default the one that the sources of the settings tell, else 4.9.3."
+    text = "Version of the broker whose rules hold; by default the one that settings, headers or the store's files tell, else 4.9.3."
     versions = click.Choice([version.value for version in BrokerVersion])
     return click.option("--rules", type=versions, help=text)(with_rules)
 

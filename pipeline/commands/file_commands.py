@@ -24,9 +24,11 @@ def recover_command(store: str, out: str, settings: GivenSettings, **_needs_no_s
     """
     from pipeline.store.recover import run_recover, summary, write_recovery
 
-    told = run_recover(store, settings=settings.over())
+    broker_settings = settings.of_store(store)
+    told = run_recover(store, settings=broker_settings)
     write_recovery(told, out)
     say(summary(told))
+    say(broker_settings.told_version)
 
 
 @cli.command("lookup", cls=ExampleCommand, example="pullsim lookup /data/rocketmq/store --requests lookups.jsonl --out found.jsonl")
@@ -53,7 +55,7 @@ def lookup_command(store: str, requests: str, out: str, settings: GivenSettings,
         store,
         requests,
         out,
-        settings_of=lambda header: settings.over(header=header_config(header), header_where=f"{requests}, line 1"),
+        settings_of=lambda header: settings.of_store(store, header=header_config(header), header_where=f"{requests}, line 1"),
         progress=progress_to_stderr,
     )
     for error, count in sorted(done.unanswered.items()):

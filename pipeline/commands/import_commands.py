@@ -75,7 +75,7 @@ def import_command(
     message stay as the last whole import read them: export and verify need a whole import.
 
     --rules decides how the broker recovers log and queues, finds the min offset of a queue, and reads properties. A replay of the lake has
-    the same rules, unless it is given others.
+    the same rules, unless it is given others. Without --rules, files that only a broker 5.x writes tell 5.5.0, and the output names them.
     """
     from pipeline.importing.import_store import broker_of, import_store
     from pipeline.lake.lake import Lake
@@ -84,7 +84,7 @@ def import_command(
         raise click.UsageError("--checkpoint, --trigger and --once go with --follow")
     if follow and as_found:
         raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
-    broker_settings = settings.over()
+    broker_settings = settings.of_store(store)
     name = broker_of(store, broker_name, broker_settings)
     importing = partial(
         import_store,
@@ -101,7 +101,7 @@ def import_command(
     by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)
     jobs: Jobs = "short" if by_tasks else "long" if ends else "endless"
     with engine.session(jobs, store=store, workers=True, leave_classes=ends) as spark:
-        progress_to_stderr(f"the rules are those of broker {broker_settings.version.value}")
+        progress_to_stderr(broker_settings.told_version)
         opened = Lake(spark, lake)
         if follow:
             again = lambda into: importing(into, run_id=run_id())  # noqa: E731

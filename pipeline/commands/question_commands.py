@@ -122,6 +122,7 @@ def explain_command(
     with engine.session(reads=lake, broker=broker) as spark:
         opened = OpenedBroker.of(spark, lake, broker)
         merged = settings.over(opened.properties())
+        progress_to_stderr(merged.told_version)
         explanation = explain(opened, asked or captured_pull(opened, request_id or "", merged), merged)
     if form == "json":
         say(json.dumps(as_json(explanation), ensure_ascii=False))

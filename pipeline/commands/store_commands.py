@@ -105,7 +105,7 @@ def verify_command(
     from pipeline.verify.verify_lake import verify_lake
     from pipeline.verify.verify_store import verify_store
 
-    broker_settings = settings.over()
+    broker_settings = settings.of_store(store)
     jobs: Literal["short", "long"] = "short" if lake is None else "long"
     with engine.session(jobs, reads=lake, broker=broker, store=store, workers=True) as spark:
         opened = None if lake is None else OpenedBroker.of(spark, lake, broker)

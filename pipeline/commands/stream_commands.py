@@ -114,6 +114,7 @@ def stream_command(
             return settings.over(stored, header=header, header_where=where)
 
         given = settings_of(None, "")
+        progress_to_stderr(given.told_version)
         asked = {"broker": opened.name, "source": source, "at": at, "settings": given.as_texts(), "hold": hold}
         run, removed = run_of_checkpoint(folder, run_id=run_id, lake=root, store=store_versions(opened.lake), **asked)
         for path in removed:

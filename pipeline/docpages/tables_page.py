@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.schema.table import Column, Table
-from pipeline.schema.tables import IMPORTED, LAKE_VERSION, TABLES, TABLES_VERSION
+from pipeline.schema.tables import IMPORTED, IMPORTED_OF_5, LAKE_VERSION, TABLES, TABLES_VERSION
 
 PAGE = Path("docs/tables.md")
 
@@ -37,8 +37,9 @@ pullsim reads and writes lakes of its own version only:
 
 def tables_page() -> str:
     """The text of docs/tables.md."""
-    others = [table for table in TABLES.values() if table not in IMPORTED]
-    sections = (("Imported stores", IMPORTED), ("Traffic, answers, observations", others), ("The commit point", [LAKE_VERSION]))
+    imported = (*IMPORTED, *IMPORTED_OF_5)
+    others = [table for table in TABLES.values() if table not in imported]
+    sections = (("Imported stores", imported), ("Traffic, answers, observations", others), ("The commit point", [LAKE_VERSION]))
     parts = [_HEAD]
     for title, tables in sections:
         parts += [f"\n## {title}\n", *map(_section, tables)]

@@ -10,7 +10,6 @@ new messages of their levels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +27,6 @@ from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
 from store_format.config import config_files as cf
-from store_format.config.config_rows import split_topic_at_group
 from store_format.config.fastjson_writer import TO_JSON
 from store_format.errors import StoreError
 from store_format.files.mapped_files import offset_to_file_name
@@ -113,9 +111,8 @@ def write_config(broker: OpenedBroker, folder: StoreFolder, topics: tuple[str, .
     found = _config(broker)
     if topics:
         offsets = cf.load(found.get(_OFFSETS), found.get(f"{_OFFSETS}.bak"), _OFFSETS, cf.decode_consumer_offsets).table
-        if offsets.offsetTable:
-            kept = {key: queues for key, queues in offsets.offsetTable.items() if (split_topic_at_group(key) or ("",))[0] in topics}
-            found[_OFFSETS] = cf.encode_consumer_offsets(replace(offsets, offsetTable=kept), TO_JSON.of(_settings(broker).version).value)
+        if offsets.offsetTable or offsets.pullOffsetTable:
+            found[_OFFSETS] = cf.encode_consumer_offsets(offsets.of_topics(topics), TO_JSON.of(_settings(broker).version).value)
         left_out = {f"{_OFFSETS}.bak"} if SCHEDULE_TOPIC.decode() in topics else {f"{_OFFSETS}.bak", _DELAYS, f"{_DELAYS}.bak"}
         found = {path: content for path, content in found.items() if path not in left_out}
     for path, content in found.items():

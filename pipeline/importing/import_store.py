@@ -230,7 +230,8 @@ def _replace(writer: LakeWriter, placement: Placement, rows: Sequence[TaskRows],
         mine = [file for file in files if file["table"] == table.name]
         writer.replace_broker(table, _distinct_files(writer, table, mine), placement)
     for table, given in small.items():
-        writer.replace_broker(table, given, placement)
+        if table not in t.IMPORTED_OF_5 or given.num_rows or table.name in writer.lake.at.tables:
+            writer.replace_broker(table, given, placement)
 
 
 def _distinct(table: t.Table, rows: DataFrame) -> DataFrame:

@@ -22,6 +22,7 @@ from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.store.loaded_extension import has_extension
+from pipeline.store.refused_parts import refuse_parts, refuse_v2_record
 from pipeline.store.store_settings import ext_size
 from store_format.broker_version import BrokerVersion
 from store_format.files.changed_files import FileChange
@@ -105,9 +106,10 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         settings: the broker's settings for recovery; file sizes that they do not have are inferred from the files.
 
     Raises:
-        StoreError: the broker would not load the store, or its start would never end.
+        StoreError: the broker would not load the store, its start would never end, or a part of it is not modelled.
     """
     store.check_exists()
+    refuse_parts(store, settings)
     sizes = lf.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     if settings.value(ENABLE_EXTENSION):
         sizes = replace(sizes, extension=ext_size(store, settings))
@@ -115,7 +117,7 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     files = () if by_queues else lf.load_log(store, sizes)
     if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
         return _started(spark, store, broker, settings, sizes)
-    surveys = survey_log(spark, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
+    surveys = _surveyed(spark, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
     walks = [FileWalk(name=files[one.index].name, end=one.end, ended=WalkEnd(one.ended)) for one in surveys]
     log = recover_normally(files, walks[-len(files_to_walk(files)) :])
     queues, totals = _load_queues(spark, store, broker, settings, sizes, log)
@@ -156,13 +158,22 @@ def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: Brok
         store=started.store,
         sizes=sizes,
         log=log,
-        surveys=tuple(survey_log(spark, started.store, log.files, check_crc=None)),
+        surveys=tuple(_surveyed(spark, started.store, log.files, check_crc=None)),
         queues=spark.createDataFrame(rows, LOADED_QUEUE.schema),
         queue_count=len(started.queues),
         entry_count=sum(queue.max_offset - queue.files[0].from_offset // CQ_STORE_UNIT_SIZE for queue in started.queues if queue.files),
         notes=started.notes,
         version=settings.version,
     )
+
+
+def _surveyed(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None) -> list[FileSurvey]:
+    """The surveys of the log's files; raises UnsupportedStoreError for a record of version 2."""
+    surveys = survey_log(spark, store, files, check_crc=check_crc)
+    for found in surveys:
+        if found.has_v2:
+            refuse_v2_record(store, (COMMIT_LOG, files[found.index].name), found.walked)
+    return surveys
 
 
 def _load_queues(

@@ -20,6 +20,7 @@ from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile
 from store_format.log.commit_log import WalkEnd
 from store_format.record import record_columns as rc
+from store_format.store.parts_of_5 import is_v2_record
 from store_format.store.recovery import FileWalk, files_to_walk
 from store_format.store_paths import COMMIT_LOG
 
@@ -38,6 +39,7 @@ class FileSurvey:
         max_store_timestamp: greatest storeTimestamp of the rows, ms.
         names_folders: whether every topic in the rows can name the folder of a partition.
         has_null_partition: whether a topic in the rows would name a partition that is read as NULL.
+        has_v2: whether a record of version 2 lies where the records end.
     """
 
     index: int
@@ -49,6 +51,7 @@ class FileSurvey:
     max_store_timestamp: int | None
     names_folders: bool
     has_null_partition: bool
+    has_v2: bool
 
 
 # bytes of a file that a task reads: many enough for the cost of its start, few enough that a large file keeps all cores busy
@@ -114,4 +117,5 @@ def survey_file(index: int, walk: FileWalk, file: MappedFile, content: Bytes) ->
         max_store_timestamp=max(newest, default=None),
         names_folders=all(map(can_name_a_folder, topics)),
         has_null_partition=NULL_PARTITION in topics,
+        has_v2=is_v2_record(content[walked:]),
     )

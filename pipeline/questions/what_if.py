@@ -107,6 +107,8 @@ def what_if(
     file = None if requests_path is None else scan_file(requests_path)
     both = [of(file) for of in settings_of]
     requests, profile = _requests(broker, file, both[0], options)
+    for side, side_settings in zip(SIDES, both, strict=True):
+        progress(f"{side}: {side_settings.told_version}")
     progress("answering twice")
     pull = [settings.pull_settings() for settings in both]
     options.check_roles(*(one.broker_role for one in reversed(pull)))

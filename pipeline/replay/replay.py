@@ -129,6 +129,7 @@ class BrokerStore:
         max_offset: the greatest maxOffset of all queues.
         entries_a_file: entries of a full queue file.
         log: files of the commit log.
+        as_found: whether the store was imported as found, so that the figures are not those of a started broker.
     """
 
     log_end: int
@@ -136,6 +137,7 @@ class BrokerStore:
     max_offset: int
     entries_a_file: int
     log: CommitLogFiles
+    as_found: bool = False
 
     @property
     def log_start(self) -> int:
@@ -148,21 +150,26 @@ class BrokerStore:
         return segments_a_file(self.entries_a_file)
 
 
-def broker_store(broker: OpenedBroker) -> BrokerStore:
+def broker_store(broker: OpenedBroker, *, readable: bool = True) -> BrokerStore:
     """The figures of a broker's store, from the tables.
 
+    Args:
+        broker: the broker.
+        readable: whether the store answers; it answers null to each pull otherwise, whatever its figures are.
+
     Raises:
-        LakeError: the lake has no such broker, or its store was imported as found: a broker would change it at its start.
+        LakeError: the lake has no such broker, or its store was imported as found and answers: a broker would change it at its start.
     """
-    return broker.remembered("store", (t.BROKER, t.STORE_FILE, t.QUEUE), lambda: _read_store(broker))
+    store = broker.remembered("store", (t.BROKER, t.STORE_FILE, t.QUEUE), lambda: _read_store(broker))
+    if store.as_found and readable:
+        raise broker.not_started()
+    return store
 
 
 def _read_store(broker: OpenedBroker) -> BrokerStore:
     row = broker.row()
     if row is None:
         raise LakeError(f"{broker.lake.root}: no broker {broker.name!r}")
-    if row["asFound"]:
-        raise broker.not_started()
     files = broker.rows(t.STORE_FILE, pc.field("kind") == "commitlog").sort_by("fromOffset")
     queues = broker.rows(t.QUEUE)
     return BrokerStore(
@@ -175,6 +182,7 @@ def _read_store(broker: OpenedBroker) -> BrokerStore:
             files["wrote"].to_numpy(),
             row["mappedFileSizeCommitLog"],
         ),
+        as_found=bool(row["asFound"]),
     )
 
 
@@ -245,7 +253,7 @@ def requests_after_entries(
         Pairs of what the kernel needs and the rows: first of requests with TAG filters or none; then, if the profile says that there
         may be any, of requests with filters that look into messages.
     """
-    store = broker_store(broker)
+    store = broker_store(broker, readable=settings.readable)
     files_ahead = min(queue_files(settings) - 1, store.max_offset // store.entries_a_file)
     whole_files = whole_files or files_ahead > 0 or scan_window_entries(0, window_bytes(settings)) > SCAN_ENTRIES
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)

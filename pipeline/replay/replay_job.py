@@ -118,7 +118,7 @@ def run_replay(
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
     settings = settings_of(file)
-    progress(f"the rules are those of broker {settings.version.value}")
+    progress(settings.told_version)
     options.check_roles(settings.pull_settings().broker_role)
     with output_file(options.out) if options.out else nullcontext() as out:
         requests = read_requests(broker.lake.spark, file, with_lines=False)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pipeline.files.store_files import absolute_path, filesystem_of, refuse_pipe
 from pipeline.requests.request_lines import RequestError, parsed_line
 from pipeline.settings.settings import RULES_VERSION, BrokerSettings
+from store_format.broker_version import DEFAULT_VERSION
 
 CHUNK_BYTES = 8 << 20
 # a chunk is read by one task; a small file is divided into _CHUNKS_A_FILE chunks, but of at least _LEAST_CHUNK_BYTES
@@ -77,12 +78,25 @@ class RequestFile:
         return BrokerSettings.from_sources(stored=stored, header=header, header_where=where, properties=properties, options=options)
 
 
+# what a recorder puts into the header of a trace and of look-ups
+_RECORDED = frozenset({"loaded", "consumeQueueFileMtimesMs"})
+
+
 def header_config(header: Mapping[str, Any] | None) -> Any:
-    """The settings in a header: its `config`, with its `version` as rulesVersion; None where it has neither."""
-    if header is None or "version" not in header:
-        return (header or {}).get("config")
+    """The settings in a header: its `config`, with its `version` as rulesVersion; None where it has none of them.
+
+    A recorder names the version unless it is 4.9.3, and says whether the store was loaded. A store that was not loaded is not readable:
+    DefaultMessageStore.shutdown is true until start, and getMessage then returns null.
+    """
+    if header is None:
+        return None
     config = header.get("config", {})
-    return {RULES_VERSION: header["version"]} | config if isinstance(config, dict) else config
+    if not isinstance(config, dict):
+        return config
+    is_recorded = not _RECORDED.isdisjoint(header)
+    version = {RULES_VERSION: header.get("version", DEFAULT_VERSION.value)} if is_recorded or "version" in header else {}
+    found = version | config | ({"readable": False} if header.get("loaded") is False else {})
+    return found or header.get("config")
 
 
 def open_file(path: str) -> pa.NativeFile:

@@ -13,6 +13,7 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_table
 from store_format.config import config_files as cf
+from store_format.config import later_files as lf
 from store_format.config.config_rows import ConsumerFilters, SubscriptionGroups, TopicConfigs, members_of
 from store_format.errors import ConfigFileError
 
@@ -70,8 +71,46 @@ def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False) -> Co
         t.TOPIC_CONFIG: _topics(broker, loaded(t.TOPIC_CONFIG, cf.decode_topic_configs)),
         t.SUBSCRIPTION_GROUP: _groups(broker, loaded(t.SUBSCRIPTION_GROUP, cf.decode_subscription_groups)),
         t.CONSUMER_FILTER: _filters(broker, loaded(t.CONSUMER_FILTER, cf.decode_consumer_filters)),
+        t.PULL_OFFSET: [(broker, *key, offset) for key, offset in offsets.pulled_by_queue().items()],
+        **_rows_of_5(store, broker, notes),
     }
     return ConfigRows(tables={table: arrow_table(table, found) for table, found in rows.items()}, notes=tuple(notes))
+
+
+def _rows_of_5(store: StoreFiles, broker: str, notes: list[str]) -> dict[t.Table, list[Row]]:
+    """The rows of files that only a broker 5.x has; a file that cannot be read gives no rows and a note, as no pull depends on it."""
+
+    def read(name: str, decode: Callable[[bytes, str], tuple[T, ...]]) -> tuple[T, ...]:
+        try:
+            content = store.read_config(name) or store.read_config(f"{name}.bak") or b""
+            return decode(content, store.path_of("config", name))
+        except ConfigFileError as error:
+            notes.append(f"no rows of it: {error}")
+            return ()
+
+    timers, halves = read("timermetrics", lf.decode_timer_metrics), read("transactionMetrics", lf.decode_transaction_metrics)
+    pending = [("timermetrics", one) for one in timers] + [("transactionMetrics", one) for one in halves]
+    timer = store.head(lf.TIMER_CHECKPOINT.itemsize, "config", "timercheck")
+    return {
+        t.CONSUMER_ORDER_INFO: [
+            (
+                broker,
+                info.group,
+                info.topic,
+                info.queue_id,
+                info.pop_time,
+                info.invisible_time,
+                list(info.offsets),
+                info.last_consume_timestamp,
+                info.commit_bits,
+                info.text,
+            )
+            for info in read("consumerOrderInfo.json", lf.decode_order_infos)
+            if info.topic is not None
+        ],
+        t.PENDING_MESSAGES: [(broker, file, one.topic, one.count, one.timestamp) for file, one in pending],
+        t.TIMER_CHECKPOINT: [] if timer is None else [(broker, *lf.decode_timer_checkpoint(timer).values())],
+    }
 
 
 def _json(row: Any) -> str:

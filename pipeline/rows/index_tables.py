@@ -21,11 +21,12 @@ from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema, arrow_table
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.store_settings import index_sizes
+from store_format.broker_version import BrokerVersion
 from store_format.errors import CorruptStoreError
 from store_format.files.files import Entry
 from store_format.index.index_file import HASH_SLOT, INDEX_ENTRY, INDEX_HEADER, IndexFile, IndexSizes
 from store_format.index.index_service import is_index_file_name
-from store_format.store.checkpoint import CHECKPOINT_LENGTH, decode_checkpoint
+from store_format.store.checkpoint import CHECKPOINT_LENGTH, STORE_CHECKPOINT, decode_checkpoint
 from store_format.store_paths import CHECKPOINT_FILE, INDEX
 
 # entries that a task reads, and entries in one Arrow batch
@@ -64,7 +65,7 @@ def index_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         notes = (f"index_entry has no rows: {error}",)
     read = partial(_read, store, broker, 1 if sizes is None else sizes.hash_slot_num, pieces)
     entries = rows_made(t.INDEX_ENTRY, spark.range(0, len(pieces), 1, max(len(pieces), 1)), read)
-    return IndexRows(entries=entries, checkpoint=_checkpoint(store, broker), notes=notes, sizes=sizes)
+    return IndexRows(entries=entries, checkpoint=_checkpoint(store, broker, settings.version), notes=notes, sizes=sizes)
 
 
 def pieces_of_index(store: StoreFiles, settings: BrokerSettings) -> tuple[IndexSizes, list[IndexPiece]]:
@@ -129,8 +130,11 @@ def _entries(store: StoreFiles, broker: str, slots: int, piece: IndexPiece, firs
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _checkpoint(store: StoreFiles, broker: str) -> pa.Table:
+def _checkpoint(store: StoreFiles, broker: str, version: BrokerVersion) -> pa.Table:
     raw = store.head(CHECKPOINT_LENGTH, CHECKPOINT_FILE)
-    found = decode_checkpoint(raw)
-    row = (broker, found.physic_msg_timestamp, found.logics_msg_timestamp, found.index_msg_timestamp)
+    with_offsets: bool = STORE_CHECKPOINT.of(version).value
+    found = decode_checkpoint(raw, with_offsets=with_offsets)
+    offsets = (found.master_flushed_offset, found.confirm_phy_offset, found.logics_physical_offset)
+    times = (found.physic_msg_timestamp, found.logics_msg_timestamp, found.index_msg_timestamp)
+    row = (broker, *times, *(offsets if with_offsets else (None, None, None)))
     return arrow_table(t.CHECKPOINT, [] if raw is None else [row])

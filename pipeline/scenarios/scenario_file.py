@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 from pipeline.requests.request_file import Chunk, open_file
 from pipeline.requests.request_lines import RequestError
 from pipeline.scenarios.scenario_settings import memory_settings
-from pipeline.settings.settings import Setting, SettingsError, Value, load_catalogue
+from pipeline.settings.settings import RULES_VERSION, Setting, SettingsError, Value, load_catalogue
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.errors import printable, shown
 from store_format.remoting.frame import FRAME_MAX_LENGTH
@@ -118,6 +119,7 @@ class Scenario:
 class _Line:
     path: str
     number: int
+    version: BrokerVersion = DEFAULT_VERSION
 
     def refuse(self, expected: str, found: object) -> NoReturn:
         text = found if isinstance(found, str) else json.dumps(found)
@@ -143,8 +145,8 @@ def read_chunk(path: str, chunk: Chunk) -> Iterator[tuple[int, str]]:
                 raise RequestError(path, number, "text in UTF-8", str(error)) from None
 
 
-def scenario_of(path: str, number: int, text: str) -> Scenario:
-    """Return the scenario of a line.
+def scenario_of(path: str, number: int, text: str, rules: BrokerVersion | None = None) -> Scenario:
+    """Return the scenario of a line; `rules` is the version whose rules hold, None for that of rulesVersion in its brokerBase, else 4.9.3.
 
     Raises:
         RequestError: the line is not a valid scenario.
@@ -165,6 +167,13 @@ def scenario_of(path: str, number: int, text: str) -> Scenario:
     base = content.get("brokerBase") or {}
     if not isinstance(base, dict):
         line.refuse('an object in "brokerBase"', base)
+    if rules is not None:
+        base = base | {RULES_VERSION: rules.value}
+    versions = {one.value: one for one in BrokerVersion}
+    version = base.get(RULES_VERSION, DEFAULT_VERSION.value)
+    if version not in versions:
+        line.refuse(f'one of {", ".join(versions)} in "{RULES_VERSION}" of "brokerBase"', version)
+    line = _Line(path, number, versions[version])
     ids: set[str] = set()
     for at, step in enumerate(content["steps"], 1):
         _check_step(line, at, step, ids)
@@ -269,18 +278,18 @@ def _check_subscriptions(line: _Line, at: int, step: Step) -> None:
             line.refuse(f"a subscription that a client can make in step {at}, heartbeat", str(error))
 
 
-def typed_settings(given: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the typed settings of a checked step."""
-    return values_of(_Line("", 0), "", given)
+def typed_settings(given: Mapping[str, Any], version: BrokerVersion) -> dict[str, Value]:
+    """Return the typed settings of a checked step under the rules of a version."""
+    return values_of(_Line("", 0, version), "", given)
 
 
 def values_of(line: _Line, where: str, given: Mapping[str, Any]) -> dict[str, Value]:
     """Return settings by the broker's names with typed values; raise RequestError for an unknown name or a wrong value."""
-    catalogue = load_catalogue()
+    catalogue = load_catalogue(line.version)
     found: dict[str, Value] = {}
     for name, value in given.items():
         if name not in catalogue:
-            line.refuse(f"{where}: settings that broker 4.9.3 knows", name)
+            line.refuse(f"{where}: settings that broker {line.version.value} knows", name)
         found[name] = _value(line, catalogue[name], where, value)
     return found
 

@@ -29,6 +29,7 @@ from pipeline.scenarios.scenario_steps import take_steps
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.scenario_tables import ANSWERED_SCENARIOS, BROKER_HISTORY, OFFSET_MOVED_EVENT, SCENARIO_STEP
 from pipeline.settings.settings import Value
+from store_format.broker_version import BrokerVersion
 from udfs.broker.memory_broker import EPOCH_MS, MemoryBroker
 from udfs.broker.memory_store import LogExtent
 
@@ -54,10 +55,25 @@ class AnsweredScenarios:
     out: str
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The file of scenarios, and the version whose rules hold; None for that of each scenario's brokerBase."""
+
+    path: str
+    rules: BrokerVersion | None
+
+
 def run_answer(
-    lake: Lake, cases: str, out: str, *, run_id: str, now: Callable[[], dt.datetime], progress: Callable[[str], None]
+    lake: Lake,
+    cases: str,
+    out: str,
+    *,
+    rules: BrokerVersion | None = None,
+    run_id: str,
+    now: Callable[[], dt.datetime],
+    progress: Callable[[str], None],
 ) -> AnsweredScenarios:
-    """Answer the scenarios of a file.
+    """Answer the scenarios of a file by the rules of a version, those of each scenario's brokerBase by default.
 
     Raises:
         RequestError: a line is no valid scenario; nothing was written.
@@ -67,9 +83,10 @@ def run_answer(
     file = scan_file(cases)
     with output_file(out) as written:
         lines = _lines(lake, file)
-        events = _answered(lines, file.path).persist()
+        source = Source(file.path, rules)
+        events = _answered(lines, source).persist()
         try:
-            told = _anew(events, lines, file.path)
+            told = _anew(events, lines, source)
             counted = {row["kind"]: row["count"] for row in told.groupBy("kind").count().collect()}
             progress("writing")
             _to_tables(lake, told, run_id, now)
@@ -95,14 +112,14 @@ def _read(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
             yield pa.RecordBatch.from_pylist(lines, schema=_LINES_ARROW)
 
 
-def _answered(lines: DataFrame, path: str) -> DataFrame:
-    return lines.mapInArrow(partial(_answer_lines, path), _EVENTS)
+def _answered(lines: DataFrame, source: Source) -> DataFrame:
+    return lines.mapInArrow(partial(_answer_lines, source), _EVENTS)
 
 
-def _answer_lines(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _answer_lines(source: Source, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            events = _events_of(scenario_of(path, row["line"], row["text"]), LogExtent(row["logStart"], row["logEnd"]))
+            events = _events_of(scenario_of(source.path, row["line"], row["text"], source.rules), LogExtent(row["logStart"], row["logEnd"]))
             for first in range(0, len(events), _BATCH_ROWS):
                 yield pa.RecordBatch.from_pylist(events[first : first + _BATCH_ROWS], schema=_EVENTS_ARROW)
 
@@ -136,7 +153,7 @@ def _events_of(scenario: Scenario, log: LogExtent) -> list[dict[str, Any]]:
 # where a scenario's log begins --------------------------------------------------------------------------------------------------------
 
 
-def _anew(events: DataFrame, lines: DataFrame, path: str) -> DataFrame:
+def _anew(events: DataFrame, lines: DataFrame, source: Source) -> DataFrame:
     """Return the events, with scenarios that read the log answered again after the records of earlier scenarios."""
     looking = events.where("looksAtLog").select("base").distinct()
     if looking.isEmpty():
@@ -146,7 +163,7 @@ def _anew(events: DataFrame, lines: DataFrame, path: str) -> DataFrame:
     logs = in_order.mapInArrow(_logs, _LOGS)
     anew = lines.select("line", "text").join(F.broadcast(logs), "line").select("line", "text", "logStart", "logEnd")
     others = events.join(F.broadcast(logs.select("line")), "line", "left_anti")
-    return others.unionByName(_answered(anew, path))
+    return others.unionByName(_answered(anew, source))
 
 
 def _logs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -165,7 +182,9 @@ def _logs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def log_after(base: Mapping[str, Value], appended: Sequence[int], log: LogExtent) -> LogExtent:
     """Return the log of a broker with these settings after the records that a scenario appended, as `LogExtent.after`."""
-    return log.after(appended, MemoryBroker(settings=memory_settings(base), note=lambda *_: None).store.commit_log_file_size)
+    settings = memory_settings(base)
+    file_size = MemoryBroker(settings=settings, note=lambda *_: None).store.commit_log_file_size
+    return log.after(appended, file_size, settings.rules.files_deleted_at_once)
 
 
 # results ------------------------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from store_format.remoting.errors import FrameError
 from store_format.remoting.headers import RequestCode, java_number
 from store_format.remoting.heartbeat import ConsumerData, decode_heartbeat
 from store_format.store.lookup import NULL_POINTER, ThrownError
+from store_format.store.lookup_by_time import Boundary, offset_by_time
 from udfs.broker.client_config import check_subscription
 from udfs.broker.consumer_offset_manager import first_offset
 from udfs.broker.memory_broker import MemoryBroker, PullCall
@@ -33,6 +34,8 @@ _UNANSWERED = frozenset(
     {10, 12, 17, 21, 25, 26, 28, 33, 36, 37, 43, 45, *range(50, 55), *range(200, 205), 207, 208, 215, 222, 223, 300, 301, 303}
     | {305, 306, 307, 308, 309, 310, 314, 315, 316, 317, 320, 321, 323, 324, 325}
 )
+# POP_MESSAGE, ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME
+_POP_CODES = frozenset({200_050, 200_051, 200_052})
 _JSON_EXCEPTION = "com.alibaba.fastjson.JSONException"
 MESSAGES_SHOWN_MAX = 40
 
@@ -69,8 +72,9 @@ def pull_answer(call: PullCall) -> Answer:
         return thrown(call.thrown or NULL_POINTER)
     result = response.result
     if result is None:
-        return answer(response.code, response.remark, {})
+        return answer(response.code, response.remark, response.fields)
     ext = {
+        **(response.fields or {}),
         "maxOffset": result.max_offset,
         "minOffset": result.min_offset,
         "nextBeginOffset": result.next_begin_offset,
@@ -97,8 +101,10 @@ def pull_answer(call: PullCall) -> Answer:
 
 def request(broker: MemoryBroker, client: str, code: int, ext: Ext | None, body: str | None) -> Answer | None:
     """Return the answer to a request other than a pull; None if the broker answers it and this module does not."""
-    if code in _UNANSWERED:
-        return None
+    rules = broker.settings.rules
+    if code in _UNANSWERED or (rules.pops and code in _POP_CODES):
+        # without a header these processors throw
+        return thrown(NULL_POINTER) if code not in _UNANSWERED and not ext else None
     handler = _HANDLERS.get(code)
     if handler is None:
         return answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
@@ -151,9 +157,16 @@ def _queue_of(ext: Ext) -> tuple[str | None, int | None]:
 def _query_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
     topic, queue_id = _queue_of(ext)
     committed = broker.offsets.query_offset(ext.get("consumerGroup"), topic, queue_id)
-    min_offset = 0 if committed >= 0 else broker.store.queue(topic, queue_id).min_offset
+    queue = broker.store.queue(topic, queue_id)
+    min_offset = 0 if committed >= 0 else queue.min_offset
     settings = broker.settings.scan()
-    offset = first_offset(committed, min_offset, lambda: broker.store.is_in_disk(topic or "", queue_id or 0, 0, settings))
+
+    def is_in_disk() -> bool:
+        if broker.settings.rules.new_group_needs_messages:
+            return not queue.max_offset
+        return broker.store.is_in_disk(topic or "", queue_id or 0, 0, settings)
+
+    offset = first_offset(committed, min_offset, is_in_disk)
     if offset is None:
         return answer(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first", {})
     return answer(ResponseCode.SUCCESS, ext={"offset": offset})
@@ -162,9 +175,24 @@ def _query_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: 
 def _update_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
     topic, queue_id = _queue_of(ext)
     group, offset = ext.get("consumerGroup"), java_number(ext.get("commitOffset"), 64)
+    if broker.settings.rules.commits_of_known_groups_only and (refused := _refused_commit(broker, group, topic, queue_id, offset)):
+        return refused
     broker.offsets.commit_offset(group, topic, queue_id, offset)
     broker.note_offset(group, topic, queue_id, offset)
     return answer(ResponseCode.SUCCESS, ext={})
+
+
+def _refused_commit(broker: MemoryBroker, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> Answer | None:
+    """Return the answer to a commit that 5.5.0 refuses, None for any other."""
+    if group is None or topic is None:
+        raise ThrownError(NULL_POINTER)
+    if group not in broker.groups.subscription_group_table:
+        return answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!", {})
+    if broker.topics.select_topic_config(topic) is None:
+        return answer(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
+    if queue_id is None or offset is None:
+        return answer(ResponseCode.INVALID_PARAMETER, f"{'QueueId' if queue_id is None else 'Offset'} is null, topic is {topic}", {})
+    return None
 
 
 def _max_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
@@ -179,7 +207,10 @@ def _search_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | No
     queue, timestamp = broker.store.queue(*_queue_of(ext)), java_number(ext.get("timestamp"), 64)
     if timestamp is None:
         raise ThrownError(NULL_POINTER)
-    return answer(ResponseCode.SUCCESS, ext={"offset": queue.lookup().offset_by_time(timestamp, broker.store.commit_log())})
+    lookup, log = queue.lookup(), broker.store.commit_log()
+    by_boundary = broker.settings.by_boundary
+    offset = offset_by_time(lookup, timestamp, log, Boundary.LOWER) if by_boundary else lookup.offset_by_time(timestamp, log)
+    return answer(ResponseCode.SUCCESS, ext={"offset": offset})
 
 
 def _earliest_time(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:

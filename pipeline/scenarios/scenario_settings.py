@@ -7,7 +7,10 @@ from functools import partial
 
 from pipeline.settings.rule_settings import pull_broker_config, send_broker_config, system_topics
 from pipeline.settings.settings import BrokerSettings, Value
+from store_format.store.lookup_by_time import LOOK_UPS
+from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.memory_broker import MemorySettings
+from udfs.filters.retry_rules import RetryRules
 
 # settings of the recording broker that differ from the defaults
 _BASE: Mapping[str, Value] = {
@@ -28,4 +31,7 @@ def memory_settings(changed: Mapping[str, Value]) -> MemorySettings:
         pulls=partial(pull_broker_config, settings),
         sends=partial(send_broker_config, settings),
         system_topics=partial(system_topics, settings),
+        rules=BrokerRules.of(settings.version),
+        retry_rules=RetryRules.of(settings.version),
+        by_boundary=LOOK_UPS.of(settings.version).value,
     )

@@ -12,7 +12,10 @@ from pipeline.scenarios import scenario_clients, scenario_messages, scenario_pul
 from pipeline.scenarios.scenario_file import Scenario, Step, typed_settings
 from pipeline.scenarios.scenario_run import Run
 from pipeline.scenarios.scenario_settings import memory_settings
+from pipeline.settings.settings import RULES_VERSION
+from store_format.broker_version import BrokerVersion
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
+from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.memory_broker import MemoryBroker, Note
 from udfs.broker.memory_store import EMPTY_LOG, LogExtent
 
@@ -39,12 +42,22 @@ def take_steps(scenario: Scenario, note: Note, log: LogExtent = EMPTY_LOG) -> It
     for step in scenario.steps:
         step.pop("result", None)
         _OPS[step["op"]](run, step)
+        _in_the_version(step, run.broker.settings.rules)
         yield run.broker.now, step
+
+
+def _in_the_version(step: Step, rules: BrokerRules) -> None:
+    """Put the version of the broker, and the form of its answer, into a result that is an answer."""
+    result = step.get("result")
+    if isinstance(result, dict) and "serializeType" in result:
+        result["version"] = rules.remoting_version
+        if rules.answers_in_the_requests_form and step.get("serializeType") is not None:
+            result["serializeType"] = step["serializeType"]
 
 
 def configure(run: Run, step: Step) -> None:
     """The step `brokerConfig` and `storeConfig`."""
-    run.broker.set(typed_settings(step["set"]))
+    run.broker.set(typed_settings(step["set"], BrokerVersion(run.broker.settings.value(RULES_VERSION))))
     if step["op"] == "brokerConfig" and "longPollingEnable" in step["set"]:
         run.broker.sweep()
         run.broker.advance(run.broker.now + _CONFIG_TICK_MS)

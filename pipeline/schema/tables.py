@@ -19,7 +19,7 @@ from pipeline.schema.table import Table as Table  # noqa: PLC0414
 
 # Version of the tables' definitions, stored in a lake's lake_version. A change of a column's meaning or type raises it, and so does an
 # added or removed column, or a constraint that existing rows may break. A new table, or a constraint that always held, does not raise it.
-TABLES_VERSION = 1
+TABLES_VERSION = 2
 PARTITION_COLUMNS = ("topic", "queueId")
 # columns whose statistics prune files; statistics of other columns cost time at import and prune nothing
 _STATS = ("brokerName", "topic", "queueId", "queueOffset", "physicOffset", "storeTimestamp")
@@ -39,7 +39,11 @@ COMMIT_LOG = Table(
         Column("storeSize", "INT", "length of the record in bytes"),
         Column("bodyCrc", "INT", "CRC-32 of the stored body without its top bit; 0 for an empty body"),
         Column("flag", "INT", "the producer's flag"),
-        Column("sysFlag", "INT", "1 compressed, 4/8/12 transaction prepared/commit/rollback, 16 and 32 IPv6 hosts"),
+        Column(
+            "sysFlag",
+            "INT",
+            "1 compressed (bits 8 to 10: 0 and 3 zlib, 1 LZ4, 2 zstd), 4/8/12 transaction prepared/commit/rollback, 16 and 32 IPv6 hosts",
+        ),
         Column("bornTimestamp", "BIGINT", "ms, clock of the client"),
         Column("bornHost", "STRING", "address of the client"),
         Column("bornPort", "INT", "port of the client"),
@@ -242,6 +246,11 @@ CHECKPOINT = Table(
         Column("physicMsgTimestamp", "BIGINT", "ms, of the last message flushed to the commit log"),
         Column("logicsMsgTimestamp", "BIGINT", "ms, of the last message dispatched to its queue"),
         Column("indexMsgTimestamp", "BIGINT", "ms, of the last message of the last full index file"),
+        nullable("masterFlushedOffset", "BIGINT", "offset in the log that the master flushed; NULL in the file of a broker 4.9"),
+        nullable(
+            "confirmPhyOffset", "BIGINT", "offset in the log up to which it may be read, 0 if never set; NULL in that of a broker 4.9"
+        ),
+        nullable("logicsPhysicalOffset", "BIGINT", "end in the log of what the queues have; NULL in that of a broker 4.9"),
     ),
     key=("brokerName",),
 )
@@ -323,6 +332,67 @@ CONSUMER_FILTER = Table(
         Column("json", "STRING", "the whole object as stored"),
     ),
     key=("brokerName", "topic", "consumerGroup"),
+)
+
+PULL_OFFSET = Table(
+    "pull_offset",
+    "config/consumerOffset.json of a broker 5.x, pullOffsetTable: the offset of the last pull of each group.",
+    (
+        BROKER_NAME,
+        Column("consumerGroup", "STRING", "name of the group"),
+        TOPIC,
+        QUEUE_ID,
+        Column("pullOffset", "BIGINT", "offset after the last message that a pull was given"),
+    ),
+    key=("brokerName", "consumerGroup", "topic", "queueId"),
+)
+
+CONSUMER_ORDER_INFO = Table(
+    "consumer_order_info",
+    "config/consumerOrderInfo.json of a broker 5.x: the messages that an orderly POP holds, a row a queue.",
+    (
+        BROKER_NAME,
+        Column("consumerGroup", "STRING", "name of the group"),
+        TOPIC,
+        QUEUE_ID,
+        Column("popTime", "BIGINT", "ms, when the messages were given out"),
+        nullable("invisibleTime", "BIGINT", "for how many ms"),
+        Column("queueOffsets", "ARRAY<BIGINT>", "offsets of the messages in the queue"),
+        Column("lastConsumeTimestamp", "BIGINT", "ms, when one was last given out or acknowledged"),
+        Column("commitOffsetBit", "BIGINT", "bit n: the message at place n of queueOffsets, counted from 0, was acknowledged"),
+        Column("json", "STRING", "the whole object as stored"),
+    ),
+    key=("brokerName", "consumerGroup", "topic", "queueId"),
+)
+
+PENDING_MESSAGES = Table(
+    "pending_messages",
+    "config/timermetrics and config/transactionMetrics of a broker 5.x: how many messages of a topic the broker counts as pending.",
+    (
+        BROKER_NAME,
+        Column("file", "STRING", "timermetrics: timer messages, POP's check points among them; transactionMetrics: half messages"),
+        Column("topic", "STRING", "topic to which the messages will go"),
+        Column("count", "BIGINT", "number of messages"),
+        Column("timeStamp", "BIGINT", "ms, when the number last changed"),
+    ),
+    key=("brokerName", "file", "topic"),
+    checks=("file IN ('timermetrics', 'transactionMetrics')",),
+)
+
+TIMER_CHECKPOINT = Table(
+    "timer_checkpoint",
+    "config/timercheck of a broker 5.x: how far its timer has come; no row where there is no file.",
+    (
+        BROKER_NAME,
+        Column("lastReadTimeMs", "BIGINT", "ms: messages due earlier were delivered"),
+        Column("lastTimerLogFlushPos", "BIGINT", "offset in timerlog up to which it was flushed"),
+        Column("lastTimerQueueOffset", "BIGINT", "offset in the queue of rmq_sys_wheel_timer up to which messages are in timerlog"),
+        Column("masterTimerQueueOffset", "BIGINT", "the same on the master"),
+        Column("stateVersion", "BIGINT", "of the file's version"),
+        Column("timestamp", "BIGINT", "of the file's version, ms"),
+        Column("counter", "BIGINT", "of the file's version"),
+    ),
+    key=("brokerName",),
 )
 
 BROKER = Table(
@@ -447,4 +517,8 @@ IMPORTED = (
     CONSUMER_FILTER,
     BROKER,
 )
-TABLES = {table.name: table for table in (*IMPORTED, *FOLLOWED, *CAPTURED, *REPLAYED, *ANSWERED_SCENARIOS, *OBSERVED, *SIMULATED)}
+# likewise, of files that only a broker 5.x writes: an import writes them where it finds rows or the lake has the table
+IMPORTED_OF_5 = (PULL_OFFSET, CONSUMER_ORDER_INFO, PENDING_MESSAGES, TIMER_CHECKPOINT)
+TABLES = {
+    table.name: table for table in (*IMPORTED, *IMPORTED_OF_5, *FOLLOWED, *CAPTURED, *REPLAYED, *ANSWERED_SCENARIOS, *OBSERVED, *SIMULATED)
+}

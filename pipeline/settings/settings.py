@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -34,12 +34,14 @@ from pipeline.files.small_file import small_file
 from pipeline.settings.resources import conf_text
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.errors import UnusableInputError, shown
+from store_format.store.written_by import WrittenBy
 from udfs.pull.pull_rules import PullRules
 
 Value = bool | int | float | str
 
 # the setting of the option --rules
 RULES_VERSION = "rulesVersion"
+_BY_DEFAULT = "no option, file or header names another version"
 
 _BOUNDS = {"int": 2**31, "long": 2**63}
 _WHAT = {
@@ -223,9 +225,15 @@ class PullSettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The settings of one broker: the values of its sources, and the defaults of its version for all others."""
+    """The settings of one broker: the values of its sources, and the defaults of its version for all others.
+
+    Attributes:
+        given: the values of the sources by name.
+        version_source: what tells the version, for people.
+    """
 
     given: Mapping[str, Value]
+    version_source: str = field(default=_BY_DEFAULT, compare=False)
 
     @classmethod
     def from_sources(
@@ -236,6 +244,7 @@ class BrokerSettings:
         header_where: str = "the config of the header",
         properties: str | Path | None = None,
         options: Sequence[str] = (),
+        written_by: WrittenBy | None = None,
     ) -> BrokerSettings:
         """Return the settings of all sources; in the order of the arguments, a later source replaces an earlier one.
 
@@ -245,6 +254,7 @@ class BrokerSettings:
             header_where: name of the header in an error.
             properties: path of a broker.conf, in the format of java.util.Properties.
             options: texts `name=value`, the values of `--set`.
+            written_by: what the files of the store tell; all other sources replace its version.
 
         The settings of an import and of a header may be those of any version; one that the version of the rules lacks has no effect.
         A name in the properties that only a later version knows tells that version, unless an option names another one.
@@ -253,14 +263,20 @@ class BrokerSettings:
             SettingsError: a name is unknown, a value has a wrong type, or a source cannot be read.
         """
         known = _known_somewhere()
-        given = dict(_option_values([f"{name}={text}" for name, text in (stored or {}).items()], known))
-        given |= dict(_header_values(header, header_where)) if header is not None else {}
+        given: dict[str, Value] = {} if written_by is None else {RULES_VERSION: written_by.version.value}
+        source = _BY_DEFAULT if written_by is None else written_by.evidence
         chosen = dict(_option_values([text for text in options if text.partition("=")[0] == RULES_VERSION], known))
-        given |= chosen
+        for where, values in (
+            ("the import names it", dict(_option_values([f"{name}={text}" for name, text in (stored or {}).items()], known))),
+            (f"{header_where} names it", {} if header is None else dict(_header_values(header, header_where))),
+            ("an option names it", chosen),
+        ):
+            given |= values
+            source = where if RULES_VERSION in values else source
         version = BrokerVersion(given.get(RULES_VERSION, DEFAULT_VERSION.value))
-        if properties is not None and not chosen:
-            version = _told_by(Path(properties), version)
-            given |= {} if version == DEFAULT_VERSION and RULES_VERSION not in given else {RULES_VERSION: version.value}
+        if properties is not None and not chosen and (later := _told_by(Path(properties), version)) != version:
+            source = f"{properties} has settings that {version.value} lacks"
+            version, given[RULES_VERSION] = later, later.value
         catalogue = load_catalogue(version)
         from_file = dict(_properties_values(Path(properties), catalogue)) if properties is not None else {}
         from_options = dict(_option_values(options, catalogue))
@@ -268,12 +284,17 @@ class BrokerSettings:
         # a master sets its id to 0 when it starts, whatever broker.conf has; the id of a header or an option is used as given
         if "brokerId" in from_file.keys() - from_options.keys() and given.get("brokerRole") != "SLAVE":
             given["brokerId"] = 0
-        return cls(given)
+        return cls(given, source)
 
     @property
     def version(self) -> BrokerVersion:
         """The version of the broker whose rules hold."""
         return BrokerVersion(self.given.get(RULES_VERSION, DEFAULT_VERSION.value))
+
+    @property
+    def told_version(self) -> str:
+        """The version whose rules hold, and what tells it, for people."""
+        return f"the rules are those of broker {self.version.value}: {self.version_source}"
 
     def value(self, name: str) -> Any:
         """Return the effective value, typed as in the catalogue; None if no source has it and the default depends on the machine.

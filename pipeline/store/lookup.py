@@ -20,6 +20,7 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store.load_files import FileSizes, load_log, load_queue, queue_ids, topics
 from pipeline.store.lookup_requests import LookupRequest, open_requests
 from pipeline.store.message_store import store_over
+from pipeline.store.refused_parts import refuse_parts, refuse_v2_log_end
 from pipeline.store.store_settings import store_settings
 from store_format.errors import CorruptStoreError, NotAStoreError, StoreError
 from store_format.files.changed_files import ChangedFiles
@@ -80,9 +81,11 @@ def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int
         raise NotAStoreError(
             files.root, "a store with files under commitlog", "none", hint="give the directory that storePathRootDir names"
         )
+    refuse_parts(files, settings)
     loaded = store_over(files, store_settings(files, settings))
     if not loaded.load():
         _refuse(files, FileSizes(commit_log=loaded.settings.commit_log_size, consume_queue=loaded.settings.consume_queue_size))
+    refuse_v2_log_end(files, max_offset(loaded.log_files), loaded.settings.commit_log_size)
     if loaded.start() != "ok":
         raise CorruptStoreError(files.root, "a store that the broker starts on", "one on which its start never ends")
     return LookupStore(
@@ -247,7 +250,9 @@ def run_lookup(
     """
     with open_requests(requests) as (header, lines):
         progress(f"loading {store}")
-        opened = open_store(store, settings_of(header.line if header else None), header.mtimes_ms if header else {})
+        settings = settings_of(header.line if header else None)
+        progress(settings.told_version)
+        opened = open_store(store, settings, header.mtimes_ms if header else {})
         counted, unanswered = Counter[str](), Counter[str]()
 
         def answered() -> Iterator[dict[str, Any]]:

@@ -23,6 +23,7 @@ from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.store.open_log import OpenLog
+from pipeline.store.refused_parts import refuse_parts
 from pipeline.store.store_settings import index_sizes
 from pipeline.verify.verify_files import NOT_CHECKED, OtherFiles
 from pipeline.verify.verify_log import Checked, LogFiles, verify_log_file, verify_queue_file
@@ -117,12 +118,13 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
     The store, a directory or URI, is only read. `settings` have the lengths of files that do not show their length themselves.
 
     Raises:
-        StoreError: the path is no store, or the store cannot be read.
+        StoreError: the path is no store, a part of the store is not modelled, or it cannot be read.
     """
     store = StoreFiles(path)
     store.check_exists()
     if {entry.name for entry in store.folder()}.isdisjoint(STORE_FOLDERS):
         raise NotAStoreError(store.root, "a store with a folder commitlog", "none", hint="give the directory that storePathRootDir names")
+    refuse_parts(store, settings)
     progress("finding the end of the commit log")
     plan = plan_of(store, settings, _TASKS_A_CORE * tasks_at_once(spark))
     progress(f"checking the files in {plan.tasks:,} tasks")

@@ -68,9 +68,9 @@ def load(main: bytes | None, bak: bytes | None, path: str, decode: Callable[[byt
 def decode_consumer_offsets(text: bytes, path: str) -> cr.ConsumerOffsets:
     """The committed offsets in the text of consumerOffset.json (ConsumerOffsetManager.decode)."""
     source = ConfigText(text, path)
-    tables, extra = _tables(source, "offsetTable")
-    table = {name: _offsets(queues, source) for name, _, queues in members(tables["offsetTable"], source)}
-    return cr.ConsumerOffsets(table, extra)
+    tables, extra = _tables(source, "offsetTable", "pullOffsetTable")
+    found = {name: {key: _offsets(queues, source) for key, _, queues in members(node, source)} for name, node in tables.items()}
+    return cr.ConsumerOffsets(found["offsetTable"], extra, found.get("pullOffsetTable"))
 
 
 def decode_delay_offsets(text: bytes, path: str) -> cr.DelayOffsets:
@@ -121,7 +121,8 @@ def decode_consumer_filters(text: bytes, path: str) -> cr.ConsumerFilters:
 
 def encode_consumer_offsets(table: cr.ConsumerOffsets, form: TextForm = FASTJSON) -> bytes:
     """The text of consumerOffset.json."""
-    return encode_json(cr.with_extra({"offsetTable": table.offsetTable}, table.extra), form)
+    tables: dict[str, object] = {"offsetTable": table.offsetTable, "pullOffsetTable": table.pullOffsetTable}
+    return encode_json(cr.with_extra(tables, table.extra), form)
 
 
 def encode_delay_offsets(table: cr.DelayOffsets, form: TextForm = FASTJSON) -> bytes:

@@ -9,8 +9,8 @@ the row differs from it or is missing (null), `extra` has the inner name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
 
 from store_format.config.fastjson import parse_json, plain
 
@@ -100,22 +100,47 @@ class ConsumerOffset:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOffsets:
-    """consumerOffset.json: `topic@group` -> queueId -> offset, in the file's order."""
+    """consumerOffset.json: `topic@group` -> queueId -> offset, in the file's order.
+
+    `pullOffsetTable` has the offset of the last pull in the same form; None in the file of a broker 4.9, which has no such table.
+    """
 
     offsetTable: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     extra: str = ""
+    pullOffsetTable: Mapping[str, Mapping[int, int]] | None = None
 
     def rows(self) -> list[ConsumerOffset]:
         """One ConsumerOffset for each offset of the table."""
-        rows = []
-        for key, queues in self.offsetTable.items():
-            topic, group = split_topic_at_group(key) or (None, None)
-            rows += [ConsumerOffset(key, topic, group, queue_id, offset) for queue_id, offset in queues.items()]
-        return rows
+        return _rows_of(self.offsetTable)
 
     def by_queue(self) -> dict[tuple[str, str, int], int]:
         """The offsets by (group, topic, queueId), without the keys that cannot be split into topic and group."""
-        return {(row.group, row.topic, row.queueId): row.offset for row in self.rows() if row.group is not None and row.topic is not None}
+        return _by_queue(self.offsetTable)
+
+    def pulled_by_queue(self) -> dict[tuple[str, str, int], int]:
+        """The offsets of the last pulls, as `by_queue`."""
+        return _by_queue(self.pullOffsetTable or {})
+
+    def of_topics(self, topics: Collection[str]) -> ConsumerOffsets:
+        """The same without the offsets in queues of other topics."""
+
+        def kept(table: Mapping[str, Mapping[int, int]]) -> dict[str, Mapping[int, int]]:
+            return {key: queues for key, queues in table.items() if (split_topic_at_group(key) or ("",))[0] in topics}
+
+        pulled = None if self.pullOffsetTable is None else kept(self.pullOffsetTable)
+        return replace(self, offsetTable=kept(self.offsetTable), pullOffsetTable=pulled)
+
+
+def _rows_of(table: Mapping[str, Mapping[int, int]]) -> list[ConsumerOffset]:
+    rows = []
+    for key, queues in table.items():
+        topic, group = split_topic_at_group(key) or (None, None)
+        rows += [ConsumerOffset(key, topic, group, queue_id, offset) for queue_id, offset in queues.items()]
+    return rows
+
+
+def _by_queue(table: Mapping[str, Mapping[int, int]]) -> dict[tuple[str, str, int], int]:
+    return {(row.group, row.topic, row.queueId): row.offset for row in _rows_of(table) if row.group is not None and row.topic is not None}
 
 
 @dataclass(frozen=True, slots=True)

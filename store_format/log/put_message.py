@@ -51,12 +51,13 @@ class PutSettings:
     """The broker's settings that `prepare` and `prepare_batch` need; a slave takes no messages.
 
     `max_message_size` (bytes) is the limit for a whole record, and for all records of a batch; `max_delay_level` the number of delay
-    levels.
+    levels; `ends_properties` whether a separator follows the last property too (messageProperties2String of 5.x).
     """
 
     max_message_size: int = 4 << 20
     max_delay_level: int = 18
     is_slave: bool = False
+    ends_properties: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +152,8 @@ def prepare(message: InnerMessage, store_timestamp: int, settings: PutSettings) 
         return PutMessageStatus.MESSAGE_ILLEGAL
     inner = scheduled(message, settings.max_delay_level)
     properties = (inner.properties_string or "").encode()
+    if settings.ends_properties and properties:
+        properties += PROPERTY_SEPARATOR.encode()
     if len(properties) > SHORT_MAX:
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     sys_flag = with_host_flags(inner.sys_flag, inner.born_host, inner.store_host)

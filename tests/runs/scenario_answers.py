@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.scenarios.scenario_file import scenario_of
 from pipeline.scenarios.scenario_job import log_after
 from pipeline.scenarios.scenario_steps import take_steps
+from store_format.broker_version import BrokerVersion
 from udfs.broker.memory_store import LogExtent
 
 Case = dict[str, Any]
@@ -21,12 +22,15 @@ def answered(case: Case) -> Case:
     return answered_together([case])[0]
 
 
-def answered_together(cases: Iterable[Case]) -> list[Case]:
-    """Recorded scenarios, answered anew. Scenarios with the same first settings share a log, as on the recording broker."""
+def answered_together(cases: Iterable[Case], rules: BrokerVersion | None = None) -> list[Case]:
+    """Recorded scenarios, answered anew by the rules of a version, 4.9.3 by default.
+
+    Scenarios with the same first settings share a log, as on the recording broker.
+    """
     logs: dict[str, LogExtent] = {}
     told = []
     for case in cases:
-        scenario, appended = scenario_of("scenarios", 1, json.dumps(case)), list[int]()
+        scenario, appended = scenario_of("scenarios", 1, json.dumps(case), rules), list[int]()
 
         def note(_at: int, kind: str, row: dict[str, Any], appended: list[int] = appended) -> None:
             if kind in {"message", "commit_log_head"}:

@@ -19,6 +19,7 @@ from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessag
 from store_format.record.message import Host, Message
 from store_format.remoting.headers import PullMessageRequestHeader
 from store_format.store.lookup import ThrownError
+from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
 from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, LogExtent, MemoryStore
@@ -26,12 +27,13 @@ from udfs.broker.offset_moved_event import OffsetMovedEvent
 from udfs.broker.pull_message_processor import PullBrokerConfig, PullMessageProcessor, PullResponse
 from udfs.broker.rebalance_lock import RebalanceLockManager
 from udfs.broker.schedule import parse_delay_level
-from udfs.broker.send_message import SendBrokerConfig, SendMessageProcessor, message_timeup
+from udfs.broker.send_message import SendBrokerConfig, SendMessageProcessor, message_timeup, uniq_key
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import SystemTopics, TopicConfigManager
 from udfs.filters.bloom_filter import BitsArray, BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
 from udfs.filters.message_filter import is_true
+from udfs.filters.retry_rules import RetryRules
 from udfs.pull.codes import BrokerRole
 from udfs.pull.pull_request_hold import Arrival, HeldRequest, Notified, is_swept, notify_message_arriving, sweep_interval
 from udfs.pull.scan_settings import ScanSettings
@@ -46,7 +48,10 @@ Value = bool | int | float | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
-    """The settings of a broker: by the broker's own names, changed, and as the settings objects of its rules."""
+    """The settings of a broker: by the broker's own names, changed, and as the settings objects and the rules of its version.
+
+    `by_boundary` is the value of LOOK_UPS.
+    """
 
     value: Callable[[str], Any]
     changed: Callable[[Mapping[str, Value]], MemorySettings]
@@ -54,6 +59,9 @@ class MemorySettings:
     pulls: Callable[[], PullBrokerConfig]
     sends: Callable[[], SendBrokerConfig]
     system_topics: Callable[[], SystemTopics]
+    rules: BrokerRules
+    retry_rules: RetryRules
+    by_boundary: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,6 +114,7 @@ class MemoryBroker:
     pushed: dict[str, list[str]] = field(default_factory=dict)
     _delayed: list[tuple[int, int, Message]] = field(default_factory=list)
     _next_sweep: int = 0
+    _uniq_keys: int = 0
 
     def __post_init__(self) -> None:
         value = self.settings.value
@@ -123,7 +132,7 @@ class MemoryBroker:
             updated=lambda one: self.note(self.now, "subscription_group", {"consumerGroup": one.groupName, **asdict(one)})
         )
         self.topics = TopicConfigManager(updated=lambda one: self.note(self.now, "topic_config", {"topic": one.topicName, **asdict(one)}))
-        self.topics.start(self.settings.system_topics())
+        self.topics.start(self.settings.system_topics(), later=self.settings.rules.half_messages_are_pulled)
         self.consumers = ConsumerManager(
             filters=self.filters,
             notify=lambda client, group: self.pushed.setdefault(client, []).append(group),
@@ -146,7 +155,18 @@ class MemoryBroker:
 
     def sending(self) -> SendMessageProcessor:
         """Return the processor of sent messages, with the current settings."""
-        return SendMessageProcessor(config=self.settings.sends(), topics=self.topics, groups=self.groups)
+        return SendMessageProcessor(config=self.settings.sends(), topics=self.topics, groups=self.groups, new_uniq_key=self._new_uniq_key())
+
+    def _new_uniq_key(self) -> Callable[[], str] | None:
+        """Return the function that makes the next UNIQ_KEY, None where the broker makes none."""
+        if not self.settings.rules.messages_get_properties:
+            return None
+
+        def make() -> str:
+            self._uniq_keys += 1
+            return uniq_key(self._uniq_keys)
+
+        return make
 
     # time ---------------------------------------------------------------------------------------------------------------------------
 
@@ -191,6 +211,7 @@ class MemoryBroker:
             max_message_size=self.settings.value("maxMessageSize"),
             max_delay_level=len(self.store.delays),
             is_slave=self.role == BrokerRole.SLAVE,
+            ends_properties=self.settings.rules.messages_get_properties,
         )
         stored = self.store.put(inner, self.now, settings)
         if isinstance(stored, Message):
@@ -206,7 +227,8 @@ class MemoryBroker:
         code = self.store.dispatch(message, self.now)
         if topic == SCHEDULE_TOPIC:
             heapq.heappush(self._delayed, (max(code, self.now), message.physic_offset, message))
-        if self.role == BrokerRole.SLAVE or not self.settings.value("longPollingEnable"):
+        is_deaf = self.role == BrokerRole.SLAVE and not self.settings.rules.arrivals_wake_on_slaves
+        if is_deaf or not self.settings.value("longPollingEnable"):
             return
         arrival = Arrival(
             tags_code=code,
@@ -227,7 +249,7 @@ class MemoryBroker:
     def delete_log_head(self) -> int:
         """Delete the first files of the commit log and return how many."""
         self.note(self.now, "commit_log_head", {"storeSize": HEAD_DELETED})
-        return self.store.delete_log_head()
+        return self.store.delete_log_head(self.settings.rules.files_deleted_at_once)
 
     def _note_message(self, message: Message, properties: Mapping[str, str]) -> None:
         row = {
@@ -265,6 +287,8 @@ class MemoryBroker:
         header = call.header
         processor = PullMessageProcessor(
             config=self.settings.pulls(),
+            rules=self.settings.rules,
+            retry_rules=self.settings.retry_rules,
             now=self.now,
             groups=self.groups,
             topics=self.topics,

@@ -45,12 +45,12 @@ class LogExtent:
         """Return the physical offset of each file's first byte."""
         return np.arange(self.start, self.end, file_size, dtype=np.int64)
 
-    def without_head(self, file_size: int) -> LogExtent:
-        """Return the log after CommitLog.deleteExpiredFile: without its first files, at most DELETE_FILES_BATCH_MAX, never the last one."""
-        deleted = min(max(len(self.starts(file_size)) - 1, 0), DELETE_FILES_BATCH_MAX)
+    def without_head(self, file_size: int, most: int = DELETE_FILES_BATCH_MAX) -> LogExtent:
+        """Return the log after CommitLog.deleteExpiredFile: without its first files, at most `most`, never the last one."""
+        deleted = min(max(len(self.starts(file_size)) - 1, 0), most)
         return LogExtent(self.start + deleted * file_size, self.end)
 
-    def after(self, written: Sequence[int], file_size: int) -> LogExtent:
+    def after(self, written: Sequence[int], file_size: int, most: int = DELETE_FILES_BATCH_MAX) -> LogExtent:
         """Return the log after records of `written` bytes each were appended; HEAD_DELETED in the list applies `without_head`."""
         bounds, rest = self, list(written)
         while rest:
@@ -59,7 +59,7 @@ class LogExtent:
             end = place(sizes, np.full(count, NO_BATCH, np.int64), file_size, bounds.end).log_end
             bounds = LogExtent(bounds.start, end)
             if count < len(rest):
-                bounds = bounds.without_head(file_size)
+                bounds = bounds.without_head(file_size, most)
             del rest[: count + 1]
         return bounds
 
@@ -132,9 +132,9 @@ class MemoryStore:
         self.queue(topic, message.queue_id).put(*place_in_queue, code, now)
         return code
 
-    def delete_log_head(self) -> int:
+    def delete_log_head(self, most: int = DELETE_FILES_BATCH_MAX) -> int:
         """Delete the first files of the log, as `LogExtent.without_head`, and return how many."""
-        before, self.log = self.log, self.log.without_head(self.commit_log_file_size)
+        before, self.log = self.log, self.log.without_head(self.commit_log_file_size, most)
         return (self.log.start - before.start) // self.commit_log_file_size
 
     # reading ------------------------------------------------------------------------------------------------------------------------

@@ -12,13 +12,15 @@ leave before the commit, even to a client that wants no answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
 
 from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig
 from store_format.record.message import Message
 from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
 from store_format.store.lookup import NULL_POINTER, ThrownError
+from udfs.broker.broker_rules import DEFAULT_BROKER_RULES, BrokerRules
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
 from udfs.broker.offset_moved_event import OffsetMovedEvent
@@ -26,6 +28,7 @@ from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import TopicConfigManager, is_readable
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
 from udfs.filters.message_filter import ExpressionMessageFilter, SubscriptionError, TopicSubscription, message_filter
+from udfs.filters.retry_rules import DEFAULT_RETRY_RULES, RetryRules
 from udfs.filters.tags import SubscriptionParseError
 from udfs.pull import pull_result
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
@@ -72,22 +75,34 @@ GetMessage = Callable[[str, int, int, int, ExpressionMessageFilter], GetMessageR
 class PullResponse:
     """The answer to a pull.
 
-    The store's answer `result`, and the brokerId to pull from next, are None if a check failed before the store was read.
+    The store's answer `result`, and the brokerId to pull from next, are None if a check failed before the store was read. `fields` are
+    further fields of the header, None where the answer has no header.
     """
 
     code: ResponseCode
     remark: str | None
     suggest_which_broker_id: int | None = None
     result: GetMessageResult | None = None
+    fields: Mapping[str, int] | None = field(default_factory=dict)
+
+
+class ForbiddenType(IntEnum):
+    """Who forbids a pull (ForbiddenType of 5.5.0)."""
+
+    BROKER_FORBIDDEN = 1
+    GROUP_FORBIDDEN = 2
+    TOPIC_FORBIDDEN = 3
+    BROADCASTING_DISABLE_FORBIDDEN = 4
 
 
 class Refused(Exception):  # noqa: N818 - an answer of the broker, not an error of ours
-    """A check of a request failed; has the code and the remark of the answer."""
+    """A check of a request failed; has the code and the remark of the answer, and who forbids the pull."""
 
-    def __init__(self, code: ResponseCode, remark: str | None) -> None:
-        super().__init__(code, remark)
+    def __init__(self, code: ResponseCode, remark: str | None, forbidden: ForbiddenType | None = None) -> None:
+        super().__init__(code, remark, forbidden)
         self.code = code
         self.remark = remark
+        self.forbidden = forbidden
 
 
 def _needed(value: int | None) -> int:
@@ -103,9 +118,12 @@ class PullMessageProcessor:
 
     `get_message` is the store's getMessage, `suspend` holds a pull, `offset_moved` stores an OFFSET_MOVED event, `committed` is called
     after the pull's offset was committed. `write` sends an answer to the client at once, without the steps that follow the processor.
+    `rules` and `retry_rules` are those of the broker's version.
     """
 
     config: PullBrokerConfig
+    rules: BrokerRules = DEFAULT_BROKER_RULES
+    retry_rules: RetryRules = DEFAULT_RETRY_RULES
     now: int
     groups: SubscriptionGroupManager
     topics: TopicConfigManager
@@ -128,14 +146,51 @@ class PullMessageProcessor:
         Raises:
             ThrownError: the broker throws.
         """
+        if broker_allow_suspend and self._rejects():
+            answer(PullResponse(code=ResponseCode.SYSTEM_BUSY, remark="the slave does not serve reads", fields=None))
+            return
         try:
             group, message_filter = self.check(header, client)
         except Refused as refused:
-            answer(PullResponse(code=refused.code, remark=refused.remark))
+            answer(PullResponse(code=refused.code, remark=refused.remark, fields=self._forbidden(refused)))
             return
         topic, queue_id, offset = header.topic or "", _needed(header.queueId), _needed(header.queueOffset)
         result = self.get_message(topic, queue_id, offset, _needed(header.maxMsgNums), message_filter)
+        try:
+            response = self._after_store(header, group, message_filter, result, broker_allow_suspend=broker_allow_suspend)
+        except ThrownError:
+            if self.rules.missing_offset_gets_no_answer:
+                return
+            raise
+        if response is not None:
+            answer(response)
+
+    def _rejects(self) -> bool:
+        config = self.config
+        return self.rules.slave_refuses_first and config.broker_role == BrokerRole.SLAVE and not config.slave_read_enable
+
+    def _forbidden(self, refused: Refused) -> dict[str, int]:
+        known = self.rules.refusals_have_forbidden_type and refused.forbidden is not None
+        return {"forbiddenType": int(refused.forbidden)} if known and refused.forbidden is not None else {}
+
+    def _after_store(
+        self,
+        header: PullMessageRequestHeader,
+        group: SubscriptionGroupConfig,
+        message_filter: ExpressionMessageFilter,
+        result: GetMessageResult | None,
+        *,
+        broker_allow_suspend: bool,
+    ) -> PullResponse | None:
+        """Return the answer for the store's result, None for a pull that is held or whose answer was written; commit its offset.
+
+        Raises:
+            ThrownError: the broker throws.
+        """
+        topic, queue_id, offset = header.topic or "", _needed(header.queueId), _needed(header.queueOffset)
         response: PullResponse | None = PullResponse(code=ResponseCode.SYSTEM_ERROR, remark="store getMessage return null")
+        if result is None and self.rules.null_result_ends_the_pull:
+            return response
         if result is not None:
             response = self._respond(header, group, result)
             may_wait = broker_allow_suspend and header.has(PullSysFlag.SUSPEND)
@@ -158,11 +213,11 @@ class PullMessageProcessor:
                 self.write(response)
                 response = None
         role = self.config.broker_role
-        if broker_allow_suspend and header.has(PullSysFlag.COMMIT_OFFSET) and role != BrokerRole.SLAVE:
+        commits = role != BrokerRole.SLAVE or self.rules.slaves_commit
+        if broker_allow_suspend and header.has(PullSysFlag.COMMIT_OFFSET) and commits:
             self.offsets.commit_offset(header.consumerGroup, topic, queue_id, header.commitOffset)
             self.committed()
-        if response is not None:
-            answer(response)
+        return response
 
     def check(self, header: PullMessageRequestHeader, client: str) -> tuple[SubscriptionGroupConfig, ExpressionMessageFilter]:
         """Run the checks before the store is read; return the group's configuration and the pull's filter.
@@ -172,16 +227,18 @@ class PullMessageProcessor:
             ThrownError: the broker throws, because a header field is missing.
         """
         if not is_readable(self.config.broker_permission):
-            raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] pulling message is forbidden")
+            remark = f"the broker[{self.config.broker_ip1}] pulling message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark, ForbiddenType.BROKER_FORBIDDEN)
         group = self.groups.find_subscription_group_config(header.consumerGroup, auto_create=self.config.auto_create_subscription_group)
         if group is None:
             raise Refused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{header.consumerGroup}] does not exist, {SUGGEST}"
             )
         if not group.consumeEnable:
-            raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumerGroup}")
+            remark = f"subscription group no permission, {header.consumerGroup}"
+            raise Refused(ResponseCode.NO_PERMISSION, remark, ForbiddenType.GROUP_FORBIDDEN)
         _needed(header.sysFlag)
-        if header.has(PullSysFlag.SUSPEND):
+        if header.has(PullSysFlag.SUSPEND) and not self.rules.timeout_is_read_when_held:
             _needed(header.suspendTimeoutMillis)
         self._check_queue(header, client)
         by_request = header.has(PullSysFlag.SUBSCRIPTION)
@@ -189,19 +246,22 @@ class PullMessageProcessor:
         kind = subscription.expression_type
         if not is_tag_type(kind) and not self.config.enable_property_filter:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
-        return group, message_filter(subscription, filter_data, self.filters, support_retry=self.config.filter_support_retry)
+        support_retry = self.config.filter_support_retry
+        return group, message_filter(subscription, filter_data, self.filters, support_retry=support_retry, rules=self.retry_rules)
 
     def _check_queue(self, header: PullMessageRequestHeader, client: str) -> None:
         topic = self.topics.select_topic_config(header.topic)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! {SUGGEST}")
         if not is_readable(topic.perm):
-            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+            remark = f"the topic[{header.topic}] pulling message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark, ForbiddenType.TOPIC_FORBIDDEN)
         queue_id = _needed(header.queueId)
         if queue_id < 0 or queue_id >= topic.readQueueNums:
             queues = f"topicConfig.readQueueNums:[{topic.readQueueNums}]"
             remark = f"queueId[{queue_id}] is illegal, topic:[{header.topic}] {queues} consumer:[{client}]"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+            is_parameter = self.rules.bad_queue_is_invalid_parameter
+            raise Refused(ResponseCode.INVALID_PARAMETER if is_parameter else ResponseCode.SYSTEM_ERROR, remark)
 
     def _of_request(self, header: PullMessageRequestHeader) -> tuple[TopicSubscription, ConsumerFilterData | None]:
         """Return the subscription in the pull request, and its filter data."""
@@ -226,7 +286,8 @@ class PullMessageProcessor:
         if info is None:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{SUGGEST}")
         if not group.consumeBroadcastEnable and info.message_model == "BROADCASTING":
-            raise Refused(ResponseCode.NO_PERMISSION, f"the consumer group[{name}] can not consume by broadcast way")
+            remark = f"the consumer group[{name}] can not consume by broadcast way"
+            raise Refused(ResponseCode.NO_PERMISSION, remark, ForbiddenType.BROADCASTING_DISABLE_FORBIDDEN)
         found = info.subscription_table.get(topic)
         if found is None:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{SUGGEST}")
@@ -255,7 +316,7 @@ class PullMessageProcessor:
         """Return the answer for the store's result; store the OFFSET_MOVED event if the offset is corrected."""
         config, offset = self.config, _needed(header.queueOffset)
         code = pull_result.response_code(result.status, offset, config.broker_role, config.offset_check_in_slave)
-        if code == ResponseCode.PULL_OFFSET_MOVED:
+        if code == ResponseCode.PULL_OFFSET_MOVED and self.rules.tells_of_moved_offsets:
             event = OffsetMovedEvent(
                 consumerGroup=header.consumerGroup or "",
                 brokerName=config.broker_name,
@@ -273,4 +334,10 @@ class PullMessageProcessor:
             which_broker_when_consume_slowly=group.whichBrokerWhenConsumeSlowly,
         )
         suggested = pull_result.suggest_which_broker_id(result.status, offset, result.suggest_pulling_from_slave, where)
-        return PullResponse(code=code, remark=result.status.name, suggest_which_broker_id=suggested, result=result)
+        fields = self._sys_flags(header) if self.rules.answers_have_sys_flags else {}
+        return PullResponse(code=code, remark=result.status.name, suggest_which_broker_id=suggested, result=result, fields=fields)
+
+    def _sys_flags(self, header: PullMessageRequestHeader) -> dict[str, int]:
+        topic = self.topics.select_topic_config(header.topic)
+        # groupSysFlag is a field of 5.x, whose default is 0
+        return {"topicSysFlag": 0 if topic is None else topic.topicSysFlag, "groupSysFlag": 0}

@@ -12,7 +12,7 @@ sent back, and they keep DELAY, REAL_TOPIC and REAL_QID when they are delivered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,6 +28,10 @@ from udfs.pull.codes import BrokerRole, ResponseCode
 PROPERTY_CLUSTER: Final = "CLUSTER"
 PROPERTY_WAIT_STORE_MSG_OK: Final = "WAIT"
 PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
+# of 5.5.0 on default settings: BrokerConfig.regionId and traceOn, whatever the producer sent
+_ADDED: Final[Mapping[str, str]] = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+_UNIQ_KEY_CHARACTERS: Final = 56
 DLQ_NUMS_PER_GROUP: Final = 1
 V3_4_9: Final = 121  # MQVersion: from this version on a client sends maxReconsumeTimes
 FIRST_DELAY_LEVEL: Final = 3
@@ -73,11 +77,15 @@ class SendMessageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessageProcessor:
-    """The processor of sent messages, with the tables and settings it reads."""
+    """The processor of sent messages, with the tables and settings it reads.
+
+    `new_uniq_key` makes the UNIQ_KEY of a message that has none; None where the broker adds only CLUSTER (4.9).
+    """
 
     config: SendBrokerConfig
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
+    new_uniq_key: Callable[[], str] | None = None
 
     def accept(self, request: SendMessageRequest) -> pm.InnerMessage:
         """Return the message that the broker stores for a request.
@@ -90,9 +98,20 @@ class SendMessageProcessor:
         if message.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             message = self._to_dead_letters(request)
         properties = dict(message.properties) | {PROPERTY_CLUSTER: self.config.broker_cluster_name}
+        if self.new_uniq_key is not None:
+            return self._with_all_properties(message, properties)
         stored = {name: value for name, value in properties.items() if name != PROPERTY_WAIT_STORE_MSG_OK}
         # For a negative queue id the broker draws a queue at random; this takes queue 0.
         return replace(message, queue_id=max(message.queue_id, 0), properties=properties, properties_string=pm.properties_to_string(stored))
+
+    def _with_all_properties(self, message: pm.InnerMessage, properties: dict[str, str]) -> pm.InnerMessage:
+        """Return the message as 5.5.0 stores it: with its WAIT."""
+        assert self.new_uniq_key is not None
+        properties |= _ADDED
+        if not properties.get(PROPERTY_UNIQ_KEY):
+            properties[PROPERTY_UNIQ_KEY] = self.new_uniq_key()
+        text = pm.properties_to_string(properties)
+        return replace(message, queue_id=max(message.queue_id, 0), properties=properties, properties_string=text)
 
     def _check(self, request: SendMessageRequest) -> None:
         """Raise SendRefused if a check of AbstractSendMessageProcessor.msgCheck fails."""
@@ -129,6 +148,11 @@ class SendMessageProcessor:
             return message
         dead = self.topics.create_topic_in_send_message_back(DLQ_GROUP_TOPIC_PREFIX + group_name, DLQ_NUMS_PER_GROUP)
         return replace(message, topic=dead.topicName, queue_id=0)
+
+
+def uniq_key(number: int) -> str:
+    """Return a UNIQ_KEY as long as that of a broker with an IPv6 address (MessageClientIDSetter.createUniqID); with IPv4 it has 32."""
+    return f"{number:0{_UNIQ_KEY_CHARACTERS}X}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

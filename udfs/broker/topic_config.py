@@ -31,6 +31,15 @@ TOPIC_MAX_LENGTH: Final = 127
 
 _SCHEDULE_TOPIC_QUEUE_NUM: Final = 18
 _BENCHMARK_QUEUES: Final = 1024
+_TRANSACTION_TOPICS: Final = (
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+)
+_WHEEL_TIMER: Final = "rmq_sys_wheel_timer"
+_REVIVE_LOG: Final = "rmq_sys_REVIVE_LOG_"
+_REVIVE_QUEUES: Final = 8
 _VALID: Final = frozenset("%-_|0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
 
@@ -86,6 +95,11 @@ class SystemTopics:
             found.append(_with_queues(self.msg_trace_topic_name, 1))
         return [*found, _with_queues(f"{self.broker_cluster_name}_{REPLY_TOPIC_POSTFIX}", 1)]
 
+    def later_configs(self) -> list[TopicConfig]:
+        """Return the topics that a broker 5.5.0 makes at its start, besides."""
+        found = [_with_queues(name, 1) for name in _TRANSACTION_TOPICS]
+        return [*found, _with_queues(_WHEEL_TIMER, 1), _with_queues(f"{_REVIVE_LOG}{self.broker_cluster_name}", _REVIVE_QUEUES)]
+
 
 def _with_queues(name: str, queues: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
     return TopicConfig(topicName=name, readQueueNums=queues, writeQueueNums=queues, perm=perm)
@@ -98,9 +112,9 @@ class TopicConfigManager:
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
     updated: Callable[[TopicConfig], None] = lambda _config: None
 
-    def start(self, topics: SystemTopics) -> None:
-        """Create the broker's own topics."""
-        for config in topics.configs():
+    def start(self, topics: SystemTopics, *, later: bool = False) -> None:
+        """Create the broker's own topics; with `later` also those that only 5.x makes at its start."""
+        for config in topics.configs() + (topics.later_configs() if later else []):
             self.update_topic_config(config)
 
     def update_topic_config(self, config: TopicConfig) -> None:

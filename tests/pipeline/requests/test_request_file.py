@@ -357,3 +357,25 @@ def test_filters_that_are_no_tag_are_seen_before_the_file_is_read(line: bytes, f
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rf, "CHUNK_BYTES", size)
             assert rf.scan_file(str(path)).has_other_filters == found, size
+
+
+@pytest.mark.parametrize(
+    ("header", "config"),
+    [
+        # a recorder names the version unless it is 4.9.3
+        ({"loaded": True, "config": {"brokerId": 1}}, {"rulesVersion": "4.9.3", "brokerId": 1}),
+        ({"consumeQueueFileMtimesMs": {}}, {"rulesVersion": "4.9.3"}),
+        ({"loaded": True, "version": "5.5.0", "config": {}}, {"rulesVersion": "5.5.0"}),
+        ({"version": "4.9.8"}, {"rulesVersion": "4.9.8"}),
+        # a store that was not loaded answers null
+        ({"loaded": False, "version": "5.5.0"}, {"rulesVersion": "5.5.0", "readable": False}),
+        # people write headers too
+        ({"config": {"brokerId": 1}}, {"brokerId": 1}),
+        ({"config": {}}, {}),
+        ({"config": 5, "version": "5.5.0"}, 5),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_a_header_gives_settings_and_the_version_of_its_recorder(header: dict[str, object] | None, config: object) -> None:
+    assert rf.header_config(header) == config

@@ -14,9 +14,11 @@ from pipeline.lake.lake import Lake
 from pipeline.lake.views import create_views
 from pipeline.main import judged
 from pipeline.scenarios.scenario_job import run_answer
+from store_format.broker_version import BrokerVersion
 from tests.runs.sampling import ALL, slow_proof
 from tests.runs.scenario_answers import compared
 from tests.truth.golden import golden_lines, needs_golden
+from tests.truth.golden5 import needs_golden5, unpacked
 from tests.truth.places import DATA, PROJECT
 
 if TYPE_CHECKING:
@@ -26,10 +28,9 @@ NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
 RECORDED = DATA / "scenarios" / "recorded.jsonl"
 
 
-def answer(spark: SparkSession, folder: Path, cases: Path, run_id: str = "r1") -> Any:
-    return run_answer(
-        Lake(spark, str(folder / "lake")), str(cases), str(folder / "out.jsonl"), run_id=run_id, now=lambda: NOW, progress=lambda _: None
-    )
+def answer(spark: SparkSession, folder: Path, cases: Path, run_id: str = "r1", rules: BrokerVersion | None = None) -> Any:
+    lake, out = Lake(spark, str(folder / "lake")), str(folder / "out.jsonl")
+    return run_answer(lake, str(cases), out, rules=rules, run_id=run_id, now=lambda: NOW, progress=lambda _: None)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -41,6 +42,16 @@ def asked(path: Path, cases: list[dict[str, Any]]) -> Path:
     bare = [case | {"steps": [{name: step[name] for name in step if name != "result"} for step in case["steps"]]} for case in cases]
     path.write_text("".join(json.dumps(case) + "\n" for case in bare), "utf-8")
     return path
+
+
+@needs_golden5
+def test_the_rules_of_a_version_reach_every_task(spark: SparkSession, tmp_path: Path) -> None:
+    # the last one reads the log, so it is answered a second time
+    named = ("queue_last_ok", "lite_pull_code_unknown", "slave_never_commits", "message_was_removing")
+    path = unpacked("on-4.9.3-stores") / "on-4.9.3-stores" / "5.5.0" / "broker" / "pull_codes.jsonl"
+    recorded = [case for case in lines(path) if case["name"] in named]
+    answer(spark, tmp_path, asked(tmp_path / "cases.jsonl", recorded), rules=BrokerVersion.V5_5_0)
+    assert [compared(old, new) for old, new in zip(recorded, lines(tmp_path / "out.jsonl"), strict=True)] == [[]] * len(named)
 
 
 def test_the_answers_are_the_lines_with_results_and_tables_of_what_happened(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""The version of the broker's rules that the files of a store tell."""
+
+from __future__ import annotations
+
+from pipeline.files.store_files import StoreFiles
+from store_format.errors import StoreError
+from store_format.files.files import FilePath
+from store_format.store.written_by import OFFSET_FILES, WrittenBy, written_by
+
+
+def told_rules(store: str) -> WrittenBy | None:
+    """The version that the files of the store in a directory or URI tell, None where they tell none or cannot be read.
+
+    Raises:
+        NotAStoreError: there is no such directory.
+    """
+    files = StoreFiles(store)
+    files.check_exists()
+
+    def has(path: FilePath) -> bool:
+        return any(entry.name == path[-1] for entry in files.folder(*path[:-1]))
+
+    # the broker reads the .bak where the file is missing or empty
+    try:
+        contents = {name: files.read_config(name) or files.read_config(f"{name}.bak") for name in OFFSET_FILES}
+        return written_by(contents, has)
+    except StoreError:  # whoever needs the files says what is wrong with them
+        return None

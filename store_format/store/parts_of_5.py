@@ -1,0 +1,82 @@
+"""Parts of a store of broker 5.x that are not modelled: queues and config in RocksDB, tiered storage, compaction, batch queues, V2 records.
+
+Broker source (5.5.0): StorePathConfigHelper, RocksDBConsumeQueueStore, ConfigStorage, DefaultMetadataStore (tieredstore), CompactionStore,
+BatchConsumeQueue, TopicAttributes, MessageVersion.
+Rule: each has a folder or file of its own, or an attribute of its topics; a V2 record has a magic code of its own, where a topic has more
+than 127 bytes.
+Surprise: `rocksdbstore` and `compaction/position-checkpoint` are made on default settings too, and mean nothing to a pull.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from store_format.big_endian import Bytes
+from store_format.files.files import FilePath
+from store_format.store_paths import CONFIG
+
+MESSAGE_MAGIC_CODE_V2: Final = -626843477
+# bytes from a record's start to the end of its magic code
+_MAGIC_END: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a store that is not modelled.
+
+    Attributes:
+        folders: folders that have files only where the store has the part.
+        files: likewise files.
+        attribute: name and value of the attribute of a topic that has the part; None where there is none.
+        what: the part in words, after "found".
+        hint: what to do.
+    """
+
+    folders: tuple[FilePath, ...] = ()
+    files: tuple[FilePath, ...] = ()
+    attribute: tuple[str, str] | None = None
+    what: str
+    hint: str
+
+
+ROCKSDB_QUEUES: Final = Part(
+    folders=(("consumequeue_rocksdb",),),
+    what="queues in RocksDB (storeType=defaultRocksDB)",
+    hint="import a copy that has commitlog alone: its queues are rebuilt, right where the log has every message of a queue",
+)
+# v1 keeps one RocksDB in `metadata` or one in each of three folders, v2 (configManagerVersion) one in `rdb`
+ROCKSDB_CONFIG: Final = Part(
+    folders=tuple((CONFIG, name) for name in ("metadata", "topics", "subscriptionGroups", "consumerOffsets", "rdb")),
+    what="config in RocksDB",
+    hint="write it as JSON with mqadmin rocksDBConfigToJson, and import a copy of the store with these files under config",
+)
+TIERED_STORAGE: Final = Part(
+    files=((CONFIG, "tieredStoreMetadata.json"),),
+    what="tiered storage (TieredMessageStore)",
+    hint="pulls below the local log are answered from the other tier; import a copy without this file to ask the local files alone",
+)
+COMPACTION: Final = Part(
+    folders=(("compaction", "compactionLog"), ("compaction", "compactionCq")),
+    attribute=("cleanup.policy", "COMPACTION"),
+    what="a compaction topic",
+    hint="its pulls are answered from compaction/compactionLog; import a copy without the topic and this folder to ask the others",
+)
+BATCH_QUEUES: Final = Part(
+    folders=(("batchconsumequeue",),),
+    attribute=("queue.type", "BatchCQ"),
+    what="batch consume queues (queue.type=BatchCQ)",
+    hint="import a copy without such topics to ask the others",
+)
+PARTS: Final = (ROCKSDB_QUEUES, ROCKSDB_CONFIG, TIERED_STORAGE, COMPACTION, BATCH_QUEUES)
+
+
+def is_v2_record(content: Bytes) -> bool:
+    """Whether bytes begin with a V2 record: its length and magic code."""
+    head = content[:_MAGIC_END]
+    if len(head) < _MAGIC_END:
+        return False
+    length, magic = np.frombuffer(head.tobytes(), ">i4").tolist()
+    return bool(length > 0 and magic == MESSAGE_MAGIC_CODE_V2)

@@ -1,0 +1,116 @@
+"""The store of a running broker 5.5.0: its files tell the rules, the tables hold what it said, pulls of both versions are equal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.lake.lake import Lake
+from pipeline.schema import tables as t
+from tests.makers.lakes import import_as, rows
+from tests.makers.store_trees import differing, tree
+from tests.runs.in_session import NotHeard, pullsim_in
+from tests.runs.replaying import BROKER, all_lines, run
+from tests.truth.golden5 import needs_golden5, store_of, unpacked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.runs.in_session import Pullsim
+
+pytestmark = needs_golden5
+TOLD = "the rules are those of broker 5.5.0: config/consumerOffset.json has a dataVersion, which a broker 5.x writes"
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("live") / "lake"
+    with pytest.MonkeyPatch.context() as patch:
+        code, *_ = pullsim_in(spark, patch, NotHeard())("import", store_of("live"), "--lake", folder, "--broker-name", BROKER)
+    assert code == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    """What the broker said just before its shutdown."""
+    found: dict[str, Any] = json.loads((unpacked("live") / "live" / "broker.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_the_tables_hold_what_the_broker_said(spark: SparkSession, lake: Path, told: dict[str, Any]) -> None:
+    pulled = {(row["consumerGroup"], row["topic"], row["queueId"]): row["pullOffset"] for row in rows(spark, lake, t.PULL_OFFSET)}
+    said = {(one["group"], one["topic"], one["queueId"]): one["pulled"] for one in told["offsets"]}
+    assert pulled
+    assert pulled.items() <= said.items()
+    pending = {(row["file"], row["topic"]): row["count"] for row in rows(spark, lake, t.PENDING_MESSAGES)}
+    timers, halves = told["timers"]["pendingByTopic"], told["transactions"]["pendingByTopic"]
+    assert pending == {("timermetrics", topic): one["count"] for topic, one in timers.items()} | {
+        ("transactionMetrics", topic): one["count"] for topic, one in halves.items()
+    }
+    (timer,) = rows(spark, lake, t.TIMER_CHECKPOINT)
+    assert timer["lastTimerQueueOffset"] == told["timers"]["commitQueueOffset"]
+    (held,) = rows(spark, lake, t.CONSUMER_ORDER_INFO)
+    assert (held["consumerGroup"], held["topic"], held["queueOffsets"], held["commitOffsetBit"]) == (
+        "cg-order",
+        "shifts",
+        list(range(10)),
+        0b1111,
+    )
+    (checkpoint,) = rows(spark, lake, t.CHECKPOINT)
+    assert (checkpoint["logicsMsgTimestamp"], checkpoint["logicsPhysicalOffset"]) == (0, 0)  # a clean shutdown sets neither
+    queues = {(row["topic"], row["queueId"]): (row["minOffset"], row["maxOffset"]) for row in rows(spark, lake, t.QUEUE)}
+    later = {(one["topic"], one["queueId"]): one["max"] for one in told["afterShutdown"]["queuesChanged"]}
+    for one in told["queues"]:
+        key = one["topic"], one["queueId"]
+        assert queues.get(key, (0, 0)) == (one["min"], later.get(key, one["max"]))
+
+
+def test_a_store_without_such_files_makes_no_such_tables(spark: SparkSession, small_store: Path, tmp_path: Path) -> None:
+    import_as(spark, tmp_path / "lake", small_store)
+    there = {path.name for path in (tmp_path / "lake").iterdir()}
+    assert there >= {table.name for table in t.IMPORTED}
+    assert there.isdisjoint(table.name for table in t.IMPORTED_OF_5)
+    (row,) = rows(spark, tmp_path / "lake", t.CHECKPOINT)
+    assert (row["masterFlushedOffset"], row["confirmPhyOffset"], row["logicsPhysicalOffset"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("version", ["4.9.3", "5.5.0"])
+def test_each_version_answers_pulls_as_it_did(lake: Path, version: str, pullsim: Pullsim, tmp_path: Path) -> None:
+    trace = unpacked("live") / "live" / f"trace-{version}.jsonl"
+    out = tmp_path / "out.jsonl"
+    code, told, err = pullsim("replay", "--lake", lake, "--requests", trace, "--out", out, "--compare")
+    assert (code, told.strip().rpartition("\n")[2]) == (0, f"{len(all_lines(trace)) - 1} compared, 0 differ")
+    assert f"the rules are those of broker {version}: {trace}, line 1 names it" in err
+
+
+def test_the_store_comes_back_and_verifies(lake: Path, pullsim: Pullsim, tmp_path: Path) -> None:
+    code, _, _ = pullsim("export", "--lake", lake, tmp_path / "store")
+    assert code == 0
+    assert differing(tree(tmp_path / "store"), tree(store_of("live"))) == []
+    code, out, _ = pullsim("verify", store_of("live"), "--lake", lake)
+    assert (code, out.strip().rpartition("\n")[2].endswith(" files, 0 findings")) == (0, True)
+
+
+def test_an_import_says_what_tells_the_rules(pullsim: Pullsim, lake: Path, tmp_path: Path) -> None:
+    code, _, err = pullsim("import", store_of("live"), "--lake", tmp_path / "lake", "--as-found")
+    assert (code, TOLD in err) == (0, True)
+    code, _, err = pullsim("explain", "--lake", lake, "--group", "g", "--topic", "orders", "--queue", 0, "--offset", 0)
+    assert (code, "the rules are those of broker 5.5.0: the import names it" in err) == (0, True)
+
+
+def test_a_store_that_was_not_loaded_answers_null(spark: SparkSession, tmp_path: Path) -> None:
+    recorded = unpacked("answers") / "traces" / "torn-cq-wrong-size.jsonl"
+    assert not all_lines(recorded)[0]["loaded"]
+    import_as(spark, tmp_path / "lake", store_of("torn-cq-wrong-size"), BROKER, as_found=True)
+    done = run(Lake(spark, str(tmp_path / "lake")), recorded, compare=True)
+    assert done.comparison is not None
+    assert (done.comparison.compared, done.comparison.differ) == (28, 0)
