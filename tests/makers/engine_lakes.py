@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.capture import exchanges
 from pipeline.schema import tables as t
-from pipeline.schema.capture_tables import PULL_REQUEST, SUBSCRIPTION
+from pipeline.schema.capture_tables import OFFSET_HISTORY, PULL_REQUEST, SUBSCRIPTION
 from pipeline.schema.lag_tables import LAG_HISTORY
 from tests.makers.lakes import import_as
 from tests.models.store_lag import StoreLag, write_offsets
@@ -49,12 +49,8 @@ def captured_lake(spark: SparkSession, factory: pytest.TempPathFactory) -> Path:
     for kind, row in rows_of(folder / "traffic.pcap"):
         captured[kind].append(row)
 
-    write(
-        spark,
-        lake,
-        BROKER,
-        {PULL_REQUEST: captured[exchanges.PULL], SUBSCRIPTION: captured[exchanges.SUBSCRIPTION], LAG_HISTORY: observed()},
-    )
+    seen = {PULL_REQUEST: exchanges.PULL, SUBSCRIPTION: exchanges.SUBSCRIPTION, OFFSET_HISTORY: exchanges.OFFSET}
+    write(spark, lake, BROKER, {**{table: captured[kind] for table, kind in seen.items()}, LAG_HISTORY: observed()})
     answered = [_response(line) for name in TRACES for line in golden_lines("store", "traces", f"{name}.jsonl") if "request" in line]
     traced: dict[t.Table, list[dict[str, Any]]] = {t.PULL_RESPONSE: answered, t.REPLAY_RUN: [{"runId": "run", "finishedAt": NOON}]}
     bounds = [{"topic": topic, "queueId": 0, "minOffset": 0, "maxOffset": 3} for topic in (DEAD, HALF, OP)]
