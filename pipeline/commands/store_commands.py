@@ -118,7 +118,7 @@ def verify_command(
     path, and the error. The exit code is 1 if there is a finding. STORE is only read.
 
     Below the findings stand their causes, the worst first: what follows from each, what to do, and what the broker's start would do to
-    the store. docs/findings.md explains each code. As json, each line is an object, whose kind is file, finding, cause, start or summary.
+    the store. docs/findings.md explains each code. As json, each line is an object, whose row is file, finding, cause, start or summary.
     """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.verify.verify_lake import verify_lake
@@ -145,8 +145,8 @@ def verify_command(
         raise SystemExit(1)
 
 
-def _line(kind: str, **values: Any) -> str:
-    return json.dumps({"kind": kind, **values}, ensure_ascii=False)
+def _line(row: str, **values: Any) -> str:
+    return json.dumps({"row": row, **values}, ensure_ascii=False)
 
 
 def _tell_findings(frames: Sequence[DataFrame], form: str) -> int:

@@ -150,6 +150,12 @@ def test_moves_back_are_those_that_the_broker_got(pullsim: Pullsim, lake: Path, 
     assert sorted((row["topic"], row["queueId"], row["fromOffset"], row["toOffset"]) for row in found) == sorted(back)
     assert back
     assert {(row["how"], row["clientId"]) for row in found} == {("BACK", "127.0.0.1@g-pull-1")}
+    ends = {key: queue.maximum for key, queue in answers.lag.queues.items()}
+    again = {(topic, queue_id, before): max(min(before, ends[topic, queue_id]) - after, 0) for topic, queue_id, before, after in back}
+    assert {(row["topic"], row["queueId"], row["fromOffset"]): row["readAgain"] for row in found} == again
+    past_the_end = rows(pullsim, lake, "offsets", "--group", "g-first", "--back", "--topic", "ledger")
+    assert all(row["readAgain"] <= ends["ledger", row["queueId"]] - row["toOffset"] for row in past_the_end if row["how"] == "BACK")
+    assert any(row["fromOffset"] > ends["ledger", row["queueId"]] for row in past_the_end)
 
 
 def plain(body: bytes) -> bytes:

@@ -34,8 +34,8 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     return pullsim_in(spark, monkeypatch, capsys)
 
 
-def objects(out: str, kind: str) -> Objects:
-    return [one for line in out.splitlines() if (one := json.loads(line))["kind"] == kind]
+def objects(out: str, row: str) -> Objects:
+    return [one for line in out.splitlines() if (one := json.loads(line))["row"] == row]
 
 
 @needs_golden
