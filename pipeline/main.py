@@ -35,11 +35,7 @@ from pipeline.commands import (  # noqa: F401 (they add their commands)
 )
 from pipeline.commands.cli import cli
 from pipeline.terminal import ReaderGoneError, progress_to_stderr
-from store_format.errors import EXIT_CODE_NOTE, UnusableInputError
-
-# an error of a worker, as the driver gets it: the last lines of a traceback, which begin with the error's class
-_CLASS = r"(?:\w+\.)+\w+: "
-_QUOTED = re.compile(rf"^{_CLASS}(?P<text>.*\n(?:(?!{_CLASS}).*\n)*?)\s*{re.escape(EXIT_CODE_NOTE)}$", re.MULTILINE)
+from store_format.errors import UnusableInputError, quoted_error
 
 # a line that says so, of Java, of Python or of Arrow
 _NO_SPACE = re.compile(r"[^\n]{0,300}No space left on device[^\n]{0,300}|[^\n]{0,300}Disk quota exceeded[^\n]{0,300}")
@@ -96,8 +92,8 @@ def judged(error: BaseException) -> tuple[int, str]:
 
     from pipeline.lake.damaged_files import damaged_file
 
-    if quoted := _QUOTED.search(str(error)):
-        return 2, f"error: {_shortened(quoted['text'].strip())}"
+    if (quoted := quoted_error(str(error))) is not None:
+        return 2, f"error: {_shortened(quoted)}"
     if isinstance(error, AnalysisException | ParseException | ArithmeticException | NumberFormatException | DateTimeException):
         return 2, f"error: {_PLAN.sub('', str(error))}"
     if isinstance(error, SparkRuntimeException) and error.getCondition() in _FOUND_WHILE_RUNNING:

@@ -5,13 +5,23 @@ Statuses of the broker (OFFSET_TOO_SMALL and others) are values, never exception
 
 from __future__ import annotations
 
+import re
 from typing import Any, Self
 
 # A line of every traceback of an UnusableInputError, also of a traceback that a Spark worker sends to the driver as text.
 EXIT_CODE_NOTE = "pullsim: exit code 2"
+# an error of a worker, as the driver gets it: the last lines of a traceback, which begin with the error's class
+_CLASS = r"(?:\w+\.)+\w+: "
+_QUOTED = re.compile(rf"^{_CLASS}(?P<text>.*\n(?:(?!{_CLASS}).*\n)*?)\s*{re.escape(EXIT_CODE_NOTE)}$", re.MULTILINE)
 
 # most characters of a value from outside in an error's text
 SHOWN_MAX = 160
+
+
+def quoted_error(message: str) -> str | None:
+    """The text of the UnusableInputError that a worker raised, in the message that the driver gets; None where it raised none."""
+    found = _QUOTED.search(message)
+    return None if found is None else found["text"].strip()
 
 
 def printable(text: str) -> str:

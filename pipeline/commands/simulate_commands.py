@@ -16,16 +16,20 @@ from pipeline.commands.cli import (
     run_id,
     settings_options,
 )
-from pipeline.terminal import progress_to_stderr
+from pipeline.commands.listed import Ask, Names, answer
+from pipeline.terminal import progress_to_stderr, say
 
 
 @cli.command(
     "simulate",
     cls=ExampleCommand,
-    example="pullsim simulate --lake lake --scenario slow.toml --vary clients.count=3,4,6 --seeds 5 --out lag.svg",
+    example="pullsim simulate --lake lake --from-group orders-consumer\n"
+    "  pullsim simulate --lake lake --scenario slow.toml --vary clients.count=3,4,6 --seeds 5 --out lag.svg",
 )
 @lake_option
-@click.option("--scenario", required=True, metavar="FILE", help="Scenario in TOML: docs/simulate.md.")
+@click.option("--scenario", metavar="FILE", help="Scenario in TOML: docs/simulate.md.")
+@click.option("--from-group", metavar="NAME", help="Print a scenario with the figures of this group in the lake; simulate nothing.")
+@click.option("--topic", metavar="NAME", help="With --from-group: the topic; the one with the greatest lag by default.")
 @click.option(
     "--seeds", type=click.IntRange(1, 100_000), default=1, show_default=True, help="Runs of each variant, each with a seed of its own."
 )
@@ -40,7 +44,9 @@ from pipeline.terminal import progress_to_stderr
 @engine_options
 def simulate_command(
     lake: str,
-    scenario: str,
+    scenario: str | None,
+    from_group: str | None,
+    topic: str | None,
     seeds: int,
     varied: tuple[str, ...],
     out: str | None,
@@ -56,7 +62,43 @@ def simulate_command(
     The events of each run go to the tables simulation_run, simulated_lag, rebalance_event and, if the scenario needs them, consumption,
     dead_letter and simulated_transactions. With --write-store the broker's store is written too, with the file sizes and other settings of
     --properties and --set.
+
+    --from-group prints a scenario file to edit: rate, backlog, tags and size of messages come from the store; clients, batch size and pace
+    of commits from captured traffic. What the lake does not tell stands as a guess, and its comment says so.
     """
+    if from_group is not None:
+        if scenario is not None or varied or out or write_store:
+            raise click.UsageError("--from-group only prints a scenario: leave --scenario, --vary, --out and --write-store out")
+        _print_scenario(engine, lake, broker, from_group, topic)
+        return
+    if scenario is None:
+        raise click.UsageError("expected --scenario FILE, or --from-group NAME to print one, found neither")
+    if topic is not None:
+        raise click.UsageError("--topic goes with --from-group; a scenario names its topic itself")
+    _simulate(engine, lake, scenario, seeds, varied, out, write_store, form, broker, settings)
+
+
+def _print_scenario(engine: Engine, lake: str, broker: str | None, group: str, topic: str | None) -> None:
+    from pipeline.simulation.from_group import group_figures, scenario_of
+
+    def show(ask: Ask) -> None:
+        say(scenario_of(group_figures(ask, broker, group, topic)).rstrip("\n"))
+
+    answer(engine, "auto", lake, Names(group=group, topic=topic, broker=broker), show)
+
+
+def _simulate(
+    engine: Engine,
+    lake: str,
+    scenario: str,
+    seeds: int,
+    varied: tuple[str, ...],
+    out: str | None,
+    write_store: str | None,
+    form: str,
+    broker: str | None,
+    settings: GivenSettings,
+) -> None:
     from pipeline.lake.lake import Lake
     from pipeline.simulation.scenario import located, read_scenario, scenario_text
     from pipeline.simulation.simulate_job import run_simulate

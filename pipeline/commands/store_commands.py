@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Literal
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -21,8 +23,18 @@ from pipeline.commands.cli import (
     run_id,
     settings_options,
 )
+from pipeline.commands.listed import Names
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import progress_to_stderr, say
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.settings.settings import BrokerSettings
+
+
+# changes of the broker's start that are shown one by one
+_NOTES = 10
 
 
 def _bound(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, bool] | None:
@@ -70,6 +82,8 @@ def export_command(
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.lake.session import INTERPRETED_PLANS
 
+    for topic in topics:
+        Names(topic=topic, broker=broker).require_before_spark(lake)
     part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
     is_whole = part == Part()
     # Spark itself reads what says where the rows are, and those only that its tasks cannot
@@ -86,12 +100,14 @@ def export_command(
 @cli.command("verify", cls=ExampleCommand, example="pullsim verify /data/rocketmq/store --lake lake")
 @click.argument("store")
 @click.option("--lake", metavar="DIR", help="Also compare the store with the tables of a lake into which it was imported.")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Lines, or JSON objects.")
 @broker_option
 @settings_options
 @engine_options
 def verify_command(
     store: str,
     lake: str | None,
+    form: str,
     broker: str | None,
     settings: GivenSettings,
     engine: Engine,
@@ -100,6 +116,9 @@ def verify_command(
 
     The output has a line for each file: path, kind, bytes and result, separated by tabs. Then it has a line for each finding: its code, the
     path, and the error. The exit code is 1 if there is a finding. STORE is only read.
+
+    Below the findings stand their causes, the worst first: what follows from each, what to do, and what the broker's start would do to
+    the store. docs/findings.md explains each code. As json, each line is an object, whose row is file, finding, cause, start or summary.
     """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.verify.verify_lake import verify_lake
@@ -113,15 +132,61 @@ def verify_command(
         files = 0
         for row in verified.files.toLocalIterator():
             files += 1
-            say("\t".join(map(str, row)))
+            say("\t".join(map(str, row)) if form == "table" else _line("file", **row.asDict()))
         frames = [verified.findings]
         if opened is not None:
             stored = settings.over(opened.properties())
-            frames.append(verify_lake(opened, store, stored, progress_to_stderr))
-        findings = 0
-        for row in (row for frame in frames for row in frame.toLocalIterator()):
-            findings += 1
-            say(f"{row['code']} {row['path']}: {row['text']}")
-    say(f"{files:,} files, {findings:,} findings")
+            frames.append(verify_lake(opened, store, stored, progress_to_stderr).localCheckpoint())
+        findings = _tell_findings(frames, form)
+        if findings:
+            _tell_causes(spark, frames, form, store, broker_settings)
+    say(f"{files:,} files, {findings:,} findings" if form == "table" else _line("summary", files=files, findings=findings))
     if findings:
         raise SystemExit(1)
+
+
+def _line(row: str, **values: Any) -> str:
+    return json.dumps({"row": row, **values}, ensure_ascii=False)
+
+
+def _tell_findings(frames: Sequence[DataFrame], form: str) -> int:
+    """Print each finding; returns their number."""
+    from pipeline.verify.causes import in_json, with_causes
+
+    findings = 0
+    shown = frames if form == "table" else [with_causes(_all_of(frames))]
+    for row in (row for frame in shown for row in frame.toLocalIterator()):
+        findings += 1
+        say(f"{row['code']} {row['path']}: {row['text']}" if form == "table" else _line("finding", **in_json(row)))
+    return findings
+
+
+def _all_of(frames: Sequence[DataFrame]) -> DataFrame:
+    """The findings of all frames; columns that a frame lacks are NULL."""
+    from pyspark.sql import DataFrame
+
+    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
+
+
+def _tell_causes(spark: SparkSession, frames: Sequence[DataFrame], form: str, store: str, settings: BrokerSettings) -> None:
+    """Print the causes of the findings, and what the broker's start would do."""
+    from pipeline.verify.causes import causes_of, what_start_does, with_causes
+
+    causes = causes_of(with_causes(_all_of(frames)))
+    progress_to_stderr("finding out what the broker's start would do")
+    start = what_start_does(spark, store, settings)
+    if form == "json":
+        for cause in causes:
+            say(_line("cause", **cause.in_json()))
+        say(_line("start", does=list(start)))
+        return
+    say("\ncauses, the worst first (docs/findings.md):")
+    for cause in causes:
+        for line in cause.lines():
+            say(line)
+    say("\nwhat the broker's start would do:")
+    for note in start[:_NOTES] or ("nothing: it leaves the store as it is",):
+        say(f"  {note}")
+    if len(start) > _NOTES:
+        say(f"  and {len(start) - _NOTES:,} changes more; --format json has all")
+    say("")

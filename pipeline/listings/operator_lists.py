@@ -134,8 +134,9 @@ def _of_moves(total: Totals) -> str:
         return "no move of an offset was captured; pullsim lag shows the stored offsets"
     return _sentence(
         f"{_count(total['rows'], 'move')} in {_count(total['queues'], 'queue')} by {_count(total['clients'], 'client')}",
-        f"{_count(total['back'], 'move')} back, {_count(total['again'], 'offset')} to consume again" if total["back"] else "none went back",
-        f"{_count(total['unseen'], 'move')} that the capture does not have" if total["unseen"] else None,
+        f"{total['back']:,} went back" if total["back"] else "none went back",
+        f"{_count(total['unseen'], 'move')} that the capture does not have, such as a reset by mqadmin" if total["unseen"] else None,
+        f"{_count(total['again'], 'message')} to consume again" if total["again"] else None,
     )
 
 
@@ -156,7 +157,7 @@ OFFSET_LIST: Final = Listing(
         "queues": "count(DISTINCT topic, queueId)",
         "clients": "count(DISTINCT coalesce(clientId, address))",
         "back": "count_if(how = 'BACK')",
-        "again": "coalesce(sum(CASE WHEN how = 'BACK' THEN -moved END), 0L)",
+        "again": "coalesce(sum(readAgain), 0L)",
         "unseen": "count_if(how = 'SEEN')",
     },
     verdict=_of_moves,

@@ -9,6 +9,7 @@ CREATE OR REPLACE TEMPORARY VIEW offset_move (
   fromOffset COMMENT 'the offset before, as far as the capture has it; NULL for the first',
   toOffset COMMENT 'the offset from then on; NULL for a query that found none',
   moved COMMENT 'toOffset - fromOffset; NULL where one of them is',
+  readAgain COMMENT 'messages from toOffset to the lesser of fromOffset and the end of the queue in the store: the group gets them again; 0 for a move forward, NULL where fromOffset or the queue is not known',
   how COMMENT 'FIRST: the first that was captured; FORWARD; BACK: messages are consumed again; SEEN: a query found it moved, the move itself was not captured',
   origin COMMENT 'UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET',
   address COMMENT 'address and port of the client that sent the request',
@@ -32,6 +33,10 @@ SELECT
   t.brokerName, t.consumerGroup, t.topic, t.queueId, t.micros, t.fromOffset, t.consumerOffset,
   try_subtract(t.consumerOffset, t.fromOffset),
   CASE
+    WHEN t.consumerOffset >= t.fromOffset THEN 0L
+    WHEN t.fromOffset IS NOT NULL AND q.maxOffset IS NOT NULL THEN greatest(least(t.fromOffset, q.maxOffset) - greatest(t.consumerOffset, 0L), 0L)
+  END,
+  CASE
     WHEN t.place = 1 OR t.fromOffset IS NULL THEN 'FIRST'
     WHEN t.origin = 'QUERY_CONSUMER_OFFSET' THEN 'SEEN'
     WHEN t.consumerOffset > t.fromOffset THEN 'FORWARD'
@@ -40,4 +45,5 @@ SELECT
   t.origin, t.client, n.clientId
 FROM told t
 LEFT JOIN named n ON n.brokerName = t.brokerName AND n.connection = t.connection
+LEFT JOIN queue q ON q.brokerName = t.brokerName AND q.topic = t.topic AND q.queueId = t.queueId
 WHERE t.consumerOffset IS NOT NULL AND (t.fromOffset IS NULL OR t.consumerOffset <> t.fromOffset)

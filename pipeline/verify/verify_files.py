@@ -109,7 +109,8 @@ class OtherFiles:
             found.find("INDEX_HEADER", "its first and last entry are not those that its header names")
         beyond = offsets >= self.log.end
         if beyond.any():
-            found.find("INDEX_BEYOND_LOG", f"{np.count_nonzero(beyond):,} entries behind the commit log, which ends at {self.log.end}")
+            count = int(np.count_nonzero(beyond))
+            found.find("INDEX_BEYOND_LOG", f"{count:,} entries behind the commit log, which ends at {self.log.end}", messages=count)
         self._index_entries(found, offsets, entries["keyHash"].astype(np.int64), (offsets >= self.log.start) & ~beyond)
 
     def _index_entries(self, found: Checked, offsets: NDArray[np.int64], hashes: NDArray[np.int64], inside: NDArray[np.bool_]) -> None:
@@ -124,11 +125,13 @@ class OtherFiles:
             if unsure.any():
                 other_key[rows[unsure]] = ~_has_key(content, positions[unsure], hashes[rows[unsure]])
         if no_message.any():
-            first = offsets[no_message.argmax()]
-            found.find("INDEX_NO_MESSAGE", f"{np.count_nonzero(no_message):,} entries without a message; the first for offset {first}")
+            count, first = int(np.count_nonzero(no_message)), int(offsets[no_message.argmax()])
+            text = f"{count:,} entries without a message; the first for offset {first}"
+            found.find("INDEX_NO_MESSAGE", text, messages=count, physic_offset=first)
         if other_key.any():
-            first = offsets[other_key.argmax()]
-            found.find("INDEX_OTHER_KEY", f"{np.count_nonzero(other_key):,} entries whose message has no such key; the first for {first}")
+            count, first = int(np.count_nonzero(other_key)), int(offsets[other_key.argmax()])
+            text = f"{count:,} entries whose message has no such key; the first for {first}"
+            found.find("INDEX_OTHER_KEY", text, messages=count, physic_offset=first)
 
     # extension, checkpoint ----------------------------------------------------------------------------------------------------------
 
@@ -204,7 +207,7 @@ class OtherFiles:
             key, offset = set_ones[min(beyond)]
             topic, queue_id = queue_of(key)
             text = f"{len(beyond):,} offsets behind the end of their queue; the first of {whose.format(key)}: {topic}/{queue_id}, {offset}"
-            found.find("OFFSET_BEYOND_QUEUE", text)
+            found.find("OFFSET_BEYOND_QUEUE", text, queue_offset=offset)
 
     def _has_entries(self, queue: Queue, start: int, inside: NDArray[np.int64]) -> NDArray[np.bool_]:
         """For each position, whether the queue file that begins at byte `start` has an entry there. A deleted file counts as full."""

@@ -37,11 +37,25 @@ _CHECKED_UNITS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with a file. A file has at most one finding of each code."""
+    """What is wrong with a file. A file has at most one finding of each code.
+
+    Attributes:
+        code: the code, one of finding_codes.
+        path: the file, or the folder of the queue.
+        text: what is wrong, and where first.
+        messages: number of the messages or entries concerned; None if it is not known.
+        queue_offset: queue offset of the first of them; None if they are in no queue.
+        physic_offset: where in the commit log the first of them lies, or the stretch concerned begins; None if they lie in none.
+        physic_end: the offset after that stretch; None for single messages.
+    """
 
     code: str
     path: str
     text: str
+    messages: int | None = None
+    queue_offset: int | None = None
+    physic_offset: int | None = None
+    physic_end: int | None = None
 
 
 @dataclass(slots=True)
@@ -60,10 +74,19 @@ class Checked:
     queued: Counter[Queue] = field(default_factory=Counter)
     newest: int | None = None
 
-    def find(self, code: str, text: str) -> None:
-        """Add a finding."""
+    def find(
+        self,
+        code: str,
+        text: str,
+        *,
+        messages: int | None = None,
+        queue_offset: int | None = None,
+        physic_offset: int | None = None,
+        physic_end: int | None = None,
+    ) -> None:
+        """Add a finding, with the attributes of Finding."""
         if all(finding.code != code for finding in self.findings):
-            self.findings.append(Finding(code, self.path, text))
+            self.findings.append(Finding(code, self.path, text, messages, queue_offset, physic_offset, physic_end))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,23 +128,27 @@ def verify_log_file(store: StoreFiles, file: MappedFile, *, is_last: bool) -> Ch
         end, ended = part.end, part.ended
         if len(part.positions):
             _verify_records(found, file, content, part.positions, part.end)
+    rest = {"physic_offset": file.from_offset + end, "physic_end": file.from_offset + file.length}
     if ended is WalkEnd.BAD_RECORD:
-        found.find("LOG_BAD_RECORD", f"byte {end}: a record whose lengths do not add up")
+        found.find("LOG_BAD_RECORD", f"byte {end}: a record whose lengths do not add up", **rest)
     elif ended is WalkEnd.NO_RECORD and not is_last:
-        found.find("LOG_NO_RECORD", f"byte {end}: neither a record nor the blank that ends a file")
+        found.find("LOG_NO_RECORD", f"byte {end}: neither a record nor the blank that ends a file", **rest)
     elif ended is WalkEnd.NO_RECORD and content[end:].any():
-        found.find("LOG_TAIL", f"byte {end}: {np.count_nonzero(content[end:]):,} bytes that are not zero behind the last record")
+        text = f"byte {end}: {np.count_nonzero(content[end:]):,} bytes that are not zero behind the last record"
+        found.find("LOG_TAIL", text, **rest)
     return found
 
 
 def _verify_records(found: Checked, file: MappedFile, content: Bytes, positions: Positions, end: int) -> None:
     bad = first_bad_body(content, positions)
     if bad < len(positions):
-        found.find("LOG_BAD_CRC", f"byte {positions[bad]}: a body whose CRC-32 is not that of the record")
+        text = f"byte {positions[bad]}: a body whose CRC-32 is not that of the record"
+        found.find("LOG_BAD_CRC", text, physic_offset=file.from_offset + int(positions[bad]))
     kept = rc.representable(content, positions, file.from_offset)
     if not kept.all():
         odd = positions[~kept]
-        found.find("LOG_ODD_RECORD", f"byte {odd[0]}: {len(odd):,} records with a wrong physicOffset, a negative length or no topic")
+        text = f"byte {odd[0]}: {len(odd):,} records with a wrong physicOffset, a negative length or no topic"
+        found.find("LOG_ODD_RECORD", text, messages=len(odd), physic_offset=file.from_offset + int(odd[0]))
     positions = positions[kept]
     if not len(positions):
         return
@@ -133,7 +160,8 @@ def _verify_records(found: Checked, file: MappedFile, content: Bytes, positions:
     if not pa.py_buffer(again).equals(pa.py_buffer(content[first:end])):  # a record that is no row lies between, or one differs
         differs = first_difference(again, positions - first, content[first:end], positions - first, sizes)
         if differs >= 0:
-            found.find("LOG_DIFFERS", f"byte {first + differs}: written again from its columns, the record is another one")
+            text = f"byte {first + differs}: written again from its columns, the record is another one"
+            found.find("LOG_DIFFERS", text, physic_offset=file.from_offset + first + differs)
     found.newest = max(int(rc.store_timestamps(content, parts).max()), -1 if found.newest is None else found.newest)
     kinds = prefix["sysFlag"] & layout.TRANSACTION_ROLLBACK_TYPE
     queued = pa.array((kinds == 0) | (kinds == layout.TRANSACTION_COMMIT_TYPE))
@@ -178,10 +206,12 @@ def verify_queue_file(log: LogFiles, queue: Queue, file: MappedFile, *, is_last:
     used = units[: bad[0]] if len(bad) else units
     first = file.from_offset // layout.CQ_STORE_UNIT_SIZE
     if not is_last and len(used) < len(units):
-        found.find("CQ_NOT_FULL", f"no entry at offset {first + len(used)}, and another file behind this one")
+        text = f"no entry at offset {first + len(used)}, and another file behind this one"
+        found.find("CQ_NOT_FULL", text, queue_offset=first + len(used))
     behind = content[len(used) * layout.CQ_STORE_UNIT_SIZE :]
     if behind.any():
-        found.find("CQ_TAIL", f"{np.count_nonzero(behind):,} bytes that are not zero behind the last entry, at offset {first + len(used)}")
+        text = f"{np.count_nonzero(behind):,} bytes that are not zero behind the last entry, at offset {first + len(used)}"
+        found.find("CQ_TAIL", text, queue_offset=first + len(used))
     for start in range(0, len(used), _CHECKED_UNITS):
         part = used[start : start + _CHECKED_UNITS]
         if encode_units(*(part[name].astype(np.int64) for name in layout.CQ_UNIT.names or ())) != part.tobytes():
@@ -194,7 +224,7 @@ def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, fir
     offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int64)
     blank = (offsets == layout.PRE_BLANK[0]) & (sizes == layout.PRE_BLANK[1])
     beyond = ~blank & (offsets + sizes > log.end)
-    _tell(found, "CQ_BEYOND_LOG", beyond, first, f"that end behind the commit log, which ends at {log.end}")
+    _tell(found, "CQ_BEYOND_LOG", beyond, offsets, first, f"that end behind the commit log, which ends at {log.end}")
     to_find = ~blank & ~beyond & (offsets >= log.start)
     missing = to_find.copy()
     other, other_code, no_unit = (np.zeros(len(units), np.bool_) for _ in range(3))
@@ -212,11 +242,11 @@ def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, fir
             codes = units["tagsCode"][met].astype(np.int64)
             other_code[met] = (requests.tags_code != codes) & (codes > layout.EXT_MAX_ADDRESS)
             no_unit[met] = (codes <= layout.EXT_MAX_ADDRESS) & ~_has_unit(log.store, queue, codes, requests)
-    _tell(found, "CQ_NO_EXT", no_unit, first, "whose unit in consumequeue_ext is missing or that of another message")
-    _tell(found, "CQ_NO_RECORD", missing, first, "to which the commit log has no record of that size")
-    _tell(found, "CQ_OTHER_MESSAGE", other, first, "whose message belongs to another queue or offset")
+    _tell(found, "CQ_NO_EXT", no_unit, offsets, first, "whose unit in consumequeue_ext is missing or that of another message")
+    _tell(found, "CQ_NO_RECORD", missing, offsets, first, "to which the commit log has no record of that size")
+    _tell(found, "CQ_OTHER_MESSAGE", other, offsets, first, "whose message belongs to another queue or offset")
     if not is_delayed:
-        _tell(found, "CQ_TAGS_CODE", other_code, first, "whose tagsCode is not that of their message's tag")
+        _tell(found, "CQ_TAGS_CODE", other_code, offsets, first, "whose tagsCode is not that of their message's tag")
     if not is_lmq:
         found.queued[queue] -= int((to_find & ~missing & ~other).sum())
 
@@ -237,6 +267,9 @@ def _has_unit(store: StoreFiles, queue: Queue, codes: NDArray[np.int64], request
     return found
 
 
-def _tell(found: Checked, code: str, rows: NDArray[np.bool_], first: int, what: str) -> None:
-    if rows.any():
-        found.find(code, f"{np.count_nonzero(rows):,} entries {what}; the first at offset {first + int(rows.argmax())}")
+def _tell(found: Checked, code: str, rows: NDArray[np.bool_], offsets: NDArray[np.int64], first: int, what: str) -> None:
+    if not rows.any():
+        return
+    count, place = int(np.count_nonzero(rows)), int(rows.argmax())
+    text = f"{count:,} entries {what}; the first at offset {first + place}"
+    found.find(code, text, messages=count, queue_offset=first + place, physic_offset=int(offsets[place]))

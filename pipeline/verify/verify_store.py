@@ -26,26 +26,32 @@ from pipeline.store.open_log import OpenLog
 from pipeline.store.refused_parts import refuse_parts
 from pipeline.store.store_settings import index_sizes
 from pipeline.verify.verify_files import NOT_CHECKED, OtherFiles
-from pipeline.verify.verify_log import Checked, LogFiles, verify_log_file, verify_queue_file
+from pipeline.verify.verify_log import Checked, Finding, LogFiles, verify_log_file, verify_queue_file
 from store_format.errors import CorruptStoreError, NotAStoreError
 from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import MappedFile, is_mapped_file_name
 from store_format.index.index_file import IndexSizes
+from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.record import record_columns as rc
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
 
+# columns of a finding
+FINDING = ("code", "path", "text", "messages", "queueOffset", "physicOffset", "physicEnd")
 Progress = Callable[[str], None]
 # each task maps the commit log anew, so few tasks a core; two are enough for all cores to end at about the same time
 _TASKS_A_CORE = 2
 _FILES_A_TASK = 64
 
-_DDL = "row STRING, path STRING, kind STRING, length BIGINT, code STRING, text STRING, topic STRING, queueId INT, messages BIGINT"
+_DDL = (
+    "row STRING, path STRING, kind STRING, length BIGINT, code STRING, text STRING, topic STRING, queueId INT, messages BIGINT, "
+    "queueOffset BIGINT, physicOffset BIGINT, physicEnd BIGINT"
+)
 _ROWS = arrow_of(_DDL)
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The result of a check: path, kind, length and result (text) of each file; code, path and text of each finding; both by path."""
+    """The result of a check: path, kind, length and result (text) of each file; the attributes of each Finding; both by path."""
 
     files: DataFrame
     findings: DataFrame
@@ -194,14 +200,19 @@ def _mapped(store: StoreFiles, folder: FilePath, size: int) -> tuple[tuple[Mappe
             continue
         checked = Checked("/".join((*folder, entry.name)), folder[0], entry.length)
         is_end = folder == (COMMIT_LOG,) and not entry.length and not entry.is_folder and entry == entries[-1]
-        start = "4.9 does not start on it, 5.5.0 deletes it" if is_end else "no broker starts on it"
-        text = f"expected a file of {size:,} bytes named by the offset of its first one, found {entry.length:,} bytes; {start}"
-        checked.find("MAPPED_FILE", text)
+        what = "4.9 does not start on it, 5.5.0 deletes it" if is_end else "no broker starts on it"
+        text = f"expected a file of {size:,} bytes named by the offset of its first one, found {entry.length:,} bytes; {what}"
+        start = int(entry.name) if folder == (COMMIT_LOG,) and is_mapped_file_name(entry.name) else None
+        checked.find("MAPPED_FILE", text, physic_offset=start, physic_end=None if start is None else start + size)
         odd.append(checked)
     for file, after in pairwise(files):
         if file.end != after.from_offset:
             gap = Checked("/".join((*folder, after.name)), folder[0], 0)
-            gap.find("FILES_MISSING", f"no files for offsets {file.end} to {after.from_offset}, before this one")
+            text = f"no files for offsets {file.end} to {after.from_offset}, before this one"
+            if folder == (COMMIT_LOG,):
+                gap.find("FILES_MISSING", text, physic_offset=file.end, physic_end=after.from_offset)
+            else:
+                gap.find("FILES_MISSING", text, queue_offset=file.end // CQ_STORE_UNIT_SIZE)
             odd.append(gap)
     return tuple(files), odd
 
@@ -226,10 +237,15 @@ def _rows(found: Checked) -> pa.RecordBatch:
     result = (f"{count} findings" if count > 1 else "1 finding") if count else found.result
     is_gap = count == 1 and found.findings[0].code == "FILES_MISSING"
     rows: list[dict[str, object]] = [] if is_gap else [{"row": "file", "text": result}]
-    rows += [{"row": "finding", "code": one.code, "text": one.text} for one in found.findings]
+    rows += map(_finding_row, found.findings)
     rows += [{"row": "queue", "topic": topic, "queueId": queue_id, "messages": n} for (topic, queue_id), n in found.queued.items()]
     shared = {"path": found.path, "kind": found.kind, "length": found.length}
     return pa.RecordBatch.from_pylist([shared | row for row in rows], schema=_ROWS)
+
+
+def _finding_row(one: Finding) -> dict[str, object]:
+    told: dict[str, object] = {"row": "finding", "code": one.code, "text": one.text, "messages": one.messages}
+    return told | {"queueOffset": one.queue_offset, "physicOffset": one.physic_offset, "physicEnd": one.physic_end}
 
 
 def _verified(rows: DataFrame) -> Verified:
@@ -242,7 +258,8 @@ def _verified(rows: DataFrame) -> Verified:
         F.when(is_missing, F.concat(amount, F.lit(" messages of the commit log have no entry")))
         .otherwise(F.concat(amount, F.lit(" entries are for messages that have one already")))
         .alias("text"),
+        F.abs("messages").alias("messages"),
     )
-    findings = rows.where("row = 'finding'").select("code", "path", "text").unionByName(unqueued)
+    findings = rows.where("row = 'finding'").select(*FINDING).unionByName(unqueued, allowMissingColumns=True)
     files = rows.where("row = 'file'").select("path", "kind", "length", F.col("text").alias("result"))
     return Verified(files=files.orderBy("path"), findings=findings.orderBy("path", "code"))

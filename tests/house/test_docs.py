@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pipeline.docpages import commands_page, functions_page, rules_page, views_page
+from pipeline.docpages import commands_page, findings_page, functions_page, rules_page, views_page
 from pipeline.main import cli, run
 from pipeline.sql.statements import VIEWS, view_sql
 from tests.runs.doc_commands import EXAMPLES, PAGES, PROJECT, SHOWN, Shown, described, inline_commands
@@ -30,8 +30,9 @@ NAMED = [one for page in PAGES for one in inline_commands(page) if one.words[0].
         (functions_page.PAGE, functions_page.functions_page()),
         (rules_page.PAGE, rules_page.rules_page()),
         (views_page.PAGE, views_page.views_page()),
+        (findings_page.PAGE, findings_page.findings_page()),
     ],
-    ids=["commands", "functions", "rules", "views"],
+    ids=["commands", "functions", "rules", "views", "findings"],
 )
 def test_what_is_made_of_the_code_is_current(page: Path, text: str) -> None:
     assert (PROJECT / page).read_text("utf-8") == text, f"python -m pipeline.docpages.{page.stem}_page"

@@ -49,17 +49,8 @@ def captured_lake(spark: SparkSession, factory: pytest.TempPathFactory) -> Path:
     for kind, row in rows_of(folder / "traffic.pcap"):
         captured[kind].append(row)
 
-    write(
-        spark,
-        lake,
-        BROKER,
-        {
-            PULL_REQUEST: captured[exchanges.PULL],
-            SUBSCRIPTION: captured[exchanges.SUBSCRIPTION],
-            OFFSET_HISTORY: captured[exchanges.OFFSET],
-            LAG_HISTORY: observed(),
-        },
-    )
+    seen = {PULL_REQUEST: exchanges.PULL, SUBSCRIPTION: exchanges.SUBSCRIPTION, OFFSET_HISTORY: exchanges.OFFSET}
+    write(spark, lake, BROKER, {**{table: captured[kind] for table, kind in seen.items()}, LAG_HISTORY: observed()})
     answered = [_response(line) for name in TRACES for line in golden_lines("store", "traces", f"{name}.jsonl") if "request" in line]
     traced: dict[t.Table, list[dict[str, Any]]] = {t.PULL_RESPONSE: answered, t.REPLAY_RUN: [{"runId": "run", "finishedAt": NOON}]}
     bounds = [{"topic": topic, "queueId": 0, "minOffset": 0, "maxOffset": 3} for topic in (DEAD, HALF, OP)]

@@ -113,6 +113,7 @@ def test_what_is_not_known_is_no_all_clear(pullsim: Callable[..., tuple[int, str
         (("offsets", "--group", "slow", "--topic", "order"), "the lake knows no topic 'order'; the nearest known: 'orders'"),
         (("lag", "--topic", "order", "--engine", "spark"), "the nearest known: 'orders'"),
         (("groups", "--group", "evn", "--engine", "spark"), "the nearest known: 'even'"),
+        (("export", "out", "--topic", "orders", "--topic", "order"), "the nearest known: 'orders'"),
         (("topics", "--broker", "c"), "expected broker 'c', found 'b'"),
         (("topics", "--sort", "sise"), "--sort: expected a column"),
         (("topics", "--sort", "size:down"), "found 'size:down'"),

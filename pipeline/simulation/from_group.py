@@ -1,0 +1,254 @@
+"""The scenario of a group as it is: rate, backlog, tags, clients and pace of commits from a lake, as a file to edit. No Spark here.
+
+Rule: a figure that the lake does not tell stands as a guess, and its comment says so. Rates and shares are those of the messages that the
+store still has; clients and paces are those of the captured traffic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pipeline.lake.committed import LakeError
+from pipeline.lake.delta_sql import literal
+
+Ask = Callable[[str], tuple[Sequence[str], Iterator[Sequence[Any]]]]
+Row = Mapping[str, Any]
+
+# tags that a scenario names one by one; the others together are a tag of their own
+_TAGS_MAX: Final = 20
+_OTHERS: Final = "other-tags"
+_NO_TAG: Final = "no-tag"
+_CONSUMED = "NOT startswith(topic, '%RETRY%') AND NOT startswith(topic, '%DLQ%')"
+_TOPIC = """
+SELECT topic, lag FROM consume_lag_by_group
+WHERE {mine} AND {consumed}{chosen}
+ORDER BY lag DESC NULLS LAST, queues DESC, topic
+"""
+_SIZE = "SELECT queues, messages, messagesPerSecond FROM topic_size WHERE brokerName = {broker} AND topic = {topic}"
+_BACKLOG = "SELECT coalesce(sum(CASE WHEN lag > 0 THEN lag END), 0L) AS backlog FROM consume_lag WHERE {mine} AND topic = {topic}"
+_TAGS = """
+SELECT tags, count(*) AS messages, sum(storeSize - 91 - octet_length(propertiesRaw)) AS bytes
+FROM commit_log WHERE brokerName = {broker} AND topic = {topic}
+GROUP BY tags ORDER BY messages DESC, tags
+"""
+_CLIENTS = """
+SELECT
+  count(*) AS seen, count_if(state IN ('CONNECTED', 'SEEN')) AS there, max(messageModel) AS model
+FROM client WHERE {mine}
+"""
+_FILTER = "SELECT expressionType, expression FROM group_filter WHERE {mine} AND topic = {topic}"
+_BATCH = """
+SELECT maxMsgNums, count(*) AS pulls FROM pull_request
+WHERE {mine} AND topic = {topic} AND maxMsgNums > 0 GROUP BY maxMsgNums ORDER BY pulls DESC, maxMsgNums LIMIT 1
+"""
+# offsets that went forward, and the time between the first and the last captured commit of the group on the topic
+_PACE = """
+SELECT sum(CASE WHEN how = 'FORWARD' THEN moved END) AS consumed, (max(micros) - min(micros)) / 1000000 AS seconds
+FROM offset_move WHERE {mine} AND topic = {topic}
+"""
+_RETRIED = """
+SELECT count(*) AS retried FROM commit_log
+WHERE brokerName = {broker} AND topic = {retry} AND properties['RETRY_TOPIC'] = {topic}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFigures:
+    """What a lake tells of a group on a topic; None for what it does not tell.
+
+    Attributes:
+        broker: the broker.
+        group: the group.
+        topic: the topic.
+        others: other topics that the group consumes.
+        queues: queues of the topic.
+        messages: messages of the topic that the store has.
+        rate: messages a second that came to the topic, over all queues.
+        backlog: messages that wait for the group.
+        tags: tag -> messages, the commonest first; no tag is None.
+        body: bytes of a body on the average.
+        clients: clients of the group, those that had left too if all had.
+        model: CLUSTERING or BROADCASTING.
+        filter: type and expression of the group's filter.
+        batch: messages that its pulls mostly ask for.
+        pace: messages a second by which its committed offsets moved.
+        fails: share of the messages that the group sent back.
+    """
+
+    broker: str
+    group: str
+    topic: str
+    others: Sequence[str]
+    queues: int
+    messages: int
+    rate: float | None
+    backlog: int
+    tags: Mapping[str | None, int]
+    body: int | None
+    clients: int | None
+    model: str | None
+    filter: tuple[str, str] | None
+    batch: int | None
+    pace: float | None
+    fails: float | None
+
+
+def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -> GroupFigures:
+    """Return what a lake tells of a group.
+
+    Args:
+        ask: gives the rows of a query.
+        broker: the broker; None for the only one of the lake.
+        group: the group, which the lake knows.
+        topic: the topic; None for the one with the greatest lag.
+
+    Raises:
+        LakeError: the lake has several brokers and none is named, or no offset of the group on a topic.
+    """
+    brokers = sorted(row["brokerName"] for row in _rows(ask, "SELECT brokerName FROM broker"))
+    if broker is None and len(brokers) != 1:
+        raise LakeError(f"expected --broker, as the lake has {len(brokers)}: {', '.join(brokers)}")
+    name = brokers[0] if broker is None else broker
+    mine = f"brokerName = {literal(name)} AND consumerGroup = {literal(group)}"
+    chosen = "" if topic is None else f" AND topic = {literal(topic)}"
+    topics = [row["topic"] for row in _rows(ask, _TOPIC.format(mine=mine, consumed=_CONSUMED, chosen=chosen))]
+    if not topics:
+        where = "any topic" if topic is None else f"topic {topic!r}"
+        raise LakeError(f"expected an offset of group {group!r} on {where}, found none; give another --from-group or --topic")
+    values = {"mine": mine, "broker": literal(name), "topic": literal(topics[0]), "retry": literal(f"%RETRY%{group}")}
+    size = _first(ask, _SIZE, values)
+    tags = _rows(ask, _TAGS.format(**values))
+    clients, pace = _first(ask, _CLIENTS, values), _first(ask, _PACE, values)
+    told = _first(ask, _FILTER, values)
+    batch = _first(ask, _BATCH, values)
+    messages = sum(row["messages"] for row in tags)
+    body = sum(row["bytes"] for row in tags) / messages - len(topics[0].encode()) if messages else None
+    consumed, retried = int(pace.get("consumed") or 0), _first(ask, _RETRIED, values).get("retried", 0)
+    return GroupFigures(
+        broker=name,
+        group=group,
+        topic=topics[0],
+        others=topics[1:],
+        queues=size.get("queues") or 1,
+        messages=messages,
+        rate=size.get("messagesPerSecond"),
+        backlog=int(_first(ask, _BACKLOG, values)["backlog"]),
+        tags={row["tags"]: row["messages"] for row in tags},
+        body=None if body is None else max(round(body), 0),
+        clients=clients["there"] or clients["seen"] or None,
+        model=clients["model"],
+        filter=(told["expressionType"], told["expression"]) if told else None,
+        batch=batch.get("maxMsgNums"),
+        pace=consumed / pace["seconds"] if consumed and pace["seconds"] else None,
+        fails=retried / (consumed + retried) if consumed else None,
+    )
+
+
+def _rows(ask: Ask, query: str) -> list[dict[str, Any]]:
+    names, rows = ask(query)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _first(ask: Ask, query: str, values: Mapping[str, str]) -> dict[str, Any]:
+    return next(iter(_rows(ask, query.format(**values))), {})
+
+
+def scenario_of(found: GroupFigures) -> str:
+    """Return the text of a scenario file with these figures, each with a comment that says where it comes from."""
+    is_tag = found.filter is not None and found.filter[0] == "TAG" and found.filter[1] != "*"
+    wanted = [one.strip() for one in found.filter[1].split("||") if one.strip()] if is_tag and found.filter else []
+    tags = _tags(found, wanted)
+    subscription = " || ".join(tag for tag in wanted if tag in tags) or "*"
+    lines = [
+        f"# Group {found.group} on broker {found.broker}, as the lake has it. Edit, and run: pullsim simulate --scenario THIS-FILE",
+        *([f"# It consumes {', '.join(found.others)} too: --topic takes another."] if found.others else []),
+        f"group = {_text(found.group)}",
+        f"topic = {_text(found.topic)}",
+        'until = "30m"',
+        *_subscription(found, subscription),
+        "",
+        "[messages]",
+        _line("rate", _number(found.rate, 0.0), "a second: the messages of the store over their time", found.rate is not None),
+        _line("queues", str(found.queues), "of the topic"),
+        _line("backlog", str(found.backlog), "messages that wait for the group now"),
+        *([_line("tags", _table(tags), f"of {found.messages:,} messages")] if wanted else []),
+        _line("body", str(200 if found.body is None else found.body), "bytes of a body on the average", found.body is not None),
+        "",
+        "[listener]",
+        *_listener(found),
+        "",
+        "[[clients]]",
+        _line("count", str(found.clients or 1), "clients in the captured traffic", found.clients is not None),
+        *_consumer(found),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, value: str, comment: str, is_known: bool = True) -> str:
+    return f"{name} = {value}  # {comment if is_known else f'a guess: the lake does not tell it ({comment})'}"
+
+
+def _subscription(found: GroupFigures, subscription: str) -> list[str]:
+    if found.filter is None:
+        return [_line("subscription", '"*"', "tags that the group wants", is_known=False)]
+    if found.filter[0] != "TAG":
+        return [_line("subscription", '"*"', f"the group filters by {found.filter[0]}, which is not simulated: it gets all messages")]
+    return [_line("subscription", _text(subscription), "tags that the group wants")]
+
+
+def _listener(found: GroupFigures) -> list[str]:
+    """The lines of the listener: the time for which 20 threads of each client give the captured pace."""
+    if found.pace is None:
+        takes = _line("takes", '"20ms"', "time for a message", is_known=False)
+    else:
+        millis = max(min(1000 * 20 * (found.clients or 1) / found.pace, 15 * 60_000), 0.001)
+        keeps_up = found.backlog == 0 or (found.rate is not None and found.pace >= found.rate)
+        why = "at most, as the group kept up: set what your listener takes" if keeps_up else "with 20 threads a client"
+        takes = _line("takes", f'"{_rounded(millis)}ms"', f"commits went on by {_rounded(found.pace)} messages a second: {why}")
+    fails = "0.0" if found.fails is None else _rounded(found.fails)
+    return [takes, _line("fails", fails, "share of tries that were sent back", found.fails is not None)]
+
+
+def _consumer(found: GroupFigures) -> list[str]:
+    lines = []
+    if found.batch is not None:
+        lines.append(_line("pullBatchSize", str(min(found.batch, 1024)), "messages that most captured pulls ask for"))
+    if found.model == "BROADCASTING":
+        lines.append(_line("messageModel", '"BROADCASTING"', "by the group's heartbeats"))
+    return ["", "[consumer]", *lines] if lines else []
+
+
+def _tags(found: GroupFigures, wanted: Sequence[str]) -> dict[str, int]:
+    """The messages of each wanted tag and of the commonest others, and of all others under one name.
+
+    A scenario must have messages of each tag that the group wants; where there is none of any, one stands for them.
+    """
+    names = [tag for tag in wanted if tag in found.tags] or list(wanted[:1])
+    names += [tag for tag in found.tags if tag is not None and tag not in names][: max(_TAGS_MAX - len(names), 0)]
+    named = {tag: found.tags.get(tag, 1) for tag in names}
+    others = {_NO_TAG: found.tags.get(None, 0), _OTHERS: sum(count for tag, count in found.tags.items() if tag and tag not in named)}
+    return named | {name: count for name, count in others.items() if count}
+
+
+def _table(shares: Mapping[str, int]) -> str:
+    return f"{{ {', '.join(f'{_text(name)} = {count}' for name, count in shares.items())} }}"
+
+
+def _text(value: str) -> str:
+    """A text of TOML: JSON's escapes are a part of TOML's, but for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _number(value: float | None, otherwise: float) -> str:
+    return _rounded(otherwise if value is None else value)
+
+
+def _rounded(value: float) -> str:
+    """A number with three digits that count, without an exponent."""
+    if value == 0:
+        return "0.0"
+    text = f"{float(f'{value:.3g}'):.12f}".rstrip("0")
+    return f"{text}0" if text.endswith(".") else text

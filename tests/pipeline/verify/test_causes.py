@@ -1,0 +1,98 @@
+"""Causes of findings: each torn store of the real broker has the causes that its damage names, and its start does what the real one did."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.verify.finding_codes import CODES, SEVERITIES, root_of
+from tests.runs.in_session import Pullsim, pullsim_in
+from tests.truth.golden import needs_golden, recovery
+from tests.truth.places import PROJECT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# store -> cause -> what follows from it, by what was done to the store; stores with an abort file were not shut down
+TORN: dict[str, dict[str, set[str]]] = {
+    "torn-bad-size": {"LOG_BAD_RECORD": {"CQ_BEYOND_LOG", "CHECKPOINT_AHEAD", "INDEX_BEYOND_LOG"}, "NOT_SHUT_DOWN": set()},
+    "torn-cq-ahead": {"CQ_BEYOND_LOG": {"CHECKPOINT_AHEAD", "INDEX_BEYOND_LOG"}},
+    "torn-cq-behind": {"CQ_MISSING": set()},
+    "torn-cq-file-missing": {"FILES_MISSING": {"CQ_MISSING"}},
+    "torn-cq-wrong-size": {"MAPPED_FILE": {"CQ_MISSING"}},
+    "torn-zero-middle-old": {"LOG_NO_RECORD": {"CQ_NO_RECORD", "CQ_TWICE", "INDEX_NO_MESSAGE"}},
+}
+Objects = list[dict[str, Any]]
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+def objects(out: str, row: str) -> Objects:
+    return [one for line in out.splitlines() if (one := json.loads(line))["row"] == row]
+
+
+@needs_golden
+@pytest.mark.parametrize("name", TORN)
+def test_a_torn_store_has_the_causes_of_its_damage(pullsim: Pullsim, stores: Path, name: str) -> None:
+    code, out, err = pullsim("verify", stores / name, "--format", "json")
+    assert code == 1, err
+    causes = objects(out, "cause")
+    assert {one["code"]: {group["code"] for group in one["folded"]} for one in causes} == TORN[name]
+    severities = [[severity.name for severity in SEVERITIES].index(one["severity"]) for one in causes]
+    assert severities == sorted(severities)
+    findings, [summary] = objects(out, "finding"), objects(out, "summary")
+    grouped = sum(one["findings"] + sum(group["findings"] for group in one["folded"]) for one in causes)
+    assert len(findings) == summary["findings"] == grouped
+    assert summary["files"] == len(objects(out, "file"))
+    [start] = objects(out, "start")
+    told, real = "\n".join(start["does"]), recovery(name)
+    if not real["load"]:
+        assert re.fullmatch("the broker would not start: .*found 980 bytes.*", told)
+        return
+    for when in ("load", "start"):
+        count, first = (real[f"redispatchedIn{when.capitalize()}{what}"] for what in ("", "From"))
+        line = f"the broker's {when} would dispatch {count:,} messages again, from commit log offset {first} on"
+        assert (line in told) == (count > 0)
+
+
+@needs_golden
+def test_people_are_told_causes_between_the_findings_and_the_last_line(pullsim: Pullsim, stores: Path) -> None:
+    code, out, _ = pullsim("verify", stores / "torn-bad-size")
+    assert code == 1
+    findings, _, rest = out.partition("\ncauses, the worst first")
+    assert len(re.findall(r"^[A-Z_]+ [\w/%]+: ", findings, re.MULTILINE)) == 10
+    assert out.splitlines()[-1] == "55 files, 10 findings"
+    assert re.search(r"^LOST   LOG_BAD_RECORD commitlog/0+393216: ", rest, re.MULTILINE)
+    assert "follows from it: CQ_BEYOND_LOG: 6 findings, 7 messages or entries; the first consumequeue/BatchTopic/0/" in rest
+    assert rest.index("LOST   LOG_BAD_RECORD") < rest.index("MENDED NOT_SHUT_DOWN") < rest.index("what the broker's start would do")
+
+
+def test_every_code_that_verify_gives_is_explained() -> None:
+    sources = (path.read_text("utf-8") for path in (PROJECT / "pipeline" / "verify").glob("verify_*.py"))
+    given = {code for text in sources for code in re.findall(r"[\"']([A-Z]+(?:_[A-Z]+)+)[\"']", text)}
+    assert given - {"COMMIT_LOG", "CONSUME_QUEUE"} == CODES.keys()
+    named = {one for code in CODES.values() for one in (*code.from_queue, *code.from_store)}
+    assert named <= CODES.keys()
+
+
+@pytest.mark.parametrize(
+    ("code", "of_log", "of_queue", "of_store", "root"),
+    [
+        ("CQ_NO_RECORD", ["LOG_BAD_RECORD"], (), (), "LOG_BAD_RECORD"),
+        ("CQ_NO_RECORD", [], ("CQ_MISSING", "CQ_NO_RECORD"), ("LOG_BAD_RECORD",), "CQ_NO_RECORD"),  # it points elsewhere
+        ("CQ_MISSING", [], ("CQ_MISSING", "CQ_NOT_FULL", "FILES_MISSING"), (), "FILES_MISSING"),
+        ("CQ_TAIL", [], ("CQ_NOT_FULL", "CQ_MISSING", "CQ_TAIL"), (), "CQ_NOT_FULL"),
+        ("CQ_MISSING", [], ("CQ_MISSING",), ("NOT_SHUT_DOWN", "CQ_MISSING"), "NOT_SHUT_DOWN"),
+        ("OFFSET_BEYOND_QUEUE", [], (), ("OFFSET_BEYOND_QUEUE",), "OFFSET_BEYOND_QUEUE"),
+        ("LOG_BAD_CRC", ["LOG_BAD_CRC"], (), ("LOG_BAD_CRC", "NOT_SHUT_DOWN"), "LOG_BAD_CRC"),
+    ],
+)
+def test_a_finding_follows_from_what_lies_at_its_place(code: str, of_log: list[str], of_queue: Any, of_store: Any, root: str) -> None:
+    assert root_of(code, of_log=of_log, of_queue=of_queue, of_store=of_store) == root
