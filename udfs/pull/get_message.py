@@ -206,18 +206,16 @@ def _end_in_next_file(position, first_offset, length, last, entries_a_file):  # 
     return _MISSING if position >= length else min(length, last, position + entries_a_file)
 
 
+# Scans entries from a request's offset on, into `answer` and `taken`; returns the length of `taken` in use, or _NO_ROOM.
+# Each entry is checked in the broker's order:
+# 1. The batch is full: the scan ends. An entry of a removed file is not tested; since 5.5.0 the fullness test comes first.
+# 2. The entry lies in a file of the log that was found removed: it is skipped.
+# 3. The filter, by the consume queue: the ext unit, or the tag's code.
+# 4. The message in the log: it may be removed, or not all there.
+# 5. The filter, by the log: conditions of SQL92, whose verdicts were made before.
+# An entry that passes is taken, and counted against the caps.
 @compiled
 def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts, codes, starts, wrote, file_size, answer, taken, at):  # type: ignore[no-untyped-def]
-    """Scan the entries from a request's offset on, into `answer` and `taken`; return the length of `taken` in use, or _NO_ROOM.
-
-    For each entry, in the broker's order:
-    1. The batch is full: the scan ends. An entry of a removed log file is not tested; since 5.5.0 the fullness test comes first.
-    2. The entry lies in a log file that was found removed: it is skipped.
-    3. The filter, by the consume queue: the ext unit, or the tag's code.
-    4. The message in the commit log: it may be removed, or not all there.
-    5. The filter, by the commit log: SQL92 conditions; their verdicts were made before.
-    An entry that passes is taken, and counted against the caps.
-    """
     offset, log_end, wanted, max_msg_nums = request[OFFSET], request[LOG_END], request[FILTER], request[MAX_MSG_NUMS]
     begin, queue_end, entries = offset - first_offset, request[MAX_OFFSET] - first_offset, caps[ENTRIES_A_FILE]
     last = min(queue_end, begin + scan_window_entries(max_msg_nums, caps[WINDOW_BYTES]))
