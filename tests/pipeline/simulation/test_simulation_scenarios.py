@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -291,19 +292,33 @@ def test_recorded_messages_keep_offsets_and_times_and_the_client_drops_what_only
         recorded_messages(rows.filter(pa.array([True, True, True, False, True])), 3, "*", 0, "here")
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def elements_of(root: ET.Element, kind: str) -> list[ET.Element]:
+    return [group for group in root.iter(f"{SVG}g") if re.fullmatch(f"{kind}[0-9]+", group.get("id", ""))]
+
+
 def test_a_picture_has_a_line_a_variant_and_no_text_becomes_markup() -> None:
-    picture = lag_picture("<b>?", {"a&b": [(0, 0), (60_000, 1234)], "": []})
-    ET.fromstring(picture)  # noqa: S314 (ours)
-    assert picture.count("<polyline") == 2
+    picture = lag_picture("<b>?", {"a&b": [(0, 0), (60_000, 1234)], "": [], "$x$": [(0, 1)]})
+    root = ET.fromstring(picture)  # noqa: S314 (ours)
+    assert [line.findtext(f"{SVG}title") for line in elements_of(root, "line")] == [
+        "a&b: at most 1,234 behind",
+        ": at most 0 behind",
+        "$x$: at most 1 behind",
+    ]
     assert "<title>&lt;b&gt;?</title>" in picture
     assert picture.count("a&amp;b: at most 1,234 behind</t") == 2, "in the legend, and where the line is pointed at"
+    assert picture.count("$x$: at most 1 behind</t") == 2, "no formula"
 
 
 def test_a_picture_says_what_was_asked_and_what_its_axes_are() -> None:
     root = ET.fromstring(lag_picture("why " * 60, {f"variant {number}" * 20: [(0, number), (90_000, 0)] for number in range(9)}))  # noqa: S314
-    texts = [text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.text]
-    assert " ".join(text.text or "" for text in texts if text.get("class") == "title").split() == ["why"] * 60
+    texts = [text for text in root.iter(f"{SVG}text") if text.text]
+    titles = [text.text or "" for group in elements_of(root, "title") for text in group.iter(f"{SVG}text")]
+    assert " ".join(titles).split() == ["why"] * 60
     assert {"messages behind", "virtual time", "1m", "8"} <= {text.text for text in texts}
     assert max(len(text.text or "") for text in texts) < 130, "longer ones leave the picture"
-    lines = [(line.get("stroke"), line.get("stroke-dasharray")) for line in root.iter("{http://www.w3.org/2000/svg}polyline")]
-    assert len(set(lines)) == 9, "no two lines look alike"
+    styles = {path.get("style") for line in elements_of(root, "line") for path in line.iter(f"{SVG}path")}
+    assert len(styles) == 9, "no two lines look alike"
+    assert all(style and "stroke: #" in style for style in styles)
