@@ -31,8 +31,19 @@ def is_uri(path: str) -> bool:
     return "://" in path and not path.startswith("file://")
 
 
+def require_local(path: str) -> None:
+    """Check that a path is local.
+
+    Raises:
+        StoreError: it is a URI.
+    """
+    if is_uri(path):
+        raise StoreError(path, "a local path", "a URI", hint="copy the file to this machine, or from it")
+
+
 def local_path(path: str) -> str:
-    """The absolute local path of a path or file:// URI."""
+    """The absolute local path of a path or file:// URI; errors are those of `require_local`."""
+    require_local(path)
     if path.startswith("file://"):
         path = unquote(urlsplit(path).path)
     return os.path.abspath(path)

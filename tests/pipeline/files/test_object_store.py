@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.files.object_store import ObjectStoreError, S3Access, is_s3, require_bucket, s3_access, take_settings
 from pipeline.files.store_files import absolute_path
+from pipeline.main import run
 
 ENDPOINT = "http://127.0.0.1:1"
 
@@ -91,3 +92,23 @@ def test_a_damaged_profile_is_named_without_its_lines(monkeypatch: pytest.Monkey
         s3_access()
     assert str(tmp_path / "credentials") in str(refused.value)
     assert "topsecret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("generate s3://b/new --messages 1", "s3://b/new"),
+        ("recover {store} --out s3://b/out.json", "s3://b/out.json"),
+        ("frames s3://b/frames.jsonl --out {folder}/out.jsonl", "s3://b/frames.jsonl"),
+        ("frames {store}/config/topics.json --out s3a://b/out.jsonl", "s3a://b/out.jsonl"),
+    ],
+)
+def test_commands_of_local_files_refuse_uris(
+    arguments: str, named: str, small_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = run(arguments.format(store=small_store, folder=tmp_path).split())
+    err = capsys.readouterr().err
+    assert (code, len(err.splitlines())) == (2, 1), err
+    assert f"error: {named}: expected a local path, found a URI" in err
+    assert list(tmp_path.iterdir()) == []
