@@ -40,6 +40,9 @@ from store_format.errors import UnusableInputError, quoted_error
 # a line that says so, of Java, of Python or of Arrow
 _NO_SPACE = re.compile(r"[^\n]{0,300}No space left on device[^\n]{0,300}|[^\n]{0,300}Disk quota exceeded[^\n]{0,300}")
 
+# Hadoop on s3://, without the jar that opens it
+_NO_S3A = re.compile(r"Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found|No FileSystem for scheme \"s3a?\"")
+
 # what Spark makes of a query, which it adds to its message: of a view hundreds of lines
 _PLAN = re.compile(r";\n'?[A-Z]\w+.*", re.DOTALL)
 # of a message of the engine: characters of its begin, of a cause behind it, and how many of these
@@ -94,6 +97,8 @@ def judged(error: BaseException) -> tuple[int, str]:
 
     if (quoted := quoted_error(str(error))) is not None:
         return 2, f"error: {_shortened(quoted)}"
+    if _NO_S3A.search(str(error)):
+        return 3, "the engine failed: Spark has no jar that opens s3://; give it the packages that docs/cluster.md names for S3"
     if isinstance(error, AnalysisException | ParseException | ArithmeticException | NumberFormatException | DateTimeException):
         return 2, f"error: {_PLAN.sub('', str(error))}"
     if isinstance(error, SparkRuntimeException) and error.getCondition() in _FOUND_WHILE_RUNNING:

@@ -66,30 +66,25 @@ class Engine:
             workers: whether Python workers are needed in any case.
             leave_classes: as in build_session.
         """
-        from pipeline.files.given_files import require_input, require_output, require_store
-        from pipeline.lake.lake import require_there
-        from pipeline.lake.opened_broker import require_broker
+        from pipeline.files.object_store import take_settings
 
-        for option, path in (inputs or {}).items():
-            if path is not None:
-                require_input(option, path)
-        for option, path in (outputs or {}).items():
-            if path is not None:
-                require_output(option, path)
-        if store is not None:
-            require_store(store)
-        if reads is not None:
-            require_there(reads)
-            if broker is not None:
-                require_broker(reads, broker)
+        given = take_settings(self.conf)
+        s3 = _check_named(inputs or {}, outputs or {}, store=store, reads=reads, broker=broker)
         from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, require_java, start_workers
 
         require_java()
         for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
             logger.addFilter(_is_no_lost_call)
         progress_to_stderr("starting Spark")
-        conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | self.conf
-        spark = build_session(master=self.master, conf=conf, verbose=self.verbose, leave_classes=leave_classes, functions=False)
+        conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | given
+        spark = build_session(
+            master=self.master,
+            conf=conf,
+            verbose=self.verbose,
+            leave_classes=leave_classes,
+            functions=False,
+            s3=s3,
+        )
         if workers:
             start_workers(spark)
         try:
@@ -130,6 +125,48 @@ class Engine:
                 progress_to_stderr(f"Spark answers: {error}")
             return False
         return True
+
+
+def _check_named(
+    inputs: Mapping[str, str | None], outputs: Mapping[str, str | None], *, store: str | None, reads: str | None, broker: str | None
+) -> bool:
+    """Check what the command line names, as `Engine.session` says; gives whether any of it is on S3."""
+    from pipeline.files.given_files import require_input, require_output, require_scheme, require_store
+    from pipeline.files.object_store import is_s3, require_bucket
+    from pipeline.lake.lake import require_there
+    from pipeline.lake.opened_broker import require_broker
+
+    uris = given_uris()
+    on_s3 = [uri for uri in uris if is_s3(uri)]
+    for uri in on_s3:
+        require_bucket(uri)
+    for option, path in inputs.items():
+        if path is not None:
+            require_input(option, path)
+    for option, path in outputs.items():
+        if path is not None:
+            require_output(option, path)
+    for uri, option in uris.items():
+        require_scheme(option, uri)
+    if store is not None:
+        require_store(store)
+    if reads is not None:
+        require_there(reads)
+        if broker is not None:
+            require_broker(reads, broker)
+    return bool(on_s3)
+
+
+def given_uris() -> dict[str, str]:
+    """The URIs among the options and arguments of the running command, each with the name of its option."""
+    from pipeline.files.given_files import starts_as_uri
+
+    context = click.get_current_context(silent=True)
+    if context is None:  # the session is not of a command
+        return {}
+    found = [(one, context.params.get(one.name or "")) for one in context.command.params if one.name != "master"]
+    names = {one: one.opts[0] if isinstance(one, click.Option) else one.make_metavar(context) for one, _ in found}
+    return {str(value): names[one] for one, value in found if starts_as_uri(value)}
 
 
 def _is_no_lost_call(record: logging.LogRecord) -> bool:

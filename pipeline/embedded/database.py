@@ -20,6 +20,7 @@ from sqlglot import exp
 from pipeline.embedded.functions import NAMES, create_function, with_table_functions
 from pipeline.embedded.opened_tables import NotSupportedError, create_table_view, quoted, require_local, spark_type, text_literal
 from pipeline.embedded.translation import BINARY_TEXT, duckdb_sql, is_binary, parsed
+from pipeline.files.object_store import is_s3, require_bucket
 from pipeline.files.store_files import absolute_path
 from pipeline.lake.asking import Row, known_names
 from pipeline.lake.committed import LakeError, LakeVersion, no_lake, require_tables_version, require_there
@@ -65,9 +66,12 @@ class EmbeddedLake:
         Raises:
             NotSupportedError: only Spark can open the lake.
             LakeError: there is no lake, or it is damaged or of another version.
+            ObjectStoreError: the lake is on S3, which cannot be opened.
         """
         self.root = absolute_path(root).rstrip("/")
         require_local(self.root)
+        if is_s3(self.root):
+            require_bucket(self.root)
         require_there(self.root)
         self.at, self._by = self._newest()
         self._defined: set[str] = set()

@@ -1,4 +1,4 @@
-"""A lake's Delta tables as views of DuckDB: deltalake reads the log, DuckDB the Parquet files.
+"""A lake's Delta tables as views of DuckDB: deltalake reads the log, DuckDB the Parquet files, pyarrow those on S3.
 
 Rule: a view has the columns of the table at its version, in its order. A partition column has the value that the log names for the file,
 joined by the file's path; the names of folders are not read.
@@ -15,14 +15,14 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from duckdb.sqltypes import DuckDBPyType
 
+from pipeline.files.object_store import is_s3
 from pipeline.lake.committed import LakeError
-from pipeline.lake.small_table import added_files, has_plain_path, opened_table, plain_message
+from pipeline.lake.small_table import PARTITION, added_files, has_plain_path, opened_table, plain_message
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Table
 
 # DuckDB takes these letters of a path for a pattern
 _PATTERN = re.compile(r"[*?\[\]]")
-_PARTITION = "partition."
 _SIMPLE = {
     pa.string(): "VARCHAR",
     pa.large_string(): "VARCHAR",
@@ -43,10 +43,10 @@ def require_local(root: str) -> None:
     """Check that deltalake and DuckDB can open the files of a lake.
 
     Raises:
-        NotSupportedError: its path is a URI, or has letters that one of them misreads.
+        NotSupportedError: it is neither local nor on S3, or its path has letters that one of them misreads.
     """
     if not has_plain_path(root) or _PATTERN.search(root):
-        raise NotSupportedError(f"{root} is no local path without the letters % \\ * ? [ ]")
+        raise NotSupportedError(f"{root} is no local path, and none on S3, without the letters % \\ * ? [ ]")
 
 
 def create_table_view(connection: duckdb.DuckDBPyConnection, root: str, table: Table, version: int | None) -> None:
@@ -74,6 +74,13 @@ def create_table_view(connection: duckdb.DuckDBPyConnection, root: str, table: T
     except (DeltaError, OSError) as error:
         raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}") from error
     files = [f"{path}/{unquote(name)}" for name in adds["path"].to_pylist()]
+    if is_s3(path) and files:
+        from pipeline.embedded.remote_tables import dataset_of
+
+        found = f"pullsim data of {table.name}"
+        connection.register(found, dataset_of(schema, files, adds))
+        _create(connection, table.name, f"SELECT * FROM {quoted(found)}")
+        return
     _create(connection, table.name, _of_files(connection, table.name, schema, files, adds) if files else _empty(schema))
 
 
@@ -87,7 +94,7 @@ def _empty(schema: pa.Schema) -> str:
 
 
 def _of_files(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, files: list[str], adds: pa.Table) -> str:
-    partitions = [column.removeprefix(_PARTITION) for column in adds.column_names if column.startswith(_PARTITION)]
+    partitions = [column.removeprefix(PARTITION) for column in adds.column_names if column.startswith(PARTITION)]
     stored = [field for field in schema if field.name not in partitions]
     # a file that was written before a column was added has NULL in it
     fields = ", ".join(map(_schema_field, stored))
@@ -95,7 +102,7 @@ def _of_files(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schem
     read = f"read_parquet([{listed}], schema = MAP {{{fields}}}, hive_partitioning = false"
     if not partitions:
         return f"SELECT {', '.join(quoted(field.name) for field in schema)} FROM {read})"
-    values = {column: _of_type(adds[_PARTITION + column], schema.field(column).type) for column in partitions}
+    values = {column: _of_type(adds[PARTITION + column], schema.field(column).type) for column in partitions}
     of_files = f"pullsim files of {name}"
     # not `register`, which imports pandas
     lists = {"file of the row": ("VARCHAR", files)} | {

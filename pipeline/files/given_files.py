@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -10,9 +11,34 @@ import pyarrow.fs as pafs
 from pipeline.files.store_files import StoreFiles, filesystem_of, is_uri, local_path
 from store_format.errors import UnusableInputError
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
+_OPENED = ("s3", "s3a", "hdfs", "viewfs", "gs", "gcs", "abfs", "abfss", "file")
+
 
 class GivenFileError(UnusableInputError, ValueError):
     """A file that an option or argument names cannot be read or written."""
+
+
+def starts_as_uri(value: object) -> bool:
+    """Whether the value of an option or argument is a URI."""
+    return isinstance(value, str) and _SCHEME.match(value) is not None
+
+
+def require_scheme(option: str, uri: str) -> None:
+    """Check that something opens URIs of this scheme.
+
+    Args:
+        option: name of the option or argument, for the error.
+        uri: the URI.
+
+    Raises:
+        GivenFileError: nothing opens them.
+    """
+    scheme = uri.partition("://")[0]
+    if scheme not in _OPENED:
+        raise GivenFileError(
+            f"{option} {uri}: expected a local path, or one of {', '.join(f'{one}://' for one in _OPENED)}, found {scheme}://"
+        )
 
 
 def require_input(option: str, path: str) -> None:

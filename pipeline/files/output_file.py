@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from pipeline.files.store_files import filesystem_of, is_uri, local_path
+from pipeline.files.object_store import is_s3
+from pipeline.files.store_files import absolute_path, filesystem_of, is_uri, local_path
 from pipeline.schema.arrow_types import arrow_of
 from store_format.errors import UnusableInputError
 
@@ -49,14 +50,15 @@ def output_file(path: str) -> Iterator[OutputFile]:
     Raises:
         OutputError: the file cannot be written.
     """
-    target = path if is_uri(path) else os.path.realpath(local_path(path))
+    target = absolute_path(path) if is_uri(path) else os.path.realpath(local_path(path))
     try:
         filesystem, inside = filesystem_of(target)
         found = filesystem.get_file_info(inside).type
         if found not in {pafs.FileType.File, pafs.FileType.NotFound}:
             raise OutputError(f"{path}: expected a file, or a name for a new one, found {_KINDS.get(found, 'something else')}")
         above = posixpath.dirname(inside)
-        if filesystem.get_file_info(above).type != pafs.FileType.Directory:
+        # S3 has no folders, only names that begin alike
+        if not is_s3(path) and filesystem.get_file_info(above).type != pafs.FileType.Directory:
             raise OutputError(f"{path}: expected a folder that holds the file, found none at {above}")
         folder = f".pullsim-{uuid.uuid4().hex}.parts"
         filesystem.create_dir(f"{above}/{folder}")

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from pipeline.files.object_store import S3, is_s3, s3_filesystem, s3_path
 from store_format.big_endian import Bytes
 from store_format.errors import ConfigFileError, NotAStoreError, StoreError
 from store_format.files.changed_files import FileChange
@@ -30,16 +31,27 @@ def is_uri(path: str) -> bool:
     return "://" in path and not path.startswith("file://")
 
 
+def require_local(path: str) -> None:
+    """Check that a path is local.
+
+    Raises:
+        StoreError: it is a URI.
+    """
+    if is_uri(path):
+        raise StoreError(path, "a local path", "a URI", hint="copy the file to this machine, or from it")
+
+
 def local_path(path: str) -> str:
-    """The absolute local path of a path or file:// URI."""
+    """The absolute local path of a path or file:// URI; errors are those of `require_local`."""
+    require_local(path)
     if path.startswith("file://"):
         path = unquote(urlsplit(path).path)
     return os.path.abspath(path)
 
 
 def absolute_path(path: str) -> str:
-    """The absolute form of a path, which does not depend on a process's working directory; a URI stays as it is."""
-    return path if is_uri(path) else local_path(path)
+    """The absolute form of a path, which does not depend on a process's working directory; a URI stays as it is, but S3 is s3://."""
+    return s3_path(path) if is_uri(path) else local_path(path)
 
 
 def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
@@ -49,6 +61,8 @@ def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
         OSError: the file system cannot be reached.
         ArrowInvalid: the URI is not valid.
     """
+    if is_s3(path):
+        return s3_filesystem(), s3_path(path).removeprefix(S3)
     filesystem: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path) if is_uri(path) else (pafs.LocalFileSystem(), local_path(path))
     return filesystem
 

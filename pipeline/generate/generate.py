@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from pipeline.files.store_files import require_local
 from pipeline.generate.store_writer import WrittenStore, new_store, shut_down
 from pipeline.generate.workload import GroupLoad, Workload
 from pipeline.generate.workload_fields import WorkloadError
@@ -62,9 +63,10 @@ def run_generate(
     is the name of the workload's file, for errors.
 
     Raises:
-        StoreError: the folder is not empty, a broker could not write the workload or files of these sizes, or the disk is full.
+        StoreError: the folder is a URI or not empty, a broker could not write the workload or files of these sizes, or the disk is full.
         SettingsError: the broker does not know a setting of the workload.
     """
+    require_local(store)
     if messages is not None:
         workload = replace(workload, messages=messages, duration=None)
     if workload.messages is None and workload.duration is None:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.files.store_files import StoreFiles, is_uri
+from pipeline.files.store_files import StoreFiles, filesystem_of, is_uri
 from pipeline.importing.found_store import find_store
 from pipeline.importing.load_store import LoadedStore, load_store, with_extension
 from pipeline.importing.store_source import LOG_TABLES, read_stretch
@@ -181,10 +181,10 @@ def _assumed(store: StoreFiles, given: BrokerSettings, loaded: LoadedStore) -> l
 
 
 def _refuse_lake_inside(store: StoreFiles, lake: Lake) -> None:
-    if is_uri(store.root) or is_uri(lake.root):
+    if is_uri(store.root) != is_uri(lake.root):
         return
-    root = os.path.realpath(store.root)
-    if os.path.commonpath((root, os.path.realpath(lake.root))) == root:
+    root, inside = (place if is_uri(place) else os.path.realpath(place) for place in (store.root, lake.root))
+    if os.path.commonpath((root, inside)) == os.path.commonpath((root,)):
         raise LakeError(f"{lake.root}: expected a directory outside the store, found one in {store.root}, which is never written to")
 
 
@@ -250,7 +250,8 @@ def _rows_of_parquet(paths: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     """The rows of Parquet files; Spark's own reader would take brackets in a path for a pattern."""
     for batch in paths:
         for path in batch.column("path").to_pylist():
-            yield from pq.read_table(path).to_batches()
+            filesystem, inside = filesystem_of(path)
+            yield from pq.read_table(inside, filesystem=filesystem).to_batches()
 
 
 def spark_parallelism(spark: SparkSession) -> int:

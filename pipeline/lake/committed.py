@@ -9,7 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.files.object_store import is_s3
 from pipeline.files.store_files import absolute_path, is_uri
+from pipeline.lake.delta_log import is_empty
 from pipeline.schema.tables import LAKE_VERSION, TABLES_VERSION
 from store_format.errors import UnusableInputError
 
@@ -55,13 +57,14 @@ def require_tables_version(root: str, found: int) -> None:
 
 
 def require_there(root: str) -> None:
-    """Check, before an engine is started, that the local directory `root` has a lake.
+    """Check, before an engine is started, that the directory `root` has a lake, local or on S3.
 
     Raises:
-        LakeError: the directory has no table lake_version. A URI is not checked.
+        LakeError: the directory has no table lake_version. Other URIs are not checked.
     """
     path = absolute_path(root).rstrip("/")
-    if not is_uri(path) and not os.path.isdir(f"{path}/{LAKE_VERSION.name}"):
+    table = f"{path}/{LAKE_VERSION.name}"
+    if (is_s3(path) and is_empty(table)) or not (is_uri(path) or os.path.isdir(table)):
         raise no_lake(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.files.store_files import absolute_path
+from pipeline.lake.delta_log import delta_version
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.small_table import has_plain_path, opened_table
 from pipeline.schema.tables import BROKER, STORE_FILE, Table
@@ -108,5 +108,5 @@ def require_broker(root: str, name: str) -> None:
         LakeError: there is no such broker.
     """
     path = f"{absolute_path(root).rstrip('/')}/{BROKER.name}"
-    if has_plain_path(path) and os.path.isdir(path) and opened_table(path) is not None:
+    if has_plain_path(path) and delta_version(path) is not None and opened_table(path) is not None:
         Lake(None, root).require().broker(name)  # type: ignore[arg-type]  # small tables are read without Spark

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from pipeline.files.object_store import s3_access
 from pipeline.lake.driver_start import (
     JAVA_LEAST,
     OPTIONS_OF_JAVA,
@@ -35,9 +36,23 @@ from pipeline.lake.scratch import scratch_folder
 from pipeline.settings.resources import conf_text
 from udfs.sql_functions import register
 
+_HADOOP = "spark.hadoop."
 _DICTIONARY = "spark.hadoop.parquet.enable.dictionary#"
 _PACKAGES, _OPTIONS = "spark.jars.packages", "spark.driver.extraJavaOptions"
 DELTA_JARS = "io.delta:delta-spark_4.2_2.13:4.4.0,io.delta:delta-storage:4.4.0"
+# S3A of the version that pyspark's Hadoop has, with the parts of Amazon's SDK that S3A needs: 10 MB in place of the whole SDK's 686 MB
+S3_JARS = ",".join(
+    (
+        DELTA_JARS,
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+        "software.amazon.awssdk:sts:2.35.4",
+    )
+)
+# With this log store and S3A's flag `create`, Delta's commit is a PUT that fails where the object exists: two drivers never replace each
+# other's commits. Delta's own log store for S3 only knows the commits of its own process.
+_LOG_STORE = {"spark.delta.logStore.s3.impl": "io.delta.storage.GCSLogStore"}
+_EXCLUDED_JARS = {"spark.jars.excludes": "software.amazon.awssdk:bundle"}
 
 # for short sessions: they end before the JVM's second compiler pays off, so it is switched off; the first one needs a larger code cache
 # than the default of 48 MB
@@ -75,6 +90,8 @@ _LOCAL_ONLY = {
 }
 
 
+# what Ivy says of each package that it did not find
+_NOT_FOUND = re.compile(r"unresolved dependency: (\S+): not found")
 _JAVA_PACKAGE = f"apt-get install openjdk-{JAVA_LEAST}-jre-headless"
 
 
@@ -116,6 +133,7 @@ def build_session(
     app_name: str = "pullsim",
     leave_classes: bool = False,
     functions: bool = True,
+    s3: bool = False,
 ) -> SparkSession:
     """Start a session with Delta and the SQL functions of `udfs`; under spark-submit, return the session that it prepared.
 
@@ -126,6 +144,7 @@ def build_session(
         app_name: name of the application.
         leave_classes: whether the JVM writes a class archive at its end, if there is none; later JVMs start faster with it.
         functions: whether to define the SQL functions now, which takes a second; `create_views` defines them where a query needs them.
+        s3: whether the session opens paths on S3.
 
     Raises:
         EngineError: the session did not start; the message ends with what Spark printed.
@@ -136,10 +155,15 @@ def build_session(
     builder = SparkSession.Builder().appName(app_name).config(map=conf)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         submitted = _submitted_session(builder if master is None else builder.master(master))
+        if s3:
+            _open_s3(submitted)
         return _with_functions(submitted) if functions else submitted
     is_local = (master or "local").partition("[")[0] == "local"
     is_plain = is_local and is_plain_start(conf)  # other machines may not see the jars
-    ours = _jars(conf, known_jars(DELTA_JARS) if is_plain else [])
+    packages = S3_JARS if s3 else DELTA_JARS
+    ours = _jars(conf, packages, known_jars(packages) if is_plain else [])
+    if s3:
+        ours |= _LOG_STORE | {f"{_HADOOP}{name}": value for name, value in s3_access().hadoop_settings().items()}
     if is_local:
         ours |= _LOCAL_ONLY
         if not _TEMPORARY_FOLDERS & os.environ.keys() and "spark.local.dir" not in conf:
@@ -155,21 +179,53 @@ def build_session(
             with _interrupts_wait():
                 session = _started(builder, settings | {_OPTIONS: f"{archive} {java_options(options)}"}, without=archive)
         except Exception as error:
-            raise EngineError(f"Spark did not start: {error}\n{printed()}") from error
+            raise EngineError(_why_not_started(error, printed())) from error
     if is_plain and is_first and _PACKAGES in ours:
-        keep_jars(DELTA_JARS, session.sparkContext.getConf().get("spark.jars") or "")
+        keep_jars(packages, session.sparkContext.getConf().get("spark.jars") or "")
     if not verbose:
         session.sparkContext.setLogLevel("OFF")
         # this logger prints each refused query with the JVM's stack; the exception has the reason already
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+    if s3:
+        _open_s3(session)
     return _with_functions(session) if functions else session
 
 
-def _jars(conf: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
-    """The settings that give Spark Delta's jars: the files in `known`, or else the Maven packages to download."""
+def _why_not_started(error: Exception, printed: str) -> str:
+    """The message about a session that did not start: the packages that were not found, or else all that Spark printed."""
+    missing = sorted(set(_NOT_FOUND.findall(printed)))
+    if missing:
+        return (
+            f"Spark did not start: found no Maven package {', '.join(missing)}; without network, hand its jars over as docs/cluster.md says"
+        )
+    return f"Spark did not start: {error}\n{printed}"
+
+
+def _jars(conf: Mapping[str, str], packages: str, known: Sequence[str]) -> dict[str, str]:
+    """The settings that give Spark the jars of Maven packages: the files in `known`, or else the packages to download."""
     if "spark.jars" in conf:
         return {}
-    return {"spark.jars": ",".join(known)} if known else {_PACKAGES: DELTA_JARS}
+    return {"spark.jars": ",".join(known)} if known else {_PACKAGES: packages} | _EXCLUDED_JARS
+
+
+def _open_s3(session: SparkSession) -> None:
+    """Give a session and its tasks the settings of S3, credentials among them.
+
+    They are no settings of Spark, which a Java process has on its command line, but of the session, and variables of Python's workers.
+
+    Raises:
+        EngineError: commits of other drivers would be replaced.
+    """
+    for name, value in _LOG_STORE.items():
+        if session.conf.get(name, None) != value:
+            raise EngineError(
+                f"expected {name}={value} for a lake on S3: give spark-submit --properties-file conf/spark-defaults-cluster.conf"
+            )
+    access = s3_access()
+    for name, value in (access.hadoop_settings() | access.hadoop_credentials()).items():
+        if session.conf.get(f"{_HADOOP}{name}", None) is None:
+            session.conf.set(name, value)
+    session.sparkContext.environment.update(access.variables())
 
 
 def _started(builder: Any, settings: Mapping[str, str], *, without: str) -> SparkSession:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from pipeline.files.store_files import is_uri
+from pipeline.files.object_store import is_s3, s3_access
+from pipeline.files.store_files import filesystem_of, is_uri
 
 # deltalake 1.6 decodes the percent-encoding of a path twice, takes a backslash for a slash, and refuses control characters
 _MISREAD = re.compile(r"[%\\\x00-\x1f\x7f]")
@@ -21,22 +22,30 @@ _MISREAD = re.compile(r"[%\\\x00-\x1f\x7f]")
 _PLAIN_FEATURES = {"appendOnly", "invariants", "changeDataFeed"}
 # with these too, a reader finds the rows in the files; they bind writers only
 _WRITER_FEATURES = {"clustering", "domainMetadata"}
+# begin of the names of the columns that `added_files` has for partition columns
+PARTITION = "partition."
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def has_plain_path(path: str) -> bool:
-    """Whether deltalake can open the table at `path`: it lies in a local folder whose name deltalake reads as it is."""
-    return not is_uri(path) and not _MISREAD.search(path)
+    """Whether deltalake can open the table at `path`: it lies in a local folder or on S3, and deltalake reads its name as it is."""
+    return (is_s3(path) or not is_uri(path)) and not _MISREAD.search(path)
+
+
+def place_of(path: str) -> tuple[str, dict[str, str] | None]:
+    """The URI by which deltalake opens the table at `path`, and its storage options."""
+    return (path, s3_access().delta_options()) if is_s3(path) else (Path(path).as_uri(), None)
 
 
 def opened_table(path: str, version: int | None = None, *, to_read: bool = False) -> DeltaTable | None:
-    """The Delta table in the local folder `path`, at its newest version by default; None where only Spark handles the table's features.
+    """The Delta table in the folder `path`, at its newest version by default; None where only Spark handles the table's features.
 
     With `to_read`, features that bind writers only are taken too: the table may be clustered.
 
     Surprise: deltalake opens a table with column mapping, and a table with deletion vectors, whose files alone give other rows.
     """
-    table = DeltaTable(Path(path).as_uri(), version=version)
+    uri, options = place_of(path)
+    table = DeltaTable(uri, version=version, storage_options=options)
     protocol = table.protocol()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     taken = _PLAIN_FEATURES | _WRITER_FEATURES if to_read else _PLAIN_FEATURES
@@ -60,7 +69,7 @@ def small_table(path: str, version: int, schema: pa.Schema) -> pa.Table | None:
     None where only Spark reads the table.
 
     Args:
-        path: local folder of the table.
+        path: folder of the table, local or on S3.
         version: Delta version to read.
         schema: columns and their types.
 
@@ -77,8 +86,9 @@ def small_table(path: str, version: int, schema: pa.Schema) -> pa.Table | None:
 
 
 def _data_file(path: str, name: str) -> pa.Table:
+    filesystem, inside = filesystem_of(f"{path}/{name}")
     try:
-        return pq.ParquetFile(f"{path}/{name}", page_checksum_verification=True).read()
+        return pq.ParquetFile(inside, filesystem=filesystem, page_checksum_verification=True).read()
     except FileNotFoundError as error:
         raise FileNotFoundError(f"expected its data file {name}, found none: it was deleted or moved") from error
     except (OSError, pa.ArrowInvalid) as error:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Literal
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake import CommitProperties, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from pipeline.lake.small_table import opened_table
+from pipeline.lake.delta_log import delta_version
+from pipeline.lake.small_table import opened_table, place_of
 from pipeline.schema.arrow_types import commented_schema
 from pipeline.schema.table import Table
 
@@ -45,7 +45,7 @@ def create_table(
 
     Args:
         table: columns and comments of the table.
-        path: local folder of the table.
+        path: folder of the table, local or on S3.
         properties: of the table.
         files: rows of `table_files.FILES_DDL`.
         user_metadata: the commit's userMetadata.
@@ -56,15 +56,17 @@ def create_table(
         CommitConflictError: another run committed at the same time, or there is a table and `found` is "refused".
     """
     schema = Schema.from_arrow(commented_schema(table))
+    uri, options = place_of(path)
     try:
         create_table_with_add_actions(
-            Path(path).as_uri(),
+            uri,
             schema,
             _added(files),
             mode=_MODES[found],
             partition_by=[*partitioned_by],
             description=table.comment,
             configuration={**properties},
+            storage_options=options,
             commit_properties=_commit_properties(user_metadata),
             post_commithook_properties=_NO_HOOK,
         )
@@ -88,7 +90,7 @@ def append_files(
     """Add files to a Delta table in the commit directly after `version`.
 
     Args:
-        path: local folder of the table.
+        path: folder of the table, local or on S3.
         version: newest Delta version of the table.
         files: rows of `table_files.FILES_DDL`.
         user_metadata: the commit's userMetadata.
@@ -112,7 +114,7 @@ def append_files(
             post_commithook_properties=_NO_HOOK,
         )
     except CommitFailedError as error:
-        if DeltaTable(Path(path).as_uri()).version() == version:  # no other run's commit is the cause
+        if delta_version(path) == version:  # no other run's commit is the cause
             raise
         raise CommitConflictError(path) from error
     if version % _CHECKPOINT_EVERY == _CHECKPOINT_EVERY - 1:

@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from pipeline.files.output_file import OutputError
+from pipeline.files.store_files import filesystem_of, is_uri
 from pipeline.schema.arrow_types import arrow_of
 
 # columns of the row that a task returns for each file
@@ -41,7 +43,7 @@ class FileWriter:
 
     Attributes:
         table: name of the table.
-        folder: local folder of the table.
+        folder: folder of the table, local or on S3.
         schema: columns of the table.
         stats: columns whose least value, greatest value and number of NULLs go into the log.
         without_dictionary: paths of columns whose values hardly repeat, which are written without a dictionary.
@@ -148,10 +150,13 @@ class _OpenFile:
     def _created(self, rows_a_page: int) -> pq.ParquetWriter:
         """Create the file. Surprise: pyarrow compares a page's size with its limit once in `write_batch_size` rows, whatever their size."""
         schema, without_dictionary = self._writer.schema, self._writer.without_dictionary
-        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        filesystem, inside = filesystem_of(self._path)
+        if not is_uri(self._path):  # S3 has no folders
+            os.makedirs(os.path.dirname(inside), exist_ok=True)
         return pq.ParquetWriter(
-            self._path,
+            inside,
             schema,
+            filesystem=filesystem,
             compression="snappy",
             use_dictionary=[path for field in schema for path in _leaves(field.name, field.type) if path not in without_dictionary],
             write_page_checksum=True,
@@ -167,25 +172,27 @@ class _OpenFile:
         with _named_in_errors(self._path):
             if self._file is not None:
                 self._file.close()
-        (footer,), status = self._footers, os.stat(self._path)
+            (found,) = _found([self._path])
+        (footer,) = self._footers
         return {
             "table": self._writer.table,
             "path": self._name,
             "partition": json.dumps(dict(zip(self._writer.partitioned_by, map(str, self.partition), strict=True))),
-            "size": status.st_size,
-            "modificationTime": status.st_mtime_ns // 1_000_000,
+            "size": found.size,
+            "modificationTime": found.mtime_ns // 1_000_000,
             "records": footer.num_rows,
             "stats": json.dumps(_statistics(footer, self._writer.schema, self._writer.stats)),
         }
 
     def remove(self) -> None:
-        """Remove the unfinished file."""
-        with suppress(OSError):
-            os.unlink(self._path)
+        """Remove the unfinished file; on S3 it is there only when it is closed."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()
             self._file.is_open = False  # else it is closed again when it is deleted
+        filesystem, inside = filesystem_of(self._path)
+        with suppress(OSError):
+            filesystem.delete_file(inside)
 
 
 def _escaped(value: str) -> str:
@@ -214,12 +221,20 @@ def check_files(folder: str, files: Iterable[Mapping[str, Any]]) -> None:
     Raises:
         OutputError: a file is missing or has another size.
     """
-    for one in files:
-        path = f"{folder}/{one['path']}"
-        found = os.stat(path).st_size if os.path.exists(path) else None
-        if found != one["size"]:
-            size = "none" if found is None else f"{found} bytes"
-            raise OutputError(f"{path}: expected {one['size']} bytes that a task wrote, found {size}; do all machines see the same folder?")
+    expected = {f"{folder}/{one['path']}": one["size"] for one in files}
+    for (path, length), found in zip(expected.items(), _found([*expected]), strict=True):
+        if found.size != length:
+            size = "none" if found.size is None else f"{found.size} bytes"
+            raise OutputError(f"{path}: expected {length} bytes that a task wrote, found {size}; do all machines see the same folder?")
+
+
+def _found(paths: Sequence[str]) -> list[pafs.FileInfo]:
+    """The sizes and times of files in one file system, None where there is no file."""
+    if not paths:
+        return []
+    filesystem = filesystem_of(paths[0])[0]
+    found: list[pafs.FileInfo] = filesystem.get_file_info([filesystem_of(path)[1] for path in paths])
+    return found
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:

@@ -63,3 +63,11 @@ def test_a_full_disk_is_named_wherever_the_cause_stands(words: str) -> None:
     assert code == 3
     assert text.startswith("the engine failed: a disk is full (")
     assert words in text
+
+
+def test_a_missing_jar_for_s3_is_the_engines_fault_in_one_sentence() -> None:
+    """The text is Hadoop's (Configuration.getClass, 3.5.0)."""
+    error = RuntimeError("java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found\n\tat x.y(Z.java:1)")
+    code, text = judged(error)
+    assert (code, len(text.splitlines())) == (3, 1)
+    assert "s3://" in text

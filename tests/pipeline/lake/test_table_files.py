@@ -281,7 +281,9 @@ def test_a_table_with_features_is_left_to_spark(spark: SparkSession, tmp_path: P
         ("/data/50%25/made", False),
         ("/data/a\\b/made", False),
         ("/data/a\tb/made", False),
-        ("s3://bucket/lake/made", False),
+        ("hdfs://host/lake/made", False),
+        ("s3://bucket/lake/made", True),
+        ("s3://bucket/100%/made", False),
     ],
 )
 def test_spark_reads_where_deltalake_cannot(path: str, expected: bool) -> None:

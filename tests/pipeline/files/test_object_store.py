@@ -1,0 +1,114 @@
+"""S3: one place decides endpoint, region and credentials for all libraries, and nobody sees the secret."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.files.object_store import ObjectStoreError, S3Access, is_s3, require_bucket, s3_access, take_settings
+from pipeline.files.store_files import absolute_path
+from pipeline.main import run
+
+ENDPOINT = "http://127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    # unset again what a test sets in os.environ
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "AWS_REGION"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/a", "s3a://bucket/a", "s3n://bucket/a"])
+def test_a_path_on_s3_has_one_name(path: str) -> None:
+    assert (is_s3(path), absolute_path(path)) == (True, "s3://bucket/a")
+
+
+@pytest.mark.parametrize("path", ["hdfs://host/a", "/s3://a", "s3:/a", "S3 s3://a"])
+def test_other_paths_are_not_on_s3(path: str) -> None:
+    assert not is_s3(path)
+
+
+def test_variables_win_over_the_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "credentials").write_text("[p]\naws_access_key_id = pk\naws_secret_access_key = ps\naws_session_token = pt\n", "utf-8")
+    (tmp_path / "config").write_text(f"[profile p]\nregion = eu-west-1\nendpoint_url = {ENDPOINT}\n", "utf-8")
+    monkeypatch.setenv("AWS_PROFILE", "p")
+    assert s3_access() == S3Access(ENDPOINT, "eu-west-1", "pk", "ps", "pt")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ek")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "es")
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    assert s3_access() == S3Access(None, "us-west-2", "ek", "es", None)
+
+
+def test_settings_of_spark_win_over_variables_and_leave_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ek")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "es")
+    given = {"access.key": "ck", "secret.key": "cs", "endpoint": "127.0.0.1:1", "connection.ssl.enabled": "false", "threads.max": "7"}
+    rest = take_settings({f"spark.hadoop.fs.s3a.{name}": value for name, value in given.items()} | {"spark.x": "y"})
+    assert rest == {"spark.hadoop.fs.s3a.connection.ssl.enabled": "false", "spark.hadoop.fs.s3a.threads.max": "7", "spark.x": "y"}
+    assert s3_access() == S3Access(ENDPOINT, "us-east-1", "ck", "cs", None)
+
+
+def test_all_libraries_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    access = S3Access(ENDPOINT, "eu-west-1", "k", "topsecret", "token")
+    delta, hadoop = access.delta_options(), access.hadoop_settings() | access.hadoop_credentials()
+    assert [delta["aws_endpoint"], delta["aws_region"], delta["aws_access_key_id"], delta["aws_secret_access_key"]] == [
+        hadoop[f"fs.s3a.{name}"] for name in ("endpoint", "endpoint.region", "access.key", "secret.key")
+    ]
+    assert delta["conditional_put"] == "etag"
+    for name, value in access.variables().items():
+        monkeypatch.setenv(name, value)
+    assert s3_access() == access
+    assert "topsecret" not in repr(access) + str(access.hadoop_settings())
+
+
+@pytest.mark.parametrize(
+    ("path", "variables", "words"),
+    [
+        ("s3://", {}, "found no bucket"),
+        ("s3://b/x", {}, "expected the region of S3 in AWS_REGION"),
+        ("s3://b/x", {"AWS_PROFILE": "none"}, "AWS_PROFILE=none: expected a profile"),
+        ("s3://b/x", {"AWS_ENDPOINT_URL": ENDPOINT}, "s3://b/x: expected S3 at http://127.0.0.1:1, found no answer"),
+    ],
+)
+def test_what_is_missing_is_named(path: str, variables: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(ObjectStoreError, match=words):
+        require_bucket(path)
+
+
+def test_a_damaged_profile_is_named_without_its_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "credentials").write_text("aws_secret_access_key = topsecret\n", "utf-8")
+    monkeypatch.setenv("AWS_PROFILE", "p")
+    with pytest.raises(ObjectStoreError) as refused:
+        s3_access()
+    assert str(tmp_path / "credentials") in str(refused.value)
+    assert "topsecret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("generate s3://b/new --messages 1", "s3://b/new"),
+        ("recover {store} --out s3://b/out.json", "s3://b/out.json"),
+        ("frames s3://b/frames.jsonl --out {folder}/out.jsonl", "s3://b/frames.jsonl"),
+        ("frames {store}/config/topics.json --out s3a://b/out.jsonl", "s3a://b/out.jsonl"),
+    ],
+)
+def test_commands_of_local_files_refuse_uris(
+    arguments: str, named: str, small_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = run(arguments.format(store=small_store, folder=tmp_path).split())
+    err = capsys.readouterr().err
+    assert (code, len(err.splitlines())) == (2, 1), err
+    assert f"error: {named}: expected a local path, found a URI" in err
+    assert list(tmp_path.iterdir()) == []
