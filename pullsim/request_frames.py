@@ -64,9 +64,8 @@ def _table(requests: Any) -> pa.Table:
     try:
         table = pa.table(requests)
     except (TypeError, ValueError) as error:
-        raise RequestFrameError(
-            f"requests: expected a path, or a frame of pandas, Polars, Arrow or Spark, found {type(requests)}"
-        ) from error
+        found = type(requests).__name__
+        raise RequestFrameError(f"requests: expected a path, or a frame of pandas, Polars, Arrow or Spark, found {found}") from error
     _check_names(table.column_names)
     kinds = _REQUIRED | _OPTIONAL
     try:

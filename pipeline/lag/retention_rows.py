@@ -138,7 +138,10 @@ def forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast:
         [names] = ask([known_names(column, tables)])
         require_name(what, question.group, [row["name"] for row in names])
     [known], log, [found], [stored] = ask(queries)
-    since = known["maxStoreTimestamp"] if question.at is None else question.at
+    last = known["maxStoreTimestamp"]
+    since = last if question.at is None else question.at
+    if since is None:
+        raise LakeError(f"expected a message of broker {broker!r}, whose time is looked ahead from, found none; give a time with --at")
     if not 0 <= since <= LAST_OF_YEAR_9999:
         raise LakeError(f"expected a time from 1970 to the year 9999 to look ahead from, in ms, found {since}; give one with --at")
     if not log:
@@ -159,7 +162,7 @@ def forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast:
         outlook=outlook,
         deletions=dict(zip((file.from_offset for file in files), file_deletions(files, outlook), strict=False)),
         aging=aged_from(files, outlook),
-        times_are_late=any(file.modified > known["maxStoreTimestamp"] + _LATE for file in files[:-1]),
+        times_are_late=last is not None and any(file.modified > last + _LATE for file in files[:-1]),
     )
 
 

@@ -12,7 +12,7 @@ CREATE OR REPLACE TEMPORARY VIEW pull_outcome (
   arrivalMicros COMMENT 'when the request was captured, microseconds since 1970; NULL for pulls that were replayed from a file',
   queueOffset COMMENT 'offset asked for',
   maxMsgNums COMMENT 'messages asked for',
-  outcome COMMENT 'GetMessageStatus where the store was asked; else the name of the response code, the class of the exception, or why there is no answer; NO_ANSWER where the capture has none, null where the store answers null',
+  outcome COMMENT 'GetMessageStatus where the store was asked; else the name of the response code (CODE_n where it has none, and where an answer of the store has no remark), the class of the exception, or why there is no answer; NO_ANSWER where the capture has none, null where the store answers null',
   code COMMENT 'response code',
   nextBeginOffset COMMENT 'offset to ask for next',
   minOffset COMMENT 'of the queue, as the answer has it',
@@ -31,7 +31,7 @@ WITH captured AS (
     *,
     CASE
       WHEN recordedCode IS NULL THEN 'NO_ANSWER'
-      WHEN recordedCode IN (0, 19, 20, 21) THEN recordedRemark
+      WHEN recordedCode IN (0, 19, 20, 21) THEN coalesce(recordedRemark, concat('CODE_', recordedCode))
       ELSE coalesce(
         element_at(
           map(

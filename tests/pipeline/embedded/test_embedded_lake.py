@@ -193,6 +193,17 @@ def test_damaged_lakes_end_with_2_and_name_the_place(tmp_path: Path, capsys: pyt
     assert_told(pullsim(capsys, *words, "--lake", tmp_path / "none"), f"pullsim import STORE --lake {tmp_path / 'none'}")
 
 
+def test_losses_of_a_store_without_a_message_need_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broker = {"brokerName": "b", "minPhyOffset": 0, "maxPhyOffset": 0, "mappedFileSizeCommitLog": 1000}
+    file = {"brokerName": "b", "kind": "commitlog", "fromOffset": 0, "length": 1000, "mtimeMs": 0}
+    lake = plain_lake(tmp_path / "lake", {"broker": [broker], "store_file": [file]})
+    assert_told(
+        pullsim(capsys, "retention", "--lake", lake), "expected a message of broker 'b', whose time is looked ahead from, found none"
+    )
+    code, out, err = pullsim(capsys, "retention", "--lake", lake, "--at", END, "--format", "csv")
+    assert (code, out.count("\n"), err) == (0, 1, "")
+
+
 def assert_told(done: tuple[int, str, str], told: str) -> None:
     code, out, err = done
     assert (code, out) == (2, "")
