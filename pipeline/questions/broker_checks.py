@@ -21,6 +21,7 @@ from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
 from store_format.remoting.headers import PullSysFlag
 from udfs.filters.consumer_filter_manager import TAG, build, is_tag_type
+from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
 from udfs.pull.pull_result import response_code
 
@@ -110,7 +111,8 @@ def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSet
     if not is_tag_type(kind):
         if not settings.value("enablePropertyFilter"):
             notes.append(f"enablePropertyFilter is false: the broker refuses filters of type {kind!r} with SYSTEM_ERROR")
-        if expression and build(pull.topic, pull.group, expression, kind, 0, 0) is None:
+        text_operators = TEXT_OPERATORS.of(settings.version).value
+        if expression and build(pull.topic, pull.group, expression, kind, 0, 0, text_operators=text_operators) is None:
             notes.append(f"the filter does not compile: everything passes; expression {expression!r}")
     if checked.get("checkError"):
         notes.append("the hash codes in the heartbeat are not those of its tags")

@@ -275,7 +275,11 @@ class PullMessageProcessor:
         if header.subVersion is None:
             raise failed
         group, version = header.consumerGroup or "", header.subVersion
-        return subscription, build(subscription.topic, group, header.subscription, header.expressionType, version, self.now)
+        text_operators = self.filters.text_operators
+        data = build(
+            subscription.topic, group, header.subscription, header.expressionType, version, self.now, text_operators=text_operators
+        )
+        return subscription, data
 
     def _of_registration(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
