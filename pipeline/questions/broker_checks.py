@@ -131,7 +131,7 @@ def _checked(broker: OpenedBroker, header: Mapping[str, Any], settings: BrokerSe
     topics = broker.rows(t.TOPIC_CONFIG, pc.field("topic") == header["topic"]).to_pylist()
     groups = broker.rows(t.SUBSCRIPTION_GROUP, pc.field("consumerGroup") == header["consumerGroup"]).to_pylist()
     known = {name: rows[0][name] if rows else None for rows, names in ((topics, _TOPIC), (groups, _GROUP)) for name in names}
-    return check(broker_config(settings, broker.name), {**header, **known})
+    return check(broker_config(settings, broker.name), {**header, **known}, settings.version)
 
 
 def _header(pull: ExplainedPull) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class PullMessageProcessor:
         Raises:
             ThrownError: the broker throws.
         """
-        if broker_allow_suspend and self._rejects():
+        if broker_allow_suspend and self.rejects():
             answer(PullResponse(code=ResponseCode.SYSTEM_BUSY, remark="the slave does not serve reads", fields=None))
             return
         try:
@@ -165,7 +165,8 @@ class PullMessageProcessor:
         if response is not None:
             answer(response)
 
-    def _rejects(self) -> bool:
+    def rejects(self) -> bool:
+        """Return whether the broker refuses each pull with SYSTEM_BUSY, before any check."""
         config = self.config
         return self.rules.slave_refuses_first and config.broker_role == BrokerRole.SLAVE and not config.slave_read_enable
 
