@@ -21,10 +21,12 @@ from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.rule_settings import pull_broker_config
 from pipeline.settings.settings import BrokerSettings
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig, TopicConfig
 from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
 from store_format.remoting.heartbeat import HeartbeatSubscription
 from store_format.store.lookup import ThrownError
+from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.consumer_manager import ConsumerGroupInfo, ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
 from udfs.broker.pull_message_processor import PullBrokerConfig, PullMessageProcessor, Refused
@@ -33,6 +35,8 @@ from udfs.broker.topic_config import TopicConfigManager
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import SQL92, TAG, ConsumerFilterManager, is_tag_type
 from udfs.filters.message_filter import ExpressionMessageFilter
+from udfs.filters.retry_rules import RetryRules
+from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.filters.tags import SubscriptionParseError, parse_subscription
 from udfs.pull.codes import ResponseCode
 
@@ -69,10 +73,10 @@ def checked(broker: OpenedBroker, pulls: DataFrame, settings: BrokerSettings) ->
     topics = broker.table(t.TOPIC_CONFIG).select("topic", *_TOPIC)
     groups = broker.table(t.SUBSCRIPTION_GROUP).select("consumerGroup", *_GROUP)
     rows = pulls.select("seq", *_HEADER, *_REGISTERED).join(topics, "topic", "left").join(groups, "consumerGroup", "left")
-    return rows.mapInArrow(partial(_check, broker_config(settings, broker.name)), CHECKED)
+    return rows.mapInArrow(partial(_check, broker_config(settings, broker.name), settings.version), CHECKED)
 
 
-def _check(config: PullBrokerConfig, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _check(config: PullBrokerConfig, version: BrokerVersion, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     known: dict[tuple[object, ...], Row] = {}
     for batch in batches:
         rows = []
@@ -82,7 +86,7 @@ def _check(config: PullBrokerConfig, batches: Iterator[pa.RecordBatch]) -> Itera
             if found is None:
                 if len(known) >= _KNOWN_MAX:
                     known.clear()
-                found = known[key] = check(config, row)
+                found = known[key] = check(config, row, version)
             rows.append(found | {"seq": row["seq"]})
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=_CHECKED_ARROW)
@@ -94,14 +98,17 @@ def _part(name: str, value: Any) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def check(config: PullBrokerConfig, row: Row) -> Row:
-    """Check one pull; gives the columns of CHECKED without `seq`.
+def check(config: PullBrokerConfig, row: Row, version: BrokerVersion = DEFAULT_VERSION) -> Row:
+    """Check one pull by the rules of a version; gives the columns of CHECKED without `seq`.
 
     `row` has the pull's fields, the registration of its group, and the settings of its topic and group.
     """
     header = PullMessageRequestHeader(**{name: row[name] for name in _HEADER})
     try:
-        _, found = _processor(config, row).check(header, "")
+        processor = _processor(config, row, version)
+        if processor.rejects():
+            return {"refusedCode": int(ResponseCode.SYSTEM_BUSY), "filterType": _asked_type(header, row)}
+        _, found = processor.check(header, "")
     except Refused as refused:
         return {"refusedCode": int(refused.code), "filterType": _asked_type(header, row)}
     except ThrownError:
@@ -148,8 +155,8 @@ class _NeverCalled:
         raise AssertionError
 
 
-def _processor(config: PullBrokerConfig, row: Row) -> PullMessageProcessor:
-    filters = ConsumerFilterManager(_NO_BITS)
+def _processor(config: PullBrokerConfig, row: Row, version: BrokerVersion) -> PullMessageProcessor:
+    filters = ConsumerFilterManager(_NO_BITS, text_operators=TEXT_OPERATORS.of(version).value)
     consumers = ConsumerManager(filters=filters, notify=_NeverCalled(), notify_consumer_ids_changed_enable=lambda: False)
     _register(row, consumers, filters)
     topics, groups = {}, {}
@@ -159,6 +166,8 @@ def _processor(config: PullBrokerConfig, row: Row) -> PullMessageProcessor:
         groups[row["consumerGroup"]] = SubscriptionGroupConfig(groupName=row["consumerGroup"], **{name: row[name] for name in _GROUP})
     return PullMessageProcessor(
         config=config,
+        rules=BrokerRules.of(version),
+        retry_rules=RetryRules.of(version),
         now=0,
         groups=SubscriptionGroupManager(subscription_group_table=groups),
         topics=TopicConfigManager(topic_config_table=topics),

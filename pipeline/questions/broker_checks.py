@@ -21,6 +21,7 @@ from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
 from store_format.remoting.headers import PullSysFlag
 from udfs.filters.consumer_filter_manager import TAG, build, is_tag_type
+from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
 from udfs.pull.pull_result import response_code
 
@@ -110,7 +111,8 @@ def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSet
     if not is_tag_type(kind):
         if not settings.value("enablePropertyFilter"):
             notes.append(f"enablePropertyFilter is false: the broker refuses filters of type {kind!r} with SYSTEM_ERROR")
-        if expression and build(pull.topic, pull.group, expression, kind, 0, 0) is None:
+        text_operators = TEXT_OPERATORS.of(settings.version).value
+        if expression and build(pull.topic, pull.group, expression, kind, 0, 0, text_operators=text_operators) is None:
             notes.append(f"the filter does not compile: everything passes; expression {expression!r}")
     if checked.get("checkError"):
         notes.append("the hash codes in the heartbeat are not those of its tags")
@@ -129,7 +131,7 @@ def _checked(broker: OpenedBroker, header: Mapping[str, Any], settings: BrokerSe
     topics = broker.rows(t.TOPIC_CONFIG, pc.field("topic") == header["topic"]).to_pylist()
     groups = broker.rows(t.SUBSCRIPTION_GROUP, pc.field("consumerGroup") == header["consumerGroup"]).to_pylist()
     known = {name: rows[0][name] if rows else None for rows, names in ((topics, _TOPIC), (groups, _GROUP)) for name in names}
-    return check(broker_config(settings, broker.name), {**header, **known})
+    return check(broker_config(settings, broker.name), {**header, **known}, settings.version)
 
 
 def _header(pull: ExplainedPull) -> dict[str, Any]:

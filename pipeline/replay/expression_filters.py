@@ -32,6 +32,7 @@ from udfs.filters.bloom_filter import BloomFilter, BloomFilterError
 from udfs.filters.consumer_filter_manager import TAG, ConsumerFilterManager
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX, Condition
 from udfs.filters.retry_rules import RetryRules
+from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.pull_filter import FilterRules, PullFilter, PullFilterError, Verdicts
 
 SPLIT_SCHEMA = f"{SCHEMA}, condition STRING"
@@ -80,14 +81,15 @@ def filter_rules(broker: OpenedBroker, settings: PullSettings) -> FilterRules:
         for topic, of_topic in groupby(rows, key=lambda row: str(row["topic"]))
     ]
     rate, consumers = settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
+    version = BrokerVersion(settings.rules_version)
     try:
-        manager = ConsumerFilterManager(BloomFilter.create_by_fn(rate, consumers))
+        bloom_filter = BloomFilter.create_by_fn(rate, consumers)
     except BloomFilterError as error:
         names = "maxErrorRateOfBloomFilter and expectConsumerNumUseFilter"
         raise SettingsError("the broker's settings", names, "1 to 99 and at least 1", f"{rate} and {consumers}") from error
+    manager = ConsumerFilterManager(bloom_filter, text_operators=TEXT_OPERATORS.of(version).value)
     manager.load(ConsumerFilters(tuple(topics)), 0)
-    retry = RetryRules.of(BrokerVersion(settings.rules_version))
-    return FilterRules(manager=manager, support_retry=settings.filter_support_retry, retry=retry)
+    return FilterRules(manager=manager, support_retry=settings.filter_support_retry, retry=RetryRules.of(version))
 
 
 def _filter_data(row: dict[str, Any]) -> ConsumerFilterData:

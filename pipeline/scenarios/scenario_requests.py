@@ -237,6 +237,7 @@ def _check_client_config(broker: MemoryBroker, _client: str, _ext: Ext, body: st
         subscription.get("expressionType", "TAG"),
         subscription.get("subString"),
         enable_property_filter=broker.settings.value("enablePropertyFilter"),
+        text_operators=broker.settings.text_operators,
     )
     return answer(code, remark)
 

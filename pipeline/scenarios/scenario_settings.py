@@ -11,6 +11,7 @@ from store_format.store.lookup_by_time import LOOK_UPS
 from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.memory_broker import MemorySettings
 from udfs.filters.retry_rules import RetryRules
+from udfs.filters.sql92_rules import TEXT_OPERATORS
 
 # settings of the recording broker that differ from the defaults
 _BASE: Mapping[str, Value] = {
@@ -34,4 +35,5 @@ def memory_settings(changed: Mapping[str, Value]) -> MemorySettings:
         rules=BrokerRules.of(settings.version),
         retry_rules=RetryRules.of(settings.version),
         by_boundary=LOOK_UPS.of(settings.version).value,
+        text_operators=TEXT_OPERATORS.of(settings.version).value,
     )

@@ -29,7 +29,7 @@ CREATE OR REPLACE TEMPORARY VIEW message (
   bodySize COMMENT 'bytes of the body as stored',
   bodyText COMMENT 'the body as UTF-8 text: WHERE contains(bodyText, ''...''); NULL where bodyReason says why',
   bodyReason COMMENT 'why bodyText is NULL:
-COMPRESSED: the client compressed the body (zlib): CAST(uncompress_body(body, sysFlag) AS STRING) is its text, in Python.
+COMPRESSED: the client compressed the body (zlib, LZ4 or zstd): CAST(uncompress_body(body, sysFlag) AS STRING) is its text, in Python.
 NOT_UTF8: the body is no text in UTF-8.',
   body COMMENT 'the body as stored',
   properties COMMENT 'the properties as the broker decodes them: WHERE properties[''region''] = ''eu'''

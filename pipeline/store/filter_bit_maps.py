@@ -18,6 +18,7 @@ from store_format.store_paths import CONFIG
 from udfs.filters.bloom_filter import BitsArray, BloomFilter, BloomFilterError
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager, compiled
 from udfs.filters.sql92 import matches
+from udfs.filters.sql92_rules import TEXT_OPERATORS
 
 CONSUMER_FILTER = "consumerFilter.json"
 
@@ -41,6 +42,7 @@ def bit_map_of(files: StoreFiles, settings: BrokerSettings) -> BitMapOf | None:
         return None
     path = files.path_of(CONFIG, CONSUMER_FILTER)
     main, bak = files.read_config(CONSUMER_FILTER), files.read_config(f"{CONSUMER_FILTER}.bak")
+    text_operators: bool = TEXT_OPERATORS.of(settings.version).value
     manager = ConsumerFilterManager(bloom_filter(settings))
     # the time at which a consumer died makes no difference here
     manager.load(load(main, bak, path, decode_consumer_filters).table, now=0)
@@ -50,7 +52,9 @@ def bit_map_of(files: StoreFiles, settings: BrokerSettings) -> BitMapOf | None:
         bits = BitsArray(manager.bloom_filter.m)
         try:
             for consumer in consumers:
-                if compiled(consumer) is not None and matches(consumer.expression or "", properties) and consumer.bloomFilterData:
+                is_compiled = compiled(consumer, text_operators=text_operators) is not None
+                holds = is_compiled and matches(consumer.expression or "", properties, text_operators=text_operators)
+                if holds and consumer.bloomFilterData:
                     manager.bloom_filter.hash_to(consumer.bloomFilterData.bitPos or (), bits)
         except BloomFilterError:  # a bit is outside of the filter: the broker throws, and the message gets no bit map
             return None

@@ -80,7 +80,12 @@ def _parts_of_topics(files: StoreFiles) -> list[tuple[str, Part]]:
     """Each topic with an attribute of a part, and the part; none where topics.json cannot be read."""
     path = files.path_of("config", _TOPICS)
     try:
-        topics = load(files.read_config(_TOPICS), files.read_config(f"{_TOPICS}.bak"), path, decode_topic_configs).table
+        main, bak = files.read_config(_TOPICS), files.read_config(f"{_TOPICS}.bak")
+        # parsing the file takes seconds where there are many topics
+        words = [part.attribute[1].encode() for part in PARTS if part.attribute is not None]
+        if not any(word in (text or b"") for word in words for text in (main, bak)):
+            return []
+        topics = load(main, bak, path, decode_topic_configs).table
     except StoreError:  # likewise
         return []
     found = []

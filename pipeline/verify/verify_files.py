@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from numpy.typing import NDArray
 from pipeline.verify.verify_log import Checked, LogFiles, Queue
 from store_format.big_endian import Bytes
 from store_format.config import config_files as cf
+from store_format.config import later_files as lf
 from store_format.config.config_rows import ConsumerOffsets, DelayOffsets
+from store_format.config.fastjson import parse_json, plain
 from store_format.config.fastjson_scanner import BLANKS
-from store_format.config.fastjson_writer import FASTJSON, FASTJSON2, TextForm
+from store_format.config.fastjson_writer import FASTJSON, FASTJSON2, TextForm, encode_compact_json, encode_json
 from store_format.errors import ConfigFileError
 from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import offset_to_file_name
@@ -41,6 +44,12 @@ _CONFIG: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any, TextForm], 
     "consumerOffset.json": (cf.decode_consumer_offsets, cf.encode_consumer_offsets),
     "delayOffset.json": (cf.decode_delay_offsets, cf.encode_delay_offsets),
     "consumerFilter.json": (cf.decode_consumer_filters, cf.encode_consumer_filters),
+}
+# files of a broker 5.x: what reads them, and what writes what was read
+_LATER_CONFIG: dict[str, tuple[Callable[[bytes, str], Any], Callable[[object], bytes]]] = {
+    "consumerOrderInfo.json": (lf.decode_order_infos, partial(encode_json, form=FASTJSON2)),
+    "timermetrics": (lf.decode_timer_metrics, encode_compact_json),
+    "transactionMetrics": (lf.decode_transaction_metrics, encode_compact_json),
 }
 NOT_CHECKED = "not checked"
 
@@ -74,6 +83,8 @@ class OtherFiles:
             self._checkpoint(found, self.store.head(CHECKPOINT_LENGTH, CHECKPOINT_FILE) or b"")
         elif path[0] == CONFIG and len(path) == 2 and path[1].removesuffix(".bak") in _CONFIG:
             self._config(found, path)
+        elif path[0] == CONFIG and len(path) == 2 and path[1].removesuffix(".bak") in _LATER_CONFIG:
+            self._later_config(found, path)
         elif path == (LOCK_FILE,):
             if entry.length > len(LOCK) or self.store.head(len(LOCK), LOCK_FILE) not in {LOCK, b""}:
                 found.find("LOCK_OTHER", "other bytes than the broker's")
@@ -191,6 +202,20 @@ class OtherFiles:
             self._beyond(found, table.by_queue().items(), lambda key: (key[1], key[2]), "group {0[0]}")
         elif isinstance(table, DelayOffsets):
             self._beyond(found, table.offsetTable.items(), lambda level: (SCHEDULE_TOPIC.decode(), level - 1), "delay level {0}")
+
+    def _later_config(self, found: Checked, path: FilePath) -> None:
+        decode, encode = _LATER_CONFIG[path[1].removesuffix(".bak")]
+        try:
+            raw = self.store.read_config(path[1])
+            if not raw:
+                return
+            decode(raw, found.path)
+            written = encode(plain(parse_json(raw, found.path)))
+        except ConfigFileError as error:
+            found.find("CONFIG_BROKEN", str(error))
+            return
+        if written != raw.rstrip(BLANKS):
+            found.find("CONFIG_DIFFERS", "written again, it is another text than the broker's")
 
     def _beyond(self, found: Checked, offsets: Iterable[tuple[Any, int]], queue_of: Callable[[Any], Queue], whose: str) -> None:
         set_ones = [(key, offset) for key, offset in offsets if offset > 0]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from store_format.broker_version import BrokerVersion, Rule, Variant
@@ -28,16 +28,19 @@ class TextForm:
     Attributes:
         escaped: matches a character that is written as an escape.
         escape: format of the escape of a character that has no short one.
+        is_pretty: whether members with string keys start a line.
         on_lines: whether each member of a map with integer keys, and each item of a list of other values than integers, starts a line.
     """
 
     escaped: re.Pattern[str] = field(repr=False)
     escape: str
     on_lines: bool
+    is_pretty: bool = True
 
 
 FASTJSON: Final = TextForm(escaped=re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029]'), escape="\\u{:04X}", on_lines=False)
 FASTJSON2: Final = TextForm(escaped=re.compile('["\\\\\x00-\x1f]'), escape="\\u{:04x}", on_lines=True)
+COMPACT: Final = replace(FASTJSON2, on_lines=False, is_pretty=False)
 TO_JSON: Final = Rule(
     term="toJson",
     variants=(
@@ -67,6 +70,11 @@ def encode_json(value: object, form: TextForm = FASTJSON) -> bytes:
     out: list[str] = []
     _write(value, "\n", out, form)
     return "".join(out).encode()
+
+
+def encode_compact_json(value: object) -> bytes:
+    """The UTF-8 text of the same values on one line, as fastjson2 writes it without prettyFormat; members that are null are left out."""
+    return encode_json(value, COMPACT)
 
 
 def quoted(text: str, form: TextForm = FASTJSON) -> str:
@@ -104,8 +112,8 @@ def _write_map(members: Mapping[object, object], line: str, out: list[str], form
     out.append("{")
     for index, (key, item) in enumerate(members.items()):
         out.append("," if index else "")
-        out.append(inner if form.on_lines or isinstance(key, str) else "")
+        out.append(inner if form.on_lines or (form.is_pretty and isinstance(key, str)) else "")
         out.append(quoted(key, form) if isinstance(key, str) else str(key))
         out.append(":")
         _write(item, inner, out, form)
-    out.append(line + "}" if members else "}")
+    out.append(line + "}" if members and form.is_pretty else "}")

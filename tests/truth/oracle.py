@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -73,11 +74,11 @@ def oracle(*arguments: str | Path) -> None:
     subprocess.run([harness(), "store", *arguments], check=True, capture_output=True, timeout=240)
 
 
-def load(store: Path, config: Mapping[str, Any], out: Path) -> dict[str, Any]:
-    """The result of the broker's load, start and shutdown of a store that other software made."""
+def load(store: Path, config: Mapping[str, Any], out: Path, *, version: str = "4.9.3") -> dict[str, Any]:
+    """The result of the load, start and shutdown of a store that other software made, by a version of the broker."""
     given = ",".join(f"{name}={_text(value)}" for name, value in config.items())
     command = [harness(), "load", "--store", store, "--out", out, "--config", given]
-    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    subprocess.run(command, check=True, capture_output=True, timeout=240, env=os.environ | {"ORACLE_VERSION": version})
     told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return told
 

@@ -15,14 +15,14 @@ ERROR = "error"
 CODES: Mapping[Answer, int] = {True: 1, False: 0, None: -1, ERROR: -2}
 
 
-def compiled(text: str) -> sql92.Compiled:
-    found = sql92.compile_expression(text)
+def compiled(text: str, *, text_operators: bool = False) -> sql92.Compiled:
+    found = sql92.compile_expression(text, text_operators=text_operators)
     assert isinstance(found, sql92.Compiled), found
     return found
 
 
-def compiles(text: str) -> bool:
-    return isinstance(sql92.compile_expression(text), sql92.Compiled)
+def compiles(text: str, *, text_operators: bool = False) -> bool:
+    return isinstance(sql92.compile_expression(text, text_operators=text_operators), sql92.Compiled)
 
 
 def answer(expression: sql92.Compiled, properties: Mapping[str, str | None] | None) -> Answer:
@@ -38,29 +38,32 @@ def together(expression: sql92.Compiled, messages: list[dict[str, str]]) -> list
     return codes
 
 
-def differences(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def differences(rows: Iterable[dict[str, Any]], *, text_operators: bool = False) -> list[tuple[Any, ...]]:
     """The cases in which our answer differs from the broker's: the case with the recorded answer, and ours."""
     found: list[tuple[Any, ...]] = []
     for row in rows:
         text, evals = row["expr"], row["evals"]
-        if compiles(text) != row["compile"]["ok"]:
-            found.append((text, compiles(text)))
+        if compiles(text, text_operators=text_operators) != row["compile"]["ok"]:
+            found.append((text, not row["compile"]["ok"]))
         elif row["compile"]["ok"]:
-            ours = [answer(compiled(text), one["props"]) for one in evals]
+            expression = compiled(text, text_operators=text_operators)
+            ours = [answer(expression, one["props"]) for one in evals]
             theirs = [ERROR if isinstance(one["result"], dict) else one["result"] for one in evals]
             if ours != theirs:
                 found.append((text, ours, theirs, [one["props"] for one in evals]))
-            if together(compiled(text), [one["props"] for one in evals]) != [CODES[one] for one in theirs]:
+            if together(expression, [one["props"] for one in evals]) != [CODES[one] for one in theirs]:
                 found.append((text, "together", theirs))
         if text:
-            found += [(text, "broker", one) for one in evals if matched_by_commit_log(text, one["props"]) != one["matchedByCommitLog"]]
-        if (build("T", "G", text, "SQL92", 1, now=5) is not None) != row["filterDataBuilt"]:
+            given = [matched_by_commit_log(text, one["props"], text_operators=text_operators) for one in evals]
+            found += [(text, "broker", one) for one, matched in zip(evals, given, strict=True) if matched != one["matchedByCommitLog"]]
+        if (build("T", "G", text, "SQL92", 1, now=5, text_operators=text_operators) is not None) != row["filterDataBuilt"]:
             found.append((text, "filterDataBuilt"))
     return found
 
 
-def matched_by_commit_log(text: str, properties: Mapping[str, str]) -> bool:
+def matched_by_commit_log(text: str, properties: Mapping[str, str], *, text_operators: bool = False) -> bool:
     """Whether the broker delivers a message, for an expression that compiles and for one that does not."""
     subscription = message_filter.TopicSubscription.build("T", text, "SQL92")
-    data = build("T", "G", text, "SQL92", 1, now=5)
-    return message_filter.ExpressionMessageFilter(subscription, data, BloomFilter(3, 112)).is_matched_by_commit_log(properties)
+    data = build("T", "G", text, "SQL92", 1, now=5, text_operators=text_operators)
+    wanted = message_filter.ExpressionMessageFilter(subscription, data, BloomFilter(3, 112), text_operators=text_operators)
+    return wanted.is_matched_by_commit_log(properties)

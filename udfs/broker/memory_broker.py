@@ -50,7 +50,7 @@ Value = bool | int | float | str
 class MemorySettings:
     """The settings of a broker: by the broker's own names, changed, and as the settings objects and the rules of its version.
 
-    `by_boundary` is the value of LOOK_UPS.
+    `by_boundary` is the value of LOOK_UPS, `text_operators` that of TEXT_OPERATORS.
     """
 
     value: Callable[[str], Any]
@@ -62,6 +62,7 @@ class MemorySettings:
     rules: BrokerRules
     retry_rules: RetryRules
     by_boundary: bool
+    text_operators: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +128,7 @@ class MemoryBroker:
             log=self.log,
         )
         bloom = BloomFilter.create_by_fn(value("maxErrorRateOfBloomFilter"), value("expectConsumerNumUseFilter"))
-        self.filters = ConsumerFilterManager(bloom)
+        self.filters = ConsumerFilterManager(bloom, text_operators=self.settings.text_operators)
         self.groups = SubscriptionGroupManager(
             updated=lambda one: self.note(self.now, "subscription_group", {"consumerGroup": one.groupName, **asdict(one)})
         )
@@ -269,7 +270,7 @@ class MemoryBroker:
             return None
         bits = BitsArray(self.filters.bloom_filter.m)
         for consumer in consumers.values():
-            if consumer.bloomFilterData is not None and is_true(consumer, properties):
+            if consumer.bloomFilterData is not None and is_true(consumer, properties, text_operators=self.filters.text_operators):
                 self.filters.bloom_filter.hash_to(consumer.bloomFilterData.bitPos or (), bits)
         return bytes(bits)
 

@@ -146,7 +146,7 @@ class PullMessageProcessor:
         Raises:
             ThrownError: the broker throws.
         """
-        if broker_allow_suspend and self._rejects():
+        if broker_allow_suspend and self.rejects():
             answer(PullResponse(code=ResponseCode.SYSTEM_BUSY, remark="the slave does not serve reads", fields=None))
             return
         try:
@@ -165,7 +165,8 @@ class PullMessageProcessor:
         if response is not None:
             answer(response)
 
-    def _rejects(self) -> bool:
+    def rejects(self) -> bool:
+        """Return whether the broker refuses each pull with SYSTEM_BUSY, before any check."""
         config = self.config
         return self.rules.slave_refuses_first and config.broker_role == BrokerRole.SLAVE and not config.slave_read_enable
 
@@ -275,7 +276,11 @@ class PullMessageProcessor:
         if header.subVersion is None:
             raise failed
         group, version = header.consumerGroup or "", header.subVersion
-        return subscription, build(subscription.topic, group, header.subscription, header.expressionType, version, self.now)
+        text_operators = self.filters.text_operators
+        data = build(
+            subscription.topic, group, header.subscription, header.expressionType, version, self.now, text_operators=text_operators
+        )
+        return subscription, data
 
     def _of_registration(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig

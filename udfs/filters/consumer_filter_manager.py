@@ -31,11 +31,14 @@ def is_tag_type(expression_type: str | None) -> bool:
     return expression_type in (None, "", TAG)
 
 
-def compiled(data: ConsumerFilterData) -> Compiled | None:
-    """Return the compiled expression of filter data; None if it does not compile or its type is unknown."""
+def compiled(data: ConsumerFilterData, *, text_operators: bool = False) -> Compiled | None:
+    """Return the compiled expression of filter data; None if it does not compile or its type is unknown.
+
+    `text_operators` is the value of TEXT_OPERATORS in the broker's version, here and elsewhere.
+    """
     if data.expression is None or data.expressionType != SQL92:
         return None
-    found = compile_expression(data.expression)
+    found = compile_expression(data.expression, text_operators=text_operators)
     return found if isinstance(found, Compiled) else None
 
 
@@ -49,7 +52,14 @@ def is_dead(data: ConsumerFilterData) -> bool:
 
 
 def build(
-    topic: str, consumer_group: str, expression: str | None, expression_type: str | None, client_version: int, now: int
+    topic: str,
+    consumer_group: str,
+    expression: str | None,
+    expression_type: str | None,
+    client_version: int,
+    now: int,
+    *,
+    text_operators: bool = False,
 ) -> ConsumerFilterData | None:
     """Return filter data without bits: ConsumerFilterManager.build. None for TAG, unknown types and expressions that do not compile.
 
@@ -63,7 +73,7 @@ def build(
         bornTime=now,
         clientVersion=client_version,
     )
-    return None if compiled(data) is None else data
+    return None if compiled(data, text_operators=text_operators) is None else data
 
 
 @dataclass(slots=True)
@@ -72,6 +82,7 @@ class ConsumerFilterManager:
 
     bloom_filter: BloomFilter
     filter_data_by_topic: dict[str, dict[str, ConsumerFilterData]] = field(default_factory=dict)
+    text_operators: bool = False
 
     def get(self, topic: str, consumer_group: str) -> ConsumerFilterData | None:
         """Return the filter data of a group's subscription to a topic, dead or not; None if there is none."""
@@ -109,7 +120,8 @@ class ConsumerFilterManager:
         if old is not None and (old.expression, old.expressionType) == (expression, expression_type) and _same(old.bloomFilterData, bits):
             groups[consumer_group] = replace(old, clientVersion=client_version, deadTime=0 if is_dead(old) else old.deadTime)
             return True
-        new = build(topic, consumer_group, expression, expression_type, client_version, now)
+        text_operators = self.text_operators
+        new = build(topic, consumer_group, expression, expression_type, client_version, now, text_operators=text_operators)
         if new is None:
             groups.pop(consumer_group, None)
             return False

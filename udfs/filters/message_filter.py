@@ -14,7 +14,7 @@ udfs/filters/retry_rules.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
@@ -107,12 +107,14 @@ class Condition:
 class ExpressionMessageFilter:
     """The filter of one pull; `subscription` is None if the pull is not filtered.
 
-    `filter_data` is that of the subscription's expression; None for TAG, and if the expression does not compile.
+    `filter_data` is that of the subscription's expression; None for TAG, and if the expression does not compile. `text_operators` is the
+    value of TEXT_OPERATORS in the broker's version.
     """
 
     subscription: TopicSubscription | None
     filter_data: ConsumerFilterData | None
     bloom_filter: BloomFilter
+    text_operators: bool = field(default=False, kw_only=True)
 
     @property
     def _passes_all(self) -> bool:
@@ -139,7 +141,9 @@ class ExpressionMessageFilter:
     def _judging_bits(self) -> tuple[int, ...]:
         """Return the consumer's bit positions; an empty tuple if bit maps are not tested."""
         data = self.filter_data
-        if data is None or data.bloomFilterData is None or compiled(data) is None or not self.bloom_filter.is_valid(data.bloomFilterData):
+        if data is None or data.bloomFilterData is None or not self.bloom_filter.is_valid(data.bloomFilterData):
+            return ()
+        if compiled(data, text_operators=self.text_operators) is None:
             return ()
         positions = data.bloomFilterData.bitPos or ()
         try:
@@ -162,7 +166,7 @@ class ExpressionMessageFilter:
         """Return the condition that `is_matched_by_commit_log` tests on the properties; None if it does not read them."""
         if self._passes_all or self.subscription is None or is_tag_type(self.subscription.expression_type):
             return None
-        if self.filter_data is None or compiled(self.filter_data) is None:
+        if self.filter_data is None or compiled(self.filter_data, text_operators=self.text_operators) is None:
             return None
         return Condition(expression=self.filter_data.expression)
 
@@ -170,7 +174,7 @@ class ExpressionMessageFilter:
         """Return whether a message matches by its properties (None if it has none)."""
         if self.subscription is None or self._passes_all or is_tag_type(self.subscription.expression_type):
             return True
-        return is_true(self.filter_data, properties)
+        return is_true(self.filter_data, properties, text_operators=self.text_operators)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +196,11 @@ def _judge(has_unit, store_times, buffer, starts, lengths, born_time, positions,
                 break
 
 
-def is_true(data: ConsumerFilterData | None, properties: Mapping[str, str] | None) -> bool:
+def is_true(data: ConsumerFilterData | None, properties: Mapping[str, str] | None, *, text_operators: bool = False) -> bool:
     """Return whether a message's properties match filter data; every message matches if no expression compiles."""
-    if data is None or compiled(data) is None:
+    if data is None or compiled(data, text_operators=text_operators) is None:
         return True
-    return matches(data.expression, properties) is True
+    return matches(data.expression, properties, text_operators=text_operators) is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +237,7 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
         if real_topic is None:
             raise RetryTopicMissingError(f"message of {subscription.topic}: expected a property {PROPERTY_RETRY_TOPIC}, found none")
         group = self.rules.group_of(subscription.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX))
-        return is_true(self.manager.get(real_topic, group), properties)
+        return is_true(self.manager.get(real_topic, group), properties, text_operators=self.text_operators)
 
 
 def message_filter(
@@ -246,5 +250,7 @@ def message_filter(
 ) -> ExpressionMessageFilter:
     """Return the filter that PullMessageProcessor hands to the store; `support_retry` is filterSupportRetry, `rules` are the version's."""
     if support_retry:
-        return ExpressionForRetryMessageFilter(subscription, data, manager.bloom_filter, manager, rules)
-    return ExpressionMessageFilter(subscription, data, manager.bloom_filter)
+        return ExpressionForRetryMessageFilter(
+            subscription, data, manager.bloom_filter, manager, rules, text_operators=manager.text_operators
+        )
+    return ExpressionMessageFilter(subscription, data, manager.bloom_filter, text_operators=manager.text_operators)

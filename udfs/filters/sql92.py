@@ -66,18 +66,21 @@ class Compiled:
 
 
 @lru_cache(maxsize=4096)
-def compile_expression(text: str) -> Compiled | Sql92Error:
-    """Return the compiled expression, as SqlFilter.compile does, or the error for which the broker does not compile it."""
+def compile_expression(text: str, *, text_operators: bool = False) -> Compiled | Sql92Error:
+    """Return the compiled expression, as SqlFilter.compile does, or the error for which the broker does not compile it.
+
+    `text_operators` is the value of TEXT_OPERATORS in the broker's version.
+    """
     try:
-        program = tuple(sql92_parser.parse(text).code)
+        program = tuple(sql92_parser.parse(text, text_operators=text_operators).code)
     except Sql92Error as error:
         return error.with_traceback(None)
     return Compiled(text, program, tuple(sorted(set(property_names(program)))))
 
 
-def matches(expression: str | None, properties: Mapping[str, str | None] | None) -> bool | None:
+def matches(expression: str | None, properties: Mapping[str, str | None] | None, *, text_operators: bool = False) -> bool | None:
     """Return whether a message matches an expression; None if the value is null, the evaluation throws, or it does not compile."""
-    compiled = None if expression is None else compile_expression(expression)
+    compiled = None if expression is None else compile_expression(expression, text_operators=text_operators)
     if not isinstance(compiled, Compiled):
         return None
     try:

@@ -21,7 +21,7 @@ from store_format.record.message import decode_text
 from store_format.record.record_columns import Slices, are_utf8
 from udfs.filters import sql92_kernels
 from udfs.filters import sql92_values as v
-from udfs.filters.sql92_program import Cast, Compare, Constant, In, Instruction, Logic, Push, Static
+from udfs.filters.sql92_program import ONE_CODE, Cast, Compare, Constant, In, Instruction, Logic, Part, Push, Static
 from udfs.java import texts as java_texts
 
 Codes: TypeAlias = NDArray[np.int8]
@@ -36,10 +36,7 @@ def _table(rule: Callable[[int, int], int]) -> Codes:
 
 
 _LOGIC: Final = {"AND": _table(v.conjunction), "OR": _table(v.disjunction)}
-_ONE_CODE: Final = {
-    "NOT": np.array([v.negation(code) for code in v.CODES], np.int8),
-    "MINUS": np.array([v.no_number(code) for code in v.CODES], np.int8),
-}
+_ONE_CODE: Final = {name: np.array([rule(code) for code in v.CODES], np.int8) for name, rule in ONE_CODE.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +189,22 @@ def _compared(symbol: str, left: Side, right: Side, count: int) -> Codes:
     return _looked_up(symbol, left, right, count)
 
 
-def _leaf(instruction: Push | Cast | In, columns: Columns, count: int) -> Codes:
+def _has_part(instruction: Part, texts: Texts) -> Codes:
+    out = np.full(len(texts), v.FALSE, np.int8)
+    if instruction.text:
+        part = np.frombuffer(_bytes_of(instruction.text), np.uint8)
+        found, other = (v.FALSE, v.TRUE) if instruction.negated else (v.TRUE, v.FALSE)
+        at_start, at_end = instruction.operator == "STARTSWITH", instruction.operator == "ENDSWITH"
+        sql92_kernels.find_part(texts.buffer, texts.slices.starts, texts.slices.lengths, part, at_start, at_end, found, other, out)
+    return out
+
+
+def _leaf(instruction: Push | Cast | In | Part, columns: Columns, count: int) -> Codes:
     if isinstance(instruction, Push):
         return np.full(count, instruction.code, np.int8)
     texts = columns[instruction.name] if instruction.name in columns else _missing(count)
+    if isinstance(instruction, Part):
+        return _has_part(instruction, texts)
     if isinstance(instruction, Cast):
         return np.where(texts.slices.lengths < 0, np.int8(v.NULL), np.int8(v.FALSE))
     found, other = (v.FALSE, v.TRUE) if instruction.negated else (v.TRUE, v.FALSE)

@@ -19,7 +19,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from udfs.filters.sql92_program import Cast, Compare, Constant, In, Instruction, Logic, Property, Push, Static
+from udfs.filters.sql92_program import (
+    Cast,
+    Compare,
+    Constant,
+    In,
+    Instruction,
+    Logic,
+    Part,
+    Property,
+    Push,
+    Static,
+    TextOperator,
+    has_part,
+)
 from udfs.filters.sql92_values import ERROR, FALSE, NULL, TRUE, ComparisonError, Long, Value, compare, compare_values
 from udfs.java import texts as java_texts
 
@@ -246,6 +259,15 @@ def create_is_null(operand: Operand) -> Operand:
 def create_is_not_null(operand: Operand) -> Operand:
     """Return the operand of `operand IS NOT NULL`."""
     return create_not(create_is_null(operand))
+
+
+def create_part(operand: Operand, operator: TextOperator, text: str, *, negated: bool) -> Operand:
+    """Return the operand of `operand operator text`; if `negated`, of `operand NOT operator text`. It takes any operand."""
+    if isinstance(operand.static, Property):
+        return _computed([operand], Part(operand.static.name, operator, text, negated))
+    if isinstance(operand.static, Constant):
+        return _computed([operand], Push(has_part(operator, operand.static.value, text, negated=negated)))
+    return _computed([operand], Logic("NO_TEXT"))
 
 
 def create_in(operand: Operand, values: Sequence[str], *, negated: bool) -> Operand:

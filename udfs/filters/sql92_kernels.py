@@ -186,6 +186,22 @@ def find_texts(buffer, starts, lengths, values, value_ends, found, other, absent
 
 
 @compiled
+def find_part(buffer, starts, lengths, part, at_start, at_end, found, other, out):  # type: ignore[no-untyped-def]
+    """Write whether each text that is there has `part` in it: at its start, at its end, or anywhere. Other elements of `out` stay."""
+    for i in range(len(starts)):
+        if lengths[i] < 0:
+            continue
+        last = lengths[i] - len(part)
+        first = last if at_end else np.int64(0)
+        last = np.int64(0) if at_start and last > 0 else last
+        out[i] = other
+        for at in range(max(first, np.int64(0)), last + 1):
+            if _order_of_bytes(buffer, starts[i] + at, len(part), part, 0, len(part)) == 0:
+                out[i] = found
+                break
+
+
+@compiled
 def same_texts(buffer, starts, lengths, others, other_starts, other_lengths, codes, out):  # type: ignore[no-untyped-def]
     """Write the codes of an equality of two properties; `codes`: equal, not equal, left missing, right missing, both missing."""
     for i in range(len(starts)):

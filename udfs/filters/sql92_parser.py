@@ -41,6 +41,8 @@ selector: or_expression
     | comparison _NOT _BETWEEN unary _AND unary         -> create_not_between
     | comparison _IN _OPEN strings _CLOSE               -> create_in
     | comparison _NOT _IN _OPEN strings _CLOSE          -> create_not_in
+    | comparison PART STRING                            -> create_part
+    | comparison _NOT PART STRING                       -> create_not_part
 ?unary: primary
     | _PLUS unary                                       -> plus
     | _MINUS unary                                      -> create_negate
@@ -57,11 +59,14 @@ strings: STRING                                         -> first_string
     | strings _COMMA STRING                             -> next_string
 
 %declare _OR _AND _EQUAL _NOT_EQUAL _IS _NULL _NOT ORDER _BETWEEN _IN _OPEN _CLOSE _PLUS _MINUS
-%declare STRING DECIMAL FLOATING_POINT _TRUE _FALSE NAME _COMMA
+%declare STRING DECIMAL FLOATING_POINT _TRUE _FALSE NAME _COMMA PART
 """
 
 _KEYWORDS: Final = {word: f"_{word}" for word in ("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS")}
+_TEXT_KEYWORDS: Final = _KEYWORDS | dict.fromkeys(("CONTAINS", "STARTSWITH", "ENDSWITH"), "PART")
 _SIGNS: Final = {"=": "_EQUAL", "<>": "_NOT_EQUAL", "(": "_OPEN", ")": "_CLOSE", ",": "_COMMA", "+": "_PLUS", "-": "_MINUS"}
+
+_LONGEST_KEYWORD: Final = max(map(len, _TEXT_KEYWORDS))
 
 _KINDS: Final = r"""
     (?P<FLOATING_POINT> [0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+ )
@@ -77,6 +82,8 @@ _TOKEN: Final = re.compile(rf"(?P<SKIP> [ \t\n\r\f]+ | --[^\n\r]*(?:\r\n|\n|\r) 
 
 class SelectorTokens(Lexer):
     """The tokenizer of expressions; it makes each token only when the parser needs it."""
+
+    keywords: Mapping[str, str] = _KEYWORDS
 
     def __init__(self, lexer_conf: Any) -> None:
         """Accept lark's configuration, which has nothing about declared tokens."""
@@ -96,11 +103,17 @@ class SelectorTokens(Lexer):
                 raise Sql92Error(f"expected a token at character {at}, found {text[at : at + 20]!r}")
             kind, image, at = found.lastgroup, found[0], found.end()
             if kind == "NAME":
-                kind = _KEYWORDS.get(image.upper(), kind) if len(image) <= len("BETWEEN") else kind
+                kind = self.keywords.get(image.upper(), kind) if len(image) <= _LONGEST_KEYWORD else kind
             elif kind == "SIGN":
                 kind = _SIGNS[image]
             if kind != "SKIP":
                 yield Token(kind, image)
+
+
+class TextSelectorTokens(SelectorTokens):
+    """The tokenizer of a version with TEXT_OPERATORS."""
+
+    keywords = _TEXT_KEYWORDS
 
 
 def _text_of(literal: str) -> str:
@@ -120,6 +133,8 @@ _ACTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "create_order": lambda left, symbol, right: e.create_order(str(symbol), left, right),
     "create_in": partial(e.create_in, negated=False),
     "create_not_in": partial(e.create_in, negated=True),
+    "create_part": lambda operand, word, literal: e.create_part(operand, word.upper(), _text_of(literal), negated=False),
+    "create_not_part": lambda operand, word, literal: e.create_part(operand, word.upper(), _text_of(literal), negated=True),
     "first_string": lambda literal: [_text_of(literal)],
     "next_string": _next_string,
     "plus": lambda operand: e.nested(operand, e.SIGN_COST),
@@ -140,19 +155,22 @@ class _Broker(Transformer[Token, Any]):
 
 
 @cache
-def _selector_parser() -> Lark:
-    return Lark(_SELECTOR, start="selector", parser="lalr", lexer=SelectorTokens, transformer=_Broker())
+def _selector_parser(*, text_operators: bool) -> Lark:
+    lexer = TextSelectorTokens if text_operators else SelectorTokens
+    return Lark(_SELECTOR, start="selector", parser="lalr", lexer=lexer, transformer=_Broker())
 
 
-def parse(text: str) -> Operand:
+def parse(text: str, *, text_operators: bool = False) -> Operand:
     """Return the operand of a whole expression, as SelectorParser.parse compiles it; its `static` is None.
+
+    `text_operators` is the value of TEXT_OPERATORS in the broker's version.
 
     Raises:
         Sql92Error: the broker does not compile the expression, or it is longer than `MAX_LENGTH`.
     """
     if len(text) > MAX_LENGTH:
         raise Sql92Error(f"expected at most {MAX_LENGTH} characters, found {len(text)}")
-    parsing = _selector_parser().parse_interactive(text)
+    parsing = _selector_parser(text_operators=text_operators).parse_interactive(text)
     try:
         for _ in parsing.iter_parse():
             pass

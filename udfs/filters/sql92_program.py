@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from udfs.filters.sql92_values import FALSE, NULL, TRUE, Value, compare, conjunction, disjunction, negation, no_number, value_of
+from udfs.filters.sql92_values import FALSE, NULL, TRUE, Value, compare, conjunction, disjunction, negation, no_number, no_text, value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,19 @@ class In:
     negated: bool
 
 
+TextOperator: TypeAlias = Literal["CONTAINS", "STARTSWITH", "ENDSWITH"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Instruction: put on the stack whether a property has a text in it (5.5.0); a missing property gives false, negated or not."""
+
+    name: str
+    operator: TextOperator
+    text: str
+    negated: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Compare:
     """Instruction: put the code of a comparison on the stack; an operand of None is taken from the stack, the right one first."""
@@ -68,12 +81,17 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """Instruction: replace the two codes on top of the stack (AND, OR), or the top one (NOT, MINUS), by the result."""
+    """Instruction: replace the two codes on top of the stack (AND, OR), or the top one (NOT, MINUS, NO_TEXT), by the result.
 
-    operator: Literal["AND", "OR", "NOT", "MINUS"]
+    NO_TEXT is a text operator on a computed operand, which is no text.
+    """
+
+    operator: Literal["AND", "OR", "NOT", "MINUS", "NO_TEXT"]
 
 
-Instruction: TypeAlias = Push | Cast | In | Compare | Logic
+Instruction: TypeAlias = Push | Cast | In | Part | Compare | Logic
+# of the operators that take one code
+ONE_CODE: Final = {"NOT": negation, "MINUS": no_number, "NO_TEXT": no_text}
 
 
 def code_of(program: Sequence[Instruction], properties: Mapping[str, str | None]) -> int:
@@ -91,17 +109,27 @@ def code_of(program: Sequence[Instruction], properties: Mapping[str, str | None]
             stack.append(compare(instruction.symbol, operand(instruction.left), right))
         elif isinstance(instruction, Push):
             stack.append(instruction.code)
-        elif isinstance(instruction, Cast | In):
+        elif isinstance(instruction, Cast | In | Part):
             stack.append(_of_property(instruction, properties.get(instruction.name)))
         elif instruction.operator in ("AND", "OR"):
             last = stack.pop()
             stack.append((conjunction if instruction.operator == "AND" else disjunction)(stack.pop(), last))
         else:
-            stack.append((negation if instruction.operator == "NOT" else no_number)(stack.pop()))
+            stack.append(ONE_CODE[instruction.operator](stack.pop()))
     return stack.pop()
 
 
-def _of_property(instruction: Cast | In, text: str | None) -> int:
+def has_part(operator: TextOperator, value: Value, text: str, *, negated: bool) -> int:
+    """Return the code of a text operator on a value."""
+    if not isinstance(value, str) or not text:
+        return FALSE
+    found = {"CONTAINS": text in value, "STARTSWITH": value.startswith(text), "ENDSWITH": value.endswith(text)}[operator]
+    return TRUE if found != negated else FALSE
+
+
+def _of_property(instruction: Cast | In | Part, text: str | None) -> int:
+    if isinstance(instruction, Part):
+        return has_part(instruction.operator, text, instruction.text, negated=instruction.negated)
     if text is None:
         return NULL
     if isinstance(instruction, Cast):
@@ -112,7 +140,7 @@ def _of_property(instruction: Cast | In, text: str | None) -> int:
 def property_names(program: Sequence[Instruction]) -> Iterator[str]:
     """Yield the names of the properties that a program reads; a name may repeat."""
     for instruction in program:
-        if isinstance(instruction, Cast | In):
+        if isinstance(instruction, Cast | In | Part):
             yield instruction.name
         elif isinstance(instruction, Compare):
             yield from (side.name for side in (instruction.left, instruction.right) if isinstance(side, Property))

@@ -101,7 +101,7 @@ class FilterRules:
         data = None
         if not is_tag_type(kind):
             if wanted.registered_by is None:
-                data = build(topic, "", wanted.expression, kind, 0, 0)
+                data = build(topic, "", wanted.expression, kind, 0, 0, text_operators=self.manager.text_operators)
             elif (data := self.manager.get(topic, wanted.registered_by)) is None:
                 raise PullFilterError(FILTER_DATA_NOT_EXIST)
         return message_filter(subscription, data, self.manager, support_retry=self.support_retry, rules=self.retry)
@@ -121,7 +121,7 @@ class FilterRules:
         if condition.expression is None:
             out = self._retry_verdicts(self.retry.group_of(topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)), properties, slices)
         else:
-            out = _verdicts(condition.expression, properties, slices)
+            out = self._verdicts(condition.expression, properties, slices)
         for length, verdict in _THROWN.items():
             out[lengths == length] = verdict
         return out
@@ -131,9 +131,18 @@ class FilterRules:
         topics = columns_of_records(properties, slices, [PROPERTY_RETRY_TOPIC])[PROPERTY_RETRY_TOPIC]
         for real_topic, rows in _rows_by_text(topics).items():
             data = self.manager.get(real_topic, group)
-            expression = None if data is None or compiled(data) is None else data.expression
-            out[rows] = gm.MATCHES if expression is None else _verdicts(expression, properties, slices[rows])
+            is_compiled = data is not None and compiled(data, text_operators=self.manager.text_operators) is not None
+            expression = data.expression if data is not None and is_compiled else None
+            out[rows] = gm.MATCHES if expression is None else self._verdicts(expression, properties, slices[rows])
         return out
+
+    def _verdicts(self, expression: str, properties: Bytes, slices: Slices) -> Verdicts:
+        found = compile_expression(expression, text_operators=self.manager.text_operators)
+        count = len(slices.starts)
+        if not isinstance(found, Compiled):
+            return np.full(count, gm.MATCHES, np.uint8)
+        codes = found.matches_many(columns_of_records(properties, slices, found.properties), count)
+        return np.where(codes == TRUE, gm.MATCHES, gm.NOT_BY_COMMIT_LOG).astype(np.uint8)
 
 
 def _rows_by_text(texts: Texts) -> Mapping[str, NDArray[np.int64]]:
@@ -143,15 +152,6 @@ def _rows_by_text(texts: Texts) -> Mapping[str, NDArray[np.int64]]:
         if text is not None:
             rows.setdefault(text, []).append(row)
     return {text: np.array(found, np.int64) for text, found in rows.items()}
-
-
-def _verdicts(expression: str, properties: Bytes, slices: Slices) -> Verdicts:
-    found = compile_expression(expression)
-    count = len(slices.starts)
-    if not isinstance(found, Compiled):
-        return np.full(count, gm.MATCHES, np.uint8)
-    codes = found.matches_many(columns_of_records(properties, slices, found.properties), count)
-    return np.where(codes == TRUE, gm.MATCHES, gm.NOT_BY_COMMIT_LOG).astype(np.uint8)
 
 
 def tag_codes(wanted: ExpressionMessageFilter) -> NDArray[np.int32] | None:

@@ -19,6 +19,8 @@ V3, V5 = BrokerVersion.V4_9_3, BrokerVersion.V5_5_0
     [
         (OF_5, OF_5, {TIMER_WHEEL}, V5, "config/consumerOffset.json has a dataVersion"),
         (OF_5, None, set(), V5, "config/consumerOffset.json has a dataVersion"),
+        (b'{"offsetTable":{}, "dataVersion":{}}', None, set(), V5, "config/consumerOffset.json has a dataVersion"),
+        (b'{"offsetTable":{"dataVersion@g":{0:1}}}', None, set(), None, ""),
         (None, OF_5, set(), V5, "config/delayOffset.json has a dataVersion"),
         (b"no json", OF_5, set(), V5, "config/delayOffset.json has a dataVersion"),
         (None, None, {TIMER_WHEEL}, V5, "timerwheel is there"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from store_format.record.message import decode_properties
 from store_format.record.record_columns import Slices
 from tests.makers.sql92_expressions import NAMES, NUMBERS, SIGNS, STRINGS, VALUES, WORDS
 from tests.truth.golden import golden_lines, needs_golden
+from tests.truth.golden5 import needs_golden5, unpacked
 from tests.truth.sql92_answers import CODES, ERROR, Answer, answer, compiled, compiles, differences, together
 from udfs.filters import sql92
 from udfs.filters.sql92_columns import Texts, columns_of_records
@@ -320,3 +322,106 @@ def test_columns_of_records_hold_what_the_decoder_reads(stored: list[bytes]) -> 
 def test_a_property_that_no_message_has_may_be_left_out() -> None:
     assert compiled("a IS NULL AND NOT (b = 'x')").matches_many({"b": Texts.of(["x", "y", None])}, 3).tolist() == [0, 1, -1]
     assert compiled("a = 1").matches_many({}, 0).tolist() == []
+
+
+# asked of the broker 5.5.0; properties of None: it does not compile
+WITH_TEXTS = (
+    ("a CONTAINS 'x'", {"a": "axb"}, True),
+    ("a CONTAINS 'x'", {"a": "b"}, False),
+    ("a CONTAINS 'x'", {}, False),
+    ("a CONTAINS 'x'", {"a": ""}, False),
+    ("a NOT CONTAINS 'x'", {"a": "axb"}, False),
+    ("a NOT CONTAINS 'x'", {"a": "b"}, True),
+    ("a NOT CONTAINS 'x'", {}, False),
+    ("a NOT CONTAINS 'x'", {"a": ""}, True),
+    ("a STARTSWITH 'x'", {"a": "xb"}, True),
+    ("a STARTSWITH 'x'", {"a": "bx"}, False),
+    ("a STARTSWITH 'x'", {}, False),
+    ("a NOT STARTSWITH 'x'", {"a": "xb"}, False),
+    ("a NOT STARTSWITH 'x'", {"a": "bx"}, True),
+    ("a NOT STARTSWITH 'x'", {}, False),
+    ("a ENDSWITH 'x'", {"a": "xb"}, False),
+    ("a ENDSWITH 'x'", {"a": "bx"}, True),
+    ("a ENDSWITH 'x'", {}, False),
+    ("a NOT ENDSWITH 'x'", {"a": "xb"}, True),
+    ("a NOT ENDSWITH 'x'", {"a": "bx"}, False),
+    ("a NOT ENDSWITH 'x'", {}, False),
+    ("a contains ''", {"a": "xb"}, False),
+    ("a contains ''", {}, False),
+    ("a not contains ''", {"a": "xb"}, False),
+    ("a not contains ''", {}, False),
+    ("a not startswith ''", {"a": "xb"}, False),
+    ("a not startswith ''", {}, False),
+    ("a not endswith ''", {"a": "xb"}, False),
+    ("a not endswith ''", {}, False),
+    ("a CONTAINS b", None, None),
+    ("a CONTAINS 5", None, None),
+    ("'abc' CONTAINS 'b'", {}, True),
+    ("5 CONTAINS 'b'", {}, False),
+    ("(a = 'x') CONTAINS 'b'", {"a": "x"}, False),
+    ("(a = 'x') CONTAINS 'b'", {}, False),
+    ("TRUE CONTAINS 'b'", {}, False),
+    ("NULL CONTAINS 'b'", {}, False),
+    ("NOT a CONTAINS 'x'", {"a": "axb"}, False),
+    ("NOT a CONTAINS 'x'", {"a": "b"}, False),
+    ("NOT a CONTAINS 'x'", {}, False),
+    ("a CONTAINS 'x' AND b = '1'", {"a": "axb", "b": "1"}, True),
+    ("a CONTAINS 'x' AND b = '1'", {"a": "b"}, False),
+    ("a CONTAINS 'x' AND b = '1'", {}, False),
+    ("a CONTAINS 'x' = TRUE", {"a": "axb", "b": "1"}, True),
+    ("a CONTAINS 'x' = TRUE", {"a": "b"}, False),
+    ("a CONTAINS 'x' = TRUE", {}, False),
+    ("a CONTAINS 'x' CONTAINS 'y'", {"a": "axb", "b": "1"}, False),
+    ("a CONTAINS 'x' CONTAINS 'y'", {"a": "b"}, False),
+    ("a CONTAINS 'x' CONTAINS 'y'", {}, False),
+    ("-a CONTAINS 'x'", {"a": "axb", "b": "1"}, False),
+    ("-a CONTAINS 'x'", {"a": "b"}, False),
+    ("-a CONTAINS 'x'", {}, False),
+    ("contains = 'x'", None, None),
+    ("a CONTAINS 'it''s'", {"a": "it's"}, True),
+    ("a CONTAINS 'it''s'", {}, False),
+    ("a CONTAINS 'x' IS NULL", {"a": "axb"}, False),
+    ("a CONTAINS 'x' IS NULL", {}, False),
+    ("a > 3 CONTAINS 'x'", {"a": "5"}, False),
+    ("a > 3 CONTAINS 'x'", {}, False),
+    ("a IN ('x') CONTAINS 'x'", {"a": "x"}, False),
+    ("a IN ('x') CONTAINS 'x'", {}, False),
+    ("-5 CONTAINS '5'", {}, False),
+    ("'' CONTAINS ''", {}, False),
+    ("(a) CONTAINS 'x'", {"a": "x"}, True),
+    ("(a) CONTAINS 'x'", {}, False),
+    ("a LIKE 'x'", {"a": "x"}, False),
+    ("a LIKE 'x'", {}, None),
+)
+
+
+@pytest.mark.parametrize(("text", "properties", "expected"), WITH_TEXTS)
+def test_operators_on_texts_are_those_of_5_5_0(text: str, properties: dict[str, str] | None, expected: Answer) -> None:
+    assert compiles(text, text_operators=True) == (properties is not None)
+    if properties is not None:
+        expression = compiled(text, text_operators=True)
+        assert answer(expression, properties) == expected
+        assert together(expression, [properties]) == [CODES[expected]]
+
+
+def test_before_5_these_operators_are_names() -> None:
+    assert compiled("a CONTAINS 'x'").properties == ("a",)
+    assert answer(compiled("a CONTAINS 'x'"), {"a": "x"}) is False
+    assert answer(compiled("contains = 'x'"), {"contains": "x"}) is True
+
+
+@needs_golden5
+def test_every_expression_recorded_of_5_5_0_compiles_and_evaluates_as_recorded() -> None:
+    path = unpacked("on-4.9.3-stores") / "on-4.9.3-stores" / "5.5.0" / "broker" / "sql92.jsonl"
+    rows = [row for row in map(json.loads, path.read_text("utf-8").splitlines()) if row.get("kind") == "eval"]
+    assert differences(rows, text_operators=True) == []
+    assert len(rows) > 500
+
+
+@given(
+    st.text("abé标🚀", max_size=6), st.text("abé标🚀", max_size=2), st.sampled_from(["CONTAINS", "STARTSWITH", "ENDSWITH"]), st.booleans()
+)
+def test_many_texts_are_searched_as_one(value: str, part: str, operator: str, negated: bool) -> None:
+    expression = compiled(f"a {'NOT ' if negated else ''}{operator} '{part}'", text_operators=True)
+    messages: list[dict[str, str]] = [{"a": value}, {}, {"a": part}, {"a": part + value}, {"a": value + part}, {"a": ""}]
+    assert together(expression, messages) == [CODES[answer(expression, one)] for one in messages]
