@@ -244,3 +244,11 @@ def test_options_of_spark_stand_apart(capsys: pytest.CaptureFixture[str]) -> Non
     assert of_spark == {"--master", "--conf", "--verbose"}
     assert {"--lake", "--group", "--sort", "--limit", "--format", "--engine"} <= own
     assert not own & of_spark
+
+
+@pytest.mark.parametrize("name", ["recover", "lookup", "generate", "frames", "pace"])
+def test_commands_without_spark_show_no_options_of_spark_and_take_them(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    assert not re.search(r"--master|--conf|--verbose|Options of Spark", capsys.readouterr().out)
+    known = {option for parameter in cli.commands[name].params for option in parameter.opts}
+    assert {"--master", "--conf", "--verbose"} <= known
