@@ -189,9 +189,23 @@ def engine_options(command: Callable[..., R]) -> Callable[..., R]:
     def with_engine(*args: Any, master: str | None, conf: dict[str, str], verbose: bool, **options: Any) -> R:
         return command(*args, engine=Engine(master, conf, verbose), **options)
 
-    decorated = click.option("--verbose", is_flag=True, help="Let Spark's own log reach stderr.")(with_engine)
-    decorated = click.option("--conf", multiple=True, callback=_conf, metavar="NAME=VALUE", help="A Spark setting; repeatable.")(decorated)
-    return click.option("--master", metavar="URL", help="Spark master; local[*] by default.")(decorated)
+    return _engine_options(with_engine)
+
+
+def unused_engine_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Accept --master, --conf and --verbose for a command that needs no Spark: they change nothing, and --help leaves them out."""
+
+    @wraps(command)
+    def without_engine(*args: Any, master: str | None, conf: dict[str, str], verbose: bool, **options: Any) -> R:
+        return command(*args, **options)
+
+    return _engine_options(without_engine, hidden=True)
+
+
+def _engine_options(command: Callable[..., R], *, hidden: bool = False) -> Callable[..., R]:
+    verbose = click.option("--verbose", is_flag=True, hidden=hidden, help="Let Spark's own log reach stderr.")
+    conf = click.option("--conf", multiple=True, callback=_conf, metavar="NAME=VALUE", hidden=hidden, help="A Spark setting; repeatable.")
+    return click.option("--master", metavar="URL", hidden=hidden, help="Spark master; local[*] by default.")(conf(verbose(command)))
 
 
 def engine_option(command: Callable[P, R]) -> Callable[P, R]:

@@ -1,13 +1,13 @@
 """The commands that work on files alone, such as a store directory.
 
-They start no Spark, but accept the options for Spark as all commands do.
+They start no Spark. They accept the options for Spark, as all commands do, without effect.
 """
 
 from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import ExampleCommand, GivenSettings, cli, engine_options, rules_option, settings_options
+from pipeline.commands.cli import ExampleCommand, GivenSettings, cli, rules_option, settings_options, unused_engine_options
 from pipeline.terminal import progress_to_stderr, say
 
 
@@ -16,8 +16,8 @@ from pipeline.terminal import progress_to_stderr, say
 @click.option("--out", required=True, metavar="FILE.json", help="File for the states and the files.")
 @settings_options
 @rules_option
-@engine_options
-def recover_command(store: str, out: str, settings: GivenSettings, **_needs_no_spark: object) -> None:
+@unused_engine_options
+def recover_command(store: str, out: str, settings: GivenSettings) -> None:
     """Write the state of STORE after the broker's load, after its start and after a clean shutdown, and the files at the end.
 
     STORE is only read. This needs no Spark.
@@ -37,8 +37,8 @@ def recover_command(store: str, out: str, settings: GivenSettings, **_needs_no_s
 @click.option("--out", required=True, metavar="FILE", help="File for the answers: the same lines in the same order.")
 @settings_options
 @rules_option
-@engine_options
-def lookup_command(store: str, requests: str, out: str, settings: GivenSettings, **_needs_no_spark: object) -> None:
+@unused_engine_options
+def lookup_command(store: str, requests: str, out: str, settings: GivenSettings) -> None:
     """Look up offsets by time, messages by offset or key, and times of messages in a broker's STORE directory.
 
     A line of FILE is an object with op and its arguments: getOffsetInQueueByTime (topic, queueId, timestamp), getMessageStoreTimeStamp
@@ -69,14 +69,13 @@ def lookup_command(store: str, requests: str, out: str, settings: GivenSettings,
 @click.option("--messages", type=click.IntRange(0), help="Number of messages, instead of the workload's.")
 @click.option("--workload", metavar="FILE", help="Workload in TOML or JSON (docs/workload.md); a small mixed one by default.")
 @settings_options
-@engine_options
+@unused_engine_options
 def generate_command(
     store: str,
     seed: int | None,
     messages: int | None,
     workload: str | None,
     settings: GivenSettings,
-    **_needs_no_spark: object,
 ) -> None:
     """Write a store that a broker loads without changes: generated messages, stored as the broker does, and a clean shutdown.
 
@@ -101,8 +100,8 @@ def generate_command(
 @cli.command("frames", cls=ExampleCommand, example="pullsim frames frames.jsonl --out decoded.jsonl")
 @click.argument("file")
 @click.option("--out", required=True, metavar="FILE", help="File for the decoded frames.")
-@engine_options
-def frames_command(file: str, out: str, **_needs_no_spark: object) -> None:
+@unused_engine_options
+def frames_command(file: str, out: str) -> None:
     """Decode the RemotingCommand frames of FILE, a JSON object with frameHex a line, as the broker does.
 
     A frame that the broker refuses gets the broker's exception, and the position of the byte. This needs no Spark.

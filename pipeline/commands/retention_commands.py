@@ -52,6 +52,7 @@ def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> Z
 )
 @lake_option
 @click.option("--group", metavar="NAME", help="Only this consumer group.")
+@click.option("--topic", metavar="NAME", help="Only this topic.")
 @click.option(
     "--at", callback=moment, metavar="TIME", help="Look ahead from this time: ms, or UTC. That of the store's last message by default."
 )
@@ -77,6 +78,7 @@ def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> Z
 def retention_command(
     lake: str,
     group: str | None,
+    topic: str | None,
     at: int | None,
     rate: float | None,
     growth: int | None,
@@ -105,6 +107,7 @@ def retention_command(
             settings=settings.over(stored),
             zone=zone,
             group=group,
+            topic=topic,
             at=at,
             rate=rate,
             growth=None if growth is None else float(growth),

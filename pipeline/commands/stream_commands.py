@@ -24,6 +24,7 @@ from pipeline.commands.cli import (
     now,
     rules_option,
     settings_options,
+    unused_engine_options,
 )
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.settings import BrokerSettings
@@ -184,7 +185,7 @@ def _faults(_context: click.Context, _parameter: click.Parameter, value: str) ->
     help="Shares of requests that are lost, late, duplicated, reordered.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="S", help="Seed of the faults.")
-@engine_options
+@unused_engine_options
 def pace_command(
     file: str,
     folder: str,
@@ -194,7 +195,6 @@ def pace_command(
     tick: float,
     faults: Faults,
     seed: int,
-    **_needs_no_spark: object,
 ) -> None:
     """Feed the pull requests of FILE into a folder for `pullsim stream`: as fast as possible, or at a pace.
 

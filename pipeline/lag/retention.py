@@ -17,7 +17,7 @@ def retention(broker: OpenedBroker, question: RetentionQuestion) -> tuple[Foreca
     """Return the forecast of a broker's commit log, and a row for each group and queue; docs/retention.md has the columns.
 
     Raises:
-        LakeError: the lake has no file of the log or not the group, or the time or the disk's size is impossible.
+        LakeError: the lake has no file of the log, not the group or not the topic, or the time or the disk's size is impossible.
     """
     found = forecast(asking(broker.lake), broker.name, question)
     query = risks(broker.name, question)

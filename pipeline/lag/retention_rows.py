@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.lag.lag_sql import GROUPS, require_name
+from pipeline.lag.lag_sql import GROUPS, TOPICS, require_name
 from pipeline.lake.asking import AskAll, Row, known_names
 from pipeline.lake.committed import LakeError
 from pipeline.lake.delta_sql import literal
@@ -81,6 +81,7 @@ class RetentionQuestion:
         settings: settings of the broker.
         zone: time zone of the broker's clock.
         group: only this group; None for all.
+        topic: only this topic; None for all.
         at: start of the forecast, ms; None for the time of the store's last message.
         rate: messages a second that each group consumes of each queue; None for the rates in lag_history.
         growth: growth of the log, bytes a second; None for the growth in its last day.
@@ -91,6 +92,7 @@ class RetentionQuestion:
     settings: BrokerSettings
     zone: dt.tzinfo
     group: str | None = None
+    topic: str | None = None
     at: int | None = None
     rate: float | None = None
     growth: float | None = None
@@ -124,7 +126,7 @@ def forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast:
         question: the arguments of the forecast.
 
     Raises:
-        LakeError: the lake has no file of the log or not the group, or the time or the disk's size is impossible.
+        LakeError: the lake has no file of the log, not the group or not the topic, or the time or the disk's size is impossible.
     """
     mine = f"brokerName = {literal(broker)}"
     queries = [
@@ -133,10 +135,10 @@ def forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast:
         f"SELECT max(growth) AS growth FROM log_file_deletion WHERE {mine}",
         f"SELECT CAST(sum(length) AS BIGINT) AS used FROM store_file WHERE {mine}",
     ]
-    if question.group is not None:
-        column, what, tables = GROUPS
-        [names] = ask([known_names(column, tables)])
-        require_name(what, question.group, [row["name"] for row in names])
+    for given, (column, what, tables) in ((question.group, GROUPS), (question.topic, TOPICS)):
+        if given is not None:
+            [names] = ask([known_names(column, tables)])
+            require_name(what, given, [row["name"] for row in names])
     [known], log, [found], [stored] = ask(queries)
     last = known["maxStoreTimestamp"]
     since = last if question.at is None else question.at
@@ -178,6 +180,8 @@ def risks(broker: str, question: RetentionQuestion) -> str:
     conditions = [f"brokerName = {literal(broker)}"]
     if question.group is not None:
         conditions.append(f"consumerGroup = {literal(question.group)}")
+    if question.topic is not None:
+        conditions.append(f"topic = {literal(question.topic)}")
     rate = "consumerOffsetPerHour" if question.rate is None else f"CAST('{question.rate * 3600!r}' AS DOUBLE)"
     return _RISKS.format(rate=rate, condition=" AND ".join(conditions))
 

@@ -1,8 +1,9 @@
-"""The table of a list: values as people read them, at most 100 columns wide, and the verdict below it."""
+"""The table of a list: values as people read them, and the verdict below it, both at most 100 columns wide."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import fill
 from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
@@ -70,7 +71,7 @@ def show_listing(asked: AskedListing, names: Sequence[str], rows: Sequence[Seque
         say("(0 rows)")
     if len(rows) < totals["rows"]:
         say(f"{len(rows):,} of {totals['rows']:,} rows; --limit 0 shows all")
-    say(asked.listing.verdict(totals))
+    say(fill(asked.listing.verdict(totals), WIDTH, break_long_words=False, break_on_hyphens=False))
 
 
 def _show_whole(columns: Sequence[Shown], places: Mapping[str, int], row: Sequence[Any]) -> None:

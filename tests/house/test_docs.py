@@ -77,7 +77,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert fetched == set(), "pages load nothing from elsewhere"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/cluster.md"])
+@pytest.mark.parametrize("page", ["docs/guide.md", "docs/cluster.md"])
 def test_executors_are_promised_every_package_that_modules_of_tasks_import(page: str) -> None:
     runs_tasks = re.compile(r"\.(?:mapInArrow|applyInArrow|transformWithStateInPandas|transformWithState)\(|pandas_udf\(|DataSourceReader")
     files = [path for path in sorted((PROJECT / "pipeline").rglob("*.py")) if runs_tasks.search(path.read_text("utf-8"))]

@@ -120,14 +120,16 @@ def write_inputs(folder: Path) -> None:
     recorded = [line if not line["response"]["messages"] else {"request": line["request"]} for line in pulls]
     (folder / "trace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in recorded), "utf-8")
     asked = "".join(json.dumps({"request": line["request"]}) + "\n" for line in pulls)
-    (folder / "pulls.jsonl").write_text(indented("README.md", '{"request"') + asked, "utf-8")
-    (folder / "lookups.jsonl").write_text(indented("README.md", '{"op"'), "utf-8")
+    (folder / "pulls.jsonl").write_text(indented("docs/guide.md", '{"request"') + asked, "utf-8")
+    (folder / "lookups.jsonl").write_text(indented("docs/guide.md", '{"op"'), "utf-8")
     sent = [request_frame(number, line, kind) for number, line in enumerate(pulls) for kind in SerializeType]
     (folder / "frames.jsonl").write_text("".join(json.dumps({"frameHex": frame.hex()}) + "\n" for frame in sent), "utf-8")
     [scenario] = fenced("docs/scenarios.md", "json")
     (folder / "scenarios.jsonl").write_text(json.dumps(json.loads(scenario)) + "\n", "utf-8")
     slow = fenced("docs/simulate.md", "toml")[0]  # with fewer messages it takes seconds instead of minutes
-    (folder / "slow.toml").write_text(slow.replace("rate = 500", "rate = 50").replace("50_000", "5_000"), "utf-8")
+    shutil.copytree(PROJECT / "examples", folder / "examples")
+    for name in ("slow.toml", "examples/slow.toml"):
+        (folder / name).write_text(slow.replace("rate = 500", "rate = 50").replace("50_000", "5_000"), "utf-8")
     [workload] = fenced("docs/workload.md", "toml")
     (folder / "workload.toml").write_text(workload, "utf-8")
 

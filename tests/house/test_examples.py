@@ -1,4 +1,4 @@
-"""The files under examples/: the README names them, they are what the pages show, and the real broker's answers are ours."""
+"""The files under examples/: the README names their folder, they are what the pages show, and the real broker's answers are ours."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_examples_are_what_the_pages_show() -> None:
     assert (EXAMPLES / "workload.toml").read_text("utf-8") == fenced("docs/workload.md", "toml")
     assert (EXAMPLES / "slow.toml").read_text("utf-8") == fenced("docs/simulate.md", "toml")
     assert json.loads((EXAMPLES / "scenarios.jsonl").read_text("utf-8")) == json.loads(fenced("docs/scenarios.md", "json"))
-    shown = re.findall(r'^    (\{"op".*)$', (PROJECT / "README.md").read_text("utf-8"), re.MULTILINE)
+    shown = re.findall(r'^    (\{"op".*)$', (PROJECT / "docs" / "guide.md").read_text("utf-8"), re.MULTILINE)
     assert (EXAMPLES / "lookups.jsonl").read_text("utf-8").splitlines() == shown
     asked = [json.loads(line)["request"] for line in (EXAMPLES / "pulls.jsonl").read_text("utf-8").splitlines()]
     answered = [json.loads(line) for line in (EXAMPLES / "trace.jsonl").read_text("utf-8").splitlines()]

@@ -61,7 +61,7 @@ def asked(spark: SparkSession, taken: CapturedAnswers, monkeypatch: pytest.Monke
 
 
 def rows(asked: Pullsim, heading: str) -> Rows:
-    """The rows that the SQL under a heading gives."""
+    """The rows that the command under a heading gives."""
     [words] = SHOWN[heading]
     code, out, err = asked(*words, "--format", "json")
     assert code == 0, err
@@ -76,8 +76,8 @@ def test_the_page_asks_these_ten() -> None:
 def groups_behind(asked: Pullsim, answers: CapturedAnswers, heading: str) -> None:
     wanted: dict[str, dict[str, int | None]] = {}
     for (_, group, topic, _), row in answers.lag.rows(BROKER).items():
-        sums = wanted.setdefault(group, {"groupDiff": None, "groupRetryDiff": None, "lagMillisMax": None})
-        name = "groupRetryDiff" if topic.startswith("%RETRY%") else "groupDiff"
+        sums = wanted.setdefault(group, {"lag": None, "retryLag": None, "lagMillisMax": None})
+        name = "retryLag" if topic.startswith("%RETRY%") else "lag"
         if row["lag"] is not None:
             sums[name] = (sums[name] or 0) + row["lag"]
         if row["lagMillis"] is not None:
@@ -85,10 +85,14 @@ def groups_behind(asked: Pullsim, answers: CapturedAnswers, heading: str) -> Non
     for group, sums in wanted.items():
         dead = [queue for (topic, _), queue in answers.lag.queues.items() if topic == f"%DLQ%{group}"]
         sums["dlqMessages"] = sum(queue.maximum - queue.minimum for queue in dead)
-    found = rows(asked, heading)
-    assert {row.pop("consumerGroup"): row for row in [dict(row) for row in found]} == wanted
-    diffs = [row["groupDiff"] for row in found if row["groupDiff"] is not None]
-    assert diffs == sorted(diffs, reverse=True)
+    names = ("lag", "retryLag", "lagMillisMax", "dlqMessages")
+    found = {row["consumerGroup"]: {name: row[name] for name in names} for row in rows(asked, heading)}
+    assert {group: row for group, row in found.items() if group in wanted} == wanted
+    never = [row for group, row in found.items() if group not in wanted]  # groups that have stored no offset
+    assert never
+    assert all(row == dict.fromkeys(names) | {"dlqMessages": 0} for row in never)
+    lags = [row["lag"] for row in found.values() if row["lag"] is not None]
+    assert lags == sorted(lags, reverse=True)
 
 
 def one_group_queue_by_queue(asked: Pullsim, answers: CapturedAnswers, heading: str) -> None:
@@ -206,7 +210,8 @@ def large_topics(asked: Pullsim, answers: CapturedAnswers, heading: str) -> None
         sums = wanted.setdefault(topic, [0, 0, 0])
         wanted[topic] = [sums[0] + 1, sums[1] + len(kept), sums[2] + sum(kept)]
     found = rows(asked, heading)
-    assert {row["topic"]: [row["queues"], row["messages"], row["bytes"]] for row in found} == wanted
+    assert {row["topic"]: [row["queues"], row["messages"], row["bytes"]] for row in found if row["queues"]} == wanted
+    assert {(row["messages"], row["bytes"]) for row in found if not row["queues"]} == {(0, 0)}
     assert [row["bytes"] for row in found] == sorted((row["bytes"] for row in found), reverse=True)
 
 

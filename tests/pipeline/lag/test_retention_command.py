@@ -39,6 +39,7 @@ def rows_of_broker() -> dict[t.Table, list[dict[str, Any]]]:
             }
         ],
         t.QUEUE: [
+            {"topic": "quiet", "queueId": 0, "minOffset": 0, "maxOffset": 0},
             {"topic": "t", "queueId": 0, "minOffset": 0, "maxOffset": 30},
             {"topic": "t", "queueId": 1, "minOffset": 0, "maxOffset": 4},
         ],
@@ -132,6 +133,8 @@ def test_each_group_is_told_what_it_loses_and_when(pullsim: Pullsim, lake: Path,
         "late": (0, 4, "FILE_RESERVED_TIME", *(None,) * 5, "NO_RATE"),
     }
     assert [(row["lostMessages"], row["consumedPerHour"]) for row in (found["slow"], found["new"])] == [(0, 0.5), (0, None)]
+    assert asked(pullsim, lake, "--engine", engine, "--topic", "t") == found
+    assert asked(pullsim, lake, "--engine", engine, "--topic", "quiet") == {}
 
 
 @slow_proof
@@ -165,6 +168,7 @@ def test_people_read_times_and_are_told_of_files_that_lost_theirs(pullsim: Pulls
     ("options", "says"),
     [
         (("--group", "slo"), "the nearest known: 'slow'"),
+        (("--topic", "quit"), "the nearest known: 'quiet'"),
         (("--set", "fileReservedTim=3"), "the nearest known name is fileReservedTime"),
         (("--time-zone", "Asia/Shanghay"), "expected a time zone"),
         (("--disk-size", "many"), "expected bytes such as 500G"),

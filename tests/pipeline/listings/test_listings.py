@@ -160,7 +160,8 @@ def test_lag_alerts_by_its_exit_code(
 def test_dead_letters_below_the_minimum_are_gone(pullsim: Callable[..., tuple[int, str, str]]) -> None:
     [row] = map(json.loads, pullsim("dlq", "--format", "json")[1].splitlines())
     assert (row["consumerGroup"], row["messages"], row["bytes"], row["oldestMillis"], row["readers"]) == ("slow", 2, 200, 2 * SECOND, 0)
-    assert "2 dead letters of 1 group, the oldest 2 s old: nobody consumes those of 1 group" in pullsim("dlq")[1]
+    told = " ".join(pullsim("dlq")[1].split())
+    assert "2 dead letters of 1 group, the oldest 2 s old: nobody consumes those of 1 group" in told
 
 
 def test_a_transaction_is_open_from_the_committed_offset_on_unless_an_op_names_it(pullsim: Callable[..., tuple[int, str, str]]) -> None:
@@ -171,7 +172,9 @@ def test_a_transaction_is_open_from_the_committed_offset_on_unless_an_op_names_i
         ("DISCARDED", None, 0, 5),
     ]
     assert rows[0]["ageMillis"] == 60 * SECOND - 2
-    assert pullsim("transactions")[1].splitlines()[-1] == (
+    _, verdict = pullsim("transactions")[1].split("\n\n")
+    assert max(map(len, verdict.splitlines())) <= WIDTH
+    assert " ".join(verdict.split()) == (
         "3 open transactions: 2 pending, the oldest 59 s old; the broker gave up 1: its producers never answered"
     )
 
@@ -244,3 +247,11 @@ def test_options_of_spark_stand_apart(capsys: pytest.CaptureFixture[str]) -> Non
     assert of_spark == {"--master", "--conf", "--verbose"}
     assert {"--lake", "--group", "--sort", "--limit", "--format", "--engine"} <= own
     assert not own & of_spark
+
+
+@pytest.mark.parametrize("name", ["recover", "lookup", "generate", "frames", "pace"])
+def test_commands_without_spark_show_no_options_of_spark_and_take_them(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "--help"]) == 0
+    assert not re.search(r"--master|--conf|--verbose|Options of Spark", capsys.readouterr().out)
+    known = {option for parameter in cli.commands[name].params for option in parameter.opts}
+    assert {"--master", "--conf", "--verbose"} <= known
