@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from store_format.broker_version import Rule
+from store_format.config.fastjson_writer import TO_JSON
 from store_format.index.index_dispatch import BUILD_INDEX
 from store_format.index.index_file import INDEX_FILE_SHUTDOWN
 from store_format.queue.consume_queue import CORRECT_MIN_OFFSET
@@ -17,10 +18,14 @@ from store_format.queue.entry_properties import DECODE_PROPERTIES
 from store_format.store.checkpoint import STORE_CHECKPOINT
 from store_format.store.lookup_by_time import LOOK_UPS
 from store_format.store.recover_by_queues import RECOVER
+from udfs.broker.broker_rules import BROKER_RULES
 from udfs.filters.retry_rules import RETRY_RULES
+from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.pull_rules import PULL_RULES
 
-FILTER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({**RETRY_RULES, "decodes_by_magic_code": DECODE_PROPERTIES})
+FILTER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
+    {**RETRY_RULES, "decodes_by_magic_code": DECODE_PROPERTIES, "text_operators": TEXT_OPERATORS}
+)
 QUEUE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({"min_by_search": CORRECT_MIN_OFFSET})
 FILE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
     {
@@ -30,6 +35,7 @@ FILE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
         "shutdown_writes_index_headers": INDEX_FILE_SHUTDOWN,
     }
 )
+CONFIG_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({"config_text": TO_JSON})
 LOOK_UP_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({"looks_up_by_boundary": LOOK_UPS})
 
 RULES_BY_SUBJECT: Final[Mapping[str, Mapping[str, Rule[Any]]]] = MappingProxyType(
@@ -39,6 +45,8 @@ RULES_BY_SUBJECT: Final[Mapping[str, Mapping[str, Rule[Any]]]] = MappingProxyTyp
         "The bounds of queues": QUEUE_RULES,
         "Load, start and shutdown": FILE_RULES,
         "Look-ups": LOOK_UP_RULES,
+        "The broker around its store": BROKER_RULES,
+        "Config files": CONFIG_RULES,
     }
 )
 ALL_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(

@@ -50,8 +50,8 @@ def _in_the_version(step: Step, rules: BrokerRules) -> None:
     """Put the version of the broker, and the form of its answer, into a result that is an answer."""
     result = step.get("result")
     if isinstance(result, dict) and "serializeType" in result:
-        result["version"] = rules.remoting_version
-        if rules.answers_in_the_requests_form and step.get("serializeType") is not None:
+        result["version"] = rules.remoting.version
+        if rules.remoting.in_the_requests_form and step.get("serializeType") is not None:
             result["serializeType"] = step["serializeType"]
 
 

@@ -17,75 +17,120 @@ from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Va
 _V3, _V8, _V5 = BrokerVersion.V4_9_3, BrokerVersion.V4_9_8, BrokerVersion.V5_5_0
 
 
-def _since_5(term: str, before: str, after: str, source: str) -> Rule[bool]:
-    """A rule that 5.5.0 has and 4.9 has not."""
-    return Rule(
-        term=term,
-        variants=(
-            Variant(since=_V3, value=False, meaning=before, source=source),
-            Variant(since=_V5, value=True, meaning=after, source=source),
-        ),
-    )
+@dataclass(frozen=True, slots=True)
+class Remoting:
+    """How a broker answers: the number of its version, and whether in the form of the request; else in JSON."""
+
+    version: int
+    in_the_requests_form: bool
 
 
 BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
     {
-        "remoting_version": Rule(
-            term="MQVersion.CURRENT_VERSION",
+        "remoting": Rule(
+            term="MQVersion.CURRENT_VERSION, serializeTypeCurrentRPC",
             variants=(
-                Variant(since=_V3, value=399, meaning="answers have version 399", source="MQVersion"),
-                Variant(since=_V8, value=409, meaning="answers have version 409 (that of 4.9.7)", source="MQVersion"),
-                Variant(since=_V5, value=513, meaning="answers have version 513", source="MQVersion"),
-            ),
-        ),
-        "answers_in_the_requests_form": Rule(
-            term="serializeTypeCurrentRPC",
-            variants=(
-                Variant(since=_V3, value=False, meaning="answers are JSON", source="NettyRemotingAbstract.processRequestCommand"),
+                Variant(
+                    since=_V3,
+                    value=Remoting(399, in_the_requests_form=False),
+                    meaning="answers have version 399, and are JSON",
+                    source="MQVersion, NettyRemotingAbstract.processRequestCommand",
+                ),
                 Variant(
                     since=_V8,
-                    value=True,
-                    meaning="an answer to a ROCKETMQ request is ROCKETMQ",
-                    source="NettyRemotingAbstract.processRequestCommand",
+                    value=Remoting(409, in_the_requests_form=True),
+                    meaning="answers have version 409 (that of 4.9.7); an answer to a ROCKETMQ request is ROCKETMQ",
+                    source="MQVersion, NettyRemotingAbstract.processRequestCommand",
                 ),
-                Variant(since=_V5, value=False, meaning="answers are JSON", source="NettyRemotingAbstract.processRequestCommand"),
+                Variant(
+                    since=_V5,
+                    value=Remoting(513, in_the_requests_form=False),
+                    meaning="answers have version 513, and are JSON",
+                    source="MQVersion, NettyRemotingAbstract.processRequestCommand",
+                ),
             ),
         ),
-        "slave_refuses_first": _since_5(
-            "rejectRequest",
-            "a slave with slaveReadEnable=false answers pulls",
-            "a slave with slaveReadEnable=false answers SYSTEM_BUSY to each pull, before any check",
-            "PullMessageProcessor.rejectRequest",
+        "slave_refuses_first": Rule(
+            term="rejectRequest",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="a slave with slaveReadEnable=false answers pulls",
+                    source="PullMessageProcessor.rejectRequest",
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="a slave with slaveReadEnable=false answers SYSTEM_BUSY to each pull, before any check",
+                    source="PullMessageProcessor.rejectRequest",
+                ),
+            ),
         ),
-        "answers_have_sys_flags": _since_5(
-            "topicSysFlag, groupSysFlag",
-            "the header has no such fields",
-            "the header of each answer from the store has topicSysFlag and groupSysFlag",
-            "PullMessageProcessor.processRequest",
+        "answers_have_sys_flags": Rule(
+            term="topicSysFlag, groupSysFlag",
+            variants=(
+                Variant(since=_V3, value=False, meaning="the header has no such fields", source="PullMessageProcessor.processRequest"),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="the header of each answer from the store has topicSysFlag and groupSysFlag",
+                    source="PullMessageProcessor.processRequest",
+                ),
+            ),
         ),
-        "refusals_have_forbidden_type": _since_5(
-            "forbiddenType",
-            "a refusal has an empty header",
-            "NO_PERMISSION has forbiddenType: 1 broker, 2 group, 3 topic, 4 broadcasting",
-            "PullMessageProcessor.processRequest, ForbiddenType",
+        "refusals_have_forbidden_type": Rule(
+            term="forbiddenType",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="a refusal has an empty header",
+                    source="PullMessageProcessor.processRequest, ForbiddenType",
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="NO_PERMISSION has forbiddenType: 1 broker, 2 group, 3 topic, 4 broadcasting",
+                    source="PullMessageProcessor.processRequest, ForbiddenType",
+                ),
+            ),
         ),
-        "bad_queue_is_invalid_parameter": _since_5(
-            "queueId is illegal",
-            "SYSTEM_ERROR",
-            "INVALID_PARAMETER",
-            "PullMessageProcessor.processRequest",
+        "bad_queue_is_invalid_parameter": Rule(
+            term="queueId is illegal",
+            variants=(
+                Variant(since=_V3, value=False, meaning="SYSTEM_ERROR", source="PullMessageProcessor.processRequest"),
+                Variant(since=_V5, value=True, meaning="INVALID_PARAMETER", source="PullMessageProcessor.processRequest"),
+            ),
         ),
-        "null_result_ends_the_pull": _since_5(
-            "getMessage returns null",
-            "the offset of the pull is committed all the same",
-            "nothing is committed",
-            "PullMessageProcessor.processRequest",
+        "null_result_ends_the_pull": Rule(
+            term="getMessage returns null",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="the offset of the pull is committed all the same",
+                    source="PullMessageProcessor.processRequest",
+                ),
+                Variant(since=_V5, value=True, meaning="nothing is committed", source="PullMessageProcessor.processRequest"),
+            ),
         ),
-        "slaves_commit": _since_5(
-            "storeOffsetEnable",
-            "a slave commits no offset of a pull",
-            "a slave commits it as a master does",
-            "PullMessageProcessor.processRequest, tryCommitOffset",
+        "slaves_commit": Rule(
+            term="storeOffsetEnable",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="a slave commits no offset of a pull",
+                    source="PullMessageProcessor.processRequest, tryCommitOffset",
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="a slave commits it as a master does",
+                    source="PullMessageProcessor.processRequest, tryCommitOffset",
+                ),
+            ),
         ),
         "files_deleted_at_once": Rule(
             term="deleteFileBatchMax",
@@ -104,17 +149,34 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 ),
             ),
         ),
-        "missing_offset_gets_no_answer": _since_5(
-            "commitOffset is missing",
-            "SYSTEM_ERROR",
-            "no answer: what runs after the store's answer is caught by nobody",
-            "PullMessageProcessor.processRequest, thenAccept",
+        "missing_offset_gets_no_answer": Rule(
+            term="commitOffset is missing",
+            variants=(
+                Variant(since=_V3, value=False, meaning="SYSTEM_ERROR", source="PullMessageProcessor.processRequest, thenAccept"),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="no answer: what runs after the store's answer is caught by nobody",
+                    source="PullMessageProcessor.processRequest, thenAccept",
+                ),
+            ),
         ),
-        "timeout_is_read_when_held": _since_5(
-            "suspendTimeoutMillis",
-            "a pull with the suspend bit and without it makes the processor throw",
-            "it is read where the pull is held",
-            "PullMessageProcessor.processRequest, DefaultPullMessageResultHandler.handle",
+        "timeout_is_read_when_held": Rule(
+            term="suspendTimeoutMillis",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="a pull with the suspend bit and without it makes the processor throw",
+                    source="PullMessageProcessor.processRequest, DefaultPullMessageResultHandler.handle",
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="it is read where the pull is held",
+                    source="PullMessageProcessor.processRequest, DefaultPullMessageResultHandler.handle",
+                ),
+            ),
         ),
         "tells_of_moved_offsets": Rule(
             term="OFFSET_MOVED_EVENT",
@@ -128,47 +190,98 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(since=_V5, value=False, meaning="no event is stored", source="DefaultPullMessageResultHandler.handle"),
             ),
         ),
-        "half_messages_are_pulled": _since_5(
-            "RMQ_SYS_TRANS_HALF_TOPIC",
-            "there is no such topic until a transaction begins",
-            "the topic is made at the broker's start",
-            "TopicConfigManager.init",
+        "half_messages_are_pulled": Rule(
+            term="RMQ_SYS_TRANS_HALF_TOPIC",
+            variants=(
+                Variant(
+                    since=_V3, value=False, meaning="there is no such topic until a transaction begins", source="TopicConfigManager.init"
+                ),
+                Variant(since=_V5, value=True, meaning="the topic is made at the broker's start", source="TopicConfigManager.init"),
+            ),
         ),
-        "lite_pull_pulls": _since_5(
-            "LITE_PULL_MESSAGE",
-            "the code 361 is not known",
-            "the code 361 pulls as 11 does",
-            "BrokerController.registerProcessor",
+        "lite_pull_pulls": Rule(
+            term="LITE_PULL_MESSAGE",
+            variants=(
+                Variant(since=_V3, value=False, meaning="the code 361 is not known", source="BrokerController.registerProcessor"),
+                Variant(since=_V5, value=True, meaning="the code 361 pulls as 11 does", source="BrokerController.registerProcessor"),
+            ),
         ),
-        "pops": _since_5(
-            "POP_MESSAGE, ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME",
-            "the codes 200050 to 200052 are not known",
-            "the codes 200050 to 200052 are known; without a header their processors throw",
-            "BrokerController.registerProcessor, PopMessageProcessor.processRequest",
+        "pops": Rule(
+            term="POP_MESSAGE, ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="the codes 200050 to 200052 are not known",
+                    source="BrokerController.registerProcessor, PopMessageProcessor.processRequest",
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="the codes 200050 to 200052 are known; without a header their processors throw",
+                    source="BrokerController.registerProcessor, PopMessageProcessor.processRequest",
+                ),
+            ),
         ),
-        "new_group_needs_messages": _since_5(
-            "QUERY_CONSUMER_OFFSET without an offset",
-            "0 where the queue begins at 0 and its first entry is not on disk",
-            "0 where the queue begins at 0 and has messages, on disk or not",
-            "ConsumerManageProcessor.queryConsumerOffset",
+        "new_group_needs_messages": Rule(
+            term="QUERY_CONSUMER_OFFSET without an offset",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="0 where the queue begins at 0 and its first entry is not on disk",
+                    source="ConsumerManageProcessor.queryConsumerOffset",
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="0 where the queue begins at 0 and has messages, on disk or not",
+                    source="ConsumerManageProcessor.queryConsumerOffset",
+                ),
+            ),
         ),
-        "commits_of_known_groups_only": _since_5(
-            "UPDATE_CONSUMER_OFFSET",
-            "any group commits",
-            "SUBSCRIPTION_GROUP_NOT_EXIST for a group that has no configuration",
-            "ConsumerManageProcessor.updateConsumerOffset",
+        "commits_of_known_groups_only": Rule(
+            term="UPDATE_CONSUMER_OFFSET",
+            variants=(
+                Variant(since=_V3, value=False, meaning="any group commits", source="ConsumerManageProcessor.updateConsumerOffset"),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="SUBSCRIPTION_GROUP_NOT_EXIST for a group that has no configuration",
+                    source="ConsumerManageProcessor.updateConsumerOffset",
+                ),
+            ),
         ),
-        "messages_get_properties": _since_5(
-            "SendMessageProcessor",
-            "a message keeps its properties",
-            "a message gets UNIQ_KEY, CLUSTER, MSG_REGION and TRACE_ON where it lacks them",
-            "SendMessageProcessor.sendMessage, preSend",
+        "messages_get_properties": Rule(
+            term="SendMessageProcessor",
+            variants=(
+                Variant(
+                    since=_V3, value=False, meaning="a message keeps its properties", source="SendMessageProcessor.sendMessage, preSend"
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="a message gets MSG_REGION and TRACE_ON, UNIQ_KEY where it lacks one, and keeps WAIT",
+                    source="SendMessageProcessor.sendMessage, preSend",
+                ),
+            ),
         ),
-        "arrivals_wake_on_slaves": _since_5(
-            "NotifyMessageArrivingListener",
-            "an arrival wakes no held pull of a slave",
-            "an arrival wakes held pulls of a slave too",
-            "DefaultMessageStore.notifyMessageArriveIfNecessary",
+        "arrivals_wake_on_slaves": Rule(
+            term="NotifyMessageArrivingListener",
+            variants=(
+                Variant(
+                    since=_V3,
+                    value=False,
+                    meaning="an arrival wakes no held pull of a slave",
+                    source="DefaultMessageStore.notifyMessageArriveIfNecessary",
+                ),
+                Variant(
+                    since=_V5,
+                    value=True,
+                    meaning="an arrival wakes held pulls of a slave too",
+                    source="DefaultMessageStore.notifyMessageArriveIfNecessary",
+                ),
+            ),
         ),
     }
 )
@@ -178,8 +291,7 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
 class BrokerRules:
     """The values of BROKER_RULES in one version; each field has the name of its rule there."""
 
-    remoting_version: int
-    answers_in_the_requests_form: bool
+    remoting: Remoting
     slave_refuses_first: bool
     answers_have_sys_flags: bool
     refusals_have_forbidden_type: bool
