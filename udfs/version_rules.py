@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from store_format.broker_version import Rule
+from store_format.broker_version import BrokerVersion, Rule
+from store_format.config.fastjson_writer import TO_JSON
 from store_format.index.index_dispatch import BUILD_INDEX
 from store_format.index.index_file import INDEX_FILE_SHUTDOWN
 from store_format.queue.consume_queue import CORRECT_MIN_OFFSET
@@ -17,15 +18,19 @@ from store_format.queue.entry_properties import DECODE_PROPERTIES
 from store_format.store.checkpoint import STORE_CHECKPOINT
 from store_format.store.lookup_by_time import LOOK_UPS
 from store_format.store.recover_by_queues import RECOVER
+from udfs.broker.broker_rules import BROKER_RULES
 from udfs.filters.retry_rules import RETRY_RULES
 from udfs.pull.pull_rules import PULL_RULES
 
-FILTER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({**RETRY_RULES, "decodes_by_magic_code": DECODE_PROPERTIES})
-QUEUE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({"min_by_search": CORRECT_MIN_OFFSET})
+DECODES_BY_MAGIC_CODE: Final = "decodes_by_magic_code"
+MIN_BY_SEARCH: Final = "min_by_search"
+FILTER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({**RETRY_RULES, DECODES_BY_MAGIC_CODE: DECODE_PROPERTIES})
+QUEUE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({MIN_BY_SEARCH: CORRECT_MIN_OFFSET})
 FILE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
     {
         "recovers_by_queues": RECOVER,
         "checkpoint_has_offsets": STORE_CHECKPOINT,
+        "config_is_written_by_fastjson2": TO_JSON,
         "indexes_tags": BUILD_INDEX,
         "shutdown_writes_index_headers": INDEX_FILE_SHUTDOWN,
     }
@@ -39,8 +44,14 @@ RULES_BY_SUBJECT: Final[Mapping[str, Mapping[str, Rule[Any]]]] = MappingProxyTyp
         "The bounds of queues": QUEUE_RULES,
         "Load, start and shutdown": FILE_RULES,
         "Look-ups": LOOK_UP_RULES,
+        "The broker around its store": BROKER_RULES,
     }
 )
 ALL_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
     {name: rule for rules in RULES_BY_SUBJECT.values() for name, rule in rules.items()}
 )
+
+
+def rules_between(earlier: BrokerVersion, later: BrokerVersion) -> tuple[str, ...]:
+    """Return the names of the rules whose variants differ between two versions, in the order of ALL_RULES."""
+    return tuple(name for name, rule in ALL_RULES.items() if rule.of(earlier) is not rule.of(later))

@@ -26,12 +26,10 @@ from pipeline.requests.packing import SCHEMA, Col, Packed, Repacker
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import PullSettings, SettingsError
-from store_format.broker_version import BrokerVersion
 from store_format.config.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
 from udfs.filters.bloom_filter import BloomFilter, BloomFilterError
 from udfs.filters.consumer_filter_manager import TAG, ConsumerFilterManager
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX, Condition
-from udfs.filters.retry_rules import RetryRules
 from udfs.pull.pull_filter import FilterRules, PullFilter, PullFilterError, Verdicts
 
 SPLIT_SCHEMA = f"{SCHEMA}, condition STRING"
@@ -86,8 +84,7 @@ def filter_rules(broker: OpenedBroker, settings: PullSettings) -> FilterRules:
         names = "maxErrorRateOfBloomFilter and expectConsumerNumUseFilter"
         raise SettingsError("the broker's settings", names, "1 to 99 and at least 1", f"{rate} and {consumers}") from error
     manager.load(ConsumerFilters(tuple(topics)), 0)
-    retry = RetryRules.of(BrokerVersion(settings.rules_version))
-    return FilterRules(manager=manager, support_retry=settings.filter_support_retry, retry=retry)
+    return FilterRules(manager=manager, support_retry=settings.filter_support_retry, retry=settings.retry_rules)
 
 
 def _filter_data(row: dict[str, Any]) -> ConsumerFilterData:
