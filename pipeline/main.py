@@ -32,6 +32,7 @@ from pipeline.commands import (  # noqa: F401 (they add their commands)
     simulate_commands,
     store_commands,
     stream_commands,
+    upgrade_commands,
 )
 from pipeline.commands.cli import cli
 from pipeline.terminal import ReaderGoneError, progress_to_stderr

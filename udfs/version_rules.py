@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from store_format.broker_version import Rule
+from store_format.broker_version import BrokerVersion, Rule
 from store_format.config.fastjson_writer import TO_JSON
 from store_format.index.index_dispatch import BUILD_INDEX
 from store_format.index.index_file import INDEX_FILE_SHUTDOWN
@@ -23,10 +23,12 @@ from udfs.filters.retry_rules import RETRY_RULES
 from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.pull_rules import PULL_RULES
 
+DECODES_BY_MAGIC_CODE: Final = "decodes_by_magic_code"
+MIN_BY_SEARCH: Final = "min_by_search"
 FILTER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
-    {**RETRY_RULES, "decodes_by_magic_code": DECODE_PROPERTIES, "text_operators": TEXT_OPERATORS}
+    {**RETRY_RULES, DECODES_BY_MAGIC_CODE: DECODE_PROPERTIES, "text_operators": TEXT_OPERATORS}
 )
-QUEUE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({"min_by_search": CORRECT_MIN_OFFSET})
+QUEUE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({MIN_BY_SEARCH: CORRECT_MIN_OFFSET})
 FILE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
     {
         "recovers_by_queues": RECOVER,
@@ -52,3 +54,8 @@ RULES_BY_SUBJECT: Final[Mapping[str, Mapping[str, Rule[Any]]]] = MappingProxyTyp
 ALL_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
     {name: rule for rules in RULES_BY_SUBJECT.values() for name, rule in rules.items()}
 )
+
+
+def rules_between(earlier: BrokerVersion, later: BrokerVersion) -> tuple[str, ...]:
+    """Return the names of the rules whose variants differ between two versions, in the order of ALL_RULES."""
+    return tuple(name for name, rule in ALL_RULES.items() if rule.of(earlier) is not rule.of(later))

@@ -31,6 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 FORMATS = ("table", "json", "csv")
 READERS = ("auto", "duckdb", "spark")
+VERSIONS = click.Choice([version.value for version in BrokerVersion])
 
 
 @dataclass
@@ -308,8 +309,7 @@ def rules_option(command: Callable[..., R]) -> Callable[..., R]:
         return command(*args, settings=replace(settings, rules=rules), **options)
 
     text = "Version of the broker whose rules hold; by default the one that settings, headers or the store's files tell, else 4.9.3."
-    versions = click.Choice([version.value for version in BrokerVersion])
-    return click.option("--rules", type=versions, help=text)(with_rules)
+    return click.option("--rules", type=VERSIONS, help=text)(with_rules)
 
 
 def format_option(command: Callable[P, R]) -> Callable[P, R]:

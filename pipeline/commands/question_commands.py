@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from pipeline.commands.cli import (
+    VERSIONS,
     Engine,
     ExampleCommand,
     GivenSettings,
@@ -31,6 +32,7 @@ from pipeline.commands.cli import (
 from pipeline.settings.settings import SettingsError
 from pipeline.settings.slave_lag import SlaveLag
 from pipeline.terminal import progress_to_stderr, say
+from store_format.broker_version import BrokerVersion
 
 _INT, _LONG = (click.IntRange(-(2**bits), 2**bits - 1) for bits in (31, 63))
 
@@ -68,6 +70,7 @@ def _text(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @click.option("--all", "every_entry", is_flag=True, help="Show every entry, also those of long runs with the same outcome.")
 @broker_option
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the explanation.")
+@click.option("--versus", type=VERSIONS, help="Another version of the broker: tell whether it answers otherwise, and by which rule.")
 @settings_options
 @rules_option
 @engine_options
@@ -86,6 +89,7 @@ def explain_command(
     every_entry: bool,
     broker: str | None,
     form: str,
+    versus: str | None,
     settings: GivenSettings,
     engine: Engine,
 ) -> None:
@@ -93,11 +97,13 @@ def explain_command(
 
     The end is what the broker answers, with its code. Give a pull with --group, --topic, --queue and --offset, or a captured one with
     --request. The settings are those of the import, or those of --properties and --set. As json the output is one object with all entries.
+    With --versus, the pull is also answered by the rules of another version, and the rule that makes a difference is named.
     """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.questions.broker_checks import ExplainedPull, captured_pull
     from pipeline.questions.explain import explain
     from pipeline.questions.explain_text import as_json, show
+    from pipeline.upgrade.other_version import differences_to, lines_of, told
 
     asked = None
     if request_id is not None:
@@ -123,11 +129,15 @@ def explain_command(
         opened = OpenedBroker.of(spark, lake, broker)
         merged = settings.over(opened.properties())
         progress_to_stderr(merged.told_version)
-        explanation = explain(opened, asked or captured_pull(opened, request_id or "", merged), merged)
+        pull = asked or captured_pull(opened, request_id or "", merged)
+        explanation = explain(opened, pull, merged)
+        other = None if versus is None else differences_to(opened, pull, merged, BrokerVersion(versus))
     if form == "json":
-        say(json.dumps(as_json(explanation), ensure_ascii=False))
-    else:
-        show(explanation, every_entry=every_entry)
+        say(json.dumps(as_json(explanation) | ({} if other is None else {"versus": told(other)}), ensure_ascii=False))
+        return
+    show(explanation, every_entry=every_entry)
+    for line in () if other is None else lines_of(other):
+        say(line)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
@@ -30,7 +31,7 @@ from pipeline.replay.kernel_batches import (
 )
 from pipeline.replay.lmq import beyond_lmq_limit
 from pipeline.replay.message_texts import delivered
-from pipeline.replay.replay import RequestProfile, requests_after_entries
+from pipeline.replay.replay import At, RequestProfile, requests_after_entries
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
@@ -125,6 +126,44 @@ def _traced(answering: Answering, part: PackedPart) -> Traced:
     return Traced(answer=answer, request=requests[0], block=part.block, trace=trace)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneRequest:
+    """A pull as a request that can be answered.
+
+    Attributes:
+        pull: the pull, with the expression of its registered filter if it uses one.
+        requests: the request, a row of request_lines.SCHEMA.
+        at: which part of the store it sees.
+        profile: of the request.
+    """
+
+    pull: ExplainedPull
+    requests: DataFrame
+    at: At
+    profile: RequestProfile
+
+
+def one_request(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -> OneRequest:
+    """A pull as a request.
+
+    Raises:
+        LakeError: the pull uses the group's registered filter and the group has none.
+    """
+    if pull.registered and pull.expression is None:
+        pull = _with_registered_filter(broker, pull)
+    row = (
+        *(1, pull.group, pull.topic, pull.queue_id, pull.offset, pull.max_msg_nums),
+        *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None, pull.recorded_max, None),
+    )
+    into_messages = pull.filter_type is not None and (pull.filter_type != TAG or settings.filter_support_retry)
+    return OneRequest(
+        pull=pull,
+        requests=broker.lake.spark.createDataFrame([row], SCHEMA),
+        at="recorded-max" if pull.recorded_max is not None else "snapshot" if pull.at is None else "request-time",
+        profile=RequestProfile(into_messages=into_messages, about=1),
+    )
+
+
 def explain(broker: OpenedBroker, pull: ExplainedPull, broker_settings: BrokerSettings) -> Explanation:
     """Answer one pull and explain the answer.
 
@@ -136,25 +175,12 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, broker_settings: BrokerSe
     Raises:
         LakeError: the store was imported as found, or the pull uses the group's registered filter and the group has none.
     """
-    if pull.registered and pull.expression is None:
-        pull = _with_registered_filter(broker, pull)
     settings = broker_settings.pull_settings()
+    request = one_request(broker, pull, settings)
+    pull, requests = request.pull, request.requests
     checks = broker_checks(broker, pull, broker_settings)
-    row = (
-        *(1, pull.group, pull.topic, pull.queue_id, pull.offset, pull.max_msg_nums),
-        *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None, pull.recorded_max, None),
-    )
-    requests = broker.lake.spark.createDataFrame([row], SCHEMA)
     null_answers = beyond_lmq_limit(broker, requests, settings)
-    into_messages = pull.filter_type is not None and (pull.filter_type != TAG or settings.filter_support_retry)
-    parts = requests_after_entries(
-        broker,
-        requests,
-        at="recorded-max" if pull.recorded_max is not None else "snapshot" if pull.at is None else "request-time",
-        settings=settings,
-        with_entries=True,
-        profile=RequestProfile(into_messages=into_messages, about=1),
-    )
+    parts = requests_after_entries(broker, requests, at=request.at, settings=settings, with_entries=True, profile=request.profile)
     # the pull is in one part: in the last one, if its filter looks into messages
     traced = next(one for answering, frame in reversed(parts) for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))
     if null_answers is not None:

@@ -31,7 +31,6 @@ from store_format.config.config_rows import BloomFilterData, ConsumerFilterData,
 from udfs.filters.bloom_filter import BloomFilter, BloomFilterError
 from udfs.filters.consumer_filter_manager import TAG, ConsumerFilterManager
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX, Condition
-from udfs.filters.retry_rules import RetryRules
 from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.pull_filter import FilterRules, PullFilter, PullFilterError, Verdicts
 
@@ -89,7 +88,7 @@ def filter_rules(broker: OpenedBroker, settings: PullSettings) -> FilterRules:
         raise SettingsError("the broker's settings", names, "1 to 99 and at least 1", f"{rate} and {consumers}") from error
     manager = ConsumerFilterManager(bloom_filter, text_operators=TEXT_OPERATORS.of(version).value)
     manager.load(ConsumerFilters(tuple(topics)), 0)
-    return FilterRules(manager=manager, support_retry=settings.filter_support_retry, retry=RetryRules.of(version))
+    return FilterRules(manager=manager, support_retry=settings.filter_support_retry, retry=settings.retry_rules)
 
 
 def _filter_data(row: dict[str, Any]) -> ConsumerFilterData:

@@ -28,7 +28,7 @@ from udfs.pull.codes import BrokerRole, GetMessageStatus
 from udfs.pull.pull_filter import SUBSCRIPTION_PARSE_FAILED, FilterRules, PullFilterError, Verdicts, entry_verdicts, tag_codes, with_units
 from udfs.pull.pull_result import response_code
 from udfs.pull.pull_rules import PullRules
-from udfs.pull.scan_settings import notes_a_position, scan_caps
+from udfs.pull.scan_settings import disk_figures, scan_caps
 
 # columns that packed requests share with the row of their entries
 ENTRIES_KEY = ("topic", "queueId", "key", "wide")
@@ -233,7 +233,8 @@ def _filtered(
         wanted = rules.message_filter(packed.topic, filter_of(filter_text))
     except PullFilterError as error:
         return PackedPart(packed=packed, block=block, codes=none, refused=everyone, error=error.code)
-    judged = replace(block, verdicts=entry_verdicts(wanted, units, by_commit_log))
+    judging = None if wanted.commit_log_condition() is None else by_commit_log
+    judged = replace(block, verdicts=entry_verdicts(wanted, units, judging))
     found = tag_codes(wanted)
     if found is None:
         return PackedPart(packed=packed, block=judged, codes=none, refused=~everyone)
@@ -276,18 +277,25 @@ class KernelAnswers:
         return cls(packed.topic, packed.queue_id, packed.groups, part.error, *requests, entries)
 
 
+def slices_of(answering: Answering, part: PackedPart) -> Iterator[slice]:
+    """The requests of a part in slices whose answers fit into one Arrow batch."""
+    requests = np.ascontiguousarray(part.packed.matrix[:, KERNEL_COLUMNS])
+    ends = np.cumsum(gm.entries_at_most(requests, answering.caps, part.block))
+    start = 0
+    while start < len(requests):
+        limit = (ends[start - 1] if start else 0) + _BATCH_ENTRIES
+        end = max(int(np.searchsorted(ends, limit, side="right")), start + 1)
+        yield slice(start, end)
+        start = end
+
+
 def _answer_row(answering: Answering, packed_row: RequestsWithEntries) -> Iterator[KernelAnswers]:
     """Answer packed requests with the kernel, in slices whose answers fit into one Arrow batch."""
     for part in parts_of(answering, packed_row):
         requests = np.ascontiguousarray(part.packed.matrix[:, KERNEL_COLUMNS])
-        ends = np.cumsum(gm.entries_at_most(requests, answering.caps, part.block))
-        start = 0
-        while start < len(requests):
-            limit = (ends[start - 1] if start else 0) + _BATCH_ENTRIES
-            end = max(int(np.searchsorted(ends, limit, side="right")), start + 1)
-            found = gm.get_message(requests[start:end], answering.caps, part.block, part.codes, answering.log)
-            yield KernelAnswers.of(answering, part, slice(start, end), found)
-            start = end
+        for rows in slices_of(answering, part):
+            found = gm.get_message(requests[rows], answering.caps, part.block, part.codes, answering.log)
+            yield KernelAnswers.of(answering, part, rows, found)
 
 
 def answer_rows(answering: Answering, answered: Sequence[KernelAnswers]) -> pa.RecordBatch:
@@ -298,10 +306,7 @@ def answer_rows(answering: Answering, answered: Sequence[KernelAnswers]) -> pa.R
     broken = np.concatenate([one.refused for one in answered])
     status = answers[:, gm.STATUS]
     none = broken | (not answering.readable) | (status < 0)  # an error, a null answer, or an exception
-    fall_behind = matrix[:, Col.LOG_END] - answers[:, gm.LAST_PHYSIC]
-    scanned, at_end = notes_a_position(answers, answering.pull_rules), np.zeros(len(status), np.bool_)
-    if answering.pull_rules.overflow_one_records_zero:
-        at_end = status == GetMessageStatus.OFFSET_OVERFLOW_ONE
+    disk = disk_figures(answers, matrix[:, Col.LOG_END], int(answering.caps[gm.MEMORY]), answering.pull_rules)
     of_rows = np.repeat(np.arange(len(answered)), rows)
 
     def text(texts: list[str], missing: NDArray[np.bool_] | None = None) -> pa.Array:
@@ -324,12 +329,10 @@ def answer_rows(answering: Answering, answered: Sequence[KernelAnswers]) -> pa.R
         "maxOffset": number(matrix[:, Col.MAX_OFFSET], pa.int64()),
         "messageCount": number(answers[:, gm.COUNT], pa.int32()),
         "bufferTotalSize": number(answers[:, gm.BYTES], pa.int32()),
-        "suggestPullingFromSlave": pa.array(scanned & (fall_behind > answering.caps[gm.MEMORY]), mask=none),
+        "suggestPullingFromSlave": pa.array(disk.suggests_slave, mask=none),
         "msgCount4Commercial": number(answers[:, gm.COMMERCIAL], pa.int32()),
         "messagesOnDisk": number(answers[:, gm.COUNT_ON_DISK], pa.int32()),
-        "diskFallBehind": number(
-            np.where(at_end, 0, fall_behind), pa.int64(), none | ~(scanned | at_end) | (not answering.disk_fall_recorded)
-        ),
+        "diskFallBehind": number(disk.fall_behind, pa.int64(), none | ~disk.is_recorded | (not answering.disk_fall_recorded)),
         "filterMessageCount": number(answers[:, gm.NOT_MATCHED_BY_LOG], pa.int32()),
         "exception": _exceptions(status, broken | (not answering.readable)),
         "error": text([one.error for one in answered], ~broken),

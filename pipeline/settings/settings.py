@@ -35,6 +35,7 @@ from pipeline.settings.resources import conf_text
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.errors import UnusableInputError, shown
 from store_format.store.written_by import WrittenBy
+from udfs.filters.retry_rules import RetryRules
 from udfs.pull.pull_rules import PullRules
 
 Value = bool | int | float | str
@@ -154,6 +155,12 @@ def load_catalogue(version: BrokerVersion = DEFAULT_VERSION) -> Mapping[str, Set
     )
 
 
+def section_of(name: str) -> str:
+    """Return the broker's class that has a setting of 4.9.3, or the section of the catalogue."""
+    sections: dict[str, dict[str, Any]] = json.loads(conf_text("broker-defaults.json"))
+    return next(section for section, entries in sections.items() if name in entries)
+
+
 @cache
 def _known_somewhere() -> Mapping[str, Setting]:
     """Return name -> setting for the settings of all versions, as in the first version that knows the name."""
@@ -221,6 +228,11 @@ class PullSettings:
     def rules(self) -> PullRules:
         """The rules of getMessage in the broker's version."""
         return PullRules.of(BrokerVersion(self.rules_version))
+
+    @property
+    def retry_rules(self) -> RetryRules:
+        """The rules of filterSupportRetry in the broker's version."""
+        return RetryRules.of(BrokerVersion(self.rules_version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +307,10 @@ class BrokerSettings:
     def told_version(self) -> str:
         """The version whose rules hold, and what tells it, for people."""
         return f"the rules are those of broker {self.version.value}: {self.version_source}"
+
+    def under(self, version: BrokerVersion) -> BrokerSettings:
+        """Return the settings with the rules of a version; a setting that this version lacks has no effect."""
+        return BrokerSettings({**self.given, RULES_VERSION: version.value})
 
     def value(self, name: str) -> Any:
         """Return the effective value, typed as in the catalogue; None if no source has it and the default depends on the machine.

@@ -6,6 +6,7 @@ versions is in udfs/pull/pull_rules.py; the array has the numbers of one version
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from udfs.pull import get_message as gm
 from udfs.pull.batch_caps import WINDOW_MIN_BYTES, memory_limit
-from udfs.pull.codes import BrokerRole
+from udfs.pull.codes import BrokerRole, GetMessageStatus
 from udfs.pull.offset_correction import DECIDED_BY_BOUNDS, slave_keeps_offset
 from udfs.pull.pull_rules import PullRules
 
@@ -100,6 +101,39 @@ def notes_a_position(answers: NDArray[np.int64], rules: PullRules) -> NDArray[np
     if rules.every_scan_records_fall_behind:
         return ~np.isin(answers[:, gm.STATUS], DECIDED_BY_BOUNDS)
     return answers[:, gm.ENTRIES_READ] > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFigures:
+    """What answers say of the place of the entries that they read; an element for each answer.
+
+    Attributes:
+        suggests_slave: suggestPullingFromSlave.
+        fall_behind: diskFallBehind, bytes; without a meaning where it is not recorded.
+        is_recorded: whether diskFallBehind is recorded, if the broker records it at all (diskFallRecorded).
+    """
+
+    suggests_slave: NDArray[np.bool_]
+    fall_behind: NDArray[np.int64]
+    is_recorded: NDArray[np.bool_]
+
+
+def disk_figures(answers: NDArray[np.int64], log_ends: NDArray[np.int64], memory: int, rules: PullRules) -> DiskFigures:
+    """Return suggestPullingFromSlave and diskFallBehind of answers.
+
+    Args:
+        answers: the kernel's answers, rows of ANSWER_COLUMNS.
+        log_ends: end of the commit log that each pull saw.
+        memory: the element MEMORY of the kernel's `caps`, bytes.
+        rules: the rules of the broker's version.
+    """
+    fall_behind, scanned = log_ends - answers[:, gm.LAST_PHYSIC], notes_a_position(answers, rules)
+    at_end = (answers[:, gm.STATUS] == GetMessageStatus.OFFSET_OVERFLOW_ONE) & rules.overflow_one_records_zero
+    return DiskFigures(
+        suggests_slave=scanned & (fall_behind > memory),
+        fall_behind=np.where(at_end, 0, fall_behind),
+        is_recorded=scanned | at_end,
+    )
 
 
 def scan_caps(settings: ScanSettings, entries_a_file: int) -> NDArray[np.int64]:

@@ -1,0 +1,147 @@
+"""Answers the same pulls by the rules of two versions in one set of Spark jobs, and counts the answers that differ by rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.replay import At, RequestProfile, broker_store, requests_after_entries
+from pipeline.settings.settings import PullSettings
+from pipeline.upgrade.compared_batches import ANY, EXAMPLES, FIELDS, NO_RULE, SCHEMA, SEEN, Sides, compared_batches
+from pipeline.upgrade.min_offsets import min_offsets_under
+from pipeline.upgrade.rule_sets import MinOffsets, RuledSettings, sides_between
+from store_format.broker_version import BrokerVersion
+
+Batches = Callable[[Sides, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSets:
+    """The settings of a broker under the rules of two versions, and minOffset of the queues for which a version finds another one.
+
+    Attributes:
+        earlier: settings with the rules of the earlier version.
+        later: settings with the rules of the later version.
+        min_offsets: minOffset by (topic, queueId) in both versions, where it is not that of the tables.
+    """
+
+    earlier: PullSettings
+    later: PullSettings
+    min_offsets: tuple[MinOffsets, MinOffsets]
+
+    @classmethod
+    def of(cls, broker: OpenedBroker, earlier: PullSettings, later: PullSettings) -> RuleSets:
+        """The rule sets for a broker's store."""
+        versions = (BrokerVersion(one.rules_version) for one in (earlier, later))
+        first, second = (min_offsets_under(broker, version) for version in versions)
+        return cls(earlier=earlier, later=later, min_offsets=(first, second))
+
+    def apply(
+        self, broker: OpenedBroker, requests: DataFrame, batches: Batches, schema: str, *, at: At, profile: RequestProfile
+    ) -> DataFrame:
+        """The rows that `batches` makes of the packed requests, which come with their entries, under both rule sets.
+
+        Args:
+            broker: the broker whose store answers.
+            requests: as for `replay`.
+            batches: called in the tasks.
+            schema: of the rows that `batches` makes.
+            at: as for `replay`.
+            profile: of the requests.
+        """
+        # the later version's window decides which entries come along; of filters, the earlier version's conditions are the more
+        both = replace(RuledSettings.of(self.later), own_retry_rules=self.earlier.retry_rules)
+        parts = requests_after_entries(broker, requests, at=at, settings=both, with_entries=False, profile=profile.under(both))
+        entries = broker_store(broker).entries_a_file
+        frames = [
+            rows.mapInArrow(partial(batches, sides_between(answering, entries, self.earlier, self.later, self.min_offsets)), schema)
+            for answering, rows in parts
+        ]
+        return reduce(DataFrame.unionByName, frames)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleCount:
+    """The pulls whose answers differ because of one rule.
+
+    Attributes:
+        rule: name of the rule; NO_RULE for pulls that no rule alone explains.
+        pulls: number of pulls.
+        seen: number of pulls that differ in more than what only the broker counts.
+        outcomes: (status in the earlier version, status in the later one, pulls) of the pulls in `seen`.
+        fields: number of pulls in which the rule changes each field.
+        examples: the first pulls: seq, request, both answers.
+    """
+
+    rule: str
+    pulls: int
+    seen: int
+    outcomes: list[tuple[str, str, int]]
+    fields: dict[str, int]
+    examples: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPulls:
+    """How the answers to pulls differ between two versions; a pull may count for several rules.
+
+    Attributes:
+        pulls: number of pulls.
+        differ: number of pulls with any difference.
+        seen: number of pulls that differ in more than what only the broker counts.
+        fields: number of pulls in which each field differs.
+        rules: a count for each rule that makes a difference, the most visible one first.
+    """
+
+    pulls: int
+    differ: int
+    seen: int
+    fields: dict[str, int]
+    rules: list[RuleCount]
+
+
+def compare_pulls(rules: RuleSets, broker: OpenedBroker, requests: DataFrame, *, at: At, profile: RequestProfile) -> ComparedPulls:
+    """Answer requests by both rule sets, and count the differences; arguments as for `RuleSets.apply`."""
+    counts = rules.apply(broker, requests, compared_batches, SCHEMA, at=at, profile=profile)
+    first = F.slice(F.sort_array(F.flatten(F.collect_list("examples"))), 1, EXAMPLES)
+    rows = counts.groupBy("rule", "field", "before", "after").agg(F.sum("pulls").alias("pulls"), first.alias("examples")).collect()
+    of_all = [row for row in rows if row["rule"] is None]
+    names = sorted({row["rule"] for row in rows if row["rule"] is not None})
+    found = [_rule_count(name, [row for row in rows if row["rule"] == name]) for name in names]
+    return ComparedPulls(
+        pulls=_sum(of_all, None),
+        differ=_sum(of_all, ANY),
+        seen=_sum(of_all, SEEN),
+        fields=_fields(of_all),
+        rules=sorted(found, key=lambda one: (one.rule == NO_RULE, -one.seen, -one.pulls, one.rule)),
+    )
+
+
+def _rule_count(name: str, rows: list[Row]) -> RuleCount:
+    outcomes = [(row["before"], row["after"], row["pulls"]) for row in rows if row["field"] == SEEN]
+    (examples,) = (row["examples"] for row in rows if row["field"] == ANY)
+    return RuleCount(
+        rule=name,
+        pulls=_sum(rows, ANY),
+        seen=_sum(rows, SEEN),
+        outcomes=sorted(outcomes, key=lambda one: (-one[2], one)),
+        fields=_fields(rows),
+        examples=[{"seq": one["seq"], **json.loads(one["text"])} for one in examples],
+    )
+
+
+def _sum(rows: list[Row], field: str | None) -> int:
+    return sum(row["pulls"] for row in rows if row["field"] == field)
+
+
+def _fields(rows: list[Row]) -> dict[str, int]:
+    counts = {name: _sum(rows, name) for name in FIELDS}
+    return {name: pulls for name, pulls in counts.items() if pulls}

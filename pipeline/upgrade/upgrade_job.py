@@ -1,0 +1,148 @@
+"""`pullsim upgrade`: what another version of the broker changes for a store and its traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import functions as F
+
+from pipeline.capture.replay_captured import captured_pulls
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.replay import At
+from pipeline.requests.request_file import RequestFile, scan_file
+from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
+from pipeline.upgrade.asked_pulls import Source, asked_pulls
+from pipeline.upgrade.changed_settings import ChangedSetting, changed_settings, new_settings
+from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets, compare_pulls
+from pipeline.upgrade.moved_groups import MovedGroups, moved_groups
+from pipeline.upgrade.started_files import ComparedStarts, compare_starts
+from store_format.broker_version import BrokerVersion
+from udfs.broker.version_changes import LOST_STATES, LostState
+from udfs.version_rules import DECODES_BY_MAGIC_CODE, rules_between
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """State that a return to the earlier version loses; `messages` is the number of messages in its topic, None if no message holds it."""
+
+    state: LostState
+    messages: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """What the step from one version to another changes for a broker.
+
+    Attributes:
+        broker: name of the broker.
+        earlier: version from which it is upgraded.
+        later: version to which it is upgraded.
+        source: where the pulls come from.
+        at: which part of the store the pulls see.
+        rules: names of all rules that differ between the versions.
+        pulls: the answers to pulls.
+        groups: the offsets at which groups go on.
+        settings: settings that differ.
+        new_settings: number of settings that only the later version has.
+        starts: the store as both versions leave it; None where no store was given.
+        lost: what a return to the earlier version loses.
+        odd_entries: entries whose bytes are no record, if the versions decode such bytes in different ways; else 0.
+    """
+
+    broker: str
+    earlier: BrokerVersion
+    later: BrokerVersion
+    source: Source
+    at: At
+    rules: tuple[str, ...]
+    pulls: ComparedPulls
+    groups: MovedGroups
+    settings: list[ChangedSetting]
+    new_settings: int
+    starts: ComparedStarts | None
+    lost: list[Lost]
+    odd_entries: int
+
+
+def run_upgrade(
+    broker: OpenedBroker,
+    requests_path: str | None,
+    store: str | None,
+    *,
+    versions: tuple[BrokerVersion, BrokerVersion],
+    settings_of: Callable[[RequestFile | None], BrokerSettings],
+    at: At | None,
+    progress: Callable[[str], None],
+) -> Upgrade:
+    """Compare two versions on the store and the pulls of a broker.
+
+    Args:
+        broker: the broker whose store answers.
+        requests_path: path of a request file; None for the captured pulls, or made ones where none were captured.
+        store: directory of the store; None to leave its start out.
+        versions: the earlier and the later version.
+        settings_of: gives the broker's settings for a file, whose header may have a configuration.
+        at: which part of the store the pulls see; None for the default of their source.
+        progress: called with a text at each step.
+
+    Raises:
+        RequestError: a line is no request.
+        LakeError: the store was imported as found.
+        StoreError: `store` is no store.
+    """
+    earlier, later = versions
+    starts = None
+    file = None if requests_path is None else scan_file(requests_path)
+    before, after = (settings_of(file).under(version) for version in versions)
+    if store is not None:
+        progress(f"starting {store} by the rules of both versions")
+        starts = compare_starts(store, before, after)
+    asked = asked_pulls(broker, file, before, at)
+    progress("answering by the rules of both versions")
+    rules = RuleSets.of(broker, before.pull_settings(), after.pull_settings())
+    pulls = compare_pulls(rules, broker, asked.requests, at=asked.at, profile=asked.profile)
+    if asked.source is Source.CAPTURED:
+        _name_captured(broker, pulls)
+    progress("finding where groups go on")
+    names = rules_between(earlier, later)
+    return Upgrade(
+        broker=broker.name,
+        earlier=earlier,
+        later=later,
+        source=asked.source,
+        at=asked.at,
+        rules=names,
+        pulls=pulls,
+        groups=moved_groups(rules, broker),
+        settings=changed_settings(before, earlier, later),
+        new_settings=new_settings(earlier, later),
+        starts=starts,
+        lost=_lost(broker, earlier, later),
+        odd_entries=_odd_entries(broker) if DECODES_BY_MAGIC_CODE in names else 0,
+    )
+
+
+def _name_captured(broker: OpenedBroker, pulls: ComparedPulls) -> None:
+    """Add its requestId to each example."""
+    examples = [example for rule in pulls.rules for example in rule.examples]
+    wanted = captured_pulls(broker).where(F.col("seq").isin([example["seq"] for example in examples])) if examples else None
+    ids = {} if wanted is None else {row["seq"]: row["requestId"] for row in wanted.select("seq", "requestId").collect()}
+    for example in examples:
+        example["requestId"] = ids[example["seq"]]
+
+
+def _lost(broker: OpenedBroker, earlier: BrokerVersion, later: BrokerVersion) -> list[Lost]:
+    states = [one for one in LOST_STATES if earlier.place < one.since.place <= later.place]
+    if not states:
+        return []
+    messages = F.col("maxOffset") - F.col("minOffset")
+    sums = [F.coalesce(F.sum(F.when(F.startswith("topic", F.lit(one.topic)), messages)), F.lit(0)) for one in states]
+    (row,) = broker.table(t.QUEUE).agg(*(one.alias(str(number)) for number, one in enumerate(sums))).collect()
+    return [Lost(state=one, messages=row[str(number)] if one.topic else None) for number, one in enumerate(states)]
+
+
+def _odd_entries(broker: OpenedBroker) -> int:
+    (row,) = broker.table(t.CONSUME_QUEUE_SEGMENT).agg(F.coalesce(F.sum(F.size("oddEntries")), F.lit(0)).alias("count")).collect()
+    return int(row["count"])

@@ -1,0 +1,150 @@
+"""`pullsim upgrade` and `pullsim explain --versus` on a golden store, against what the real 4.9.3 and 5.5.0 answered and recovered."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.upgrade.compared_batches import UNSEEN
+from tests.models.without_spark import NUMBERS
+from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
+from tests.runs.replaying import Line, all_lines
+from tests.truth import golden, golden5
+from tests.truth.golden5 import needs_golden5
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [needs_golden5, pytest.mark.spark]
+STORE, TRACE = "cleaned", "cleaned-default"
+# group -> queue of a topic whose queues differ, with the offset that the group committed: past the end, and of a deleted message
+TOPIC = "SCHEDULE_TOPIC_XXXX"
+COMMITTED = {"g-past": (12, 7), "g-gone": (5, 0), "g-fine": (0, 20)}
+BETWEEN = ("--from", "4.9.3", "--to", "5.5.0")
+
+
+def queues_of(recorded: dict[str, Any]) -> dict[tuple[str, int], tuple[int, int]]:
+    """(minOffset, maxOffset) of each queue after the start of a real broker."""
+    queues = recorded["afterStart"]["queues"]
+    return {(one["topic"], one["queueId"]): (one["minOffsetInQueue"], one["maxOffsetInQueue"]) for one in queues}
+
+
+@pytest.fixture(scope="module")
+def answered() -> list[tuple[Line, Line]]:
+    """The recorded pulls of the store with the answers of 4.9.3 and of 5.5.0."""
+    earlier = list(golden.golden_lines("store", "traces", f"{TRACE}.jsonl"))[1:]
+    return list(zip(earlier, all_lines(golden5.trace("5.5.0", TRACE))[1:], strict=True))
+
+
+@pytest.fixture(scope="module")
+def place(spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the store, with committed offsets, as `store`, and the lake into which it was imported as `lake`."""
+    folder = tmp_path_factory.mktemp("upgrade")
+    shutil.copytree(stores / STORE, folder / "store")
+    (folder / "store" / "config").mkdir()
+    offsets = {f"{TOPIC}@{group}": {queue: offset} for group, (queue, offset) in COMMITTED.items()}
+    (folder / "store" / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}), "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        code, _, _ = pullsim_in(spark, patch, NotHeard())("import", folder / "store", "--lake", folder / "lake", "--broker-name", "b")
+    assert code == 0
+    return folder
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+def differ(pair: tuple[Line, Line], *left_out: str) -> bool:
+    """Whether two recorded answers differ, without some fields."""
+    fields = [
+        response if "exception" in response else [response[name] for name in NUMBERS if name not in left_out]
+        for response in (line["response"] for line in pair)
+    ]
+    return fields[0] != fields[1]
+
+
+def test_recorded_pulls_differ_as_they_did(pullsim: Pullsim, place: Path, answered: list[tuple[Line, Line]]) -> None:
+    requests = golden.golden("store", "traces", f"{TRACE}.jsonl")
+    asked = ("upgrade", "--lake", place / "lake", *BETWEEN, "--requests", requests, "--store", place / "store")
+    code, out, err = pullsim(*asked, "--format", "json")
+    assert code == 0, err
+    told = json.loads(out)
+    pulls = told["pulls"]
+    counts = [len(answered), sum(differ(pair) for pair in answered), sum(differ(pair, *UNSEEN) for pair in answered)]
+    assert [pulls["pulls"], pulls["differ"], pulls["seen"]] == counts
+    assert pulls["source"] == "file"
+    for rule in pulls["rules"]:
+        for example in rule["examples"]:
+            before, after = answered[example["seq"] - 2]  # the first line is the header
+            assert (example["request"]["offset"], example["request"]["topic"]) == (before["request"]["offset"], before["request"]["topic"])
+            for side, line in (("before", before), ("after", after)):
+                shared = {name: line["response"][name] for name in example[side] if name in line["response"] and name != "messages"}
+                assert {name: example[side][name] for name in shared} == shared
+    bounds = [queues_of(golden.recovery(STORE)), queues_of(golden5.recovery("on-4.9.3-stores", STORE))]
+    assert told["files"]["queuesDiffer"] == sum(bounds[0][queue] != bounds[1][queue] for queue in bounds[0])
+
+    code, out, err = pullsim(*asked)
+    assert code == 0, err
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[0].startswith(f"Pulls: 5.5.0 answers {counts[2]:,} of {counts[0]:,} pulls of the file otherwise than 4.9.3.")
+    assert " ".join(told["verdict"]).split() == out.partition("\nPULLS BY RULE")[0].split()
+
+
+def test_pulls_are_made_for_each_group_and_queue_where_none_were_recorded(pullsim: Pullsim, place: Path) -> None:
+    code, out, err = pullsim("upgrade", "--lake", place / "lake", *BETWEEN, "--format", "json")
+    assert code == 0, err
+    told = json.loads(out)
+    before, after = queues_of(golden.recovery(STORE)), queues_of(golden5.recovery("on-4.9.3-stores", STORE))
+    asked = {
+        (group, queue, offset)
+        for group, (own, committed) in COMMITTED.items()
+        for (topic, queue), (least, end) in before.items()
+        if topic == TOPIC
+        for offset in (*([committed] if queue == own else []), 0, least - 1, end, end + 1)
+        if offset >= 0
+    }
+    assert (told["pulls"]["source"], told["pulls"]["pulls"]) == ("made", len(asked))
+    # of a pull past the end: 4.9.3 goes to 0 where min is 0; the queues whose min differs, at every offset
+    badly = [one for one in asked if one[2] > before[TOPIC, one[1]][1] and before[TOPIC, one[1]][0] == 0]
+    counts = {rule["rule"]: rule["seen"] for rule in told["pulls"]["rules"]}
+    assert counts["overflow_badly_goes_to_max"] == len(badly)
+    assert counts["min_by_search"] == sum(before[TOPIC, queue][0] != after[TOPIC, queue][0] for _, queue, _ in asked)
+    queue, committed = COMMITTED["g-past"]
+    end = before[TOPIC, queue][1]
+    assert told["groups"]["committed"] == len(COMMITTED)
+    assert (told["groups"]["skipped"], told["groups"]["skipped_messages"], told["groups"]["again"]) == (1, end, 0)
+    (moved,) = told["groups"]["most"]
+    assert (moved["consumerGroup"], moved["committed"], moved["goesOnBefore"], moved["goesOnAfter"]) == ("g-past", committed, 0, end)
+
+
+def test_an_explanation_names_the_rule_that_differs(pullsim: Pullsim, place: Path) -> None:
+    queue, offset = COMMITTED["g-past"]
+    pull = ("explain", "--lake", place / "lake", "--group", "g", "--topic", TOPIC, "--queue", queue, "--offset", offset)
+    code, out, err = pullsim(*pull, "--versus", "4.9.8", "--format", "json")
+    assert code == 0, err
+    told = json.loads(out)["versus"]
+    assert [rule["rule"] for rule in told["rules"]] == ["overflow_badly_goes_to_max"]
+    answers = told["rules"][0]["answers"]
+    assert (answers["4.9.3"]["nextBeginOffset"], answers["4.9.8"]["nextBeginOffset"]) == (0, 2)
+    _, out, _ = pullsim(*pull[:-1], 0, "--versus", "4.9.8")
+    assert out.rstrip().endswith("broker 4.9.8 gives the same answer")
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (("--from", "5.5.0", "--to", "4.9.3"), "--to: expected a later version than --from 5.5.0, found 4.9.3"),
+        ((*BETWEEN, "--at", "request-time"), "expected pulls with times, found no captured pulls of broker 'b'"),
+        (("--from", "4.9.3", "--to", "6.0"), "'6.0' is not one of"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(pullsim: Pullsim, place: Path, options: tuple[str, ...], found: str) -> None:
+    code, _, err = pullsim("upgrade", "--lake", place / "lake", *options)
+    assert code == 2
+    assert found in err
