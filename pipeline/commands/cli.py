@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
+import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ Jobs = Literal["short", "long", "endless"]
 P = ParamSpec("P")
 R = TypeVar("R")
 FORMATS = ("table", "json", "csv")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
+_OF_S3 = "spark.hadoop.fs.s3a."
 READERS = ("auto", "duckdb", "spark")
 VERSIONS = click.Choice([version.value for version in BrokerVersion])
 
@@ -67,9 +70,6 @@ class Engine:
             workers: whether Python workers are needed in any case.
             leave_classes: as in build_session.
         """
-        from pipeline.files.object_store import take_settings
-
-        given = take_settings(self.conf)
         s3 = _check_named(inputs or {}, outputs or {}, store=store, reads=reads, broker=broker)
         from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, require_java, start_workers
 
@@ -77,7 +77,7 @@ class Engine:
         for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
             logger.addFilter(_is_no_lost_call)
         progress_to_stderr("starting Spark")
-        conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | given
+        conf = {"short": SHORT_JOBS, "long": LONG_JOBS, "endless": {}}[jobs] | self.conf
         spark = build_session(
             master=self.master,
             conf=conf,
@@ -133,14 +133,11 @@ def _check_named(
 ) -> bool:
     """Check what the command line names, as `Engine.session` says; gives whether any of it is on S3."""
     from pipeline.files.given_files import require_input, require_output, require_scheme, require_store
-    from pipeline.files.object_store import is_s3, require_bucket
+    from pipeline.files.object_store import is_s3
     from pipeline.lake.lake import require_there
     from pipeline.lake.opened_broker import require_broker
 
     uris = given_uris()
-    on_s3 = [uri for uri in uris if is_s3(uri)]
-    for uri in on_s3:
-        require_bucket(uri)
     for option, path in inputs.items():
         if path is not None:
             require_input(option, path)
@@ -155,19 +152,30 @@ def _check_named(
         require_there(reads)
         if broker is not None:
             require_broker(reads, broker)
-    return bool(on_s3)
+    return any(map(is_s3, uris))
 
 
 def given_uris() -> dict[str, str]:
     """The URIs among the options and arguments of the running command, each with the name of its option."""
-    from pipeline.files.given_files import starts_as_uri
-
     context = click.get_current_context(silent=True)
     if context is None:  # the session is not of a command
         return {}
     found = [(one, context.params.get(one.name or "")) for one in context.command.params if one.name != "master"]
     names = {one: one.opts[0] if isinstance(one, click.Option) else one.make_metavar(context) for one, _ in found}
-    return {str(value): names[one] for one, value in found if starts_as_uri(value)}
+    return {value: names[one] for one, value in found if isinstance(value, str) and _URI.match(value)}
+
+
+def _open_stores(conf: dict[str, str]) -> dict[str, str]:
+    """Check that the buckets of the command line can be opened; gives the settings of Spark without those of S3 that all libraries need."""
+    uris = given_uris()
+    if not uris and not any(name.startswith(_OF_S3) for name in conf):
+        return conf
+    from pipeline.files.object_store import is_s3, require_bucket, take_settings
+
+    rest = take_settings(conf)
+    for uri in filter(is_s3, uris):
+        require_bucket(uri)
+    return rest
 
 
 def _is_no_lost_call(record: logging.LogRecord) -> bool:
@@ -188,7 +196,7 @@ def engine_options(command: Callable[..., R]) -> Callable[..., R]:
 
     @wraps(command)
     def with_engine(*args: Any, master: str | None, conf: dict[str, str], verbose: bool, **options: Any) -> R:
-        return command(*args, engine=Engine(master, conf, verbose), **options)
+        return command(*args, engine=Engine(master, _open_stores(conf), verbose), **options)
 
     return _engine_options(with_engine)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -11,17 +10,11 @@ import pyarrow.fs as pafs
 from pipeline.files.store_files import StoreFiles, filesystem_of, is_uri, local_path
 from store_format.errors import UnusableInputError
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
 _OPENED = ("s3", "s3a", "hdfs", "viewfs", "gs", "gcs", "abfs", "abfss", "file")
 
 
 class GivenFileError(UnusableInputError, ValueError):
     """A file that an option or argument names cannot be read or written."""
-
-
-def starts_as_uri(value: object) -> bool:
-    """Whether the value of an option or argument is a URI."""
-    return isinstance(value, str) and _SCHEME.match(value) is not None
 
 
 def require_scheme(option: str, uri: str) -> None:

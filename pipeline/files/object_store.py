@@ -67,7 +67,7 @@ class S3Access:
         return {name: value for name, value in values.items() if value}
 
     def delta_options(self) -> dict[str, str]:
-        """The storage options of deltalake. A commit is a PUT that fails where the object exists, so only one run makes it."""
+        """The storage options of deltalake. A commit of deltalake is a PUT that fails where the object exists, so only one run makes it."""
         options = {"conditional_put": "etag", "max_retries": str(_TRIES), "retry_timeout": f"{_REQUEST_SECONDS} seconds"}
         options |= {"connect_timeout": f"{_CONNECT_SECONDS} seconds", "timeout": f"{_REQUEST_SECONDS} seconds"}
         if self.endpoint:
@@ -80,8 +80,6 @@ class S3Access:
         settings = {"fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem", "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A"}
         settings |= {"fs.s3a.connection.establish.timeout": f"{_CONNECT_SECONDS}s", "fs.s3a.attempts.maximum": str(_FIRST_TRIES)}
         settings |= {"fs.s3a.retry.limit": str(_TRIES), "fs.s3a.connection.request.timeout": f"{_REQUEST_SECONDS}s"}
-        # a file that may not replace another is written by a PUT that fails where the object exists
-        settings |= {"fs.s3a.performance.flags": "create"}
         if self.endpoint:
             # a server that is no Amazon's seldom has a name for each bucket
             settings |= {"fs.s3a.endpoint": self.endpoint, "fs.s3a.path.style.access": "true"}

@@ -62,8 +62,6 @@ _CONCURRENT = (
     of_delta.MetadataChangedException,
     of_delta.ProtocolChangedException,
 )
-# S3A's exception for a commit whose object another run has put meanwhile
-_PUT_REFUSED = "RemoteFileChangedException"
 # setting that does for SQL statements what the option userMetadata does for a write
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _NAMING = threading.Lock()
@@ -397,10 +395,6 @@ class LakeWriter:
             raise
         except DeltaError as error:
             raise LakeError(f"{self.lake.root}: cannot write a Delta table: {plain_message(error)}") from error
-        except Exception as error:
-            if _PUT_REFUSED in str(error):
-                raise self._conflict() from error
-            raise
 
 
 def _file_writer(table: Table, folder: str, placement: Placement | None = None) -> FileWriter:

@@ -49,9 +49,6 @@ S3_JARS = ",".join(
         "software.amazon.awssdk:sts:2.35.4",
     )
 )
-# With this log store and S3A's flag `create`, Delta's commit is a PUT that fails where the object exists: two drivers never replace each
-# other's commits. Delta's own log store for S3 only knows the commits of its own process.
-_LOG_STORE = {"spark.delta.logStore.s3.impl": "io.delta.storage.GCSLogStore"}
 _EXCLUDED_JARS = {"spark.jars.excludes": "software.amazon.awssdk:bundle"}
 
 # for short sessions: they end before the JVM's second compiler pays off, so it is switched off; the first one needs a larger code cache
@@ -163,7 +160,7 @@ def build_session(
     packages = S3_JARS if s3 else DELTA_JARS
     ours = _jars(conf, packages, known_jars(packages) if is_plain else [])
     if s3:
-        ours |= _LOG_STORE | {f"{_HADOOP}{name}": value for name, value in s3_access().hadoop_settings().items()}
+        ours |= {f"{_HADOOP}{name}": value for name, value in s3_access().hadoop_settings().items()}
     if is_local:
         ours |= _LOCAL_ONLY
         if not _TEMPORARY_FOLDERS & os.environ.keys() and "spark.local.dir" not in conf:
@@ -212,15 +209,7 @@ def _open_s3(session: SparkSession) -> None:
     """Give a session and its tasks the settings of S3, credentials among them.
 
     They are no settings of Spark, which a Java process has on its command line, but of the session, and variables of Python's workers.
-
-    Raises:
-        EngineError: commits of other drivers would be replaced.
     """
-    for name, value in _LOG_STORE.items():
-        if session.conf.get(name, None) != value:
-            raise EngineError(
-                f"expected {name}={value} for a lake on S3: give spark-submit --properties-file conf/spark-defaults-cluster.conf"
-            )
     access = s3_access()
     for name, value in (access.hadoop_settings() | access.hadoop_credentials()).items():
         if session.conf.get(f"{_HADOOP}{name}", None) is None:

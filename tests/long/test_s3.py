@@ -17,9 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
 from pipeline.lake.delta_log import run_of
 from pipeline.lake.table_commits import append_files, create_table
@@ -249,43 +247,3 @@ def test_of_commits_at_once_one_succeeds(server: S3Server, tmp_path: Path, monke
         errors = [commit.exception() for commit in commits]
         assert sorted(type(error).__name__ for error in errors) == ["CommitConflictError"] * 7 + ["NoneType"]
         assert run_of(path, version + 1) == f"run {errors.index(None)}"
-
-
-def test_no_commit_of_a_driver_replaces_one_of_another_driver(server: S3Server, tmp_path: Path) -> None:
-    """The commits that Spark makes. With Delta's own log store for S3, rows are lost here."""
-    path, rows, firsts = f"s3://{BUCKET}/appended", 15, (0, 100)
-    call = [sys.executable, "-m", "tests.runs.appends_on_s3", path]
-    (tmp_path / "started").mkdir()
-    rest = (str(rows), str(tmp_path / "started"), str(len(firsts)))
-
-    def append(first: int) -> list[int]:
-        command = [*call, str(first), *rest]
-        done: list[int] = json.loads(subprocess.check_output(command, cwd=PROJECT, env=server.environment(), timeout=600))
-        return done
-
-    with ThreadPoolExecutor(len(firsts)) as pool:
-        succeeded = sorted(number for done in pool.map(append, firsts) for number in done)
-    options = {"aws_access_key_id": server.key, "aws_secret_access_key": server.secret, "aws_endpoint": server.endpoint}
-    table = DeltaTable(path, storage_options=options | {"aws_region": "us-east-1", "aws_allow_http": "true"})
-    filesystem = server.filesystem()
-    found = [pq.read_table(uri.removeprefix("s3://"), filesystem=filesystem)["id"].to_pylist() for uri in table.file_uris()]
-    assert sorted(number for one in found for number in one) == succeeded
-    assert len(succeeded) >= rows
-
-
-def test_of_two_imports_at_once_each_is_whole_or_refused(server: S3Server, local: Path) -> None:
-    lake = f"s3://{BUCKET}/two"
-    assert pullsim(server, "import", f"s3://{BUCKET}/all/other", "--lake", lake, "--broker-name", "c")[0] == 0
-    call = ("import", f"s3://{BUCKET}/all/store", "--lake", lake, "--broker-name", "b")
-    with ThreadPoolExecutor(2) as pool:
-        runs = [*pool.map(lambda _: pullsim(server, *call), range(2))]
-    assert {code for code, *_ in runs} <= {0, 2}, runs
-    assert any(code == 0 for code, *_ in runs), runs
-    for code, out, err, _ in runs:
-        told = "expected no other run to write to the lake" in err.splitlines()[-1]
-        assert (code == 2, out == "") == (told, told)
-    question = "SELECT brokerName, count(*), count(DISTINCT physicOffset) FROM commit_log GROUP BY ALL ORDER BY ALL"
-    code, out, err, _ = pullsim(server, "sql", "--lake", lake, question, "--format", "csv", "--engine", "duckdb")
-    assert (code, err) == (0, "")
-    counts = {name: (int(rows), int(distinct)) for name, rows, distinct in (line.split(",") for line in out.splitlines()[1:])}
-    assert {name: rows == distinct for name, (rows, distinct) in counts.items()} == {"b": True, "c": True}
