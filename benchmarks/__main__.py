@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from benchmarks.capture_measures import measure_capture
+from benchmarks.engine_measures import measure_engines
 from benchmarks.figures import Figure, markdown_of, table_of
 from benchmarks.frame_measures import measure_frames
 from benchmarks.generating import measure_generate
@@ -38,6 +39,7 @@ MEASURES: dict[str, Callable[[Stand], list[Figure]]] = {
     "verify": measure_verify,
     "stream": measure_stream,
     "lag": measure_lag,
+    "engines": measure_engines,
     "capture": measure_capture,
     "simulate": measure_simulation,
 }

@@ -24,19 +24,19 @@ _SEED = 7
 
 def measure_whole_way(stand: Stand) -> list[Figure]:
     """Seconds of whole commands: imports, replays of a JSONL file, lag and a query."""
-    small, lake, folder = _small_store(stand.folder), stand.lake, stand.folder
+    small, lake, folder = small_store(stand.folder), stand.lake, stand.folder
     stand.close()  # a session beside the commands would take their memory and cores
     requests, written = folder / "pulls.jsonl", (str(folder / f"whole-{number}") for number in count())
     _write_pulls(requests, stand)
     loads = Peer("json.loads", "json.loads of the lines, one core", median_seconds(lambda: _load(requests), stand.repeats))
-    version = Peer("--version", "pullsim --version", median_seconds(lambda: _pullsim("--version"), stand.repeats))
+    version = Peer("--version", "pullsim --version", median_seconds(lambda: run_pullsim("--version"), stand.repeats))
     figures = []
     for name, store in (("small import", small), ("import", stand.store)):
         lakes: list[str] = []
 
         def run(store: Path = store, lakes: list[str] = lakes) -> None:
             lakes.append(next(written))
-            _pullsim("import", str(store), "--lake", lakes[-1], "--broker-name", BROKER)
+            run_pullsim("import", str(store), "--lake", lakes[-1], "--broker-name", BROKER)
 
         seconds = timed_runs(run, stand.repeats)
         peer, target = version, "8 s"
@@ -48,19 +48,20 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
             shutil.rmtree(done)
     answer = ("replay", "--lake", str(lake), "--requests", str(requests))
     for name, more in (("replay to a table", ()), ("replay to a file", ("--out", str(folder / "answers.jsonl")))):
-        seconds = timed_runs(lambda more=more: _pullsim(*answer, *more), stand.repeats)  # type: ignore[misc]
+        seconds = timed_runs(lambda more=more: run_pullsim(*answer, *more), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", loads, target="15 s" if stand.scale == 1 else "")
     for name, command in (("lag", ("lag",)), ("query", ("sql", "SELECT count(*) FROM consume_queue"))):
-        seconds = timed_runs(lambda command=command: _pullsim(*command, "--lake", str(lake)), stand.repeats)  # type: ignore[misc]
+        seconds = timed_runs(lambda command=command: run_pullsim(*command, "--lake", str(lake)), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", version)
     return figures
 
 
-def _pullsim(*arguments: str) -> None:
+def run_pullsim(*arguments: str) -> None:
+    """Run one command in a process of its own; an error of it ends the benchmarks."""
     subprocess.run([sys.executable, "-m", "pipeline.main", *arguments], check=True, capture_output=True)
 
 
-def _small_store(folder: Path) -> Path:
+def small_store(folder: Path) -> Path:
     """The store of a real broker that the package brings, 4 MB."""
     with as_file(files("pipeline").joinpath("demo_data", f"{_SMALL}.tar.xz")) as packed, tarfile.open(packed) as members:
         members.extractall(folder / "small", filter="data")

@@ -1,0 +1,29 @@
+"""Both engines over many lakes of random rows: every view, every question of the report, every group's losses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from pipeline.sql.statements import VIEWS
+from tests.makers.generated_lakes import generated_lake
+from tests.runs.both_engines import both_reported, of_duckdb, of_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@given(seed=st.integers(0, 2**32), brokers=st.sampled_from([1, 3, 40]))
+@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])  # a smaller seed is no smaller lake
+def test_views_and_reports_agree(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, seed: int, brokers: int) -> None:
+    lake: Path = generated_lake(tmp_path_factory.mktemp("generated") / "lake", seed, brokers)
+    for view in VIEWS:
+        wanted, found = of_spark(spark, lake, f"SELECT * FROM {view}"), of_duckdb(lake, f"SELECT * FROM {view}")
+        assert (found[0], found[1] - wanted[1], wanted[1] - found[1]) == (wanted[0], Counter(), Counter()), view
+    both_reported(spark, lake, None)
+    both_reported(spark, lake, "broker 0" if brokers == 1 else "broker 2")
