@@ -20,7 +20,7 @@ from pipeline.commands.cli import (
     lake_option,
     settings_options,
 )
-from pipeline.terminal import progress_to_stderr, say
+from pipeline.terminal import progress_to_stderr, say, show_values
 from store_format.broker_version import BrokerVersion
 
 
@@ -38,7 +38,9 @@ from store_format.broker_version import BrokerVersion
 )
 @click.option("--store", metavar="DIR", help="Directory of the store, to compare what the start of both versions does to its files.")
 @broker_option
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the result.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Form of the result."
+)
 @settings_options
 @engine_options
 def upgrade_command(
@@ -57,11 +59,13 @@ def upgrade_command(
 
     The verdict comes first, in sentences. Each pull is answered by the rules of both versions; each difference is counted for the rule that
     makes it. Without --requests and without captured pulls, pulls are made for each group and queue: at the committed offset, at 0, before
-    the first message, at the end and past it. STORE is only read.
+    the first message, at the end and past it. STORE is only read. As csv, only the pulls are told: a row for each rule and outcome.
+
+    The exit code is 1 if the answer to a pull differs in what a client sees.
     """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.upgrade.upgrade_job import run_upgrade
-    from pipeline.upgrade.upgrade_text import as_json, show
+    from pipeline.upgrade.upgrade_text import as_json, outcome_rows, show
 
     versions = BrokerVersion(earlier), BrokerVersion(later)
     if versions[0].place >= versions[1].place:
@@ -82,5 +86,9 @@ def upgrade_command(
         )
     if form == "json":
         say(json.dumps(as_json(result), ensure_ascii=False))
+    elif form == "csv":
+        show_values(("rule", earlier, later, "pulls"), outcome_rows(result.pulls.rules), form)
     else:
         show(result)
+    if result.pulls.seen:
+        raise SystemExit(1)

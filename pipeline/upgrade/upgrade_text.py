@@ -183,14 +183,21 @@ def _short(value: Any) -> Any:
     return value if not isinstance(value, str) or len(value) <= _NAME_WIDTH else value[: _NAME_WIDTH - 1] + "…"
 
 
-def _rule_rows(rules: Sequence[RuleCount]) -> Iterator[tuple[str, str, str, str]]:
+def outcome_rows(rules: Sequence[RuleCount]) -> Iterator[tuple[str, str, str, int]]:
+    """The rule, the outcomes in both versions, and the number of pulls; last for a rule, the pulls of which clients see no difference."""
     for rule in rules:
         name = rule.rule or "several rules together"
-        for before, after, pulls in rule.outcomes:
-            yield name, before, after, f"{pulls:,}"
-            name = ""
+        yield from ((name, *outcome) for outcome in rule.outcomes)
         if rule.pulls > rule.seen:
-            yield name, "not seen by clients", "", f"{rule.pulls - rule.seen:,}"
+            yield name, "not seen by clients", "", rule.pulls - rule.seen
+
+
+def _rule_rows(rules: Sequence[RuleCount]) -> Iterator[tuple[str, str, str, str]]:
+    """The rows of `outcome_rows`, with the name of a rule in its first row only."""
+    last = None
+    for name, before, after, pulls in outcome_rows(rules):
+        yield "" if name == last else name, before, after, f"{pulls:,}"
+        last = name
 
 
 def _show_rule(result: Upgrade, rule: RuleCount) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pipeline.upgrade.compared_batches import UNSEEN
 from tests.models.without_spark import NUMBERS
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
-from tests.runs.replaying import Line, all_lines
+from tests.runs.replaying import Line, all_lines, write_lines
 from tests.truth import golden, golden5
 from tests.truth.golden5 import needs_golden5
 
@@ -72,7 +72,7 @@ def test_recorded_pulls_differ_as_they_did(pullsim: Pullsim, place: Path, answer
     requests = golden.golden("store", "traces", f"{TRACE}.jsonl")
     asked = ("upgrade", "--lake", place / "lake", *BETWEEN, "--requests", requests, "--store", place / "store")
     code, out, err = pullsim(*asked, "--format", "json")
-    assert code == 0, err
+    assert code == 1, err
     told = json.loads(out)
     pulls = told["pulls"]
     counts = [len(answered), sum(differ(pair) for pair in answered), sum(differ(pair, *UNSEEN) for pair in answered)]
@@ -89,7 +89,7 @@ def test_recorded_pulls_differ_as_they_did(pullsim: Pullsim, place: Path, answer
     assert told["files"]["queuesDiffer"] == sum(bounds[0][queue] != bounds[1][queue] for queue in bounds[0])
 
     code, out, err = pullsim(*asked)
-    assert code == 0, err
+    assert code == 1, err
     lines = out.splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[0].startswith(f"Pulls: 5.5.0 answers {counts[2]:,} of {counts[0]:,} pulls of the file otherwise than 4.9.3.")
@@ -98,7 +98,7 @@ def test_recorded_pulls_differ_as_they_did(pullsim: Pullsim, place: Path, answer
 
 def test_pulls_are_made_for_each_group_and_queue_where_none_were_recorded(pullsim: Pullsim, place: Path) -> None:
     code, out, err = pullsim("upgrade", "--lake", place / "lake", *BETWEEN, "--format", "json")
-    assert code == 0, err
+    assert code == 1, err
     told = json.loads(out)
     before, after = queues_of(golden.recovery(STORE)), queues_of(golden5.recovery("on-4.9.3-stores", STORE))
     asked = {
@@ -121,6 +121,24 @@ def test_pulls_are_made_for_each_group_and_queue_where_none_were_recorded(pullsi
     assert (told["groups"]["skipped"], told["groups"]["skipped_messages"], told["groups"]["again"]) == (1, end, 0)
     (moved,) = told["groups"]["most"]
     assert (moved["consumerGroup"], moved["committed"], moved["goesOnBefore"], moved["goesOnAfter"]) == ("g-past", committed, 0, end)
+
+
+def test_pulls_by_rule_are_given_as_csv(pullsim: Pullsim, place: Path, tmp_path: Path) -> None:
+    pull = {
+        "group": "g",
+        "topic": TOPIC,
+        "queueId": COMMITTED["g-past"][0],
+        "offset": COMMITTED["g-past"][1],
+        "maxMsgNums": 1,
+        "filter": None,
+    }
+    asked = ("upgrade", "--lake", place / "lake", "--from", "4.9.3", "--to", "4.9.8", "--format", "csv", "--requests")
+    code, out, err = pullsim(*asked, write_lines(tmp_path / "past.jsonl", [{"request": pull}]))
+    assert code == 1, err
+    assert out.splitlines() == ["rule,4.9.3,4.9.8,pulls", "overflow_badly_goes_to_max,OFFSET_OVERFLOW_BADLY,OFFSET_OVERFLOW_BADLY,1"]
+    code, out, err = pullsim(*asked, write_lines(tmp_path / "zero.jsonl", [{"request": pull | {"offset": 0}}]))
+    assert code == 0, err
+    assert out.splitlines() == ["rule,4.9.3,4.9.8,pulls"]
 
 
 def test_an_explanation_names_the_rule_that_differs(pullsim: Pullsim, place: Path) -> None:
