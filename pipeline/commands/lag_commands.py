@@ -20,7 +20,8 @@ from pipeline.commands.cli import (
     now,
     run_id,
 )
-from pipeline.commands.listed import Ask, Names, answer, list_options, show_first
+from pipeline.commands.listed import Names, answer, list_options, show_first
+from pipeline.lake.asking import Ask
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import say, show_table, show_values, start_page
 

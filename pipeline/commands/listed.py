@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.commands.cli import Engine
+from pipeline.lake.asking import Ask
 from pipeline.listings.listing import AskedListing, Totals
 
 if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.lake.lake import Lake
-
-# a query in Spark's SQL -> names of its columns, and its rows
-Ask = Callable[[str], tuple[Sequence[str], Iterator[Sequence[Any]]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

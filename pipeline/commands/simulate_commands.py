@@ -16,7 +16,8 @@ from pipeline.commands.cli import (
     run_id,
     settings_options,
 )
-from pipeline.commands.listed import Ask, Names, answer
+from pipeline.commands.listed import Names, answer
+from pipeline.lake.asking import Ask
 from pipeline.terminal import progress_to_stderr, say
 
 

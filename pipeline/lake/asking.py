@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
+# a query in Spark's SQL -> the names of its columns, and its rows
+Ask = Callable[[str], tuple[Sequence[str], Iterator[Sequence[Any]]]]
 # queries in Spark's SQL -> the rows of each query, which runs when its rows are taken
 AskAll = Callable[[Sequence[str]], Iterator[Sequence[Row]]]
 

@@ -7,15 +7,13 @@ store still has; clients and paces are those of the captured traffic.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pipeline.lake.asking import Ask
 from pipeline.lake.committed import LakeError
 from pipeline.lake.delta_sql import literal
-
-Ask = Callable[[str], tuple[Sequence[str], Iterator[Sequence[Any]]]]
-Row = Mapping[str, Any]
 
 # tags that a scenario names one by one; the others together are a tag of their own
 _TAGS_MAX: Final = 20
