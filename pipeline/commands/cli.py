@@ -439,7 +439,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "report",
         "sql",
     ),
-    "Ask why, and what if": ("explain", "whatif", "replay"),
+    "Ask why, and what if": ("explain", "whatif", "upgrade", "replay"),
     "Answer as pulls arrive": ("stream", "pace"),
     "Simulate": ("simulate", "answer", "generate"),
     "Check and convert stores": ("verify", "recover", "lookup", "export", "frames"),

@@ -50,8 +50,17 @@ def _bound(_context: click.Context, _parameter: click.Parameter, value: str | No
     return milliseconds(time), True
 
 
+def _local(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """A path that is no URI; it is checked before any bucket is opened."""
+    from pipeline.files.store_files import is_uri
+
+    if is_uri(value):
+        raise click.BadParameter(f"{value}: expected a local directory, found a URI; a store is written to a local or a shared file system")
+    return value
+
+
 @cli.command("export", cls=ExampleCommand, example="pullsim export --lake lake /data/exported/store --topic orders --from 2024-05-01")
-@click.argument("store")
+@click.argument("store", callback=_local)
 @lake_option
 @broker_option
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; repeatable.")

@@ -91,7 +91,7 @@ def test_config_keeps_the_offsets_of_the_topics_and_drops_delays(tiny: Path, tmp
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--topic", "Topic"), "expected a topic of broker 'b' that has queues, found 'Topic'; is it 'Topik'?"),
+        (("--topic", "Topic"), "the lake knows no topic 'Topic'; the nearest known: 'Topik', 'T', 'odd'"),
         (("--from", "3"), "expected messages of broker 'b' to export, found none in that part"),
         (("--from", "2", "--to", "1"), "found none in that part"),
         (("--to", "1999-12-31"), "found none in that part"),

@@ -51,7 +51,8 @@ def assert_index_and_checkpoint(lake: Lake, store: Path) -> None:
     assert entries
     assert entries_of(lake) == entries
     told = lake.table(t.CHECKPOINT).collect()
-    assert [tuple(row)[1:] for row in told] == [struct.unpack_from(">qqq", (store / "checkpoint").read_bytes())]
+    # 4.9.3 has the three times only
+    assert [tuple(row)[1:] for row in told] == [(*struct.unpack_from(">qqq", (store / "checkpoint").read_bytes()), None, None, None)]
 
 
 def test_the_tables_hold_what_the_files_of_the_small_store_hold(
