@@ -24,8 +24,8 @@ from store_format.errors import UnusableInputError
 
 # 8 MiB of the log: entries of one answer lie in one or two blocks, and the texts of a block fit in memory many times
 _BLOCK_BITS = 23
-# most entries in a row, so that the text made of them fits in one Arrow array
-_ROW_ENTRIES = 65_536
+# most entries in a row, and bytes of their messages (256 MiB), so that the text made of them fits in one Arrow array: a text has the keys
+_ROW_ENTRIES, _ROW_BITS = 65_536, 28
 # keys of entries: physicOffset and size; runs of them: the answer, the position of the first in it, their number
 _BLOCKS = "block BIGINT, isWanted BOOLEAN, keys BINARY, texts ARRAY<STRING>, runs BINARY"
 _KEY = np.dtype([("physicOffset", "<i8"), ("size", "<i4")])
@@ -123,8 +123,8 @@ def _texts_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     for batch in batches:
         blocks = batch.column("block").to_numpy()
         order = np.argsort(blocks, kind="stable")
-        starts = _row_starts(blocks[order])
         keys = _keys(batch.column("physicOffset").to_numpy()[order], batch.column("size").to_numpy()[order])
+        starts = _row_starts(blocks[order], keys["size"])
         offsets = pa.array(np.append(starts, len(order)).astype(np.int32))
         texts = pa.ListArray.from_arrays(offsets, batch.column("text").take(pa.array(order)))
         yield _rows(blocks[order][starts], keys, starts, texts=texts)
@@ -141,15 +141,16 @@ def _entries_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
         keys = _keys(entries.field("physicOffset").to_numpy(), entries.field("size").to_numpy())
         blocks = keys["physicOffset"] >> _BLOCK_BITS
         order = np.argsort(blocks, kind="stable")
-        starts = _row_starts(blocks[order])
-        of_rows = np.split(order, starts[1:])
+        starts = _row_starts(blocks[order], keys["size"][order])
+        of_rows = np.split(order, starts[1:]) if len(starts) else []
         runs = pa.array([_runs(seqs[row], positions[row]).tobytes() for row in of_rows], pa.binary())
         yield _rows(blocks[order][starts], keys[order], starts, runs=runs)
 
 
-def _row_starts(blocks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where a row starts: at each new block, and after _ROW_ENTRIES."""
-    changes = np.flatnonzero(blocks[1:] != blocks[:-1]) + 1
+def _row_starts(blocks: NDArray[np.int64], sizes: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Where a row starts: at each new block, and after _ROW_ENTRIES entries or 2 ** _ROW_BITS bytes of messages."""
+    rows = np.cumsum(sizes, dtype=np.int64) >> _ROW_BITS
+    changes = np.flatnonzero((blocks[1:] != blocks[:-1]) | (rows[1:] != rows[:-1])) + 1
     return np.union1d(changes, np.arange(0, len(blocks), _ROW_ENTRIES))
 
 
