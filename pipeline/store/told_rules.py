@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipeline.files.store_files import StoreFiles
 from store_format.errors import StoreError
 from store_format.files.files import FilePath
-from store_format.store.written_by import OFFSET_FILES, WrittenBy, written_by
+from store_format.store.written_by import CONSUMER_OFFSETS, WrittenBy, written_by
 
 
 def told_rules(store: str) -> WrittenBy | None:
@@ -22,7 +22,6 @@ def told_rules(store: str) -> WrittenBy | None:
 
     # the broker reads the .bak where the file is missing or empty
     try:
-        contents = {name: files.read_config(name) or files.read_config(f"{name}.bak") for name in OFFSET_FILES}
-        return written_by(contents, has)
-    except StoreError:  # whoever needs the files says what is wrong with them
+        return written_by(files.read_config(CONSUMER_OFFSETS) or files.read_config(f"{CONSUMER_OFFSETS}.bak"), has)
+    except StoreError:  # whoever needs the file says what is wrong with it
         return None

@@ -1,16 +1,17 @@
 """Tells by the files of a store which broker wrote them, as far as they show it.
 
-Broker source: ConsumerOffsetManager, DelayOffsetSerializeWrapper and DataVersion of 4.9.3, 4.9.8 and 5.5.0; TimerCheckpoint, TimerMetrics,
-ConsumerOrderInfoManager, TransactionMetrics, CompactionStore and MessageRocksDBStorage of 5.5.0.
-Rule: a broker writes consumerOffset.json and delayOffset.json every few seconds and at its shutdown, so these files are of the broker that
-ran last. 5.x writes a dataVersion into both, 4.9 into neither.
-Surprise: other files of 5.x stay when a broker goes back to 4.9, and topics.json is written when a topic changes only.
+Broker source: ConsumerOffsetManager and DataVersion of 4.9.3, 4.9.8 and 5.5.0; TimerCheckpoint, TimerMetrics, ConsumerOrderInfoManager,
+TransactionMetrics, CompactionStore and MessageRocksDBStorage of 5.5.0.
+Rule: a broker writes consumerOffset.json every few seconds and at its shutdown, so this file is of the broker that ran last. 5.x writes a
+dataVersion into it, 4.9 never does.
+Surprise: no other file tells it. Files that 5.x makes stay when a broker goes back to 4.9, topics.json is written only when a topic changes, and
+a slave 4.9 of a master 5.x writes the master's delayOffset.json as it is (SlaveSynchronize.syncDelayOffset).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,10 +21,8 @@ from store_format.errors import ConfigFileError
 from store_format.files.files import FilePath
 from store_format.store_paths import CONFIG
 
-# written by the broker every few seconds
-OFFSET_FILES: Final = ("consumerOffset.json", "delayOffset.json")
+CONSUMER_OFFSETS: Final = "consumerOffset.json"
 _DATA_VERSION: Final = "dataVersion"
-_OFFSET_TABLE: Final = "offsetTable"
 _BEGINS_WITH_VERSION: Final = re.compile(rb'\s*\{\s*"dataVersion"\s*:\s*\{')
 # files and folders that 5.5.0 makes on default settings, and 4.9 never
 FILES_OF_5: Final[tuple[FilePath, ...]] = (
@@ -46,40 +45,37 @@ class WrittenBy:
     evidence: str
 
 
-def written_by(offset_files: Mapping[str, bytes | None], has: Callable[[FilePath], bool]) -> WrittenBy | None:
-    """The broker that ran last on a store, None where no file shows it or where the files show a broker 4.9 of an unknown release.
+def written_by(consumer_offsets: bytes | None, has: Callable[[FilePath], bool]) -> WrittenBy | None:
+    """The broker that ran last on a store, None where no file shows a broker 5.x.
+
+    Where consumerOffset.json does not show one, but a file that only 5.x makes is there, the evidence names that file.
 
     Args:
-        offset_files: the content of each of OFFSET_FILES; None where there is no file.
+        consumer_offsets: the content of consumerOffset.json; None where there is no file.
         has: whether there is a file or folder at a path below the store.
     """
+    path = f"{CONFIG}/{CONSUMER_OFFSETS}"
+    if consumer_offsets is not None and _has_data_version(consumer_offsets):
+        return WrittenBy(version=BrokerVersion.V5_5_0, evidence=f"{path} has a {_DATA_VERSION}, which a broker 5.x writes")
     left = next((path for path in FILES_OF_5 if has(path)), None)
-    for name in OFFSET_FILES:
-        members = _members(offset_files[name])
-        path = f"{CONFIG}/{name}"
-        if _DATA_VERSION in members:
-            return WrittenBy(version=BrokerVersion.V5_5_0, evidence=f"{path} has a {_DATA_VERSION}, which a broker 5.x writes")
-        if _OFFSET_TABLE in members and left is not None:
-            evidence = f"{path} has no {_DATA_VERSION}, so a broker 4.9 wrote it after a broker 5.x made {'/'.join(left)}"
-            return WrittenBy(version=BrokerVersion.V4_9_3, evidence=evidence)
-        if _OFFSET_TABLE in members:
-            return None
     if left is None:
         return None
-    return WrittenBy(version=BrokerVersion.V5_5_0, evidence=f"{'/'.join(left)} is there, which a broker 5.x makes")
+    found = f"{path} has no {_DATA_VERSION}" if consumer_offsets else f"there is no {path}"
+    evidence = f"{found}. A broker 5.x made {'/'.join(left)}; if it ran last, give --rules {BrokerVersion.V5_5_0.value}"
+    return WrittenBy(version=BrokerVersion.V4_9_3, evidence=evidence)
 
 
-def _members(text: bytes | None) -> frozenset[object]:
-    """The names of the members of a JSON object; none where the text is no object.
+def _has_data_version(text: bytes) -> bool:
+    """Whether a JSON object has a member dataVersion; false where the text is no object.
 
     A broker's own text is not parsed: that takes seconds for the offsets of many groups. The broker writes members by name.
     """
-    if text is None or _DATA_VERSION.encode() not in text:
-        return frozenset({_OFFSET_TABLE} if _OFFSET_TABLE.encode() in (text or b"") else ())
+    if _DATA_VERSION.encode() not in text:
+        return False
     if _BEGINS_WITH_VERSION.match(text):
-        return frozenset({_DATA_VERSION})
+        return True
     try:
-        found = plain(parse_json(text or b"", ""))
+        found = plain(parse_json(text, ""))
     except ConfigFileError:
-        return frozenset()
-    return frozenset(found) if isinstance(found, dict) else frozenset()
+        return False
+    return isinstance(found, dict) and _DATA_VERSION in found
