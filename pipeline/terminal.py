@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from store_format.errors import printable
 
@@ -129,6 +130,15 @@ def table_text(
 def safe_text(text: str) -> str:
     """A text of one or more lines, with an escape in place of what a terminal would take as a command."""
     return "\n".join(map(printable, text.replace("\t", "    ").split("\n")))
+
+
+def wrapped(text: str, width: int, *, indent: int) -> list[str]:
+    """The lines of a text, each at most `width` columns of a terminal wide; those after the first are indented."""
+    console = Console(width=width)
+    first = Text(text).wrap(console, width)[0].plain
+    rest = text[len(first) :].lstrip()
+    others = [" " * indent + line.plain for line in Text(rest).wrap(console, width - indent)] if rest else []
+    return [line.rstrip() for line in (first, *others)]
 
 
 def value_text(value: Any) -> str:

@@ -5,7 +5,7 @@ The rules stand in the rooms of their subjects. A comparison of two versions, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -59,3 +59,9 @@ ALL_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
 def rules_between(earlier: BrokerVersion, later: BrokerVersion) -> tuple[str, ...]:
     """Return the names of the rules whose variants differ between two versions, in the order of ALL_RULES."""
     return tuple(name for name, rule in ALL_RULES.items() if rule.of(earlier) is not rule.of(later))
+
+
+def said_of(name: str, versions: Iterable[BrokerVersion]) -> dict[str, dict[str, str]]:
+    """Return what a rule says in each version, and where, by the version's name; nothing for a name that is of no rule."""
+    variants = {version.value: ALL_RULES[name].of(version) for version in versions if name in ALL_RULES}
+    return {version: {"says": variant.meaning, "source": variant.source} for version, variant in variants.items()}

@@ -33,7 +33,8 @@ from udfs.pull import get_message as gm
 from udfs.pull.codes import GetMessageStatus
 from udfs.pull.scan_settings import disk_figures
 
-# fields of an answer that are compared; the last three reach no consumer: the broker counts them, and answers each exception alike
+# fields of an answer that are compared. The last three reach no consumer: the broker counts them, and answers each exception alike. The one
+# before reaches one only if slaveReadEnable is set (PullMessageProcessor.processRequest)
 FIELDS = (
     "status",
     "nextBeginOffset",
@@ -45,13 +46,12 @@ FIELDS = (
     "diskFallBehind",
     "msgCount4Commercial",
 )
-UNSEEN = FIELDS[6:]
 _STATUS, _NEXT, _MESSAGES, _MIN, _MAX, _SUGGESTS, _EXCEPTION, _FALL_BEHIND, _COMMERCIAL = range(len(FIELDS))
 _THROWS = -1
 _NO_ANSWER = -2
 _NOT_RECORDED = -(2**63)
 _EXCEPTION_NAMES = sorted(set(gm.EXCEPTIONS.values()))
-# rows of counts: `field` is one of FIELDS, ANY for all of them, SEEN for all but UNSEEN, or NULL for the number of pulls answered;
+# rows of counts: `field` is one of FIELDS, ANY for all of them, SEEN for those that clients see, or NULL for the number of pulls answered;
 # `rule` is NULL for all pulls, and NO_RULE where no rule alone makes the difference
 ANY = "any"
 SEEN = "seen"
@@ -121,6 +121,11 @@ class FieldsOfAnswers:
     def counts(self) -> NDArray[np.int64]:
         """The number of messages of each answer."""
         return np.maximum(self.values[:, _MESSAGES], 0)
+
+
+def seen_fields(*, suggests_slave: bool) -> int:
+    """The number of FIELDS, from the first on, that a client sees; `suggests_slave` is the broker's slaveReadEnable."""
+    return _EXCEPTION if suggests_slave else _SUGGESTS
 
 
 def _causes_of(causes: Mapping[str, NDArray[np.bool_]], answers: int) -> NDArray[np.int64]:
@@ -211,12 +216,14 @@ class Sides:
     """The rule sets of two versions, and those between them.
 
     Attributes:
+        seen: number of the first FIELDS, those that a client sees.
         earlier: the rules of the earlier version.
         later: the rules of the later version.
         with_one: by the name of a rule: the earlier version with this rule of the later one.
         without_one: by the name of a rule: the later version with this rule of the earlier one.
     """
 
+    seen: int
     earlier: Side
     later: Side
     with_one: Mapping[str, Side]
@@ -298,7 +305,7 @@ class Tally:
             for name, by_rule in zip(with_one, _without_hidden(found), strict=True):
                 causes[name][unclear] = by_rule
         causes[NO_RULE] = fields & (_causes_of(causes, len(differ)) == 0)[:, None]
-        pulls = _Pulls(some.part_of(sides.earlier), some.rows, before, after)
+        pulls = _Pulls(some.part_of(sides.earlier), some.rows, before, after, sides.seen)
         self._count(None, fields, pulls)
         for name, by_rule in causes.items():
             if by_rule.any():
@@ -309,14 +316,14 @@ class Tally:
         for number, name in enumerate(FIELDS):
             self.counts[rule, name, None, None] += int(fields[:, number].sum())
         self.counts[rule, ANY, None, None] += int(fields.any(axis=1).sum())
-        seen = _with_any(fields[:, : -len(UNSEEN)])
+        seen = _with_any(fields[:, : pulls.seen])
         statuses = np.stack([pulls.before.values[seen, _STATUS], pulls.after.values[seen, _STATUS]], axis=1)
         different, counts = np.unique(statuses, axis=0, return_counts=True)
         for (one, other), count in zip(different.tolist(), counts.tolist(), strict=True):
             self.counts[rule, SEEN, status_name(one), status_name(other)] += count
 
     def _keep_examples(self, rule: str, fields: NDArray[np.bool_], pulls: _Pulls) -> None:
-        is_unseen = ~_with_any(fields[:, : -len(UNSEEN)])
+        is_unseen = ~_with_any(fields[:, : pulls.seen])
         seqs = pulls.part.packed.matrix[pulls.rows, Col.SEQ]
         some = np.flatnonzero(_with_any(fields))
         first = some[np.lexsort((seqs[some], is_unseen[some]))][:EXAMPLES].tolist()
@@ -335,12 +342,13 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Pulls:
-    """Pulls of a part, and the answers of both versions to them."""
+    """Pulls of a part, and the answers of both versions to them, of whose FIELDS a client sees the first `seen`."""
 
     part: PackedPart
     rows: NDArray[np.int64]
     before: FieldsOfAnswers
     after: FieldsOfAnswers
+    seen: int
 
     def text(self, number: int) -> str:
         """A pull and both its answers as JSON."""

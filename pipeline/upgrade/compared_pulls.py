@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At, RequestProfile, broker_store, requests_after_entries
 from pipeline.settings.settings import PullSettings
-from pipeline.upgrade.compared_batches import ANY, EXAMPLES, FIELDS, NO_RULE, SCHEMA, SEEN, Sides, compared_batches
+from pipeline.upgrade.compared_batches import ANY, EXAMPLES, FIELDS, NO_RULE, SCHEMA, SEEN, Sides, compared_batches, seen_fields
 from pipeline.upgrade.min_offsets import min_offsets_under
 from pipeline.upgrade.rule_sets import MinOffsets, RuledSettings, sides_between
 from store_format.broker_version import BrokerVersion
@@ -75,7 +75,7 @@ class RuleCount:
     Attributes:
         rule: name of the rule; NO_RULE for pulls that no rule alone explains.
         pulls: number of pulls.
-        seen: number of pulls that differ in more than what only the broker counts.
+        seen: number of pulls that differ in what a client sees.
         outcomes: (status in the earlier version, status in the later one, pulls) of the pulls in `seen`.
         fields: number of pulls in which the rule changes each field.
         examples: the first pulls: seq, request, both answers.
@@ -96,7 +96,8 @@ class ComparedPulls:
     Attributes:
         pulls: number of pulls.
         differ: number of pulls with any difference.
-        seen: number of pulls that differ in more than what only the broker counts.
+        seen: number of pulls that differ in more than the fields `unseen`.
+        unseen: the fields that no client sees.
         fields: number of pulls in which each field differs.
         rules: a count for each rule that makes a difference, the most visible one first.
     """
@@ -104,6 +105,7 @@ class ComparedPulls:
     pulls: int
     differ: int
     seen: int
+    unseen: tuple[str, ...]
     fields: dict[str, int]
     rules: list[RuleCount]
 
@@ -120,6 +122,7 @@ def compare_pulls(rules: RuleSets, broker: OpenedBroker, requests: DataFrame, *,
         pulls=_sum(of_all, None),
         differ=_sum(of_all, ANY),
         seen=_sum(of_all, SEEN),
+        unseen=FIELDS[seen_fields(suggests_slave=rules.later.slave_read_enable) :],
         fields=_fields(of_all),
         rules=sorted(found, key=lambda one: (one.rule == NO_RULE, -one.seen, -one.pulls, one.rule)),
     )

@@ -11,10 +11,9 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.broker_checks import ExplainedPull
 from pipeline.questions.explain import one_request
 from pipeline.settings.settings import BrokerSettings
-from pipeline.upgrade.compared_batches import NO_RULE
 from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets, compare_pulls
 from store_format.broker_version import BrokerVersion
-from udfs.version_rules import ALL_RULES
+from udfs.version_rules import said_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +53,12 @@ def told(other: OtherVersion) -> dict[str, Any]:
     """The comparison as JSON: the version, and the rules that make a difference with both answers."""
     return {
         "version": other.version.value,
-        "rules": [_rule(other, one.rule) | _answers(other, one.examples[0]) for one in other.compared.rules],
+        "rules": [{"rule": one.rule or None} | _said(other, one.rule) | _answers(other, one.examples[0]) for one in other.compared.rules],
     }
 
 
-def _rule(other: OtherVersion, name: str) -> dict[str, Any]:
-    if name == NO_RULE:
-        return {"rule": None}
-    said = {version: ALL_RULES[name].of(version) for version in (other.earlier, other.later)}
-    return {"rule": name, **{version.value: {"says": one.meaning, "source": one.source} for version, one in said.items()}}
+def _said(other: OtherVersion, rule: str) -> dict[str, dict[str, str]]:
+    return said_of(rule, (other.earlier, other.later))
 
 
 def _answers(other: OtherVersion, example: dict[str, Any]) -> dict[str, Any]:
@@ -76,9 +72,8 @@ def lines_of(other: OtherVersion) -> Iterator[str]:
         return
     yield f"\nbroker {other.version.value} answers otherwise" + ("" if other.compared.seen else ", in what no client sees")
     for one in other.compared.rules:
-        for version in () if one.rule == NO_RULE else (other.earlier, other.later):
-            variant = ALL_RULES[one.rule].of(version)
-            yield f"  rule {one.rule} of {version.value}: {variant.meaning} ({variant.source})"
+        for version, said in _said(other, one.rule).items():
+            yield f"  rule {one.rule} of {version}: {said['says']} ({said['source']})"
     example = other.compared.rules[0].examples[0]
-    for version, side in ((other.earlier, "before"), (other.later, "after")):
-        yield f"  {version.value}: {json.dumps(example[side], ensure_ascii=False)}"
+    for version, side in _answers(other, example)["answers"].items():
+        yield f"  {version}: {json.dumps(side, ensure_ascii=False)}"

@@ -9,7 +9,7 @@ from typing import Final
 
 from pipeline.replay.kernel_batches import Answering
 from pipeline.settings.settings import PullSettings
-from pipeline.upgrade.compared_batches import Side, Sides
+from pipeline.upgrade.compared_batches import Side, Sides, seen_fields
 from store_format.broker_version import BrokerVersion
 from udfs.filters.retry_rules import RETRY_RULES, RetryRules
 from udfs.pull.pull_rules import PULL_RULES, PullRules
@@ -68,7 +68,13 @@ def sides_between(
         elif name != _ADDS_FIELDS and (name in PULL_RULES or name in RETRY_RULES):
             with_one[name] = side(_with_rule(earlier, later, name), min_offsets[0])
             without_one[name] = side(_with_rule(later, earlier, name), min_offsets[1])
-    return Sides(earlier=side(earlier, min_offsets[0]), later=side(later, min_offsets[1]), with_one=with_one, without_one=without_one)
+    return Sides(
+        seen=seen_fields(suggests_slave=later.slave_read_enable),
+        earlier=side(earlier, min_offsets[0]),
+        later=side(later, min_offsets[1]),
+        with_one=with_one,
+        without_one=without_one,
+    )
 
 
 def _with_rule(settings: PullSettings, other: PullSettings, name: str) -> PullSettings:

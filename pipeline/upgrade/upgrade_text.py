@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pipeline.terminal import say, show_table
+from rich.cells import cell_len, set_cell_size
+
+from pipeline.terminal import safe_text, say, show_table, wrapped
 from pipeline.upgrade.asked_pulls import Source
 from pipeline.upgrade.changed_settings import MEANING, VANISHED, ChangedSetting
-from pipeline.upgrade.compared_batches import NO_RULE, UNSEEN
 from pipeline.upgrade.compared_pulls import RuleCount
 from pipeline.upgrade.started_files import ComparedStarts
 from pipeline.upgrade.upgrade_job import Upgrade
 from udfs.broker.broker_rules import BROKER_RULES
-from udfs.version_rules import ALL_RULES
+from udfs.version_rules import said_of
 
 WIDTH = 100
 _NAME_WIDTH = 18
@@ -38,7 +38,7 @@ def _of_pulls(result: Upgrade) -> str:
     seen = f"{pulls.seen:,}" if pulls.seen else "none"
     text = f"Pulls: {later} answers {seen} of {pulls.pulls:,} {_PULLS[result.source]} otherwise than {result.earlier.value}."
     if counted:
-        text += f" {counted:,} more differ only in what no client sees ({', '.join(UNSEEN)})."
+        text += f" {counted:,} more differ only in what no client sees ({', '.join(pulls.unseen)})."
     if result.odd_entries:
         text += (
             f" {result.odd_entries:,} entries of the queues point at bytes that are no record: pulls with a SQL92 filter that reach them"
@@ -74,15 +74,18 @@ def _of_files(result: Upgrade) -> str:
     if result.starts is None:
         return "Files: give --store with the directory of the store to compare what the start of each version does to its files."
     before, after, earlier, later = result.starts.before, result.starts.after, result.earlier.value, result.later.value
-    if (before.load, before.start) != (after.load, after.start):
-        return f"Files: {earlier} {_start(before.load, before.start)}, {later} {_start(after.load, after.start)}."
-    ends = [(side.log_min, side.log_max) for side in (before, after)]
-    if not result.starts.queues_differ and ends[0] == ends[1]:
+    ends = [_start(side.load, side.start) for side in (before, after)]
+    if ends[0] != ends[1]:
+        return f"Files: {earlier} {ends[0]}, {later} {ends[1]}."
+    if after.start != "ok":
+        return f"Files: each version {ends[0]}."
+    bounds = [(side.log_min, side.log_max) for side in (before, after)]
+    if not result.starts.queues_differ and bounds[0] == bounds[1]:
         return "Files: both versions start the store, and leave the same commit log and the same bounds of queues."
     text = f"Files: both versions start the store; {result.starts.queues_differ:,} queues have other bounds afterwards"
-    if ends[0] == ends[1]:
+    if bounds[0] == bounds[1]:
         return f"{text}, the commit log is the same."
-    (least, most), (least_after, most_after) = ends
+    (least, most), (least_after, most_after) = bounds
     return f"{text}. The commit log goes from {least} to {most} under {earlier}, from {least_after} to {most_after} under {later}."
 
 
@@ -136,12 +139,8 @@ def as_json(result: Upgrade) -> dict[str, Any]:
     }
 
 
-def _told(result: Upgrade, name: str) -> dict[str, Any]:
-    """What a rule says in both versions, with the sources."""
-    if name == NO_RULE:
-        return {}
-    before, after = (ALL_RULES[name].of(version) for version in (result.earlier, result.later))
-    return {"before": before.meaning, "sourceBefore": before.source, "after": after.meaning, "sourceAfter": after.source}
+def _told(result: Upgrade, rule: str) -> dict[str, dict[str, str]]:
+    return said_of(rule, (result.earlier, result.later))
 
 
 def show(result: Upgrade) -> None:
@@ -176,11 +175,14 @@ def show(result: Upgrade) -> None:
 
 
 def _say(text: str) -> None:
-    say("\n".join(textwrap.wrap(text, WIDTH, break_long_words=True, break_on_hyphens=False, subsequent_indent="    ")))
+    for line in wrapped(safe_text(text), WIDTH, indent=4):
+        say(line)
 
 
 def _short(value: Any) -> Any:
-    return value if not isinstance(value, str) or len(value) <= _NAME_WIDTH else value[: _NAME_WIDTH - 1] + "…"
+    if not isinstance(value, str) or cell_len(text := safe_text(value)) <= _NAME_WIDTH:
+        return value
+    return set_cell_size(text, _NAME_WIDTH - 1) + "…"
 
 
 def outcome_rows(rules: Sequence[RuleCount]) -> Iterator[tuple[str, str, str, int]]:
@@ -204,8 +206,9 @@ def _show_rule(result: Upgrade, rule: RuleCount) -> None:
     told = _told(result, rule.rule)
     if told:
         say("")
-        _say(f"{rule.rule}: in {result.earlier.value}, {told['before']}. In {result.later.value}, {told['after']}.")
-        _say(f"  {told['sourceBefore']}; {told['sourceAfter']}")
+        before, after = told.values()
+        _say(f"{rule.rule}: in {result.earlier.value}, {before['says']}. In {result.later.value}, {after['says']}.")
+        _say(f"  {before['source']}; {after['source']}")
     _say(f"  changes {', '.join(f'{name} of {pulls:,}' for name, pulls in rule.fields.items())}")
     for example in rule.examples[:1]:
         where = {

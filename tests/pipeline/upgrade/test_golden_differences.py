@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.replay.kernel_batches import requests_with_entries
 from pipeline.settings.settings import BrokerSettings, load_catalogue
-from pipeline.upgrade.compared_batches import ANY, NO_RULE, SEEN, UNSEEN, Tally
+from pipeline.upgrade.compared_batches import ANY, NO_RULE, SEEN, Tally
 from pipeline.upgrade.rule_sets import sides_between
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from tests.models.without_spark import NUMBERS, Tables, batches, blocks_of, tables_of
@@ -25,6 +25,9 @@ from udfs.version_rules import MIN_BY_SEARCH
 RECOVERED_OTHERWISE = {"torn-bad-magic-old-cq-missing", "torn-cq-behind", "torn-zero-middle"}
 EARLIER = DEFAULT_VERSION.value
 PULLS = 9967
+# no client sees these; the suggestion of a slave is seen where slaveReadEnable is set
+UNSEEN = ("exceptionClass", "diskFallBehind", "msgCount4Commercial")
+SUGGESTED = "suggestPullingFromSlave"
 
 
 def of_version(config: dict[str, Any], version: str) -> dict[str, Any]:
@@ -44,13 +47,14 @@ def tables_under(store: Path, config: dict[str, Any]) -> Tables:
     return tables(store, tuple(given))
 
 
-def counted(to: str, name: str, stores: Path) -> tuple[str, Counter[Any]]:
+def counted(to: str, name: str, stores: Path, *, suggests_slave: bool = True) -> tuple[str, Counter[Any]]:
     """The store of a trace, and the counts of the differences between both versions on the tables of the earlier version."""
     header, *lines = all_lines(trace(to, name))
     earlier, later = (of_version(header["config"], version) for version in (EARLIER, to))
     store = stores / header["store"]
     before, after = tables_under(store, earlier), tables_under(store, later)
-    settings = [BrokerSettings.from_sources(header=config).pull_settings() for config in (earlier, later)]
+    suggests = [f"slaveReadEnable={str(suggests_slave).lower()}"]
+    settings = [BrokerSettings.from_sources(header=config, options=suggests).pull_settings() for config in (earlier, later)]
     other_min = {
         queue: after.bounds[queue][0]
         for queue, both in before.bounds.items()
@@ -106,6 +110,17 @@ def test_differences_to_5_5_0_are_counted_by_rule(stores: Path) -> None:
     differ, seen = recorded_differences()
     assert (differ["all"], seen["all"]) == (4662, 783)
     assert (alike[None, ANY], alike[None, SEEN]) == (differ["alike"] - 2, seen["alike"])
+
+
+@needs_golden5
+def test_a_suggested_slave_is_seen_with_slave_read_enable_only(stores: Path) -> None:
+    name = "basic-exact"
+    earlier = list(golden_lines("store", "traces", f"{name}.jsonl"))[1:]
+    pairs = [[line["response"] for line in both] for both in zip(earlier, all_lines(trace("5.5.0", name))[1:], strict=True)]
+    for left_out, suggests_slave in (((), True), ((SUGGESTED,), False)):
+        _, counts = counted("5.5.0", name, stores, suggests_slave=suggests_slave)
+        expected = sum(answer_of(one, *UNSEEN, *left_out) != answer_of(other, *UNSEEN, *left_out) for one, other in pairs)
+        assert sum(pulls for (rule, field, *_), pulls in counts.items() if (rule, field) == (None, SEEN)) == expected
 
 
 def answer_of(response: dict[str, Any] | None, *left_out: str) -> Any:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.upgrade.compared_batches import UNSEEN
 from tests.models.without_spark import NUMBERS
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
 from tests.runs.replaying import Line, all_lines, write_lines
@@ -24,6 +23,8 @@ STORE, TRACE = "cleaned", "cleaned-default"
 # group -> queue of a topic whose queues differ, with the offset that the group committed: past the end, and of a deleted message
 TOPIC = "SCHEDULE_TOPIC_XXXX"
 COMMITTED = {"g-past": (12, 7), "g-gone": (5, 0), "g-fine": (0, 20)}
+# slaveReadEnable is not set, so that no client sees the suggestion
+UNSEEN = ("suggestPullingFromSlave", "exceptionClass", "diskFallBehind", "msgCount4Commercial")
 BETWEEN = ("--from", "4.9.3", "--to", "5.5.0")
 
 
