@@ -4,8 +4,8 @@ Broker source: ConsumerOffsetManager and DataVersion of 4.9.3, 4.9.8 and 5.5.0; 
 TransactionMetrics, CompactionStore and MessageRocksDBStorage of 5.5.0.
 Rule: a broker writes consumerOffset.json every few seconds and at its shutdown, so this file is of the broker that ran last. 5.x writes a
 dataVersion into it, 4.9 never does.
-Surprise: no other file tells it. Files that 5.x makes stay when a broker goes back to 4.9, topics.json is written only when a topic changes, and
-a slave 4.9 of a master 5.x writes the master's delayOffset.json as it is (SlaveSynchronize.syncDelayOffset).
+Surprise: no other file tells it. Files of 5.x stay when a broker goes back to 4.9, topics.json is written only when a topic changes,
+and a slave 4.9 of a master 5.x writes the master's delayOffset.json as it is (SlaveSynchronize.syncDelayOffset).
 """
 
 from __future__ import annotations
