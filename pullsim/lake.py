@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import io
 import os
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pullsim.rows import Rows
 from pullsim.shown import Explained, Page
-from store_format.errors import UnusableInputError
+from store_format.errors import UnusableInputError, quoted_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pipeline.commands.cli import GivenSettings
     from pipeline.embedded.database import EmbeddedLake
+    from pipeline.lake.asking import AskAll
     from pipeline.lake.opened_broker import OpenedBroker
 
 Engine = Literal["auto", "duckdb", "spark"]
@@ -58,6 +59,7 @@ class Lake:
 
     def __init__(self, path: Path, *, engine: Engine = "auto", spark: SparkSession | None = None) -> None:
         """Open the lake; arguments and errors are those of `pullsim.open`."""
+        from pipeline.files.object_store import is_s3, require_bucket
         from pipeline.lake.committed import require_there
 
         if engine not in {"auto", "duckdb", "spark"}:
@@ -65,6 +67,8 @@ class Lake:
         self.path = os.fspath(path)
         self._engine: Engine = "spark" if spark is not None else engine
         self._spark = spark
+        if is_s3(self.path):
+            require_bucket(self.path)
         require_there(self.path)
 
     def __repr__(self) -> str:
@@ -155,29 +159,22 @@ class Lake:
 
         >>> pullsim.open("lake").report().save("report.html")
         """
-        from pipeline.report.build import NAMING, report
+        from pipeline.report.build import report
 
-        def page(ask: Any) -> Page:
+        def page(ask: AskAll) -> Page:
             return Page(report(ask, broker=broker, named=self.path, progress=lambda _: None))
 
         def quickly(lake: EmbeddedLake) -> Page:
             from pipeline.embedded.questions import errors_told
-            from pipeline.lake.committed import require_among
 
             with errors_told():
-                if broker is not None:
-                    require_among(lake.root, broker, lake.names("brokerName", NAMING))
                 return page(lake.asked)
 
         def on_spark() -> Page:
             from pipeline.lake.lake import Lake as SparkLake
             from pipeline.lake.views import asking
-            from pipeline.schema.tables import TABLES
 
-            opened = SparkLake(self.spark, self.path).require()
-            if broker is not None:
-                opened.broker(broker, *(TABLES[table] for table in NAMING))
-            return page(asking(opened))
+            return page(asking(SparkLake(self.spark, self.path).require()))
 
         return self._answered(quickly, on_spark)
 
@@ -287,10 +284,11 @@ class Lake:
         options = ReplayOptions(at=at)
         if requests is None:
             own = given.over(stored)
-            run_captured_replay(opened, options=options, settings=own, run_id=run, now=now, progress=progress_to_stderr)
+            with _errors_of_workers():
+                run_captured_replay(opened, options=options, settings=own, run_id=run, now=now, progress=progress_to_stderr)
         else:
             is_path = isinstance(requests, str | os.PathLike)
-            with nullcontext(str(requests)) if is_path else request_file(opened, requests, run) as path:
+            with _errors_of_workers(), nullcontext(str(requests)) if is_path else request_file(opened, requests, run) as path:
                 settings_of = partial(given.of_file, stored)
                 run_replay(opened, path, options=options, settings_of=settings_of, run_id=run, now=now, progress=progress_to_stderr)
         return self.sql(_ANSWERS.format(run=run))
@@ -307,9 +305,10 @@ class Lake:
         Raises:
             RuntimeError: there is no Java, or the session does not start.
         """
+        from pipeline.files.object_store import is_s3
         from pullsim.session import session
 
-        return session() if self._spark is None else self._spark
+        return session(s3=is_s3(self.path)) if self._spark is None else self._spark
 
     def _answered(self, quickly: Callable[[EmbeddedLake], T], on_spark: Callable[[], T]) -> T:
         """The answer of DuckDB, or of Spark where DuckDB cannot or shall not answer."""
@@ -366,6 +365,7 @@ def import_store(
     """
     from pipeline.commands.cli import now, run_id
     from pipeline.files.given_files import require_store
+    from pipeline.files.object_store import is_s3, require_bucket
     from pipeline.importing import import_store as importing
     from pipeline.lake.lake import Lake as SparkLake
     from pipeline.terminal import progress_to_stderr
@@ -374,21 +374,38 @@ def import_store(
     path = os.fspath(store)
     broker_settings = _given(settings, rules, properties).over()
     require_store(path)
-    into = SparkLake(session() if spark is None else spark, os.fspath(lake))
-    done = importing.import_store(
-        into,
-        path,
-        broker=importing.broker_of(path, broker_name, broker_settings),
-        layout=None if layout == "auto" else layout,
-        settings=broker_settings,
-        as_found=as_found,
-        run_id=run_id(),
-        now=now,
-        progress=progress_to_stderr,
-    )
+    on_s3 = [one for one in (path, os.fspath(lake)) if is_s3(one)]
+    for one in on_s3:
+        require_bucket(one)
+    into = SparkLake(session(s3=bool(on_s3)) if spark is None else spark, os.fspath(lake))
+    with _errors_of_workers():
+        done = importing.import_store(
+            into,
+            path,
+            broker=importing.broker_of(path, broker_name, broker_settings),
+            layout=None if layout == "auto" else layout,
+            settings=broker_settings,
+            as_found=as_found,
+            run_id=run_id(),
+            now=now,
+            progress=progress_to_stderr,
+        )
     for note in done.notes:
         progress_to_stderr(f"note: {note}")
     return Lake(lake, spark=spark)
+
+
+@contextmanager
+def _errors_of_workers() -> Iterator[None]:
+    """Raise the error of unusable input that a Python worker of Spark found in the block, instead of Spark's error about its worker."""
+    from pyspark.errors import PythonException
+
+    try:
+        yield
+    except PythonException as error:
+        if (text := quoted_error(str(error))) is None:
+            raise
+        raise UnusableInputError(text) from error
 
 
 def _given(settings: Settings | None, rules: str | None, properties: Path | None = None) -> GivenSettings:

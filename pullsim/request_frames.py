@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 from pipeline.files.output_file import output_file, write_lines
 from pipeline.files.store_files import filesystem_of
@@ -60,18 +61,36 @@ def request_file(broker: OpenedBroker, requests: Any, name: str) -> Iterator[str
 
 
 def _table(requests: Any) -> pa.Table:
-    """The requests as an Arrow table with the types of a request file."""
+    """The requests as an Arrow table with the types of a request file.
+
+    Raises:
+        RequestFrameError: it is no frame, has no rows, or other columns, types or values than requests have.
+    """
     try:
-        table = pa.table(requests)
-    except (TypeError, ValueError) as error:
+        of_pandas = hasattr(requests, "iloc")  # its index is no column
+        table = pa.Table.from_pandas(requests, preserve_index=False) if of_pandas else pa.table(requests)
+    except (AttributeError, TypeError, ValueError) as error:
         found = type(requests).__name__
         raise RequestFrameError(f"requests: expected a path, or a frame of pandas, Polars, Arrow or Spark, found {found}") from error
     _check_names(table.column_names)
-    kinds = _REQUIRED | _OPTIONAL
+    if not table.num_rows:
+        raise RequestFrameError("requests: expected at least one request, found a frame without rows")
+    return pa.table({name: _of_request(name, table[name]) for name in table.column_names})
+
+
+def _of_request(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column with the type that it has in a request; numbers may come as doubles, as pandas holds those beside a NULL."""
+    kind, wanted = column.type, (_REQUIRED | _OPTIONAL)[name]
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_dictionary(kind)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     try:
-        return table.cast(pa.schema([(name, kinds[name]) for name in table.column_names]))
+        if name == "timestamp" and pa.types.is_timestamp(kind):
+            column, is_number = column.cast(pa.timestamp("ms", kind.tz), safe=False), True
+        if pa.types.is_null(kind) or (is_text if wanted == pa.string() else is_number):
+            return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise RequestFrameError(f"requests: a column has values of another type: {error}") from error
+        raise RequestFrameError(f"requests: column {name}: expected values of type {wanted}, found others: {error}") from error
+    raise RequestFrameError(f"requests: column {name}: expected values of type {wanted}, found {kind}")
 
 
 def _check_names(names: list[str]) -> None:
@@ -98,6 +117,11 @@ def request_lines(requests: DataFrame) -> DataFrame:
     fields = [F.col(name) for name in _REQUIRED]
     fields.append(F.coalesce(column("maxMsgNums"), F.lit(_MAX_MSG_NUMS)).alias("maxMsgNums"))
     of_filter = F.struct(column("filterType").cast("STRING").alias("type"), column("expression").cast("STRING").alias("expression"))
-    fields.append(F.when(column("filterType").isNotNull(), of_filter).alias("filter"))
-    fields += [F.col(name) for name in ("timestamp", "sysFlag", "suspendTimeoutMillis") if name in names]
+    # an expression without a type is refused where the file is read, as in any file
+    has_filter = column("filterType").isNotNull() | column("expression").isNotNull()
+    fields.append(F.when(has_filter, of_filter).alias("filter"))
+    for name in ("timestamp", "sysFlag", "suspendTimeoutMillis"):
+        if name in names:
+            is_time = isinstance(requests.schema[name].dataType, TimestampType)
+            fields.append(F.unix_millis(name).alias(name) if is_time else F.col(name))
     return requests.select(F.to_json(F.struct(F.struct(*fields).alias("request")), {"ignoreNullFields": "false"}).alias("value"))

@@ -8,8 +8,11 @@ from pipeline.lake.session import LONG_JOBS, build_session, require_java, start_
 from pipeline.terminal import progress_to_stderr
 
 
-def session() -> SparkSession:
+def session(*, s3: bool) -> SparkSession:
     """The active session of Spark, or a new one, which takes seconds and stays until the process ends.
+
+    Args:
+        s3: whether a new session opens paths on S3.
 
     Raises:
         RuntimeError: there is no Java, or the session does not start.
@@ -18,6 +21,6 @@ def session() -> SparkSession:
     if found is None:
         require_java()
         progress_to_stderr("starting Spark")
-        found = build_session(conf=LONG_JOBS, functions=False)
+        found = build_session(conf=LONG_JOBS, functions=False, s3=s3)
         start_workers(found)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_options, lake_option, now, run_id
+from pipeline.commands.cli import VERSIONS, Engine, ExampleCommand, cli, engine_options, lake_option, now, run_id
 from pipeline.terminal import progress_to_stderr, say
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 
@@ -15,7 +15,7 @@ _RULES = "Version of the broker whose rules hold; by default that of rulesVersio
 @lake_option
 @click.option("--cases", required=True, metavar="FILE", help="Scenarios, a JSON object with its steps a line.")
 @click.option("--out", required=True, metavar="FILE", help="File for the same lines, with the results of their steps.")
-@click.option("--rules", type=click.Choice([version.value for version in BrokerVersion]), help=_RULES)
+@click.option("--rules", type=VERSIONS, help=_RULES)
 @engine_options
 def answer_command(lake: str, cases: str, out: str, rules: str | None, engine: Engine) -> None:
     """Run scenarios against a simulated broker: topics, groups, heartbeats, messages, and pulls with their answers.

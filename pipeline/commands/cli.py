@@ -156,13 +156,20 @@ def _check_named(
 
 
 def given_uris() -> dict[str, str]:
-    """The URIs among the options and arguments of the running command, each with the name of its option."""
+    """The URIs among the paths that the running command was given, each with the name of its option or argument."""
     context = click.get_current_context(silent=True)
     if context is None:  # the session is not of a command
         return {}
-    found = [(one, context.params.get(one.name or "")) for one in context.command.params if one.name != "master"]
+    found = [(one, context.params.get(one.name or "")) for one in context.command.params if _is_path(one)]
     names = {one: one.opts[0] if isinstance(one, click.Option) else one.make_metavar(context) for one, _ in found}
     return {value: names[one] for one, value in found if isinstance(value, str) and _URI.match(value)}
+
+
+def _is_path(parameter: click.Parameter) -> bool:
+    """Whether the value of an option or argument is the path of a file or folder."""
+    if isinstance(parameter, click.Option):
+        return (parameter.metavar or "").startswith(("FILE", "DIR"))
+    return parameter.name in {"file", "store"}
 
 
 def _open_stores(conf: dict[str, str]) -> dict[str, str]:
@@ -476,9 +483,7 @@ class Commands(click.Group):
         others = [name for name in self.list_commands(ctx) if name not in named]
         for heading, names in {**SECTIONS, "More": others}.items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [
-                (name, " ".join((command.help or "").partition("\n\n")[0].split())) for name, command in commands if command is not None
-            ]
+            rows = [(name, _summary(command)) for name, command in commands if command is not None]
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)

@@ -39,23 +39,27 @@ class Names:
 
         check_names(root, known, group=self.group, topic=self.topic, broker=self.broker)
 
-    def require_before_spark(self, root: str) -> None:
-        """Check the names without Spark; a lake that only Spark reads is not checked here.
 
-        Raises:
-            LakeError: as in `require`.
-        """
-        from pipeline.embedded.database import EmbeddedLake
-        from pipeline.embedded.opened_tables import NotSupportedError
-        from pipeline.embedded.questions import errors_told
+def require_before_spark(root: str, *names: Names) -> None:
+    """Check names without Spark; a lake that only Spark reads is not checked here.
 
-        if self == Names():
-            return
-        try:
-            with errors_told():
-                self.require(root, asked_of(EmbeddedLake(root)))
-        except NotSupportedError:
-            return
+    Raises:
+        LakeError: as in `Names.require`.
+    """
+    from pipeline.embedded.database import EmbeddedLake
+    from pipeline.embedded.opened_tables import NotSupportedError
+    from pipeline.embedded.questions import errors_told
+
+    given = [one for one in names if one != Names()]
+    if not given:
+        return
+    try:
+        with errors_told():
+            ask = asked_of(EmbeddedLake(root))
+            for one in given:
+                one.require(root, ask)
+    except NotSupportedError:
+        return
 
 
 def asked_of(lake: EmbeddedLake) -> Ask:
@@ -106,7 +110,7 @@ def answer(
 
     if engine.without_spark(reader, lake, show_quickly):
         return
-    names.require_before_spark(lake)
+    require_before_spark(lake, names)
     with engine.session(reads=lake) as spark:
         from pipeline.files.stopping import told_to_stop
         from pipeline.lake.lake import Lake, changes

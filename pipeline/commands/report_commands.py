@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -29,45 +28,23 @@ def report_command(lake: str, out: str, broker: str | None, reader: str, engine:
     from pipeline.files.given_files import require_output
 
     require_output("--out", out)
-    asked = AskedReport(lake, out, broker)
-    if not engine.without_spark(reader, lake, asked.write_quickly):
-        asked.write(engine)
-    say(f"report written to {out}")
 
-
-@dataclass(frozen=True)
-class AskedReport:
-    """What report is asked for: the options of `pullsim report`."""
-
-    lake: str
-    out: str
-    broker: str | None
-
-    def write_quickly(self, lake: EmbeddedLake) -> None:
-        """Write the page with the embedded engine."""
-        from pipeline.embedded.questions import errors_told
-        from pipeline.lake.committed import require_among
-        from pipeline.report.build import NAMING
-
-        with errors_told():
-            if self.broker is not None:
-                require_among(lake.root, self.broker, lake.names("brokerName", NAMING))
-            self._write(lake.asked, self.broker)
-
-    def write(self, engine: Engine) -> None:
-        """Write the page with Spark."""
-        from pipeline.lake.lake import Lake
-        from pipeline.lake.views import asking
-        from pipeline.report.build import NAMING
-        from pipeline.schema.tables import TABLES
-
-        with engine.session(reads=self.lake) as spark:
-            opened = Lake(spark, self.lake).require()
-            name = None if self.broker is None else opened.broker(self.broker, *(TABLES[table] for table in NAMING))
-            self._write(asking(opened), name)
-
-    def _write(self, ask: AskAll, broker: str | None) -> None:
+    def write(ask: AskAll) -> None:
         from pipeline.files.output_file import write_text
         from pipeline.report.build import report
 
-        write_text(self.out, lambda: report(ask, broker=broker, named=self.lake, progress=progress_to_stderr))
+        write_text(out, lambda: report(ask, broker=broker, named=lake, progress=progress_to_stderr))
+
+    def write_quickly(opened: EmbeddedLake) -> None:
+        from pipeline.embedded.questions import errors_told
+
+        with errors_told():
+            write(opened.asked)
+
+    if not engine.without_spark(reader, lake, write_quickly):
+        with engine.session(reads=lake) as spark:
+            from pipeline.lake.lake import Lake
+            from pipeline.lake.views import asking
+
+            write(asking(Lake(spark, lake).require()))
+    say(f"report written to {out}")

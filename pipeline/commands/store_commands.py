@@ -23,7 +23,7 @@ from pipeline.commands.cli import (
     run_id,
     settings_options,
 )
-from pipeline.commands.listed import Names
+from pipeline.commands.listed import Names, require_before_spark
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import progress_to_stderr, say
 
@@ -91,8 +91,7 @@ def export_command(
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.lake.session import INTERPRETED_PLANS
 
-    for topic in topics:
-        Names(topic=topic, broker=broker).require_before_spark(lake)
+    require_before_spark(lake, *(Names(topic=topic, broker=broker) for topic in topics))
     part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
     is_whole = part == Part()
     # Spark itself reads what says where the rows are, and those only that its tasks cannot

@@ -21,9 +21,8 @@ from pipeline.embedded.functions import NAMES, create_function, with_table_funct
 from pipeline.embedded.opened_tables import NotSupportedError, create_table_view, quoted, require_local, spark_type, text_literal
 from pipeline.embedded.translation import BINARY_TEXT, duckdb_sql, is_binary, parsed
 from pipeline.files.object_store import is_s3, require_bucket
-from pipeline.files.store_files import absolute_path
 from pipeline.lake.asking import Row, known_names
-from pipeline.lake.committed import LakeError, LakeVersion, no_lake, require_tables_version, require_there
+from pipeline.lake.committed import LakeError, LakeVersion, lake_root, no_lake, require_tables_version, require_there
 from pipeline.lake.delta_log import delta_version
 from pipeline.lake.small_table import plain_message, small_table
 from pipeline.schema.arrow_types import arrow_schema
@@ -68,7 +67,7 @@ class EmbeddedLake:
             LakeError: there is no lake, or it is damaged or of another version.
             ObjectStoreError: the lake is on S3, which cannot be opened.
         """
-        self.root = absolute_path(root).rstrip("/")
+        self.root = lake_root(root)
         require_local(self.root)
         if is_s3(self.root):
             require_bucket(self.root)

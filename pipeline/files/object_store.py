@@ -21,6 +21,7 @@ from store_format.errors import UnusableInputError
 _SCHEME = re.compile(r"s3[an]?://", re.ASCII)
 S3 = "s3://"
 _KEY, _SECRET, _TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
+_CREDENTIALS = (_KEY, _SECRET, _TOKEN)
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 # a setting of Hadoop's S3A -> the variable that says the same
 _OF_HADOOP = {
@@ -31,6 +32,9 @@ _OF_HADOOP = {
     "fs.s3a.endpoint.region": _REGIONS[0],
 }
 _HADOOP, _ENCRYPTED = "spark.hadoop.", "fs.s3a.connection.ssl.enabled"
+# credentials and place of one bucket, which Hadoop alone understands
+_OF_BUCKET = re.compile(r"spark\.hadoop\.fs\.s3a\.bucket\..+\.(?:access\.key|secret\.key|session\.token|endpoint|endpoint\.region)$")
+_ANY_BUCKET = "give fs.s3a.access.key and the like, which hold for all buckets of a command"
 # servers with an endpoint of their own take any region
 _ANY_REGION = "us-east-1"
 # seconds until a connection stands, and until a request without progress ends; tries of a request, of the first one and of the others
@@ -109,14 +113,13 @@ def s3_access() -> S3Access:
         ObjectStoreError: the profile that AWS_PROFILE names is missing.
     """
     said = os.environ
-    key, secret = said.get(_KEY), said.get(_SECRET)
-    of_profile = {} if key and secret else _profile(said.get("AWS_PROFILE"), *_profile_files())
-    found = {name: of_profile.get(name.lower()) for name in (_KEY, _SECRET, _TOKEN)}
-    if key and secret:
-        found = {_KEY: key, _SECRET: secret, _TOKEN: said.get(_TOKEN) or None}
+    of_profile = _profile(said.get("AWS_PROFILE"), *_profile_files())
+    key, secret, token = (said.get(name) or None for name in _CREDENTIALS)
+    if not (key and secret):
+        key, secret, token = (of_profile.get(name.lower()) for name in _CREDENTIALS)
     endpoint = next((said[name] for name in _ENDPOINTS if said.get(name)), None) or of_profile.get("endpoint_url")
     region = next((said[name] for name in _REGIONS if said.get(name)), None) or of_profile.get("region")
-    return S3Access(endpoint, region or (_ANY_REGION if endpoint else None), found[_KEY], found[_SECRET], found[_TOKEN])
+    return S3Access(endpoint, region or (_ANY_REGION if endpoint else None), key, secret, token)
 
 
 def _profile_files() -> tuple[str, str]:
@@ -140,7 +143,10 @@ def _profile(name: str | None, credentials: str, config: str) -> Mapping[str, st
             # the message of a parser shows lines of the file
             raise ObjectStoreError(f"{path}: expected profiles of Amazon's tools, found {type(error).__name__}") from None
         if parser.has_section(section):
-            found |= dict(parser.items(section))
+            values = dict(parser.items(section))
+            if _KEY.lower() in values:  # keys and token of one file go together
+                found = {name: value for name, value in found.items() if name.upper() not in _CREDENTIALS}
+            found |= values
     if name and not found:
         raise ObjectStoreError(f"AWS_PROFILE={name}: expected a profile in {credentials} or {config}, found none of this name")
     return found
@@ -150,8 +156,18 @@ def take_settings(conf: Mapping[str, str]) -> dict[str, str]:
     """Make variables of this process of the settings fs.s3a.* that all libraries need; gives the other settings of Spark.
 
     The command line of a Java process, which every user of a machine can read, then has no credentials.
+
+    Raises:
+        ObjectStoreError: the settings have a part of the credentials only, or credentials of one bucket.
     """
     rest = dict(conf)
+    if of_bucket := next((name for name in conf if _OF_BUCKET.match(name)), None):
+        raise ObjectStoreError(f"--conf {of_bucket}: expected settings of all buckets, found one of a bucket; {_ANY_BUCKET}")
+    given = {variable: _HADOOP + name for name, variable in _OF_HADOOP.items() if variable in _CREDENTIALS and conf.get(_HADOOP + name)}
+    if given:
+        if missing := [_HADOOP + name for name, variable in _OF_HADOOP.items() if variable in {_KEY, _SECRET} - given.keys()]:
+            raise ObjectStoreError(f"--conf {next(iter(given.values()))}: expected {missing[0]} beside it, found none; give both")
+        os.environ.pop(_TOKEN, None)  # it is of the keys of the environment
     for setting, variable in _OF_HADOOP.items():
         value = rest.pop(_HADOOP + setting, None)
         if value and setting == "fs.s3a.endpoint" and "://" not in value:

@@ -6,6 +6,7 @@ This module and its imports need no Spark.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,9 @@ from pipeline.files.store_files import absolute_path, is_uri
 from pipeline.lake.delta_log import is_empty
 from pipeline.schema.tables import LAKE_VERSION, TABLES_VERSION
 from store_format.errors import UnusableInputError
+
+# deltalake takes # and ? for the end of a path, and other letters are percent-encoded by some libraries only
+_NOT_ON_S3 = re.compile(r"[^A-Za-z0-9._~/=-]")
 
 
 class LakeError(UnusableInputError, ValueError):
@@ -56,13 +60,27 @@ def require_tables_version(root: str, found: int) -> None:
     raise LakeError(f"{root}: expected tables of version {TABLES_VERSION}, found {found}; {hint}")
 
 
+def lake_root(path: str) -> str:
+    """The absolute path of a lake's folder, without a slash at its end.
+
+    Raises:
+        LakeError: it is on S3, and has letters that the libraries that open S3 read differently.
+    """
+    root = absolute_path(path).rstrip("/")
+    if is_s3(root) and (letter := _NOT_ON_S3.search(root.partition("://")[2])):
+        raise LakeError(
+            f"{path}: expected a lake on S3 with a path of the letters A-Z a-z 0-9 . _ ~ / = -, found {letter.group()!r}; give another path"
+        )
+    return root
+
+
 def require_there(root: str) -> None:
     """Check, before an engine is started, that the directory `root` has a lake, local or on S3.
 
     Raises:
         LakeError: the directory has no table lake_version. Other URIs are not checked.
     """
-    path = absolute_path(root).rstrip("/")
+    path = lake_root(root)
     table = f"{path}/{LAKE_VERSION.name}"
     if (is_s3(path) and is_empty(table)) or not (is_uri(path) or os.path.isdir(table)):
         raise no_lake(path)

@@ -18,12 +18,13 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.files.store_files import absolute_path, is_uri
+from pipeline.files.store_files import is_uri
 from pipeline.lake.committed import (
     LakeConflictError,
     LakeError,
     LakeVersion,
     chosen_broker,
+    lake_root,
     no_lake,
     require_tables_version,
     require_there,
@@ -55,7 +56,7 @@ class Lake:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
-        self.root = absolute_path(root).rstrip("/")
+        self.root = lake_root(root)
         self._made: dict[str, tuple[tuple[int | None, ...], Any]] = {}
         self._newest: tuple[int, LakeVersion] | None = None
         if not is_uri(self.root) and (file := _file_on_the_way(self.root)):

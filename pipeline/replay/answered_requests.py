@@ -7,11 +7,14 @@ the lines do not pass through Spark, and a task keeps one chunk of lines in memo
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -33,6 +36,8 @@ _SAME, _DIFFER, _UNRECORDED = "same", "differ", "unrecorded"
 # position of the row of an answer among the rows of its messages
 _ANSWER = -1
 _NO_MESSAGES = "[]"
+_JSON = json.JSONDecoder()
+_SPACE, _COLON, _COMMA = (re.compile(rf"[ \t\n\r]*{sign}[ \t\n\r]*") for sign in ("", ":", ",?"))
 _RESULT = (
     f"{PART}, answers BIGINT, errors MAP<STRING, BIGINT>, kinds MAP<STRING, BIGINT>, "
     "first ARRAY<STRUCT<number: BIGINT, recorded: STRING, ours: STRING, fields: ARRAY<STRING>>>"
@@ -159,19 +164,10 @@ def _answered(file: RequestFile, compares: bool, counts: _Counts, batches: Itera
 
 def _whole_answers(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes, str | None]]:
     """Each answer with its messages: number of the line, JSON and error, from answers that precede the fragments of their messages."""
-    seq, response, error = -1, b"", None
-    fragments: list[bytes] = []
-    for batch in batches:
-        for number, position, text, its_error in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if position != _ANSWER:
-                fragments.append(text)
-                continue
-            if seq >= 0:
-                yield seq, _with_messages(response, fragments), error
-            seq, response, error = number, text, its_error
-            fragments.clear()
-    if seq >= 0:
-        yield seq, _with_messages(response, fragments), error
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    for seq, of_line in groupby(rows, itemgetter(0)):
+        (_, _, response, error), *messages = of_line
+        yield seq, _with_messages(response, [text for _, _, text, _ in messages]), error
 
 
 def _with_messages(response: bytes, fragments: list[bytes]) -> bytes:
@@ -202,20 +198,40 @@ class _Lines:
 
 
 def with_response(line: bytes, response: bytes) -> bytes:
-    """The line, with its end, with `response` (JSON) as its response; all other fields stay as they are."""
+    """The line, with its end, with `response` (JSON) as its last field; all other bytes stay as they are."""
     content = line.strip()
     if b'"response"' in content or b"\\u" in content:
-        fields = json.loads(content)
-        fields.pop("response", None)
-        content = _compact(fields)
-    return b'%s,"response":%s}\n' % (content[:-1], response)
+        content = _without_response(content.decode()).encode()
+    return b'%s,"response":%s}\n' % (content[:-1].rstrip(), response)
 
 
-def _compact(fields: dict[str, Any]) -> bytes:
+def _without_response(line: str) -> str:
+    """The text of a JSON object, without its field "response" if it has one."""
+    ended, at = 1, _after(_SPACE, line, 1)
+    while line[at] == '"':
+        name, end = _JSON.raw_decode(line, at)
+        _, end = _JSON.raw_decode(line, _after(_COLON, line, end))
+        following = _after(_COMMA, line, end)
+        if name == "response":
+            return line[:ended] + line[end:] if line[following] == "}" else line[:at] + line[following:]
+        ended, at = end, following
+    return line
+
+
+def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """The place after the text that matches at a place, which may be empty."""
+    found = pattern.match(text, at)
+    return at if found is None else found.end()
+
+
+def _shown(value: Any) -> str:
+    """A value as JSON; half of a surrogate pair, which UTF-8 cannot write, stays an escape."""
+    text = json.dumps(value, ensure_ascii=False)
     try:
-        return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
-        return json.dumps(fields, separators=(",", ":")).encode()
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
 
 
 def _compare(counts: _Counts, number: int, line: bytes, response: bytes) -> None:
@@ -231,7 +247,7 @@ def _compare(counts: _Counts, number: int, line: bytes, response: bytes) -> None
     fields = differing_fields(recorded, ours)
     counts.kinds[_DIFFER if fields else _SAME] += 1
     if fields and len(counts.first) < _SHOWN_DIFFERENCES:
-        counts.first.append(Difference(number, json.dumps(recorded, ensure_ascii=False), response.decode(), fields))
+        counts.first.append(Difference(number, _shown(recorded), response.decode(), fields))
 
 
 def differing_fields(recorded: Any, ours: Any) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from pipeline.lake.asking import AskAll, Row
+from pipeline.lake.asking import AskAll, Row, known_names
+from pipeline.lake.committed import lake_root, require_among
 from pipeline.report import forms
 from pipeline.report.behind_now import BEHIND_NOW
 from pipeline.report.corrections import CORRECTIONS
@@ -45,10 +46,16 @@ def report(ask: AskAll, *, broker: str | None, named: str, progress: Callable[[s
 
     Args:
         ask: asks the lake, at the version to read.
-        broker: the only broker to report, which the lake has; None for all.
+        broker: the only broker to report; None for all.
         named: the lake's path as the user wrote it.
         progress: called with each question.
+
+    Raises:
+        LakeError: the lake has no such broker.
     """
+    if broker is not None:
+        [known] = ask([known_names("brokerName", NAMING)])
+        require_among(lake_root(named), broker, sorted(row["name"] for row in known))
     scope = _scope(ask, broker, shlex.quote(named))
     facts = _facts(ask, scope)
     asked = [(question, question.queries(scope)) for question in QUESTIONS]

@@ -26,7 +26,7 @@ REQUEST_ARROW = arrow_of(SCHEMA)
 _OPENINGS_MAX = 500
 _KEYS = tuple(b'"%s"' % name for name in (b"request", b"filter", b"group", b"topic", b"queueId", b"offset", b"maxMsgNums"))
 _MAY_BE_NULL = b'"filter"'
-# most digits of a number: Spark's parser, which copies the request to the output, takes no more
+# most digits of a number: no field has more, and Python's parser takes no whole number of more than 4,300
 _DIGITS_MAX = 400
 _TOO_MANY_DIGITS = re.compile(rb"[0-9]{%d}" % _DIGITS_MAX)
 _NO_NUMBERS = (b"NaN", b"Infinity")

@@ -140,7 +140,7 @@ def test_a_package_that_is_not_installed_is_named(lake: pullsim.Lake, monkeypatc
 
 
 def test_spark_is_taken_only_for_what_duckdb_leaves(lake: pullsim.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_session() -> None:
+    def no_session(**_: Any) -> None:
         raise LakeError("Spark was taken")
 
     monkeypatch.setattr("pullsim.session.session", no_session)

@@ -87,6 +87,8 @@ def test_frames_of_requests_get_the_recorded_answers(spark: SparkSession, kind: 
     frame = request_frame()
     forms: dict[str, Any] = {"polars": frame, "arrow": frame.to_arrow(), "pandas": frame.to_pandas()}
     given = forms[kind] if kind in forms else spark.createDataFrame(frame.to_pandas()).coalesce(1)
+    if kind == "pandas":  # rows that a filter kept have an index of their own
+        given = given.set_index(given.index + 5)
     settings = {name: value for name, value in CONFIG.items() if name.startswith(("accessMessage", "maxTransfer", "totalPhysical"))}
     assert len(settings) == 6
     found = pullsim.open("lake").replay(given, settings=settings).arrow().to_pylist()
@@ -127,7 +129,11 @@ def test_an_explanation_is_that_of_the_command(
             "found none named offset",
         ),
         (lambda lake: lake.replay(request_frame().rename({"expression": "expresion"})), pullsim.Error, "the nearest known: expression"),
-        (lambda lake: lake.replay(request_frame().with_columns(offset=pl.lit("x"))), pullsim.Error, "a column has values of another type"),
+        (
+            lambda lake: lake.replay(request_frame().with_columns(pl.lit(None).alias("filterType"))),
+            pullsim.Error,
+            "a filter that is null or",
+        ),
         (lambda lake: lake.replay(7), pullsim.Error, "expected a path, or a frame of pandas, Polars, Arrow or Spark, found int"),
         (lambda lake: lake.replay("pulls.jsonl", settings={"maxTransferCount": 8}), SettingsError, "maxTransferCount"),
         (lambda lake: lake.replay("pulls.jsonl", broker="b"), pullsim.Error, "expected broker 'b', found 'broker-a'"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.commands.cli import cli, given_uris
 from pipeline.files.given_files import GivenFileError, require_input, require_output
 from pipeline.lake import driver_start, session
 from pipeline.lake.lake import LAKE_VERSION
@@ -55,6 +56,24 @@ def test_a_wrong_name_is_told_before_spark_starts(
     assert (code, out) == (2, "")
     assert says in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "uris"),
+    [
+        ("message --lake s3://b/lake --key https://shop/orders/1 --text s3://b/x", {"s3://b/lake": "--lake"}),
+        ("replay --lake lake --requests s3://b/r --out hdfs://h/o --broker s3://name", {"s3://b/r": "--requests", "hdfs://h/o": "--out"}),
+        ("import s3://b/store --lake lake --checkpoint gs://b/c", {"s3://b/store": "STORE", "gs://b/c": "--checkpoint"}),
+        ("stream --lake lake --requests s3://b/r --checkpoint c --metrics s3://b/m", {"s3://b/r": "--requests", "s3://b/m": "--metrics"}),
+        ("capture s3://b/x.pcap --lake lake", {"s3://b/x.pcap": "FILE"}),
+        ("sql s3://b/x --lake lake --file s3://b/q.sql", {"s3://b/q.sql": "--file"}),
+    ],
+)
+def test_only_values_that_are_paths_are_taken_for_uris(words: str, uris: dict[str, str]) -> None:
+    name, *arguments = words.split()
+    command = cli.commands[name]
+    with command.make_context(name, arguments):
+        assert given_uris() == uris
 
 
 def test_java_is_looked_for_before_spark_starts(lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

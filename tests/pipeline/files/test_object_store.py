@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import pullsim
 from pipeline.files.object_store import ObjectStoreError, S3Access, is_s3, require_bucket, s3_access, take_settings
 from pipeline.files.store_files import absolute_path
+from pipeline.lake.committed import LakeError, require_there
 from pipeline.main import run
 
 ENDPOINT = "http://127.0.0.1:1"
@@ -43,16 +45,57 @@ def test_variables_win_over_the_profile(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ek")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "es")
     monkeypatch.setenv("AWS_REGION", "us-west-2")
-    assert s3_access() == S3Access(None, "us-west-2", "ek", "es", None)
+    assert s3_access() == S3Access(ENDPOINT, "us-west-2", "ek", "es", None)
+
+
+def test_keys_and_token_of_two_files_are_not_mixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "credentials").write_text("[p]\naws_access_key_id = pk\naws_secret_access_key = ps\n", "utf-8")
+    (tmp_path / "config").write_text("[profile p]\naws_access_key_id = x\naws_session_token = xt\nregion = eu-west-1\n", "utf-8")
+    monkeypatch.setenv("AWS_PROFILE", "p")
+    assert s3_access() == S3Access(None, "eu-west-1", "pk", "ps", None)
 
 
 def test_settings_of_spark_win_over_variables_and_leave_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ek")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "es")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "et")  # of the keys "ek" and "es"
     given = {"access.key": "ck", "secret.key": "cs", "endpoint": "127.0.0.1:1", "connection.ssl.enabled": "false", "threads.max": "7"}
     rest = take_settings({f"spark.hadoop.fs.s3a.{name}": value for name, value in given.items()} | {"spark.x": "y"})
     assert rest == {"spark.hadoop.fs.s3a.connection.ssl.enabled": "false", "spark.hadoop.fs.s3a.threads.max": "7", "spark.x": "y"}
     assert s3_access() == S3Access(ENDPOINT, "us-east-1", "ck", "cs", None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("access.key", "expected spark.hadoop.fs.s3a.secret.key beside it, found none"),
+        ("secret.key", "expected spark.hadoop.fs.s3a.access.key beside it, found none"),
+        ("session.token", "expected spark.hadoop.fs.s3a.access.key beside it, found none"),
+        ("bucket.b.secret.key", "expected settings of all buckets, found one of a bucket"),
+        ("bucket.b.c.session.token", "expected settings of all buckets, found one of a bucket"),
+    ],
+)
+def test_a_part_of_the_credentials_and_those_of_one_bucket_are_refused(setting: str, told: str) -> None:
+    with pytest.raises(ObjectStoreError) as refused:
+        take_settings({f"spark.hadoop.fs.s3a.{setting}": "topsecret"})
+    assert told in str(refused.value)
+    assert "topsecret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("letter", "#?%*[ é\\:+")
+def test_a_lake_on_s3_with_letters_that_libraries_read_differently_is_refused(letter: str) -> None:
+    with pytest.raises(LakeError) as refused:
+        require_there(f"s3://b/a{letter}b/lake")
+    assert str(refused.value).startswith(f"s3://b/a{letter}b/lake: expected a lake on S3 with a path of the letters")
+    assert repr(letter) in str(refused.value)
+
+
+def test_a_python_session_for_a_lake_on_s3_opens_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.files.object_store.require_bucket", lambda path: None)
+    monkeypatch.setattr("pipeline.lake.committed.require_there", lambda path: None)
+    monkeypatch.setattr("pullsim.session.session", lambda *, s3: s3)
+    assert pullsim.open("s3a://b/lake").spark is True
+    assert pullsim.open("lake").spark is False
 
 
 def test_all_libraries_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.replay.answered_requests import with_response
+from pipeline.replay.answered_requests import _compare, _Counts, with_response
 from pipeline.requests.request_file import scan_file
 from tests.runs.replaying import DEMO_TRACE, all_lines, demo_data, lake_of, read_lines, run, write_lines
 
@@ -26,6 +26,33 @@ LINES = {
     "no ASCII": '{"request": {"topic": "T"}, "note": "\u4e2d\u6587"}',
     "half of a surrogate pair": '{"request": {"topic": "T"}, "note": "\\ud800"}',
 }
+
+
+@pytest.mark.parametrize(
+    ("line", "copied"),
+    [
+        (b'{ "a" : 1e400 , "request":{"x": 1.50} }', b'{ "a" : 1e400 , "request":{"x": 1.50}'),
+        (
+            b'{"a": 1e400, "request":{}, "response" : {"x": [1, {}]}, "id": 12345678901234567.890}',
+            b'{"a": 1e400, "request":{}, "id": 12345678901234567.890',
+        ),
+        (b'{"response": null ,"request": {"note": "\\ud800\\u00e9"}}', b'{"request": {"note": "\\ud800\\u00e9"}'),
+        (
+            b'{"request": {"response": "}"}, "id": "\\"response\\"" , "response": "a" }',
+            b'{"request": {"response": "}"}, "id": "\\"response\\""',
+        ),
+        (b'{"request": {}, "resp\\u006fnse": 1.0, "\\u0061": "\xc3\xa9"}', b'{"request": {}, "\\u0061": "\xc3\xa9"'),
+    ],
+)
+def test_all_bytes_but_those_of_the_response_are_copied(line: bytes, copied: bytes) -> None:
+    assert with_response(line, OURS) == copied + b',"response":' + OURS + b"}\n"
+
+
+def test_a_recorded_answer_with_half_of_a_surrogate_pair_is_compared_and_shown() -> None:
+    counts = _Counts()
+    _compare(counts, 7, b'{"request": {}, "response": {"status": "\\ud800"}}', OURS)
+    [difference] = counts.comparison().first
+    assert difference == (7, '{"status": "\\ud800"}', OURS.decode(), ["status"])
 
 
 @pytest.mark.parametrize("kind", LINES)
