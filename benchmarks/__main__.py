@@ -15,21 +15,21 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks.capture_measures import measure_capture
-from benchmarks.engine_measures import measure_engines
 from benchmarks.figures import Figure, markdown_of, table_of
-from benchmarks.frame_measures import measure_frames
-from benchmarks.generating import measure_generate
-from benchmarks.lag_measures import measure_lag
-from benchmarks.pulls import PULLS
-from benchmarks.replay_measures import measure_replays
-from benchmarks.simulation_measures import measure_simulation
+from benchmarks.made.pulls import PULLS
+from benchmarks.measures.capture import measure_capture
+from benchmarks.measures.engines import measure_engines
+from benchmarks.measures.frames import measure_frames
+from benchmarks.measures.generate import measure_generate
+from benchmarks.measures.lag import measure_lag
+from benchmarks.measures.replay import measure_replays
+from benchmarks.measures.simulation import measure_simulation
+from benchmarks.measures.store import measure_export, measure_import, measure_verify
+from benchmarks.measures.stream import measure_stream
+from benchmarks.measures.whole_way import measure_whole_way
 from benchmarks.stand import QUICK, QUICK_REPEATS, Stand
-from benchmarks.store_measures import measure_export, measure_import, measure_verify
-from benchmarks.stream_measures import measure_stream
-from benchmarks.whole_way import measure_whole_way
 
-# by what the names of their figures begin with; the replays of benchmarks.pulls come after them
+# by what the names of their figures begin with; the replays of benchmarks.made.pulls come after them
 MEASURES: dict[str, Callable[[Stand], list[Figure]]] = {
     "whole": measure_whole_way,
     "generate": measure_generate,

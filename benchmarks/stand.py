@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.figures import REPEATS
-from benchmarks.synthetic_store import BODY_BYTES, Shape, write_store
+from benchmarks.made.synthetic_store import BODY_BYTES, Shape, write_store
 from pipeline.importing.import_store import import_store
 from pipeline.lake.lake import Lake
 from pipeline.lake.session import build_session

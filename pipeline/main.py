@@ -94,7 +94,7 @@ def judged(error: BaseException) -> tuple[int, str]:
         SparkRuntimeException,
     )
 
-    from pipeline.lake.damaged_files import damaged_file
+    from pipeline.delta.damaged_files import damaged_file
 
     if (quoted := quoted_error(str(error))) is not None:
         return 2, f"error: {_shortened(quoted)}"

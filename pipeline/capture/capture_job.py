@@ -26,8 +26,8 @@ from pipeline.capture.exchanges import BAD, OFFSET, PULL, SUBSCRIPTION, Row
 from pipeline.capture.packets import Bad, read_packets, with_a_packet
 from pipeline.capture.registrations import BATCH_ROWS, batches_of, with_registrations
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
+from pipeline.delta.delta_sql import literal
 from pipeline.files.store_files import filesystem_of, refuse_pipe
-from pipeline.lake.delta_sql import literal
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker

@@ -8,7 +8,7 @@ import click
 
 from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_option, engine_options, format_option, lake_option
 from pipeline.commands.listed import Names, answer, list_options, show_first
-from pipeline.lake.delta_sql import literal
+from pipeline.delta.delta_sql import literal
 from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (
     CLIENT_LIST,

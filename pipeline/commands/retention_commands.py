@@ -136,10 +136,10 @@ class AskedRetention:
 
     def show_quickly(self, lake: EmbeddedLake) -> None:
         """Show the losses with the embedded engine."""
+        from pipeline.delta.delta_sql import literal
         from pipeline.embedded.questions import errors_told
         from pipeline.lag.retention_rows import FORECAST, HIDDEN, forecast, losses, risks, with_texts
         from pipeline.lake.committed import chosen_broker
-        from pipeline.lake.delta_sql import literal
 
         with errors_told():
             name = chosen_broker(lake.root, self.broker, lake.names("brokerName", ("broker",)))

@@ -17,14 +17,14 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from sqlglot import exp
 
+from pipeline.delta.delta_log import delta_version
+from pipeline.delta.small_table import plain_message, small_table
 from pipeline.embedded.functions import NAMES, create_function, with_table_functions
 from pipeline.embedded.opened_tables import NotSupportedError, create_table_view, quoted, require_local, spark_type, text_literal
 from pipeline.embedded.translation import BINARY_TEXT, duckdb_sql, is_binary, parsed
 from pipeline.files.object_store import is_s3, require_bucket
 from pipeline.lake.asking import Row, known_names
 from pipeline.lake.committed import LakeError, LakeVersion, lake_root, no_lake, require_tables_version, require_there
-from pipeline.lake.delta_log import delta_version
-from pipeline.lake.small_table import plain_message, small_table
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import LAKE_VERSION, TABLES
 from pipeline.sql.definitions import body_of, documented

@@ -15,9 +15,9 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from duckdb.sqltypes import DuckDBPyType
 
+from pipeline.delta.small_table import PARTITION, added_files, has_plain_path, opened_table, plain_message
 from pipeline.files.object_store import is_s3
 from pipeline.lake.committed import LakeError
-from pipeline.lake.small_table import PARTITION, added_files, has_plain_path, opened_table, plain_message
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Table
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from pipeline.delta.small_table import PARTITION
 from pipeline.files.store_files import filesystem_of
-from pipeline.lake.small_table import PARTITION
 
 
 def dataset_of(schema: pa.Schema, files: Sequence[str], adds: pa.Table) -> ds.Dataset:

@@ -21,15 +21,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.delta.delta_sql import Placement
+from pipeline.delta.task_rows import TaskRows, rows_of
 from pipeline.files.store_files import StoreFiles, filesystem_of, is_uri
 from pipeline.importing.found_store import find_store
 from pipeline.importing.load_store import LoadedStore, load_store, with_extension
 from pipeline.importing.store_source import LOG_TABLES, read_stretch
-from pipeline.lake.delta_sql import Placement
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
-from pipeline.lake.task_rows import TaskRows, rows_of
 from pipeline.rows.config_tables import config_rows
 from pipeline.rows.index_tables import index_rows
 from pipeline.rows.log_batches import Stretch

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipeline.lake.delta_sql import literal
+from pipeline.delta.delta_sql import literal
 from pipeline.lake.lake import LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker

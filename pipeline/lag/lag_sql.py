@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pipeline.delta.delta_sql import literal
 from pipeline.lake.committed import LakeError, require_among
-from pipeline.lake.delta_sql import literal
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import nearest
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from pipeline.delta.delta_sql import literal
 from pipeline.lag.lag_sql import GROUPS, TOPICS, require_name
 from pipeline.lake.asking import AskAll, Row, known_names
 from pipeline.lake.committed import LakeError
-from pipeline.lake.delta_sql import literal
 from pipeline.settings.quantities import LAST_OF_YEAR_9999, utc_time
 from pipeline.settings.settings import BrokerSettings, camel_case
 from udfs.cleaning.clean_commit_log import CleanSettings

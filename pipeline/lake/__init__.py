@@ -1,1 +1,1 @@
-"""The lake: Spark session, Delta tables, the commit point of all tables, SQL views and functions."""
+"""The lake: the Spark session, its brokers, the commit point of all tables, SQL views and functions."""

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.delta.delta_log import is_empty
 from pipeline.files.object_store import is_s3
 from pipeline.files.store_files import absolute_path, is_uri
-from pipeline.lake.delta_log import is_empty
 from pipeline.schema.tables import LAKE_VERSION, TABLES_VERSION
 from store_format.errors import UnusableInputError
 

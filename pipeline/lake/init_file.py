@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from pipeline.lake.delta_sql import literal
+from pipeline.delta.delta_sql import literal
 from pipeline.schema.tables import LAKE_VERSION, TABLES, TABLES_VERSION, Table
 from pipeline.sql.statements import FUNCTIONS, VIEWS, view_sql
 from store_format.errors import UnusableInputError

@@ -18,6 +18,10 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.delta.damaged_files import RESTORE
+from pipeline.delta.delta_log import delta_version, reader_features
+from pipeline.delta.delta_sql import delta
+from pipeline.delta.small_table import has_plain_path, plain_message, small_table
 from pipeline.files.store_files import is_uri
 from pipeline.lake.committed import (
     LakeConflictError,
@@ -29,10 +33,6 @@ from pipeline.lake.committed import (
     require_tables_version,
     require_there,
 )
-from pipeline.lake.damaged_files import RESTORE
-from pipeline.lake.delta_log import delta_version, reader_features
-from pipeline.lake.delta_sql import delta
-from pipeline.lake.small_table import has_plain_path, plain_message, small_table
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, LAKE_VERSION, Table
 

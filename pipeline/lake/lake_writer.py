@@ -24,8 +24,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 
-from pipeline.lake.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
-from pipeline.lake.delta_sql import (
+from pipeline.delta.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
+from pipeline.delta.delta_sql import (
     Placement,
     create_as,
     create_empty,
@@ -36,13 +36,13 @@ from pipeline.lake.delta_sql import (
     properties_of,
     table_properties,
 )
+from pipeline.delta.small_table import has_plain_path, opened_table, plain_message
+from pipeline.delta.table_commits import CommitConflictError, Found, append_files, create_table, takes_files
+from pipeline.delta.table_files import FileWriter, check_files
+from pipeline.delta.task_rows import rows_of
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
 from pipeline.lake.local_rows import frame_of
 from pipeline.lake.session import columns_without_dictionary, temporary_settings
-from pipeline.lake.small_table import has_plain_path, opened_table, plain_message
-from pipeline.lake.table_commits import CommitConflictError, Found, append_files, create_table, takes_files
-from pipeline.lake.table_files import FileWriter, check_files
-from pipeline.lake.task_rows import rows_of
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
 

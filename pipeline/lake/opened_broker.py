@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.delta.delta_log import delta_version
+from pipeline.delta.small_table import has_plain_path, opened_table
 from pipeline.files.store_files import absolute_path
-from pipeline.lake.delta_log import delta_version
 from pipeline.lake.lake import Lake, LakeError
-from pipeline.lake.small_table import has_plain_path, opened_table
 from pipeline.schema.tables import BROKER, STORE_FILE, Table
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from pipeline.lake.delta_sql import literal
+from pipeline.delta.delta_sql import literal
 from pipeline.settings.settings import nearest
 from pipeline.sql.definitions import documented
 from pipeline.sql.statements import view_sql

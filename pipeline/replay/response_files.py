@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.lake.table_files import FILES_DDL, FileWriter
+from pipeline.delta.table_files import FILES_DDL, FileWriter
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import PULL_RESPONSE
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.delta_sql import literal
+from pipeline.delta.delta_sql import literal
 from pipeline.lake.local_rows import frame_of
 from pipeline.rows.queue_batches import segment_of_sql
 

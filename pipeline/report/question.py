@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from pipeline.delta.delta_sql import literal
 from pipeline.lake.asking import Row
-from pipeline.lake.delta_sql import literal
 from pipeline.report import forms
 from pipeline.report.window import Window
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pipeline.delta.delta_sql import literal
 from pipeline.lake.asking import Ask
 from pipeline.lake.committed import LakeError
-from pipeline.lake.delta_sql import literal
 
 # tags that a scenario names one by one; the others together are a tag of their own
 _TAGS_MAX: Final = 20

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from benchmarks import __main__ as suite
-from benchmarks import real_broker
 from benchmarks.figures import Figure, Peer, held_against, markdown_of
-from benchmarks.pulls import PULLS, PulledStore
+from benchmarks.made.pulls import PULLS, PulledStore
+from benchmarks.made.synthetic_store import TOPIC_PREFIX, Shape, write_store
+from benchmarks.peers import real_broker
 from benchmarks.stand import Stand
-from benchmarks.synthetic_store import TOPIC_PREFIX, Shape, write_store
 from tests.runs.sampling import slow_proof
 from tests.truth.oracle import load, needs_oracle
 

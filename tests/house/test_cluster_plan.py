@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.cluster_plan import Costs, cluster_plan
-from benchmarks.scale_cases import Row
-from benchmarks.scale_page import scale_page
+from benchmarks.scale.cases import Row
+from benchmarks.scale.cluster_plan import Costs, cluster_plan
+from benchmarks.scale.page import scale_page
 
 # two cores take 1 s a GiB of bytes; 20 million records of 164 bytes take 3 s of that, and 40 s more; 4 million requests take 10 s
 ROWS = [

@@ -19,8 +19,8 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from pipeline.lake.delta_log import run_of
-from pipeline.lake.table_commits import append_files, create_table
+from pipeline.delta.delta_log import run_of
+from pipeline.delta.table_commits import append_files, create_table
 from pipeline.schema.tables import LAKE_VERSION
 from store_format.remoting.command import SerializeType
 from tests.makers.captured_runs import store_with_topics

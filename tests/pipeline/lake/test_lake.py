@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
+from pipeline.delta.delta_sql import create_empty
 from pipeline.importing import import_store as import_module
 from pipeline.lake import lake_writer
-from pipeline.lake.delta_sql import create_empty
 from pipeline.lake.lake import Lake, LakeError, LakeVersion
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.rows.topic_partitions import NULL_PARTITION

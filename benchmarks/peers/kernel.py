@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.figures import REPEATS, median_seconds
-from benchmarks.pulls import MAX_MSG_NUMS, Given, PulledStore, Pulls
-from benchmarks.synthetic_store import TOPIC_PREFIX
+from benchmarks.made.pulls import MAX_MSG_NUMS, Given, PulledStore, Pulls
+from benchmarks.made.synthetic_store import TOPIC_PREFIX
 from pipeline.replay.kernel_batches import Answering
 from pipeline.settings.settings import BrokerSettings
 from store_format.files.mapped_files import offset_to_file_name

@@ -9,8 +9,8 @@ from dpkt.ethernet import Ethernet
 from dpkt.pcap import Reader
 from pyspark.sql import DataFrame
 
-from benchmarks.captured_traffic import write_capture
 from benchmarks.figures import Figure, Peer, held_against, rates, timed, timed_runs
+from benchmarks.made.captured_traffic import write_capture
 from benchmarks.stand import Stand
 from benchmarks.worker_memory import peak_worker_memory
 from pipeline.capture.capture_job import captured_rows, digest_of

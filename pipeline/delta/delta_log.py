@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
+from pipeline.delta.damaged_files import RESTORE
 from pipeline.files.store_files import filesystem_of
-from pipeline.lake.damaged_files import RESTORE
 from store_format.errors import StoreError, shown
 
 # table property with the id of the run that created or altered the table; other writes have the run's id in the commit's userMetadata

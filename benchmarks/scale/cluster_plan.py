@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.figures import markdown_table
-from benchmarks.scale_cases import ENTRIES_A_REQUEST, LARGE, MILLION, Row
+from benchmarks.scale.cases import ENTRIES_A_REQUEST, LARGE, MILLION, Row
 
 LOG_BYTES, REQUESTS = 10**12, 10**10
 MESSAGE_BYTES = (1024, 200)
@@ -86,10 +86,10 @@ def cluster_plan(rows: list[Row]) -> str:
 _PLAN = """\
 ## A cluster for 1 TB
 
-The plan is for a terabyte of commit log and ten thousand million requests. `benchmarks/cluster_plan.py` computes it from the figures above:
-an import takes {message:.1f} core-microseconds a message and {gibibyte:.1f} core-seconds a GiB of log. The answer to a request at a random
-offset takes {request:.1f} core-microseconds, whatever the store's size. Core-seconds are cores multiplied by measured seconds, so they
-include time in which only the driver works.
+The plan is for a terabyte of commit log and ten thousand million requests. `benchmarks/scale/cluster_plan.py` computes it from the figures
+above: an import takes {message:.1f} core-microseconds a message and {gibibyte:.1f} core-seconds a GiB of log. The answer to
+a request at a random offset takes {request:.1f} core-microseconds, whatever the store's size. Core-seconds are cores
+multiplied by measured seconds, so they include time in which only the driver works.
 
 {table}
 The hours assume that the work is spread evenly: a request goes to one segment of one queue, a task has a part of a segment, and no task

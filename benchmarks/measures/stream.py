@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from benchmarks.figures import Figure, Peer, held_against
+from benchmarks.made.synthetic_store import SMALL_BODY_BYTES, TOPIC_PREFIX, Shape, write_store
 from benchmarks.stand import BROKER, Stand
-from benchmarks.synthetic_store import SMALL_BODY_BYTES, TOPIC_PREFIX, Shape, write_store
 from pipeline.lake.lake import Lake
 from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.batches import Batches

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from benchmarks.figures import Figure, Peer, held_against, median_seconds, rates, timed_runs
-from benchmarks.kernel_peer import kernel_answers
-from benchmarks.pulls import Given, PulledStore, Pulls
-from benchmarks.real_broker import RealAnswers, real_answers
+from benchmarks.made.pulls import Given, PulledStore, Pulls
+from benchmarks.peers.kernel import kernel_answers
+from benchmarks.peers.real_broker import RealAnswers, real_answers
+from benchmarks.peers.table_columns import read_columns
 from benchmarks.stand import BROKER, Stand
-from benchmarks.table_columns import read_columns
 from benchmarks.worker_memory import memory_figure, peak_worker_memory
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker

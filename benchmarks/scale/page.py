@@ -8,10 +8,10 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from benchmarks.cluster_plan import cluster_plan
 from benchmarks.figures import markdown_table
-from benchmarks.scale import FIGURES, read_figures
-from benchmarks.scale_cases import CASES, Row
+from benchmarks.scale.cases import CASES, Row
+from benchmarks.scale.cluster_plan import cluster_plan
+from benchmarks.scale.kept_figures import FIGURES, read_figures
 
 PAGE, PICTURE = Path("docs/scale.md"), Path("docs/scale.svg")
 _DRAWN = ("import", "replay", "lag query")
@@ -33,8 +33,8 @@ _TITLES = {
 _HEAD = """\
 # What grows, and how
 
-`python -m benchmarks.scale` measures this in an hour and a half, and writes the figures to `benchmarks/scale_figures.json`.
-`python -m benchmarks.scale_page` makes this page from them. Each point is measured in its own process, on two cores and 24 GiB, with
+`python -m benchmarks.scale` measures this in an hour and a half, and writes the figures to `benchmarks/scale/figures.json`.
+`python -m benchmarks.scale.page` makes this page from them. Each point is measured in its own process, on two cores and 24 GiB, with
 pullsim's default settings: 4 GiB for the driver's JVM, and `local[*]` except for the executors.
 
 Messages have bodies of 16 bytes (164 bytes in the commit log) unless the text says otherwise. Times are in seconds: of an import in a new

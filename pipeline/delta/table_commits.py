@@ -14,8 +14,8 @@ from deltalake import CommitProperties, PostCommitHookProperties, Schema, Transa
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from pipeline.lake.delta_log import delta_version
-from pipeline.lake.small_table import opened_table, place_of
+from pipeline.delta.delta_log import delta_version
+from pipeline.delta.small_table import opened_table, place_of
 from pipeline.schema.arrow_types import commented_schema
 from pipeline.schema.table import Table
 

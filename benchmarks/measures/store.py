@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.figures import Figure, Peer, held_against, median_seconds, rates, timed, timed_runs
+from benchmarks.peers.table_columns import read_columns, seconds_to_write
 from benchmarks.stand import BROKER, Stand
-from benchmarks.table_columns import read_columns, seconds_to_write
 from benchmarks.worker_memory import memory_figure, peak_worker_memory
 from pipeline.export.export_store import export_store
 from pipeline.lake.lake import Lake

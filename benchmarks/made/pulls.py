@@ -10,8 +10,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.made.synthetic_store import (
+    FIRST_TIMESTAMP,
+    MESSAGES_A_MILLISECOND,
+    SMALL_BODY_BYTES,
+    TAGS,
+    TOPIC_PREFIX,
+    Shape,
+    write_store,
+)
 from benchmarks.stand import Stand
-from benchmarks.synthetic_store import FIRST_TIMESTAMP, MESSAGES_A_MILLISECOND, SMALL_BODY_BYTES, TAGS, TOPIC_PREFIX, Shape, write_store
 from pipeline.replay.replay import At
 
 ENTRIES = 20_000_000

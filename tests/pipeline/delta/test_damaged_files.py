@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipeline.lake.damaged_files import damaged_file
-from pipeline.lake.delta_log import run_of
-from pipeline.lake.small_table import small_table
+from pipeline.delta.damaged_files import damaged_file
+from pipeline.delta.delta_log import run_of
+from pipeline.delta.small_table import small_table
 from pipeline.main import judged
 from store_format.errors import StoreError
 

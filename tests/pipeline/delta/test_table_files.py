@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.delta import table_commits, table_files
+from pipeline.delta.small_table import has_plain_path, small_table
+from pipeline.delta.table_commits import CommitConflictError, append_files, create_table, takes_files
+from pipeline.delta.table_files import FileWriter, check_files
 from pipeline.files.output_file import OutputError
-from pipeline.lake import table_commits, table_files
-from pipeline.lake.small_table import has_plain_path, small_table
-from pipeline.lake.table_commits import CommitConflictError, append_files, create_table, takes_files
-from pipeline.lake.table_files import FileWriter, check_files
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Column, Table
 

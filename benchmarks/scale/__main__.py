@@ -1,25 +1,21 @@
 """Run the scale measures, which may take hours, and keep their figures as JSON.
 
-Example: python -m benchmarks.scale --only curve && python -m benchmarks.scale_page
+Example: python -m benchmarks.scale --only curve && python -m benchmarks.scale.page
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from benchmarks.scale_cases import CASES, Row, measured
-
-FIGURES = Path("benchmarks/scale_figures.json")
+from benchmarks.scale.cases import CASES, Row, measured
+from benchmarks.scale.kept_figures import FIGURES, read_figures, write_figures
 
 
 @click.command(epilog="\b\nExample:\n  python -m benchmarks.scale --only curve --only skew")
@@ -32,14 +28,14 @@ def main(only: tuple[str, ...], at: tuple[str, ...], out: Path, point: tuple[str
     """Measure what grows: entries, queues, skew, filters, sizes of messages, executors."""
     if point:
         with tempfile.TemporaryDirectory(prefix="pullsim-scale-") as folder:
-            _write(out, measured(*point, Path(folder)))
+            write_figures(out, measured(*point, Path(folder)))
         return
     for case in only or tuple(CASES):
         for x in CASES[case][1]:
             if not at or x in at:
                 click.echo(f"{case} {x}", err=True)
                 found = _rows_of(case, x, seconds)
-                _write(out, [*(row for row in read_figures(out) if (row.case, row.x) != (case, x)), *found])
+                write_figures(out, [*(row for row in read_figures(out) if (row.case, row.x) != (case, x)), *found])
 
 
 def _rows_of(case: str, x: str, seconds: int) -> list[Row]:
@@ -54,15 +50,6 @@ def _rows_of(case: str, x: str, seconds: int) -> list[Row]:
                 os.killpg(process.pid, signal.SIGKILL)
                 return [Row(case, x, "cut", seconds, "s")]
         return read_figures(rows) if process.returncode == 0 else [Row(case, x, "failed", process.returncode, "exit code")]
-
-
-def read_figures(path: Path) -> list[Row]:
-    """The rows of a file of figures; none where there is no such file."""
-    return [Row(**row) for row in json.loads(path.read_text("utf-8"))] if path.exists() else []
-
-
-def _write(path: Path, rows: Iterable[Row]) -> None:
-    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

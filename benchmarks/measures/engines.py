@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.entry_tables import write_tables
 from benchmarks.figures import Figure, Peer, held_against, median_seconds, timed_runs
-from benchmarks.lag_measures import GROUPS, LAG_OF_GROUPS, ask_duckdb
+from benchmarks.made.entry_tables import write_tables
+from benchmarks.measures.lag import GROUPS, LAG_OF_GROUPS, ask_duckdb
+from benchmarks.measures.whole_way import run_pullsim, small_store
 from benchmarks.stand import BROKER, Stand
-from benchmarks.whole_way import run_pullsim, small_store
 
 ENTRIES = 20_000_000
 _TRAFFIC = Path(__file__).parents[1] / "examples" / "traffic.pcap"

@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.figures import timed
-from benchmarks.pulls import requests
+from benchmarks.made.pulls import requests
+from benchmarks.made.synthetic_store import SMALL_BODY_BYTES as SMALL_BODY
+from benchmarks.made.synthetic_store import TOPIC_PREFIX, Shape, write_store
+from benchmarks.measures.stream import CHECKPOINT, SMALL, seconds_of_batches
 from benchmarks.stand import BROKER, import_quietly
-from benchmarks.stream_measures import CHECKPOINT, SMALL, seconds_of_batches
-from benchmarks.synthetic_store import SMALL_BODY_BYTES as SMALL_BODY
-from benchmarks.synthetic_store import TOPIC_PREFIX, Shape, write_store
 from benchmarks.worker_memory import peak_worker_memory
 from pipeline.export.export_store import export_store
 from pipeline.lake.lake import Lake

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pulls import MAX_MSG_NUMS, SAMPLE_PARTS, Given, PulledStore, Pulls
-from benchmarks.synthetic_store import TOPIC_PREFIX
+from benchmarks.made.pulls import MAX_MSG_NUMS, SAMPLE_PARTS, Given, PulledStore, Pulls
+from benchmarks.made.synthetic_store import TOPIC_PREFIX
 from pipeline.settings.settings import BrokerSettings
 from store_format.layout import CQ_STORE_UNIT_SIZE
 

@@ -13,9 +13,9 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.figures import Figure, Peer, held_against, median_seconds, timed_runs
+from benchmarks.made.synthetic_store import TOPIC_PREFIX
+from benchmarks.peers.table_columns import seconds_to_write
 from benchmarks.stand import BROKER, Stand
-from benchmarks.synthetic_store import TOPIC_PREFIX
-from benchmarks.table_columns import seconds_to_write
 
 PULLS = 1_000_000
 _SMALL = "broker-a"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.lake.delta_log import reader_features
+from pipeline.delta.delta_log import reader_features
 
 # as Delta's protocol defines them: version 2 has one feature, which has no name in it, and 3 names all
 PROTOCOLS = {

@@ -13,8 +13,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from benchmarks.figures import Figure, Peer, held_against, timed
+from benchmarks.made.synthetic_store import SMALL_BODY_BYTES, TOPIC_PREFIX, Shape, write_store
 from benchmarks.stand import Stand
-from benchmarks.synthetic_store import SMALL_BODY_BYTES, TOPIC_PREFIX, Shape, write_store
 from pipeline.lake.lake import Lake
 from pipeline.lake.views import create_views
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from pipeline.lake.table_files import FILES_DDL, FileWriter, write_tables
+from pipeline.delta.table_files import FILES_DDL, FileWriter, write_tables
 from pipeline.schema.table import Table
 
 # descriptions of a task's work, names of the wanted tables -> batches of rows, each with its table's name

@@ -1,0 +1,1 @@
+"""Stores, tables, requests and captures that are made for measures."""

@@ -1,0 +1,1 @@
+"""Delta tables without Spark: logs, commits, files, small reads; and the SQL statements that make or change a table."""
