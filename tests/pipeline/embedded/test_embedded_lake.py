@@ -308,7 +308,7 @@ def test_spark_is_taken_where_the_question_or_the_options_need_it(
     assert "--engine duckdb cannot be combined with --master" in err
 
 
-@pytest.mark.parametrize("root", ["hdfs://host/lake", "s3://bucket/a*b/lake", "/data/a*b/lake", "/data/a%20b/lake"])
+@pytest.mark.parametrize("root", ["hdfs://host/lake", "/data/a*b/lake", "/data/a%20b/lake"])
 def test_places_that_only_spark_opens_are_left_to_it(root: str) -> None:
     with pytest.raises(NotSupportedError, match="is no local path"):
         EmbeddedLake(root)
