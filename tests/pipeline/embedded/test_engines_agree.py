@@ -112,7 +112,7 @@ def test_functions_agree(spark: SparkSession, captured: Path, query: str) -> Non
 @pytest.mark.parametrize("store", sampled(STORES, 1))
 def test_views_of_golden_stores_agree(spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory, store: str) -> None:
     lake = lake_of(spark, stores / store, tmp_path_factory).root
-    for view in VIEWS:
+    for view in sampled(VIEWS, 6):
         assert of_duckdb(lake, f"SELECT * FROM {view}") == of_spark(spark, lake, f"SELECT * FROM {view}"), view
 
 
@@ -130,12 +130,13 @@ def test_questions_of_captures_and_of_replays_agree_without_observations(spark: 
     [[span]] = lake.asked(["SELECT min(arrivalMicros) DIV 1000 AS first, max(answerMicros) DIV 1000 AS last FROM pull_request"])
     sources: tuple[dict[str, Any], ...] = ({"captured": window_of(span["first"], span["last"])}, {"replayed": True})
     scopes = [Scope("lake", (BROKER, TRACED), imported=True, **source) for source in sources]
-    queries = sorted({query for scope in scopes for question in QUESTIONS for query in question.queries(scope)})
+    queries = sampled(sorted({query for scope in scopes for question in QUESTIONS for query in question.queries(scope)}), 10)
     for query, wanted, found in zip(queries, asking(Lake(spark, str(captured)))(queries), lake.asked(queries), strict=True):
         assert [plain(row) for row in found] == [plain(row) for row in wanted], query
         assert found or "FROM hot_queue" in query, query
 
 
+@slow_proof
 @needs_golden
 def test_every_question_of_the_report_of_a_store_alone_agrees(
     spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory
@@ -148,7 +149,7 @@ def test_every_question_of_the_report_of_a_store_alone_agrees(
 @pytest.mark.parametrize(
     "options",
     [
-        (),
+        pytest.param((), marks=slow_proof),
         ("--rate", "0.001", "--format", "json"),
         pytest.param(("--group", "g-tag", "--at", "1795257316000", "--growth", "10", "--format", "csv"), marks=slow_proof),
         pytest.param(
@@ -173,7 +174,7 @@ def test_losses_agree(
 
 def test_views_of_a_lake_without_a_store_agree(spark: SparkSession, tmp_path: Path) -> None:
     write(spark, tmp_path / "lake", "nobody", {})
-    for view in VIEWS:
+    for view in sampled(VIEWS, 6):
         wanted, found = of_spark(spark, tmp_path / "lake", f"SELECT * FROM {view}"), of_duckdb(tmp_path / "lake", f"SELECT * FROM {view}")
         assert (found, found[1]) == (wanted, Counter()), view
 
