@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipeline.files.store_files import require_local
 from pipeline.generate.store_writer import WrittenStore, new_store, shut_down
@@ -68,11 +68,11 @@ def run_generate(
     """
     require_local(store)
     if messages is not None:
-        workload = replace(workload, messages=messages, duration=None)
+        workload = workload.model_copy(update={"messages": messages, "duration": None})
     if workload.messages is None and workload.duration is None:
         raise WorkloadError(where, "messages or duration", "neither", hint="--messages says it too")
     if seed is not None:
-        workload = replace(workload, seed=seed)
+        workload = workload.model_copy(update={"seed": seed})
     broker = BrokerSettings.from_sources(header=dict(workload.settings), header_where=f"{where}, settings")
     broker = BrokerSettings({**broker.given, **(settings.given if settings else {})})
     sizes, put = written_settings(broker)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field, StrictBool
 
 from pipeline.files.small_file import small_file
-from pipeline.generate import workload_fields as read
-from pipeline.generate.workload_fields import Range, Reader, Shares
-from pipeline.settings.settings import Value
+from pipeline.generate import workload_fields as f
 from store_format.record.message import Host
 
 STORE_HOST = Host(address=bytes([10, 0, 0, 1]), port=10911)
@@ -21,55 +20,51 @@ PRODUCER = Host(address=bytes([10, 0, 1, 1]), port=40001)
 DEFAULT_START = 1_767_225_600_000  # 2026-01-01 00:00:00 UTC
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class Keys(f.FileTable):
     """Property KEYS: the number of keys of a message, the number of distinct keys, and the prefix of a key."""
 
-    count: Range = (1, 1)
-    distinct: int = 10_000
-    prefix: str = "key-"
+    count: Annotated[f.Range, f.span(0, 100)] = (1, 1)
+    distinct: Annotated[int, f.whole_number(1)] = 10_000
+    prefix: f.Text = "key-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicLoad:
+class TopicLoad(f.FileTable):
     """The messages sent to a topic; docs/workload.md explains each field."""
 
-    name: str
-    queues: int = 4
-    rate: float = 100.0
-    skew: float = 0.0
-    tags: Shares = ()
+    name: f.TopicName
+    queues: Annotated[int, f.whole_number(1, 10_000)] = 4
+    rate: Annotated[float, f.number(1e-6)] = 100.0
+    skew: Annotated[float, f.number(0.0, 100.0)] = 0.0
+    tags: f.Shares = ()
     keys: Keys | None = None
-    unique_keys: bool = True
-    body: Range = (100, 300)
-    properties: Mapping[str, Shares] = field(default_factory=dict)
-    delay_levels: tuple[tuple[int, float], ...] = ()
-    transactions: Shares = ()
-    batch: Range = (1, 1)
-    producers: tuple[Host, ...] = (PRODUCER,)
+    unique_keys: StrictBool = True
+    body: Annotated[f.Range, f.span(0, 64 << 20)] = (100, 300)
+    properties: f.Properties = Field(default_factory=dict)
+    delay_levels: f.LevelShares = ()
+    transactions: f.TransactionShares = ()
+    batch: Annotated[f.Range, f.span(1, 1000)] = (1, 1)
+    producers: f.NotEmpty[f.Address] = (PRODUCER,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLoad:
+class GroupLoad(f.FileTable):
     """A consumer group: the topics that it reads, and its lag in each of their queues, in messages."""
 
-    name: str
-    topics: tuple[str, ...]
-    lag: int = 0
+    name: f.GroupName
+    topics: f.NotEmpty[f.TopicName]
+    lag: Annotated[int, f.whole_number(0)] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(f.FileTable):
     """A whole workload; `start` in ms since 1970."""
 
-    topics: tuple[TopicLoad, ...]
-    groups: tuple[GroupLoad, ...] = ()
-    seed: int = 1
-    start: int = DEFAULT_START
-    messages: int | None = None
-    duration: float | None = None
-    store_host: Host = STORE_HOST
-    settings: Mapping[str, Value] = field(default_factory=dict)
+    topics: f.NotEmpty[TopicLoad]
+    groups: f.NotEmpty[GroupLoad] = ()
+    seed: Annotated[int, f.whole_number(0, 2**63 - 1)] = 1
+    start: f.Time = DEFAULT_START
+    messages: Annotated[int, f.whole_number(0, 2**40)] | None = None
+    duration: f.Duration | None = None
+    store_host: f.Address = STORE_HOST
+    settings: f.Settings = Field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -94,9 +89,9 @@ def read_workload(path: str) -> Workload:
         raw = small_file(path)
         found = json.loads(raw) if path.endswith(".json") else tomllib.loads(raw.decode())
     except OSError as error:
-        raise read.WorkloadError(path, "a file that can be read", error.strerror or repr(error)) from error
+        raise f.WorkloadError(path, "a file that can be read", error.strerror or repr(error)) from error
     except ValueError as error:  # the errors of both decoders, and of UTF-8
-        raise read.WorkloadError(path, "JSON" if path.endswith(".json") else "TOML", str(error)) from error
+        raise f.WorkloadError(path, "JSON" if path.endswith(".json") else "TOML", str(error)) from error
     return workload_of(found, path)
 
 
@@ -106,46 +101,18 @@ def workload_of(found: object, where: str) -> Workload:
     Raises:
         WorkloadError: a field is unknown or has another type, or two fields exclude each other.
     """
-    workload: Workload = read.table_of(Workload, _WORKLOAD, ("topics",))(found, where)
+    workload = Workload.of(found, where)
     if workload.messages is not None and workload.duration is not None:
-        raise read.WorkloadError(where, "messages or duration", "both", hint="the rates of the topics give the other one")
+        raise f.WorkloadError(where, "messages or duration", "both", hint="the rates of the topics give the other one")
     names = [topic.name for topic in workload.topics]
-    if not names or len(set(names)) < len(names):
-        raise read.WorkloadError(f"{where}, topics", "one topic or more, each with a name of its own", repr(names))
+    if len(set(names)) < len(names):
+        raise f.WorkloadError(f"{where}, topics", "one topic or more, each with a name of its own", repr(names))
     for group in workload.groups:
         for topic in group.topics:
             if topic not in names:
-                raise read.unknown_name(f"{where}, groups, {group.name}", "a topic of this workload", topic, names)
+                raise f.unknown_name(f"{where}, groups, {group.name}", "a topic of this workload", topic, names)
     return workload
 
-
-_KEYS: dict[str, Reader] = {"count": read.span(0, 100), "distinct": read.whole_number(1), "prefix": read.text}
-_TOPIC_LOAD: dict[str, Reader] = {
-    "name": read.topic_name,
-    "queues": read.whole_number(1, 10_000),
-    "rate": read.number(1e-6),
-    "skew": read.number(0.0, 100.0),
-    "tags": read.shares,
-    "keys": read.table_of(Keys, _KEYS, ()),
-    "unique_keys": read.flag,
-    "body": read.span(0, 64 << 20),
-    "properties": read.own_properties,
-    "delay_levels": read.levels,
-    "transactions": read.transactions,
-    "batch": read.span(1, 1000),
-    "producers": read.list_of(read.host),
-}
-_GROUP_LOAD: dict[str, Reader] = {"name": read.group_name, "topics": read.list_of(read.topic_name), "lag": read.whole_number(0)}
-_WORKLOAD: dict[str, Reader] = {
-    "seed": read.whole_number(0, 2**63 - 1),
-    "start": read.time,
-    "messages": read.whole_number(0, 2**40),
-    "duration": read.duration,
-    "store_host": read.host,
-    "settings": read.settings,
-    "topics": read.list_of(read.table_of(TopicLoad, _TOPIC_LOAD)),
-    "groups": read.list_of(read.table_of(GroupLoad, _GROUP_LOAD, ("name", "topics"))),
-}
 
 DEFAULT_WORKLOAD = {
     "messages": 10_000,

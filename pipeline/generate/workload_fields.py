@@ -1,6 +1,6 @@
-"""Readers for the fields of a workload file: the values that each kind of field allows, and the errors for other values.
+"""Types of the fields of workload and scenario files: the values that a field allows, and the errors for other values.
 
-Not the broker's code. A reader takes a value as JSON or TOML decodes it, and its place for errors, and returns the field's value.
+Not the broker's code. pydantic reads a table of a file as a `FileTable`. Validators take a value as JSON or TOML decodes it.
 """
 
 from __future__ import annotations
@@ -8,199 +8,213 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Collection, Iterable
+from typing import Annotated, Any, Self, TypeVar
 
-from pipeline.settings.quantities import duration_in_seconds
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from pipeline.settings.quantities import duration_in_seconds, milliseconds
 from pipeline.settings.settings import Value, nearest
 from store_format.errors import StoreError, shown
 from store_format.record.message import Host
 
-Reader = Callable[[object, str], Any]
-Shares = tuple[tuple[str, float], ...]
+Item = TypeVar("Item")
 Range = tuple[int, int]
 
-_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LEVEL = re.compile(r"[0-9]{1,9}")
 _SYSTEM_TOPICS = {"SCHEDULE_TOPIC_XXXX", "TBW102", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
 _NO_VALUE = re.compile(r"[\x00-\x02\ud800-\udfff]")
 MAX_PROPERTIES = 5  # with the properties that broker and client add, at most the twelve of a HashMap of sixteen buckets
 MADE_PROPERTIES = ("TAGS", "KEYS", "UNIQ_KEY", "CLUSTER", "DELAY", "REAL_TOPIC", "REAL_QID")
 TRANSACTIONS = {"none": 0x0, "prepared": 0x4, "commit": 0x8, "rollback": 0xC}
+# what is expected, by the type of pydantic's own errors
+_EXPECTED = {
+    "bool_type": "true or false",
+    **dict.fromkeys(("tuple_type", "too_short"), "a list that is not empty"),
+    **dict.fromkeys(("dict_type", "too_long"), f"up to {MAX_PROPERTIES} properties with their values"),
+}
 
 
 class WorkloadError(StoreError):
     """A workload that cannot be used."""
 
 
-def _refuse(where: str, expected: str, found: object) -> NoReturn:
-    raise WorkloadError(where, expected, shown(found))
+def refused(expected: str, **more: str) -> PydanticCustomError:
+    """Return a validator's error; `more` has the hint, and the text of what was found if it is not the whole value."""
+    return PydanticCustomError("refused", "{expected}", {"expected": expected, **more})
 
 
-def unknown_name(where: str, expected: str, name: str, known: Sequence[str]) -> WorkloadError:
-    """The error for a name that is not in `known`; it names the nearest known name."""
-    near = nearest(name, known, 1)
-    hint = f"the nearest known name is {near[0]}" if near else ""
-    return WorkloadError(where, expected, repr(name), hint=hint)
+def _near(name: object, known: Iterable[str]) -> dict[str, str]:
+    near = nearest(name, known, 1) if isinstance(name, str) else []
+    return {"found": shown(name), "hint": f"the nearest known name is {near[0]}" if near else ""}
 
 
-def whole_number(least: int, most: int = 2**31 - 1) -> Reader:
-    """A reader of whole numbers from `least` to `most`."""
-
-    def read(value: object, where: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            _refuse(where, f"a whole number from {least} to {most}", value)
-        return value
-
-    return read
+def unknown_name(where: str, expected: str, name: str, known: Iterable[str]) -> WorkloadError:
+    """Return the error for a name that is not in `known`; it names the nearest known name."""
+    near = _near(name, known)
+    return WorkloadError(where, expected, near["found"], hint=near["hint"])
 
 
-def number(least: float, most: float = 1e9) -> Reader:
-    """A reader of numbers from `least` to `most`."""
+class FileTable(BaseModel):
+    """A table of a file: it has the fields of the class, and no others."""
 
-    def read(value: object, where: str) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            _refuse(where, f"a number from {least:g} to {most:g}", value)
-        return float(value)
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
-    return read
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, found: object) -> object:
+        if not isinstance(found, dict):
+            raise refused("a table of fields")
+        for name in found:
+            if name not in cls.model_fields:
+                raise refused(f"one of the fields {', '.join(cls.model_fields)}", **_near(name, cls.model_fields))
+        return found
+
+    @classmethod
+    def of(cls, found: object, where: str) -> Self:
+        """Return the table in the decoded content of a file; `where` is its place.
+
+        Raises:
+            WorkloadError: a field is unknown, is missing or has a wrong value.
+        """
+        try:
+            return cls.model_validate(found)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place, told = first["loc"], first.get("ctx", {})
+            if first["type"] == "missing":
+                place, told = place[:-1], {"expected": f"the field {place[-1]}", "found": "none"}
+            elif place[-1:] == ("[key]",):
+                place = place[:-2]
+            names = "".join(f"[{name}]" if isinstance(name, int) else f", {name}" for name in place)
+            expected = told.get("expected") or _EXPECTED[first["type"]]
+            raise WorkloadError(where + names, expected, told.get("found") or shown(first["input"]), hint=told.get("hint", "")) from error
 
 
-def flag(value: object, where: str) -> bool:
-    """Read true or false."""
-    return value if isinstance(value, bool) else _refuse(where, "true or false", value)
+def only(expected: str, allows: Callable[[Any], object], to: Callable[[Any], Any] = lambda value: value) -> PlainValidator:
+    """Return the validator of the values that `allows` takes; `to` makes the field's value of such a value."""
+
+    def check(value: object) -> Any:
+        if not allows(value):
+            raise refused(expected)
+        return to(value)
+
+    return PlainValidator(check)
 
 
-def span(least: int, most: int) -> Reader:
-    """A reader of a range: a number, or [least, greatest]."""
+def whole_number(least: int, most: int = 2**31 - 1) -> PlainValidator:
+    """Return the validator of whole numbers from `least` to `most`."""
+    return only(f"a whole number from {least} to {most}", lambda value: type(value) is int and least <= value <= most)
 
-    def read(value: object, where: str) -> Range:
+
+def number(least: float, most: float = 1e9) -> PlainValidator:
+    """Return the validator of numbers from `least` to `most`."""
+    return only(f"a number from {least:g} to {most:g}", lambda value: type(value) in {int, float} and least <= value <= most, float)
+
+
+def span(least: int, most: int) -> PlainValidator:
+    """Return the validator of a range: a number, or [least, greatest]."""
+
+    def check(value: object) -> Range:
         ends: list[Any] = value if isinstance(value, list) else [value, value]
-        if len(ends) != 2 or not all(isinstance(end, int) and not isinstance(end, bool) and least <= end <= most for end in ends):
-            _refuse(where, f"a whole number from {least} to {most}, or [least, greatest]", value)
-        return (ends[0], ends[1]) if ends[0] <= ends[1] else _refuse(where, "the lesser number first", value)
+        if len(ends) != 2 or not all(type(end) is int and least <= end <= most for end in ends):
+            raise refused(f"a whole number from {least} to {most}, or [least, greatest]")
+        if ends[0] > ends[1]:
+            raise refused("the lesser number first")
+        return ends[0], ends[1]
 
-    return read
-
-
-def text(value: object, where: str) -> str:
-    """Read a text that can be a property's value."""
-    if not isinstance(value, str) or _NO_VALUE.search(value):
-        _refuse(where, "a text without the bytes 0 to 2 and half surrogate pairs", value)
-    return value
+    return PlainValidator(check)
 
 
-def topic_name(value: object, where: str) -> str:
-    """Read a name that a broker allows for a topic and that is not the name of one of its own topics."""
-    if not isinstance(value, str) or not _TOPIC.fullmatch(value) or value in _SYSTEM_TOPICS or value.startswith("RMQ_SYS_"):
-        _refuse(where, "a name of up to 127 of % | a-z A-Z 0-9 _ -, not one of the broker's own", value)
-    return value
+def one_of(names: Collection[str], to: Callable[[str], Any] = str) -> PlainValidator:
+    """Return the validator of a text that must be one of `names`; `to` makes the field's value of it."""
+
+    def check(value: object) -> Any:
+        if not isinstance(value, str) or value not in names:
+            raise refused(f"one of {', '.join(names)}", **_near(value, names))
+        return to(value)
+
+    return PlainValidator(check)
 
 
-def group_name(value: object, where: str) -> str:
-    """Read a name of a consumer group."""
-    if not isinstance(value, str) or not _TOPIC.fullmatch(value) or len(value) > 120:
-        _refuse(where, "a name of up to 120 of % | a-z A-Z 0-9 _ -", value)
-    return value
+def weights(of: Any) -> PlainValidator:
+    """Return the validator of {value: weight}, or [value, ...] with equal weights; `of` is the type of a value."""
+    pairs = TypeAdapter(dict[of, Annotated[float, number(0.0)]])
+
+    def check(value: object) -> tuple[tuple[Any, float], ...]:
+        given = dict.fromkeys(value, 1) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
+        if not isinstance(given, dict) or not given:
+            raise refused("{ value = weight, ... } or [value, ...]")
+        found = pairs.validate_python(given)
+        if not sum(found.values()):
+            raise refused("a weight above 0")
+        return tuple(found.items())
+
+    return PlainValidator(check)
 
 
-def shares(value: object, where: str) -> Shares:
-    """Read {value: weight}, or [value, ...] with equal weights."""
-    pairs = dict.fromkeys(value, 1) if isinstance(value, list) and all(isinstance(one, str) for one in value) else value
-    if not isinstance(pairs, dict) or not pairs:
-        _refuse(where, "{ value = weight, ... } or [value, ...]", value)
-    found = tuple((text(name, where), number(0.0)(weight, f"{where}, {name}")) for name, weight in pairs.items())
-    return found if sum(weight for _, weight in found) > 0 else _refuse(where, "a weight above 0", value)
+_TIME: TypeAdapter[int] = TypeAdapter(Annotated[int, whole_number(1, 4_102_444_800_000)])
+_SECONDS: TypeAdapter[float] = TypeAdapter(Annotated[float, number(0.0)])
 
 
-def levels(value: object, where: str) -> tuple[tuple[int, float], ...]:
-    """Read delay levels with their weights."""
-    found = shares(value, where)
-    for level, _ in found:
-        if not level.isascii() or not level.isdigit() or len(level) > 9:
-            _refuse(where, "delay levels from 0 (none) on", level)
-    return tuple((int(level), weight) for level, weight in found)
-
-
-def transactions(value: object, where: str) -> Shares:
-    """Read types of transaction with their weights."""
-    found = shares(value, where)
-    for name, _ in found:
-        if name not in TRANSACTIONS:
-            raise unknown_name(where, f"one of {', '.join(TRANSACTIONS)}", name, list(TRANSACTIONS))
-    return found
-
-
-def own_properties(value: object, where: str) -> dict[str, Shares]:
-    """Read properties with their values."""
-    if not isinstance(value, dict) or len(value) > MAX_PROPERTIES:
-        _refuse(where, f"up to {MAX_PROPERTIES} properties with their values", value)
-    for name in value:
-        if not name or _NO_VALUE.search(name) or name in MADE_PROPERTIES:
-            _refuse(where, f"a name that is none of {', '.join(MADE_PROPERTIES)}", name)
-    return {name: shares(values, f"{where}, {name}") for name, values in value.items()}
-
-
-def host(value: object, where: str) -> Host:
-    """Read address:port; an IPv6 address stands in brackets."""
-    address, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+def host(value: object) -> Host:
+    """Return the host of address:port; an IPv6 address stands in brackets."""
+    address, _, digits = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     try:
-        packed = ipaddress.ip_address(address.removeprefix("[").removesuffix("]")).packed
-        return Host(address=packed, port=int(port)) if 0 < int(port) < 2**16 else _refuse(where, "a port from 1 to 65535", value)
+        packed, port = ipaddress.ip_address(address.removeprefix("[").removesuffix("]")).packed, int(digits)
     except ValueError:
-        _refuse(where, "address:port, as in 10.0.0.1:10911 or [::1]:10911", value)
+        raise refused("address:port, as in 10.0.0.1:10911 or [::1]:10911") from None
+    if not 0 < port < 2**16:
+        raise refused("a port from 1 to 65535")
+    return Host(address=packed, port=port)
 
 
-def list_of(of: Reader) -> Reader:
-    """A reader of lists that are not empty; `of` reads each item."""
-
-    def read(value: object, where: str) -> tuple[Any, ...]:
-        if not isinstance(value, list) or not value:
-            _refuse(where, "a list that is not empty", value)
-        return tuple(of(one, f"{where}[{index}]") for index, one in enumerate(value))
-
-    return read
-
-
-def time(value: object, where: str) -> int:
-    """Read a time as ms since 1970: a number of ms, a TOML date and time, or its text; UTC without a time zone."""
+def time(value: object) -> int:
+    """Return ms since 1970 of a number of ms, a TOML date and time, or its text; UTC without a time zone."""
     if isinstance(value, str):
         try:
             value = dt.datetime.fromisoformat(value)
         except ValueError:
-            _refuse(where, "a date and time, as in 2026-01-01T00:00:00Z", value)
-    if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-        value = (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
-    found: int = whole_number(1, 4_102_444_800_000)(value, where)
-    return found
+            raise refused("a date and time, as in 2026-01-01T00:00:00Z") from None
+    return _TIME.validate_python(milliseconds(value) if isinstance(value, dt.datetime) else value)
 
 
-def duration(value: object, where: str) -> float:
-    """Read a duration in seconds: a number, or a text with the unit ms, s, m, h or d."""
+def duration(value: object) -> float:
+    """Return the seconds of a number, or of a text with the unit ms, s, m, h or d."""
     seconds = duration_in_seconds(value) if isinstance(value, str) else None
-    length: float = number(0.0)(value if seconds is None else seconds, where)
-    return length
+    return _SECONDS.validate_python(value if seconds is None else seconds)
 
 
-def settings(value: object, where: str) -> dict[str, Value]:
-    """Read the broker's settings, which are checked where they are used."""
-    if not isinstance(value, dict) or not all(isinstance(one, bool | int | str) for one in value.values()):
-        _refuse(where, "settings of the broker by their own names", value)
-    return value
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not _NO_VALUE.search(value)
 
 
-def table_of(kind: type[Any], readers: Mapping[str, Reader], required: Sequence[str] = ("name",)) -> Reader:
-    """A reader of tables with known fields, which become objects of class `kind`."""
+def _is_name(value: object, most: int) -> bool:
+    return isinstance(value, str) and len(value) <= most and bool(_NAME.fullmatch(value))
 
-    def read(value: object, where: str) -> Any:
-        if not isinstance(value, dict):
-            _refuse(where, "a table of fields", value)
-        for name in value:
-            if name not in readers:
-                raise unknown_name(where, f"one of the fields {', '.join(readers)}", str(name), list(readers))
-        for name in required:
-            if name not in value:
-                raise WorkloadError(where, f"the field {name}", "none")
-        return kind(**{name: readers[name](one, f"{where}, {name}") for name, one in value.items()})
 
-    return read
+def _is_topic(value: object) -> bool:
+    return _is_name(value, 127) and value not in _SYSTEM_TOPICS and not str(value).startswith("RMQ_SYS_")
+
+
+def _are_settings(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, bool | int | str) for one in value.values())
+
+
+Text = Annotated[str, only("a text without the bytes 0 to 2 and half surrogate pairs", _is_text)]
+GroupName = Annotated[str, only("a name of up to 120 of % | a-z A-Z 0-9 _ -", lambda value: _is_name(value, 120))]
+TopicName = Annotated[str, only("a name of up to 127 of % | a-z A-Z 0-9 _ -, not one of the broker's own", _is_topic)]
+NotEmpty = Annotated[tuple[Item, ...], Field(min_length=1)]
+Shares = Annotated[tuple[tuple[str, float], ...], weights(Text)]
+TransactionShares = Annotated[tuple[tuple[str, float], ...], weights(Annotated[str, one_of(TRANSACTIONS)])]
+_Level = Annotated[int, only("delay levels from 0 (none) on", _LEVEL.fullmatch, int)]
+LevelShares = Annotated[tuple[tuple[int, float], ...], weights(_Level)]
+_own_name = only(f"a name that is none of {', '.join(MADE_PROPERTIES)}", lambda name: _is_text(name) and name not in {"", *MADE_PROPERTIES})
+Properties = Annotated[dict[Annotated[str, _own_name], Shares], Field(max_length=MAX_PROPERTIES)]
+Time = Annotated[int, PlainValidator(time)]
+Duration = Annotated[float, PlainValidator(duration)]
+Address = Annotated[Host, PlainValidator(host)]
+# settings of the broker are checked where they are used
+Settings = Annotated[dict[str, Value], only("settings of the broker by their own names", _are_settings)]

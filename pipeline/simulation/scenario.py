@@ -10,14 +10,16 @@ import itertools
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import InstanceOf, PlainValidator, StrictBool
 
 from pipeline.files.small_file import small_file
-from pipeline.generate import workload_fields as read
-from pipeline.generate.workload_fields import Reader, Shares, WorkloadError
-from pipeline.settings.settings import BrokerSettings, SettingsError, Value
+from pipeline.generate import workload_fields as f
+from pipeline.generate.workload_fields import WorkloadError
+from pipeline.settings.settings import BrokerSettings, SettingsError
 from pipeline.simulation import scenario_fields as own
 from pipeline.simulation.scenario_fields import ScenarioError
 from udfs.broker.transaction_check import CheckSettings
@@ -45,76 +47,83 @@ BROKER_SETTINGS = (
     "notifyConsumerIdsChangedEnable",
     *CHECK_SETTINGS,
 )
+_NO_TIME = Takes(CONSTANT, 0.0)
 STRATEGIES = ("AVG", "AVG_BY_CIRCLE", "CONFIG", "MACHINE_ROOM", "CONSISTENT_HASH", "MACHINE_ROOM_NEARBY")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessagesPart:
+class MessagesPart(f.FileTable):
     """The messages that arrive; docs/simulate.md explains each field."""
 
-    recorded: bool = False
-    begins: int | None = None
-    rate: tuple[tuple[int, float], ...] = ()
-    lasts: int | None = None
-    queues: int | None = None
-    brokers: tuple[str, ...] = ("broker-a",)
-    backlog: int = 0
-    skew: float = 0.0
-    even: bool = False
-    tags: Shares = ()
-    body: tuple[int, int] = (200, 200)
-    delay: int = 0
+    recorded: StrictBool = False
+    begins: f.Time | None = None
+    rate: own.Rates = ()
+    lasts: own.PositiveMicros | None = None
+    queues: Annotated[int, f.whole_number(1, 10_000)] | None = None
+    brokers: f.NotEmpty[f.Text] = ("broker-a",)
+    backlog: Annotated[int, f.whole_number(0, 10**10)] = 0
+    skew: Annotated[float, f.number(0.0, 100.0)] = 0.0
+    even: StrictBool = False
+    tags: f.Shares = ()
+    body: Annotated[f.Range, f.span(0, 4 << 20)] = (200, 200)
+    delay: Annotated[int, f.whole_number(0, 1000)] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerPart:
+class TransactionsPart(f.FileTable):
+    """How the producers end their transactions; docs/simulate.md explains each field."""
+
+    commits: own.Share
+    rolls_back: own.Share = 0.0
+    takes: own.TransactionTime = _NO_TIME
+    decides: own.TransactionTime | None = None
+    then_commits: own.Share = 1.0
+
+
+class ListenerPart(f.FileTable):
     """How long a listener takes for a message, and how often it fails; docs/simulate.md explains each field."""
 
-    takes: Takes = field(default_factory=lambda: Takes(CONSTANT, 0.0))
-    fails: float = 0.0
-    poison: float = 0.0
-    orderly: bool = False
+    takes: own.ListenerTime = _NO_TIME
+    fails: own.Share = 0.0
+    poison: own.Share = 0.0
+    orderly: StrictBool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientsPart:
+class ClientsPart(f.FileTable):
     """Clients with the same behaviour; docs/simulate.md explains each field."""
 
-    name: str = ""
-    count: int = 1
-    joins: int = 0
-    every: int = 0
-    leaves: int | None = None
-    crashes: int | None = None
-    silent: bool = False
-    stalls: tuple[tuple[int, int], ...] = ()
-    room: str = ""
-    queues: tuple[int, ...] = ()
+    name: f.Text = ""
+    count: Annotated[int, f.whole_number(1, 10_000)] = 1
+    joins: own.Micros = 0
+    every: own.Micros = 0
+    leaves: own.Micros | None = None
+    crashes: own.Micros | None = None
+    silent: StrictBool = False
+    stalls: own.Stalls = ()
+    room: f.Text = ""
+    queues: f.NotEmpty[Annotated[int, f.whole_number(0, 10_000)]] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupScenario:
+class GroupScenario(f.FileTable):
     """A whole scenario; times in microseconds."""
 
-    group: str
-    topic: str
-    until: int
-    clients: tuple[ClientsPart, ...]
+    group: f.GroupName
+    topic: f.TopicName
+    until: own.PositiveMicros
+    clients: f.NotEmpty[ClientsPart]
     messages: MessagesPart
-    question: str = ""
-    seed: int = 1
-    begin: str = "first"
-    subscription: str = "*"
-    strategy: str = "AVG"
-    rooms: tuple[str, ...] = ()
-    sample: int | None = None
-    network: int = 200
-    dispatch: int = 1000
-    consumption: bool = False
-    transactions: Transactions | None = None
-    listener: ListenerPart = field(default_factory=ListenerPart)
-    consumer: PushConsumer = field(default_factory=PushConsumer)
-    broker: BrokerSettings = field(default_factory=lambda: BrokerSettings({}))
+    question: f.Text = ""
+    seed: Annotated[int, f.whole_number(0, 2**62)] = 1
+    begin: Annotated[str, f.one_of(BEGINS)] = "first"
+    subscription: f.Text = "*"
+    strategy: Annotated[str, f.one_of(STRATEGIES)] = "AVG"
+    rooms: f.NotEmpty[f.Text] = ()
+    sample: own.PositiveMicros | None = None
+    network: own.Micros = 200
+    dispatch: own.Micros = 1000
+    consumption: StrictBool = False
+    transactions: TransactionsPart | None = None
+    listener: ListenerPart = ListenerPart()
+    consumer: Annotated[PushConsumer, PlainValidator(own.consumer)] = PushConsumer()
+    broker: InstanceOf[BrokerSettings] = BrokerSettings({})
 
     @property
     def sampled_every(self) -> int:
@@ -136,75 +145,18 @@ class Variant:
     scenario: GroupScenario
 
 
-def _broker(value: object, where: str) -> BrokerSettings:
-    settings: dict[str, Value] = read.settings(value, where)
-    found = BrokerSettings.from_sources(header=settings, header_where=where)
-    for name in settings:
+def _broker(given: Any, where: str) -> BrokerSettings:
+    found = BrokerSettings.from_sources(header=given, header_where=where)
+    for name in given:
         if name not in BROKER_SETTINGS:
             raise ScenarioError(f"{where}, {name}", f"a setting that a simulation reads: {', '.join(BROKER_SETTINGS)}", repr(name))
     return found
 
 
-_TRANSACTIONS: dict[str, Reader] = {
-    "commits": own.share,
-    "rolls_back": own.share,
-    "takes": own.transaction_time,
-    "decides": own.transaction_time,
-    "then_commits": own.share,
-}
-_MESSAGES: dict[str, Reader] = {
-    "recorded": read.flag,
-    "begins": read.time,
-    "rate": own.rates,
-    "lasts": own.positive_micros,
-    "queues": read.whole_number(1, 10_000),
-    "brokers": read.list_of(read.text),
-    "backlog": read.whole_number(0, 10**10),
-    "skew": read.number(0.0, 100.0),
-    "even": read.flag,
-    "tags": read.shares,
-    "body": read.span(0, 4 << 20),
-    "delay": read.whole_number(0, 1000),
-}
-_LISTENER: dict[str, Reader] = {"takes": own.takes, "fails": own.share, "poison": own.share, "orderly": read.flag}
-_CLIENTS: dict[str, Reader] = {
-    "name": read.text,
-    "count": read.whole_number(1, 10_000),
-    "joins": own.micros,
-    "every": own.micros,
-    "leaves": own.micros,
-    "crashes": own.micros,
-    "silent": read.flag,
-    "stalls": own.stalls,
-    "room": read.text,
-    "queues": read.list_of(read.whole_number(0, 10_000)),
-}
-_SCENARIO: dict[str, Reader] = {
-    "question": read.text,
-    "group": read.group_name,
-    "topic": read.topic_name,
-    "until": own.positive_micros,
-    "seed": read.whole_number(0, 2**62),
-    "begin": own.one_of(*BEGINS),
-    "subscription": read.text,
-    "strategy": own.one_of(*STRATEGIES),
-    "rooms": read.list_of(read.text),
-    "sample": own.positive_micros,
-    "network": own.micros,
-    "dispatch": own.micros,
-    "consumption": read.flag,
-    "messages": read.table_of(MessagesPart, _MESSAGES, ()),
-    "transactions": read.table_of(Transactions, _TRANSACTIONS, ("commits",)),
-    "listener": read.table_of(ListenerPart, _LISTENER, ()),
-    "clients": read.list_of(read.table_of(ClientsPart, _CLIENTS, ())),
-    "consumer": own.consumer,
-    "broker": _broker,
-}
 # the fields that only messages of a rate use
 _OF_RATES = ("lasts", "queues", "brokers", "backlog", "skew", "even", "tags", "body", "delay")
 # greatest number of samples of lag in one run
 _MOST_LOOKS = 100_000
-_NEEDED = ("group", "topic", "until", "messages", "clients")
 
 
 def scenario_text(path: str) -> str:
@@ -309,8 +261,8 @@ def _value(text: str) -> Any:
         return text
 
 
-def _scenario(tables: Mapping[str, Any], path: str) -> GroupScenario:
-    scenario: GroupScenario = read.table_of(GroupScenario, _SCENARIO, _NEEDED)(tables, path)
+def _scenario(tables: dict[str, Any], path: str) -> GroupScenario:
+    scenario = GroupScenario.of(tables | {"broker": _broker(tables.get("broker", {}), f"{path}, broker")}, path)
     _check_messages(scenario, path)
     _check_effects(scenario, tables["messages"], path)
     _check_settings(tables.get("broker", {}), scenario.broker, has_transactions=scenario.transactions is not None, path=path)
@@ -319,9 +271,8 @@ def _scenario(tables: Mapping[str, Any], path: str) -> GroupScenario:
         _check_sent(tables["messages"], scenario.messages.rate, scenario.messages_end, scenario.messages.backlog, path)
     if scenario.consumer.message_model is MessageModel.BROADCASTING:
         _check_broadcast(scenario, path)
-    scenario = replace(
-        scenario, clients=tuple(replace(part, name=part.name or f"client{number or ''}") for number, part in enumerate(scenario.clients))
-    )
+    clients = [part.model_copy(update={"name": part.name or f"client{number or ''}"}) for number, part in enumerate(scenario.clients)]
+    scenario = scenario.model_copy(update={"clients": tuple(clients)})
     for number, part in enumerate(scenario.clients):
         where = f"{path}, clients[{number}]"
         if any((part.name, part.room) == (other.name, other.room) for other in scenario.clients[:number]):
@@ -358,7 +309,7 @@ def _check_messages(scenario: GroupScenario, path: str) -> None:
         tags = {tag for tag, weight in messages.tags if weight > 0}
         for tag in wanted:
             if tag not in tags:
-                raise read.unknown_name(f"{path}, subscription", "tags that occur in messages, tags", tag, sorted(tags) or [""])
+                raise f.unknown_name(f"{path}, subscription", "tags that occur in messages, tags", tag, sorted(tags) or [""])
 
 
 def _check_effects(scenario: GroupScenario, given: Mapping[str, Any], path: str) -> None:
@@ -397,13 +348,13 @@ def _check_clients(scenario: GroupScenario, part: ClientsPart, where: str) -> No
         raise ScenarioError(where, "queues, as the strategy is CONFIG", "none")
 
 
-def _unknown(part: Transactions) -> float:
+def _unknown(part: TransactionsPart) -> float:
     """Return the share of transactions whose result the producer does not know when the local transaction ends."""
     left = 1.0 - part.commits - part.rolls_back
     return left if left > _ROUNDING else 0.0
 
 
-def _check_transactions(part: Transactions, given: Collection[str], path: str) -> None:
+def _check_transactions(part: TransactionsPart, given: Collection[str], path: str) -> None:
     """Check that the shares of transactions add up, and that every field that is `given` has an effect."""
     where = f"{path}, transactions"
     if part.commits + part.rolls_back > 1 + _ROUNDING:
@@ -446,11 +397,14 @@ def _check_settings(given: Mapping[str, Any], settings: BrokerSettings, *, has_t
             raise ScenarioError(where, f"{least} or more" if least else "a number that is not below 0", repr(given[name]))
 
 
-def transactions_of(part: Transactions, settings: BrokerSettings) -> Transactions:
+def transactions_of(part: TransactionsPart, settings: BrokerSettings) -> Transactions:
     """Return the transactions of a plan."""
-    return replace(
-        part,
+    return Transactions(
+        commits=part.commits,
         rolls_back=part.rolls_back if _unknown(part) else 1.0 - part.commits,
+        takes=part.takes,
+        decides=part.decides,
+        then_commits=part.then_commits,
         settings=CheckSettings(
             transaction_time_out=settings.value("transactionTimeOut"), transaction_check_max=settings.value("transactionCheckMax")
         ),

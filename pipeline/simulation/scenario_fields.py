@@ -1,6 +1,6 @@
-"""Read the fields that only scenarios of simulations have (durations, stalls, changing rates), and find a field's line in the file.
+"""Types of the fields that only scenarios of simulations have (durations, stalls, changing rates), and the line of a field in its file.
 
-Not the broker's own. The readers of workload files read the other fields.
+Not the broker's own. The other fields have the types of workload files.
 """
 
 from __future__ import annotations
@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any, NoReturn
+from dataclasses import Field, fields
+from enum import Enum
+from typing import Annotated, Any
 
-from pipeline.generate import workload_fields as read
-from pipeline.generate.workload_fields import Reader, WorkloadError
+from pydantic import AfterValidator, BeforeValidator, PlainValidator, TypeAdapter, create_model
+
+from pipeline.generate import workload_fields as f
+from pipeline.generate.workload_fields import WorkloadError
 from pipeline.settings.settings import camel_case
-from store_format.errors import shown
-from udfs.consumer.push_consumer import ConsumeFromWhere, MessageModel, PushConsumer
+from udfs.consumer.push_consumer import PushConsumer
 from udfs.simulation.group_plan import SECOND
 from udfs.simulation.half_messages import LONGEST_TRANSACTION
 from udfs.simulation.service_time import CONSTANT, EXPONENTIAL, LOGNORMAL, LONGEST, UNIFORM, Takes
@@ -25,101 +27,99 @@ _TABLE = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*[\"']?([A-Za-z0-9_\-]+)[\"']?(?:\s*\.\s*[\"']?([A-Za-z0-9_\-]+)[\"']?)?\s*=")
 
 
+_Rate = Annotated[float, f.number(0.0, 1e7)]
+_RATE = TypeAdapter(_Rate)
+_SIGMA = Annotated[float, f.number(0.0, 5.0)]
+
+
 class ScenarioError(WorkloadError):
     """An invalid scenario."""
 
 
-def refuse(where: str, expected: str, found: object) -> NoReturn:
-    """Raise ScenarioError for a field: its place, the expected value and the one found."""
-    raise ScenarioError(where, expected, shown(found))
-
-
-def micros(value: object, where: str) -> int:
+def micros(value: object) -> int:
     """Return a duration in microseconds."""
-    length = round(read.duration(value, where) * SECOND)
-    return length if length <= _LONGEST_RUN else refuse(where, "400 days or less", value)
+    length = round(f.duration(value) * SECOND)
+    if length > _LONGEST_RUN:
+        raise f.refused("400 days or less")
+    return length
 
 
-def positive_micros(value: object, where: str) -> int:
-    """Return a duration above 0 in microseconds."""
-    return micros(value, where) or refuse(where, "a duration above 0", value)
+def _positive_micros(value: object) -> int:
+    length = micros(value)
+    if not length:
+        raise f.refused("a duration above 0")
+    return length
 
 
-def share(value: object, where: str) -> float:
-    """Return a share, from 0 to 1."""
-    found: float = read.number(0.0, 1.0)(value, where)
-    return found
-
-
-def _time_at_random(longest: int, limit: str) -> Reader:
-    """Return the reader of a duration of at most `longest` microseconds.
+def _time_at_random(longest: int, limit: str) -> PlainValidator:
+    """Return the validator of a duration of at most `longest` microseconds.
 
     The field is a duration, [least, greatest], { mean } (exponential) or { median, sigma } (lognormal).
     """
 
-    def taken(value: object, where: str) -> float:
-        found = micros(value, where)
-        return float(found) if found <= longest else refuse(where, limit, value)
+    def taken(value: object) -> float:
+        found = micros(value)
+        if found > longest:
+            raise f.refused(limit)
+        return float(found)
 
-    def reader(value: object, where: str) -> Takes:
+    time = Annotated[float, PlainValidator(taken)]
+    ends = TypeAdapter(tuple[time, time])
+    tables = {EXPONENTIAL: create_model("Mean", mean=time), LOGNORMAL: create_model("Median", median=time, sigma=_SIGMA)}
+
+    def check(value: object) -> Takes:
         if isinstance(value, list) and len(value) == 2:
-            least, most = (taken(one, where) for one in value)
-            return Takes(UNIFORM, least, most) if least <= most else refuse(where, "the lesser duration first", value)
-        if isinstance(value, dict) and value.keys() == {"mean"}:
-            return Takes(EXPONENTIAL, taken(value["mean"], f"{where}, mean"))
-        if isinstance(value, dict) and value.keys() == {"median", "sigma"}:
-            sigma: float = read.number(0.0, 5.0)(value["sigma"], f"{where}, sigma")
-            return Takes(LOGNORMAL, taken(value["median"], f"{where}, median"), sigma)
+            least, most = ends.validate_python(value)
+            if least > most:
+                raise f.refused("the lesser duration first")
+            return Takes(UNIFORM, least, most)
         if isinstance(value, dict):
-            refuse(where, "{ mean = ... } or { median = ..., sigma = ... }", value)
-        return Takes(CONSTANT, taken(value, where))
+            for shape, table in tables.items():
+                if value.keys() == table.model_fields.keys():
+                    return Takes(shape, *table.model_validate(value).model_dump().values())
+            raise f.refused("{ mean = ... } or { median = ..., sigma = ... }")
+        return Takes(CONSTANT, taken(value))
 
-    return reader
+    return PlainValidator(check)
 
 
-takes = _time_at_random(LONGEST, "15 minutes or less (consumeTimeout)")
-transaction_time = _time_at_random(LONGEST_TRANSACTION, "a day or less")
+def _items(expected: str, length: int | None = None) -> BeforeValidator:
+    """Return the validator of a list, before its items are read; `length` is its length if it has one."""
+
+    def check(value: object) -> object:
+        if not isinstance(value, list) or length not in {None, len(value)}:
+            raise f.refused(expected)
+        return value
+
+    return BeforeValidator(check)
 
 
-def rates(value: object, where: str) -> tuple[tuple[int, float], ...]:
-    """Return the steps (from, messages a second) of a field: a number, or [[from, messages a second], ...]."""
+def _stall(ends: tuple[int, int]) -> tuple[int, int]:
+    if ends[0] >= ends[1]:
+        raise f.refused("[from, to]")
+    return ends
+
+
+def _rates(value: object) -> tuple[tuple[int, float], ...]:
+    """Return the steps (from, messages a second) of a number, or of [[from, messages a second], ...]."""
     if not isinstance(value, list):
-        return ((0, read.number(0.0, 1e7)(value, where)),)
-    steps = []
-    for number, step in enumerate(value):
-        at = f"{where}[{number}]"
-        if not isinstance(step, list) or len(step) != 2:
-            refuse(at, "[from, messages a second]", step)
-        steps.append((micros(step[0], at), float(read.number(0.0, 1e7)(step[1], at))))
+        return ((0, _RATE.validate_python(value)),)
+    steps = _STEPS.validate_python(value)
     times = [begin for begin, _ in steps]
-    return tuple(steps) if times and times == sorted(set(times)) else refuse(where, "steps of ascending times", value)
+    if not times or times != sorted(set(times)):
+        raise f.refused("steps of ascending times")
+    return steps
 
 
-def stalls(value: object, where: str) -> tuple[tuple[int, int], ...]:
-    """Return the stalls (from, to) of a field [[from, to], ...]."""
-    if not isinstance(value, list):
-        refuse(where, "[[from, to], ...]", value)
-    found = []
-    for number, one in enumerate(value):
-        at = f"{where}[{number}]"
-        if not isinstance(one, list) or len(one) != 2 or micros(one[0], at) >= micros(one[1], at):
-            refuse(at, "[from, to]", one)
-        found.append((micros(one[0], at), micros(one[1], at)))
-    return tuple(found)
-
-
-def one_of(*names: str) -> Reader:
-    """Return the reader of a field that must be one of these texts."""
-
-    def reader(value: object, where: str) -> str:
-        if value not in names:
-            expected = f"one of {', '.join(names)}"
-            if isinstance(value, str):
-                raise read.unknown_name(where, expected, value, names)
-            refuse(where, expected, value)
-        return str(value)
-
-    return reader
+Share = Annotated[float, f.number(0.0, 1.0)]
+Micros = Annotated[int, PlainValidator(micros)]
+PositiveMicros = Annotated[int, PlainValidator(_positive_micros)]
+ListenerTime = Annotated[Takes, _time_at_random(LONGEST, "15 minutes or less (consumeTimeout)")]
+TransactionTime = Annotated[Takes, _time_at_random(LONGEST_TRANSACTION, "a day or less")]
+_STEPS = TypeAdapter(tuple[Annotated[tuple[Micros, _Rate], _items("[from, messages a second]", 2)], ...])
+Rates = Annotated[tuple[tuple[int, float], ...], PlainValidator(_rates)]
+_Stall = Annotated[tuple[Micros, Micros], _items("[from, to]", 2), AfterValidator(_stall)]
+Stalls = Annotated[tuple[_Stall, ...], _items("[[from, to], ...]")]
 
 
 # settings of DefaultMQPushConsumer ---------------------------------------------------------------------------------------------------
@@ -128,30 +128,26 @@ _LIMITS = {"max_reconsume_times": (-1, 10_000), "pull_threshold_size_for_queue":
 _LIMITS |= {"consume_message_batch_max_size": (1, 1024), "pull_batch_size": (1, 1024), "pull_interval": (0, 65_535)}
 # settings of features that are not simulated
 _LEFT_OUT = {"consume_timeout", "post_subscription_when_pull", "pull_threshold_for_topic", "pull_threshold_size_for_topic"}
-_NAMES = {camel_case(one.name): one.name for one in fields(PushConsumer) if one.name not in _LEFT_OUT}
+_NAMES = {camel_case(one.name): one for one in fields(PushConsumer) if one.name not in _LEFT_OUT}
 _NO_EFFECT = "consumeThreadMax"  # batches wait in an unbounded queue, so a client never has more threads than consumeThreadMin
 
 
-def consumer(value: object, where: str) -> PushConsumer:
+def _type_of(setting: Field[Any]) -> Any:
+    """Return the type of a consumer's setting in a scenario file: the name of a constant, or a whole number within limits."""
+    if isinstance(setting.default, Enum):
+        return Annotated[Any, f.one_of([*type(setting.default).__members__], type(setting.default))]
+    return Annotated[int, f.whole_number(*_LIMITS.get(setting.name, (1, 65_535)))]
+
+
+_SETTINGS: dict[str, Any] = {name: (_type_of(one), one.default) for name, one in _NAMES.items()}
+_SETTINGS[_NO_EFFECT] = (Annotated[int, f.whole_number(1, 1000)], 1)
+_Consumer = create_model("_Consumer", __base__=f.FileTable, **_SETTINGS)
+
+
+def consumer(value: object) -> PushConsumer:
     """Return the settings of a push consumer; the field has the names of DefaultMQPushConsumer."""
-    if not isinstance(value, dict):
-        refuse(where, "settings of DefaultMQPushConsumer", value)
-    given: dict[str, Any] = {}
-    for name, one in value.items():
-        at = f"{where}, {name}"
-        if name == _NO_EFFECT:
-            read.whole_number(1, 1000)(one, at)
-            continue
-        if name not in _NAMES:
-            raise read.unknown_name(where, f"one of {', '.join(_NAMES)}", name, list(_NAMES))
-        field = _NAMES[name]
-        if field == "consume_from_where":
-            given[field] = ConsumeFromWhere(one_of(*ConsumeFromWhere.__members__)(one, at))
-        elif field == "message_model":
-            given[field] = MessageModel(one_of(*MessageModel.__members__)(one, at))
-        else:
-            given[field] = read.whole_number(*_LIMITS.get(field, (1, 65_535)))(one, at)
-    return PushConsumer(**given)
+    found = _Consumer.model_validate(value).model_dump(exclude={_NO_EFFECT})
+    return PushConsumer(**{_NAMES[name].name: one for name, one in found.items()})
 
 
 # where it stands -----------------------------------------------------------------------------------------------------------------------
