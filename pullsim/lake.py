@@ -253,7 +253,10 @@ class Lake:
         rules: str | None = None,
         broker: str | None = None,
     ) -> Rows:
-        """The broker's answers to pull requests: rows of the table pull_response, to which they are added, in the order of the requests.
+        """The broker's answers to pull requests: rows of the table pull_response, to which they are added.
+
+        The rows of a file or frame come in the order of its requests; those of captured pulls in that of their ids, which is none of time:
+        arrivalMicros of pull_request has the time.
 
         Args:
             requests: a file as for `pullsim replay --requests`; or a frame with the columns group, topic, queueId and offset, and if need

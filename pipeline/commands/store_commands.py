@@ -25,7 +25,8 @@ from pipeline.commands.cli import (
 )
 from pipeline.commands.listed import Names, require_before_spark
 from pipeline.settings.quantities import milliseconds
-from pipeline.terminal import progress_to_stderr, say
+from pipeline.terminal import progress_to_stderr, safe_text, say
+from store_format.errors import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -140,7 +141,7 @@ def verify_command(
         files = 0
         for row in verified.files.toLocalIterator():
             files += 1
-            say("\t".join(map(str, row)) if form == "table" else _line("file", **row.asDict()))
+            say("\t".join(printable(str(value)) for value in row) if form == "table" else _line("file", **row.asDict()))
         frames = [verified.findings]
         if opened is not None:
             stored = settings.over(opened.properties())
@@ -165,7 +166,7 @@ def _tell_findings(frames: Sequence[DataFrame], form: str) -> int:
     shown = frames if form == "table" else [with_causes(_all_of(frames))]
     for row in (row for frame in shown for row in frame.toLocalIterator()):
         findings += 1
-        say(f"{row['code']} {row['path']}: {row['text']}" if form == "table" else _line("finding", **in_json(row)))
+        say(printable(f"{row['code']} {row['path']}: {row['text']}") if form == "table" else _line("finding", **in_json(row)))
     return findings
 
 
@@ -191,10 +192,10 @@ def _tell_causes(spark: SparkSession, frames: Sequence[DataFrame], form: str, st
     say("\ncauses, the worst first (docs/findings.md):")
     for cause in causes:
         for line in cause.lines():
-            say(line)
+            say(printable(line))
     say("\nwhat the broker's start would do:")
     for note in start[:_NOTES] or ("nothing: it leaves the store as it is",):
-        say(f"  {note}")
+        say(f"  {safe_text(note)}")
     if len(start) > _NOTES:
         say(f"  and {len(start) - _NOTES:,} changes more; --format json has all")
     say("")

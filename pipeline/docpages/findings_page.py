@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 
 from pipeline.docpages.tables_page import cell
-from pipeline.verify.finding_codes import CODES, SEVERITIES, FindingCode, Severity
+from pipeline.verify.finding_codes import CODES, REBUILD, SEVERITIES, FindingCode, Severity
 
 PAGE = Path("docs/findings.md")
 
@@ -19,13 +20,19 @@ broker's start would do to the store: what load cuts and deletes, which messages
 `--format json` has the same as objects, a line each.
 
 A finding follows from one about the commit log where its first entry points into the damaged stretch, and from others where they are of
-the same queue, or, for some codes, of the same store. This is a guess by position, not a proof; all findings are listed themselves.
+the same queue, or, for some codes, of the same store. No finding is folded below one that is less bad. This is a guess by position, not a
+proof; all findings are listed themselves.
+"""
+_TAIL = f"""
+## Build the queues again
+
+{fill(REBUILD, 140)}
 """
 
 
 def findings_page() -> str:
     """The text of docs/findings.md."""
-    return "".join([_HEAD, *map(_section, SEVERITIES)])
+    return "".join([_HEAD, *map(_section, SEVERITIES), _TAIL])
 
 
 def _section(severity: Severity) -> str:
@@ -38,7 +45,8 @@ def _row(code: FindingCode) -> str:
     causes = [*(("a finding about that place of the commit log",) if code.from_log else ())]
     causes += [f"`{one}` of its queue" for one in code.from_queue] + [f"`{one}`" for one in code.from_store]
     follows = f" May follow from {', '.join(causes)}." if causes else ""
-    return f"| `{code.code}` | {cell(code.what)}{follows} | {cell(code.broker)} | {cell(code.do)} |\n"
+    do = "[Build the queues again](#build-the-queues-again)." if code.do == REBUILD else cell(code.do)
+    return f"| `{code.code}` | {cell(code.what)}{follows} | {cell(code.broker)} | {do} |\n"
 
 
 if __name__ == "__main__":

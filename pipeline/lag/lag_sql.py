@@ -96,7 +96,7 @@ class AskedLag:
 def groups_with_lag(least: int, *columns: str) -> str:
     """The condition that at least so many messages wait in the queues with the same values of some columns of consume_lag.
 
-    A queue whose offset lies past the end counts as 0; in the sums of group_lag and consume_lag_by_group it hides what waits elsewhere.
+    A queue whose offset lies past the end counts as 0; in the sums lag and groupDiff of the views it hides what waits elsewhere.
     """
     key = ", ".join(columns)
     waiting = "coalesce(try_sum(greatest(lag, 0L)), 9223372036854775807)"

@@ -47,6 +47,9 @@ class Shown:
     kind: Kind = Kind.TEXT
 
 
+BROKER: Final = Shown("brokerName", "Broker")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """What a command lists.
@@ -56,7 +59,7 @@ class Listing:
         columns: the columns of the table.
         order: the order of the rows, as SQL after ORDER BY.
         totals: name -> aggregate over all rows, for the verdict.
-        verdict: makes the line below the table of the totals.
+        verdict: makes the line below the table of the totals, and of the numbers of all rows and brokers.
         details: columns of a row that is shown whole, a column a line, where the list has no other; none for a list without such.
         left_out: columns of the view that no form shows.
         more: columns that the view does not have: name -> expression over its columns.
@@ -70,6 +73,13 @@ class Listing:
     details: Sequence[Shown] = ()
     left_out: Sequence[str] = ()
     more: Mapping[str, str] = field(default_factory=dict)
+
+    def columns_of(self, totals: Totals) -> Sequence[Shown]:
+        """The columns of the table: where the rows are of several brokers, with the broker behind the names."""
+        if totals["brokers"] < 2:
+            return self.columns
+        place = next(place for place, column in enumerate(self.columns) if column.kind not in TEXTS)
+        return (*self.columns[:place], BROKER, *self.columns[place:])
 
     @property
     def names(self) -> list[str]:
@@ -112,7 +122,7 @@ class AskedListing:
     @property
     def totals(self) -> str:
         """The query for the totals, which is one row, in Spark's SQL."""
-        sums = {"rows": "count(*)", **self.listing.totals}
+        sums = {"rows": "count(*)", "brokers": "count(DISTINCT brokerName)", **self.listing.totals}
         return f"SELECT {', '.join(f'{of} AS {name}' for name, of in sums.items())} FROM {self.listing.view}{self._where}"
 
     @property
@@ -129,7 +139,7 @@ class AskedListing:
         if self.sort is None:
             return self.listing.order
         name, _, direction = self.sort.partition(":")
-        headers = {column.header.lower(): column.name for column in self.listing.columns}
+        headers = {column.header.lower(): column.name for column in (*self.listing.columns, BROKER)}
         known = {one.lower(): one for one in self.listing.names} | headers
         if name.lower() not in known or direction not in {"", "asc", "desc"}:
             near = ", ".join(nearest(name.lower(), known))

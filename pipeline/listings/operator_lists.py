@@ -25,18 +25,32 @@ def _age(millis: int | None) -> str:
     return "of unknown age" if millis is None else f"{duration_text(millis)} old"
 
 
+def _past_the_end(queues: int) -> str | None:
+    return f"{_count(queues, 'queue')} with an offset past the end {'counts' if queues == 1 else 'count'} as 0" if queues else None
+
+
 def _of_groups(total: Totals) -> str:
     return _sentence(
-        _count(total["rows"], "group"),
+        _count(total["groups"], "group"),
         f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
         f"{total['trouble']:,} stopped, stalled or went back (pullsim sql: group_status)" if total["trouble"] else None,
         f"the status of {total['unjudged']:,} is not known" if total["unjudged"] else None,
         f"the lag of {total['unknown']:,} is not known" if total["unknown"] else None,
+        _past_the_end(total["negative"]),
         f"{_count(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
     )
 
 
-_WAITING: Final = "coalesce(sum(CASE WHEN lag > 0 THEN lag END), 0L)"
+def _named(condition: str, name: str = "consumerGroup") -> str:
+    """The number of names in the rows that fulfil a condition: a name counts once, however many brokers have it."""
+    return f"count(DISTINCT CASE WHEN {condition} THEN {name} END)"
+
+
+def _waiting(lag: str, retry_lag: str) -> str:
+    """The messages that wait, those for a retry too."""
+    return f"coalesce(sum(coalesce({lag}, 0L) + coalesce({retry_lag}, 0L)), 0L)"
+
+
 GROUP_LIST: Final = Listing(
     view="group_overview",
     columns=(
@@ -52,11 +66,13 @@ GROUP_LIST: Final = Listing(
     ),
     order="lag DESC NULLS LAST, consumerGroup, brokerName",
     totals={
-        "behind": "count_if(lag > 0)",
-        "waiting": _WAITING,
-        "trouble": "count_if(status IN ('STOP', 'STALL', 'REWIND'))",
-        "unjudged": "count_if(status = 'UNKNOWN')",
-        "unknown": "count_if(lag IS NULL)",
+        "groups": "count(DISTINCT consumerGroup)",
+        "behind": _named("lag > 0 OR retryLag > 0"),
+        "waiting": _waiting("lag", "retryLag"),
+        "negative": "coalesce(sum(queuesNegative), 0L)",
+        "trouble": _named("status IN ('STOP', 'STALL', 'REWIND')"),
+        "unjudged": _named("status = 'UNKNOWN'"),
+        "unknown": _named("lag IS NULL"),
         "dead": "coalesce(sum(dlqMessages), 0L)",
     },
     verdict=_of_groups,
@@ -65,10 +81,11 @@ GROUP_LIST: Final = Listing(
 
 def _of_topics(total: Totals) -> str:
     return _sentence(
-        _count(total["rows"], "topic"),
+        _count(total["topics"], "topic"),
         f"{_count(total['messages'], 'message')}, {size_text(total['bytes'])}",
         f"{total['unread']:,} with messages and no group" if total["unread"] else None,
         f"{total['empty']:,} without a message" if total["empty"] else None,
+        _past_the_end(total["negative"]),
     )
 
 
@@ -89,8 +106,10 @@ TOPIC_LIST: Final = Listing(
     totals={
         "messages": "coalesce(sum(messages), 0L)",
         "bytes": "coalesce(sum(bytes), 0L)",
-        "unread": "count_if(messages > 0 AND consumerGroups = 0)",
-        "empty": "count_if(messages = 0)",
+        "topics": "count(DISTINCT topic)",
+        "unread": _named("messages > 0 AND consumerGroups = 0", "topic"),
+        "empty": _named("messages = 0", "topic"),
+        "negative": "coalesce(sum(queuesNegative), 0L)",
     },
     verdict=_of_topics,
 )
@@ -100,13 +119,15 @@ def _of_clients(total: Totals) -> str:
     if not total["rows"]:
         return "no client is known: a store has none, captured traffic has them (pullsim capture)"
     return _sentence(
-        f"{_count(total['rows'], 'client')} of {_count(total['groups'], 'group')} at the end of the capture",
+        f"{_count(total['clients'], 'client')} of {_count(total['groups'], 'group')} at the end of the capture",
         f"{total['connected']:,} connected",
         f"{total['seen']:,} seen without a heartbeat" if total["seen"] else None,
         f"{total['gone']:,} left" if total["gone"] else None,
     )
 
 
+# a client that several groups or brokers have counts once; without a heartbeat its address is all that names it
+_CLIENT: Final = "coalesce(clientId, address)"
 CLIENT_LIST: Final = Listing(
     view="client",
     columns=(
@@ -120,10 +141,11 @@ CLIENT_LIST: Final = Listing(
     ),
     order="consumerGroup, clientId NULLS LAST, connection, brokerName",
     totals={
+        "clients": f"count(DISTINCT {_CLIENT})",
         "groups": "count(DISTINCT consumerGroup)",
-        "connected": "count_if(state = 'CONNECTED')",
-        "seen": "count_if(state = 'SEEN')",
-        "gone": "count_if(state IN ('UNREGISTERED', 'CLOSED'))",
+        "connected": _named("state = 'CONNECTED'", _CLIENT),
+        "seen": _named("state = 'SEEN'", _CLIENT),
+        "gone": _named("state IN ('UNREGISTERED', 'CLOSED')", _CLIENT),
     },
     verdict=_of_clients,
 )
@@ -154,8 +176,8 @@ OFFSET_LIST: Final = Listing(
     ),
     order="micros DESC, topic, queueId, brokerName",
     totals={
-        "queues": "count(DISTINCT topic, queueId)",
-        "clients": "count(DISTINCT coalesce(clientId, address))",
+        "queues": "count(DISTINCT brokerName, topic, queueId)",
+        "clients": f"count(DISTINCT {_CLIENT})",
         "back": "count_if(how = 'BACK')",
         "again": "coalesce(sum(readAgain), 0L)",
         "unseen": "count_if(how = 'SEEN')",
@@ -278,13 +300,13 @@ def _of_lag(total: Totals) -> str:
         return "nothing has this lag; queues without a stored offset are not counted (pullsim lag)"
     return _sentence(
         f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
-        f"{_count(total['negative'], 'queue')} with an offset past the end" if total["negative"] else None,
+        _past_the_end(total["negative"]),
         f"the lag of {_count(total['unknown'], 'queue')} is not known" if total["unknown"] else None,
     )
 
 
-def _lag_list(view: str, lag: str, millis: str, order: str, *columns: Shown) -> Listing:
-    """The list of a view of lag, whose columns have these names."""
+def _lag_list(view: str, retry_lag: str, key: str, *columns: Shown) -> Listing:
+    """The list of a view of lag: the column or value that has the lag on a retry topic, the columns that name a row, and more columns."""
     return Listing(
         view=view,
         columns=(
@@ -293,12 +315,12 @@ def _lag_list(view: str, lag: str, millis: str, order: str, *columns: Shown) -> 
             Shown("queues", "Queues", Kind.COUNT),
             Shown("queuesUnknown", "Unknown", Kind.COUNT),
             Shown("lagBytes", "Bytes", Kind.SIZE),
-            Shown(millis, "Waited", Kind.DURATION),
+            Shown("lagMillisMax", "Waited", Kind.DURATION),
         ),
-        order=order,
+        order=f"waiting DESC NULLS LAST, {key}, brokerName",
         totals={
-            "waiting": f"coalesce(sum(CASE WHEN {lag} > 0 THEN {lag} END), 0L)",
-            "behind": f"count(DISTINCT CASE WHEN {lag} > 0 THEN consumerGroup END)",
+            "waiting": _waiting("waiting", retry_lag),
+            "behind": _named(f"waiting > 0 OR {retry_lag} > 0"),
             "negative": "coalesce(sum(queuesNegative), 0L)",
             "unknown": "coalesce(sum(queuesUnknown), 0L)",
         },
@@ -308,21 +330,19 @@ def _lag_list(view: str, lag: str, millis: str, order: str, *columns: Shown) -> 
 
 LAG_BY_GROUP: Final = _lag_list(
     "group_lag",
-    "groupDiff",
-    "lagMillisMax",
-    "groupDiff DESC NULLS LAST, consumerGroup, brokerName",
-    Shown("groupDiff", "Lag", Kind.COUNT),
-    Shown("groupRetryDiff", "Retry lag", Kind.COUNT),
+    "retryWaiting",
+    "consumerGroup",
+    Shown("waiting", "Lag", Kind.COUNT),
+    Shown("retryWaiting", "Retry lag", Kind.COUNT),
     Shown("dlqMessages", "Dead", Kind.COUNT),
     Shown("topics", "Topics", Kind.COUNT),
 )
 LAG_BY_TOPIC: Final = _lag_list(
     "consume_lag_by_group",
-    "lag",
-    "lagMillisMax",
-    "lag DESC NULLS LAST, consumerGroup, topic, brokerName",
+    "0L",
+    "consumerGroup, topic",
     Shown("topic", "Topic"),
-    Shown("lag", "Lag", Kind.COUNT),
+    Shown("waiting", "Lag", Kind.COUNT),
 )
 # pullsim lag shows queues in the form of mqadmin consumerProgress; this names what they can be sorted by
 LAG_BY_QUEUE: Final = Listing(

@@ -15,7 +15,7 @@ from pipeline.terminal import safe_text, say, show_table
 WIDTH: Final = 100
 UNKNOWN: Final = "-"
 # a text that is shortened keeps so many letters at least
-_LEAST: Final = 8
+_LEAST: Final = 6
 _GAP: Final = 2
 
 
@@ -58,7 +58,7 @@ def show_listing(asked: AskedListing, names: Sequence[str], rows: Sequence[Seque
         totals: the row of `asked.totals`.
     """
     places = {name: place for place, name in enumerate(names)}
-    columns = asked.listing.columns
+    columns = asked.listing.columns_of(totals)
     if len(rows) == 1 and asked.listing.details:
         _show_whole(asked.listing.details, places, rows[0])
         return

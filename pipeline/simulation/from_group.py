@@ -14,6 +14,7 @@ from typing import Any, Final
 from pipeline.delta.delta_sql import literal
 from pipeline.lake.asking import Ask
 from pipeline.lake.committed import LakeError
+from store_format.errors import printable
 
 # tags that a scenario names one by one; the others together are a tag of their own
 _TAGS_MAX: Final = 20
@@ -21,9 +22,9 @@ _OTHERS: Final = "other-tags"
 _NO_TAG: Final = "no-tag"
 _CONSUMED = "NOT startswith(topic, '%RETRY%') AND NOT startswith(topic, '%DLQ%')"
 _TOPIC = """
-SELECT topic, lag FROM consume_lag_by_group
+SELECT topic, waiting FROM consume_lag_by_group
 WHERE {mine} AND {consumed}{chosen}
-ORDER BY lag DESC NULLS LAST, queues DESC, topic
+ORDER BY waiting DESC NULLS LAST, queues DESC, topic
 """
 _SIZE = "SELECT queues, messages, messagesPerSecond FROM topic_size WHERE brokerName = {broker} AND topic = {topic}"
 _BACKLOG = "SELECT coalesce(sum(CASE WHEN lag > 0 THEN lag END), 0L) AS backlog FROM consume_lag WHERE {mine} AND topic = {topic}"
@@ -34,7 +35,9 @@ GROUP BY tags ORDER BY messages DESC, tags
 """
 _CLIENTS = """
 SELECT
-  count(*) AS seen, count_if(state IN ('CONNECTED', 'SEEN')) AS there, max(messageModel) AS model
+  count(DISTINCT coalesce(clientId, address)) AS seen,
+  count(DISTINCT CASE WHEN state IN ('CONNECTED', 'SEEN') THEN coalesce(clientId, address) END) AS there,
+  max(messageModel) AS model
 FROM client WHERE {mine}
 """
 _FILTER = "SELECT expressionType, expression FROM group_filter WHERE {mine} AND topic = {topic}"
@@ -47,9 +50,15 @@ _PACE = """
 SELECT sum(CASE WHEN how = 'FORWARD' THEN moved END) AS consumed, (max(micros) - min(micros)) / 1000000 AS seconds
 FROM offset_move WHERE {mine} AND topic = {topic}
 """
-_RETRIED = """
-SELECT count(*) AS retried FROM commit_log
-WHERE brokerName = {broker} AND topic = {retry} AND properties['RETRY_TOPIC'] = {topic}
+# what the store still has of the messages that the group consumed, and of those that it sent back
+_TRIED = """
+SELECT
+  (
+    SELECT sum(greatest(least(consumerOffset, brokerOffset) - minOffset, 0L)) FROM consume_lag WHERE {mine} AND topic = {topic}
+  ) AS consumed,
+  (
+    SELECT count(*) FROM commit_log WHERE brokerName = {broker} AND topic = {retry} AND properties['RETRY_TOPIC'] = {topic}
+  ) AS retried
 """
 
 
@@ -73,7 +82,7 @@ class GroupFigures:
         filter: type and expression of the group's filter.
         batch: messages that its pulls mostly ask for.
         pace: messages a second by which its committed offsets moved.
-        fails: share of the messages that the group sent back.
+        fails: share of the group's tries after which it sent the message back, among the messages that the store has.
     """
 
     broker: str
@@ -124,7 +133,7 @@ def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -
     batch = _first(ask, _BATCH, values)
     messages = sum(row["messages"] for row in tags)
     body = sum(row["bytes"] for row in tags) / messages - len(topics[0].encode()) if messages else None
-    consumed, retried = int(pace.get("consumed") or 0), _first(ask, _RETRIED, values).get("retried", 0)
+    consumed = int(pace.get("consumed") or 0)
     return GroupFigures(
         broker=name,
         group=group,
@@ -141,8 +150,27 @@ def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -
         filter=(told["expressionType"], told["expression"]) if told else None,
         batch=batch.get("maxMsgNums"),
         pace=consumed / pace["seconds"] if consumed and pace["seconds"] else None,
-        fails=retried / (consumed + retried) if consumed else None,
+        fails=_fails(_first(ask, _TRIED, values), {row["tags"]: row["messages"] for row in tags}, told),
     )
+
+
+def _fails(tried: Mapping[str, Any], tags: Mapping[str | None, int], told: Mapping[str, Any]) -> float | None:
+    """Return the share of tries that failed: a message counts once for its first try, and once for each time it was sent back.
+
+    Messages that the group's tags leave out are consumed without a try; of those that another filter leaves out nothing is known.
+    """
+    consumed, retried = tried["consumed"] or 0, tried["retried"]
+    wanted = _wanted((told["expressionType"], told["expression"]) if told else None)
+    if wanted and tags:
+        consumed *= sum(tags.get(tag, 0) for tag in wanted) / sum(tags.values())
+    return float(retried / (consumed + retried)) if consumed else None
+
+
+def _wanted(filter_of: tuple[str, str] | None) -> list[str]:
+    """The tags that a filter names; none where it lets all messages pass, or is of another type."""
+    if filter_of is None or filter_of[0] != "TAG" or filter_of[1] == "*":
+        return []
+    return [one.strip() for one in filter_of[1].split("||") if one.strip()]
 
 
 def _rows(ask: Ask, query: str) -> list[dict[str, Any]]:
@@ -156,13 +184,12 @@ def _first(ask: Ask, query: str, values: Mapping[str, str]) -> dict[str, Any]:
 
 def scenario_of(found: GroupFigures) -> str:
     """Return the text of a scenario file with these figures, each with a comment that says where it comes from."""
-    is_tag = found.filter is not None and found.filter[0] == "TAG" and found.filter[1] != "*"
-    wanted = [one.strip() for one in found.filter[1].split("||") if one.strip()] if is_tag and found.filter else []
+    wanted = _wanted(found.filter)
     tags = _tags(found, wanted)
     subscription = " || ".join(tag for tag in wanted if tag in tags) or "*"
     lines = [
-        f"# Group {found.group} on broker {found.broker}, as the lake has it. Edit, and run: pullsim simulate --scenario THIS-FILE",
-        *([f"# It consumes {', '.join(found.others)} too: --topic takes another."] if found.others else []),
+        _comment(f"Group {found.group} on broker {found.broker}, as the lake has it. Edit, and run: pullsim simulate --scenario THIS-FILE"),
+        *([_comment(f"It consumes {', '.join(found.others)} too: --topic takes another.")] if found.others else []),
         f"group = {_text(found.group)}",
         f"topic = {_text(found.topic)}",
         'until = "30m"',
@@ -186,7 +213,12 @@ def scenario_of(found: GroupFigures) -> str:
 
 
 def _line(name: str, value: str, comment: str, is_known: bool = True) -> str:
-    return f"{name} = {value}  # {comment if is_known else f'a guess: the lake does not tell it ({comment})'}"
+    return f"{name} = {value}  {_comment(comment if is_known else f'a guess: the lake does not tell it ({comment})')}"
+
+
+def _comment(text: str) -> str:
+    """A comment of TOML; names from outside stay on its line."""
+    return f"# {printable(text)}"
 
 
 def _subscription(found: GroupFigures, subscription: str) -> list[str]:

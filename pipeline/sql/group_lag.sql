@@ -12,7 +12,9 @@ CREATE OR REPLACE TEMPORARY VIEW group_lag (
   topics COMMENT 'topics on which the group has an offset',
   queues COMMENT 'their queues',
   queuesUnknown COMMENT 'of them those whose lag is not known: they are in no sum',
-  queuesNegative COMMENT 'of them those whose offset lies past the end: they lower the sums',
+  queuesNegative COMMENT 'of them those whose offset lies past the end: they lower the three sums above',
+  waiting COMMENT 'messages that wait on topics other than its retry topic: as groupDiff and groupDlqDiff, but a queue whose offset lies past the end counts as 0, so that it hides nothing; NULL where no lag is known',
+  retryWaiting COMMENT 'likewise on its retry topic; NULL where it has no offset there',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
 COMMENT 'How far each group is behind in all, its retry topic and dead letter queue apart.'
@@ -29,6 +31,8 @@ WITH lags AS (
     count(*) AS queues,
     count_if(lag IS NULL) AS queuesUnknown,
     count_if(lag < 0) AS queuesNegative,
+    try_sum(if(lag < 0, 0L, lag)) FILTER (WHERE NOT startswith(topic, '%RETRY%')) AS waiting,
+    try_sum(if(lag < 0, 0L, lag)) FILTER (WHERE startswith(topic, '%RETRY%')) AS retryWaiting,
     max(asOf) AS asOf
   FROM consume_lag
   GROUP BY brokerName, consumerGroup
@@ -40,6 +44,6 @@ WITH lags AS (
 )
 SELECT
   brokerName, consumerGroup, groupDiff, groupRetryDiff, groupDlqDiff, coalesce(d.messages, 0L),
-  lagBytes, lagMillisMax, topics, queues, queuesUnknown, queuesNegative, asOf
+  lagBytes, lagMillisMax, topics, queues, queuesUnknown, queuesNegative, waiting, retryWaiting, asOf
 FROM lags
 LEFT JOIN dead d USING (brokerName, consumerGroup)

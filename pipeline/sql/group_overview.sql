@@ -1,15 +1,15 @@
 -- All that is known of each consumer group, a row a group: what `pullsim groups` shows. Groups come from stored offsets, from subscriptionGroup.json,
--- from captured heartbeats and from dead letter topics.
+-- from captured heartbeats, pulls and commits, and from dead letter topics.
 CREATE OR REPLACE TEMPORARY VIEW group_overview (
   brokerName COMMENT 'broker whose store it is',
   consumerGroup COMMENT 'name of the group',
   status COMMENT 'the worst status of its queues: groupStatus of group_status; UNKNOWN where nothing was observed',
-  lag COMMENT 'messages that wait on its topics: groupDiff of group_lag; NULL where no lag is known',
-  retryLag COMMENT 'messages that wait on its retry topic: groupRetryDiff of group_lag',
+  lag COMMENT 'messages that wait on its topics: waiting of group_lag; NULL where no lag is known',
+  retryLag COMMENT 'messages that wait on its retry topic: retryWaiting of group_lag',
   dlqMessages COMMENT 'messages in its dead letter topic that the store still has',
   lagMillisMax COMMENT 'the longest time that a next message has waited, ms',
   queuesUnknown COMMENT 'queues whose lag is not known: they are in no sum',
-  queuesNegative COMMENT 'queues whose offset lies past the end: they lower the sums',
+  queuesNegative COMMENT 'queues whose offset lies past the end: they count as 0',
   topics COMMENT 'topics on which the group has an offset; 0 where it stored none',
   clients COMMENT 'clients that had not left when the capture ended: CONNECTED and SEEN in client; NULL where no capture has the group',
   lastCommitMicros COMMENT 'the last captured commit of an offset, microseconds since 1970; NULL without one',
@@ -24,6 +24,10 @@ WITH known AS (
   SELECT brokerName, consumerGroup FROM subscription_group
   UNION
   SELECT brokerName, consumerGroup FROM subscription WHERE consumerGroup IS NOT NULL
+  UNION
+  SELECT brokerName, consumerGroup FROM pull_request WHERE consumerGroup IS NOT NULL
+  UNION
+  SELECT brokerName, consumerGroup FROM offset_history
   UNION
   SELECT brokerName, substring(topic, 6) FROM queue WHERE startswith(topic, '%DLQ%')
 ), dead AS (
@@ -43,7 +47,7 @@ WITH known AS (
 )
 SELECT
   k.brokerName, k.consumerGroup, coalesce(j.status, 'UNKNOWN'),
-  l.groupDiff, l.groupRetryDiff, coalesce(d.messages, 0L), l.lagMillisMax,
+  l.waiting, l.retryWaiting, coalesce(d.messages, 0L), l.lagMillisMax,
   coalesce(l.queuesUnknown, 0L), coalesce(l.queuesNegative, 0L), coalesce(l.topics, 0L),
   c.clients, o.micros, g.consumeEnable, b.maxStoreTimestamp
 FROM known k

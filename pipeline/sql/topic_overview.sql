@@ -10,7 +10,8 @@ CREATE OR REPLACE TEMPORARY VIEW topic_overview (
   firstStoreTimestamp COMMENT 'storeTimestamp of the oldest of them, ms; NULL where there is none',
   lastStoreTimestamp COMMENT 'storeTimestamp of the newest of them, ms; NULL where there is none',
   consumerGroups COMMENT 'groups that have an offset on it',
-  lag COMMENT 'messages that wait, of all these groups together; NULL where no lag is known',
+  lag COMMENT 'messages that wait, of all these groups together; a queue in which an offset lies past the end counts as 0; NULL where no lag is known',
+  queuesNegative COMMENT 'queues in which an offset lies past the end, one for each group',
   perm COMMENT '4 read, 2 write, 1 inherit, added; NULL where topics.json has no such topic',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
@@ -21,13 +22,15 @@ WITH known AS (
   UNION
   SELECT brokerName, topic FROM queue
 ), consumed AS (
-  SELECT brokerName, topic, count(DISTINCT consumerGroup) AS consumerGroups, try_sum(lag) AS lag
+  SELECT
+    brokerName, topic,
+    count(DISTINCT consumerGroup) AS consumerGroups, try_sum(if(lag < 0, 0L, lag)) AS lag, count_if(lag < 0) AS queuesNegative
   FROM consume_lag
   GROUP BY brokerName, topic
 )
 SELECT
   k.brokerName, k.topic, s.kind, coalesce(s.queues, 0L), coalesce(s.messages, 0L), coalesce(s.bytes, 0L), s.messagesPerSecond,
-  s.firstStoreTimestamp, s.lastStoreTimestamp, coalesce(c.consumerGroups, 0L), c.lag, t.perm, b.maxStoreTimestamp
+  s.firstStoreTimestamp, s.lastStoreTimestamp, coalesce(c.consumerGroups, 0L), c.lag, coalesce(c.queuesNegative, 0L), t.perm, b.maxStoreTimestamp
 FROM known k
 LEFT JOIN topic_size s ON s.brokerName = k.brokerName AND s.topic = k.topic
 LEFT JOIN consumed c ON c.brokerName = k.brokerName AND c.topic = k.topic

@@ -49,11 +49,13 @@ class FindingCode:
 
 _COPY: Final = "Copy the store again from the stopped broker; if the file is the same there, take it from a replica or a backup."
 _IMPORT: Final = "Import the store again."
-_REBUILD: Final = (
-    "Stop the broker, move the queue's folder under consumequeue away, and start the broker: it builds queues again from the commit log, "
-    "where that has all messages."
+REBUILD: Final = (
+    "Stop the broker, move the whole folder consumequeue away, and consumequeue_ext where there is one, and start the broker: it "
+    "dispatches all messages of the commit log again. A queue whose folder alone is moved away is lost. Mend findings about the commit "
+    "log first: without queues 5.5.0 deletes the log from the first bad record on, and 4.9.3 passes over the rest of that file, or never "
+    "ends its start where a file is missing. Try it on a copy: pullsim recover."
 )
-_QUEUE_DAMAGE: Final = ("FILES_MISSING", "MAPPED_FILE", "CQ_NOT_FULL", "CQ_NO_RECORD", "CQ_BEYOND_LOG", "CQ_OTHER_MESSAGE")
+_QUEUE_DAMAGE: Final = ("FILES_MISSING", "MAPPED_FILE", "CQ_NOT_FULL", "CQ_NO_RECORD", "CQ_BEYOND_LOG")
 _INDEX: Final = "Stop the broker and delete the index file: only look-ups by key before the restart need it."
 
 _ALL: Final = (
@@ -133,17 +135,17 @@ _ALL: Final = (
         code="CQ_MISSING",
         severity=Severity.LOST,
         what="Messages of the commit log have no entry in their queue: no consumer gets them.",
-        broker="Start dispatches the messages behind the last dispatched one again; those before it stay without an entry.",
-        do=_REBUILD,
+        broker="After a crash, start dispatches the messages from the checkpoint on again; after a clean stop only those after the last "
+        "entry of any queue. All others stay without an entry.",
+        do=REBUILD,
         from_queue=_QUEUE_DAMAGE,
-        from_store=("NOT_SHUT_DOWN",),
     ),
     FindingCode(
         code="CQ_NOT_FULL",
         severity=Severity.LOST,
         what="Within a queue an entry is empty, and a file follows: a pull that comes there finds nothing and stays.",
         broker="Load notices it in the last three files of the queue only, and cuts the queue there.",
-        do=_REBUILD,
+        do=REBUILD,
         from_queue=("FILES_MISSING", "MAPPED_FILE"),
     ),
     FindingCode(
@@ -151,7 +153,7 @@ _ALL: Final = (
         severity=Severity.WRONG,
         what="An entry points to a message of another queue, or of another offset of its queue.",
         broker="The message is delivered to whoever pulls the entry.",
-        do=_REBUILD,
+        do=REBUILD,
         from_log=True,
     ),
     FindingCode(
@@ -159,14 +161,14 @@ _ALL: Final = (
         severity=Severity.WRONG,
         what="An entry's tagsCode is not the hash code of its message's tag.",
         broker="TAG filters let the message pass that should not, or the other way round.",
-        do=_REBUILD,
+        do=REBUILD,
     ),
     FindingCode(
         code="CQ_NO_EXT",
         severity=Severity.WRONG,
         what="An entry names a unit of the consume queue extension that is missing or is that of another message.",
         broker="Load deletes the extension files after a bad unit; SQL92 filters then read the message, and TAG filters let it pass.",
-        do=_REBUILD,
+        do=REBUILD,
         from_queue=("EXT_BAD_UNIT", "EXT_DIFFERS"),
     ),
     FindingCode(
@@ -184,7 +186,7 @@ _ALL: Final = (
         severity=Severity.WRONG,
         what="Entries of a queue, written again, are not the same to the byte.",
         broker="They are used as they are.",
-        do=_REBUILD,
+        do=REBUILD,
     ),
     FindingCode(
         code="CQ_BEYOND_LOG",
@@ -192,7 +194,7 @@ _ALL: Final = (
         what="The commit log ends before its queues do: entries point past its end, and their messages are gone.",
         broker="Load cuts the entries off.",
         do="Copy the last files of the commit log again; if they are the same there, take the messages from a replica, or send them again.",
-        from_store=("LOG_BAD_RECORD", "LOG_NO_RECORD", "LOG_TAIL"),
+        from_store=("LOG_BAD_RECORD", "LOG_NO_RECORD"),
     ),
     FindingCode(
         code="CQ_TAIL",
@@ -207,14 +209,14 @@ _ALL: Final = (
         severity=Severity.WRONG,
         what="A unit of the consume queue extension does not decode.",
         broker="Load cuts the extension there.",
-        do=_REBUILD,
+        do=REBUILD,
     ),
     FindingCode(
         code="EXT_DIFFERS",
         severity=Severity.WRONG,
         what="A unit of the consume queue extension, written again, is not the same to the byte.",
         broker="It is used as it is.",
-        do=_REBUILD,
+        do=REBUILD,
     ),
     FindingCode(
         code="EXT_TAIL",
@@ -289,7 +291,7 @@ _ALL: Final = (
         what="The checkpoint says that later messages are on disk than the commit log has.",
         broker="After a crash, recovery begins too late, and may miss what was not written. After a clean stop nothing follows.",
         do="Stop the broker cleanly once, or delete the checkpoint of the stopped broker: recovery then begins at the first file.",
-        from_store=("LOG_BAD_RECORD", "LOG_NO_RECORD", "LOG_TAIL", "CQ_BEYOND_LOG"),
+        from_store=("LOG_BAD_RECORD", "LOG_NO_RECORD", "CQ_BEYOND_LOG"),
     ),
     FindingCode(
         code="CHECKPOINT_LENGTH",
@@ -323,7 +325,7 @@ _ALL: Final = (
         code="OFFSET_BEYOND_QUEUE",
         severity=Severity.WRONG,
         what="Groups or delay levels have offsets past the end of their queue.",
-        broker="The next pull is sent to the end of the queue, or to 0 where the queue begins at 0: everything is consumed again.",
+        broker="The next pull is sent to the end of the queue. 4.9.3 sends it to 0 where the queue begins at 0: all is consumed again.",
         do="Set the offsets with mqadmin resetOffsetByTime, if the queue is the right one.",
         from_store=("CQ_MISSING", "CQ_NOT_FULL", "LOG_BAD_RECORD", "LOG_NO_RECORD"),
     ),
@@ -379,6 +381,8 @@ SEVERITIES: Final = tuple(Severity)
 def root_of(code: str, *, of_log: Iterable[str], of_queue: Collection[str], of_store: Collection[str]) -> str:
     """Return the code that a finding follows from in the end; its own code where it follows from none.
 
+    Rule: a finding follows only from one that is at least as bad, so that no loss is hidden below a note.
+
     Args:
         code: code of the finding.
         of_log: codes of findings about the stretch of the commit log that it points to.
@@ -390,8 +394,12 @@ def root_of(code: str, *, of_log: Iterable[str], of_queue: Collection[str], of_s
         known = CODES[code]
         from_log = of_log if known.from_log else ()
         found = [*from_log, *(one for one in known.from_queue if one in of_queue), *(one for one in known.from_store if one in of_store)]
-        cause = next((one for one in found if one not in seen), None)
+        cause = next((one for one in found if one not in seen and not _is_worse(known, CODES[one])), None)
         if cause is None:
             return code
         seen.add(cause)
         code = cause
+
+
+def _is_worse(one: FindingCode, other: FindingCode) -> bool:
+    return SEVERITIES.index(one.severity) < SEVERITIES.index(other.severity)

@@ -77,7 +77,7 @@ def pullsim(capsys: pytest.CaptureFixture[str], lake: Path, monkeypatch: pytest.
     monkeypatch.setattr(Engine, "session", no_spark)
 
     def call(*words: object) -> tuple[int, str, str]:
-        code = run([str(word) for word in (*words, "--lake", lake)])
+        code = run([str(word) for word in (*words, *(() if "--lake" in words else ("--lake", lake)))])
         return code, *capsys.readouterr()
 
     return call
@@ -89,11 +89,25 @@ def firsts(out: str) -> list[str]:
 
 
 def test_groups_come_with_the_greatest_lag_first_or_as_asked(pullsim: Callable[..., tuple[int, str, str]]) -> None:
-    assert firsts(pullsim("groups")[1])[:3] == ["slower", "slow", "CID_RMQ_SYS_TRANS"]
+    assert firsts(pullsim("groups")[1])[:3] == ["slower", "slow", "ahead"]
     assert firsts(pullsim("groups", "--sort", "group:desc")[1])[:2] == ["slower", "slow"]
     assert firsts(pullsim("groups", "--sort", "consumerGroup")[1])[:3] == ["CID_RMQ_SYS_TRANS", "ahead", "even"]
     assert firsts(pullsim("groups", "--sort", "dead", "--limit", 1)[1]) == ["slow"]
     assert "1 of 5 rows; --limit 0 shows all" in pullsim("groups", "--limit", 1)[1]
+
+
+def test_a_queue_past_its_end_hides_nothing(pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    """Group ahead: 600 past the end of queue 0, 7 behind in queue 1."""
+    for words in (("groups",), ("lag", "--by", "group")):
+        out = pullsim(*words, "--group", "ahead")[1]
+        assert re.search(r"^ahead .* 7 ", out, re.MULTILINE)
+        told = " ".join(out.split("\n\n")[-1].split())
+        assert "7 messages wait in 1 group" in told
+        assert "1 queue with an offset past the end counts as 0" in told
+    [row] = map(json.loads, pullsim("lag", "--by", "group", "--group", "ahead", "--format", "json")[1].splitlines())
+    assert (row["groupDiff"], row["waiting"], row["queuesNegative"]) == (7 - 600, 7, 1)  # mqadmin's sum, and what waits
+    [row] = map(json.loads, pullsim("topics", "--topic", "orders", "--format", "json")[1].splitlines())
+    assert (row["lag"], row["queuesNegative"]) == (600 + 900 + 7, 1)
 
 
 def test_what_is_not_known_is_no_all_clear(pullsim: Callable[..., tuple[int, str, str]]) -> None:
@@ -104,6 +118,56 @@ def test_what_is_not_known_is_no_all_clear(pullsim: Callable[..., tuple[int, str
     out = pullsim("clients")[1]
     assert out.splitlines()[0] == "(0 rows)"
     assert "pullsim capture" in out
+
+
+@pytest.fixture(scope="module")
+def two_brokers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Brokers a and b with a queue of orders each; groups that only a capture has; an offset on a topic that is gone."""
+    brokers, held = ("a", "b"), {"topic": "orders", "queueId": 0}
+    sent = {"source": "s", "sourceDigest": "d", "connection": "c", "client": "10.0.0.1:5"}
+    pull = {**held, **sent, "requestId": "p", "arrivalMicros": 1, "opaque": 1, "queueOffset": 0, "maxMsgNums": 32}
+    commit = {**held, **sent, "requestId": "m", "micros": 2, "sequence": 1, "origin": "UPDATE_CONSUMER_OFFSET", "consumerOffset": 3}
+    retry = {"topic": "%RETRY%g", "queueId": 0}
+    return plain_lake(
+        tmp_path_factory.mktemp("two") / "lake",
+        {
+            "broker": [{"brokerName": name, "maxStoreTimestamp": END, "minPhyOffset": 0} for name in brokers],
+            "queue": [{"brokerName": name, **held, "minOffset": 0, "maxOffset": 10} for name in brokers]
+            + [{"brokerName": "a", **retry, "minOffset": 0, "maxOffset": 5}],
+            "consumer_offset": [{"brokerName": name, **held, "consumerGroup": "g", "consumerOffset": 6} for name in brokers]
+            + [{"brokerName": "a", **retry, "consumerGroup": "g", "consumerOffset": 4}]
+            + [{"brokerName": "a", **held, "topic": "gone", "consumerGroup": "lost", "consumerOffset": 6}],
+            "pull_request": [{"brokerName": "a", "consumerGroup": "only-pulls", **pull}]
+            + [{"brokerName": name, "consumerGroup": "g", **pull, "requestId": f"g{name}"} for name in brokers],
+            "offset_history": [{"brokerName": "a", "consumerGroup": "only-commits", **commit}],
+        },
+    )
+
+
+def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
+    two_brokers: Path, pullsim: Callable[..., tuple[int, str, str]]
+) -> None:
+    def shown(*words: str) -> tuple[str, str]:
+        code, out, err = pullsim(*words, "--lake", two_brokers)
+        assert code == 0, err
+        return out.splitlines()[0], " ".join(out.split("\n\n")[-1].split())
+
+    header, told = shown("groups")
+    assert "Broker" in header
+    assert told == (
+        # 4 on each broker and 1 to try again; the two that only a capture has are known to wait for nothing or not at all
+        "4 groups: 9 messages wait in 1 group; the status of 3 is not known; the lag of 2 is not known; "
+        "1 queue with an offset past the end counts as 0"
+    )
+    assert "4 groups: " not in shown("groups", "--broker", "b")[1]
+    header, told = shown("topics")
+    assert "Broker" in header
+    assert told.startswith("2 topics: ")
+    header, told = shown("clients")
+    assert "Broker" in header
+    assert told == "1 client of 2 groups at the end of the capture: 0 connected; 1 seen without a heartbeat"
+    assert "Broker" in shown("lag", "--by", "group")[0]
+    assert "Broker" not in shown("groups", "--broker", "a")[0]
 
 
 @pytest.mark.parametrize(

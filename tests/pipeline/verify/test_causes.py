@@ -11,7 +11,9 @@ import pytest
 
 from pipeline.verify.finding_codes import CODES, SEVERITIES, root_of
 from tests.runs.in_session import Pullsim, pullsim_in
+from tests.truth import golden5
 from tests.truth.golden import needs_golden, recovery
+from tests.truth.golden5 import needs_golden5
 from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
@@ -82,6 +84,40 @@ def test_every_code_that_verify_gives_is_explained() -> None:
     assert named <= CODES.keys()
 
 
+def test_a_code_names_only_causes_that_are_as_bad() -> None:
+    worse = {
+        (code.code, cause)
+        for code in CODES.values()
+        for cause in (*code.from_queue, *code.from_store)
+        if SEVERITIES.index(CODES[cause].severity) > SEVERITIES.index(code.severity)
+    }
+    assert worse == set()
+
+
+@needs_golden
+@needs_golden5
+def test_the_advice_on_queues_is_what_the_real_brokers_did() -> None:
+    """A queue's folder that is away stays away; without any queue all is dispatched again, by 5.5.0 up to the first bad record."""
+
+    def of_both(name: str) -> list[dict[str, Any]]:
+        return [recovery(name), golden5.recovery("on-4.9.3-stores", name)]
+
+    def queues(store: dict[str, Any]) -> set[tuple[str, int]]:
+        return {(one["topic"], one["queueId"]) for one in store["afterStart"]["queues"]}
+
+    whole = recovery("small")
+    for lost in of_both("torn-cq-topic-missing"):
+        assert {topic for topic, _ in queues(whole) - queues(lost)} == {"BatchTopic"}
+    for built in of_both("torn-cq-all-missing"):
+        assert (built["redispatchedInLoad"] + built["redispatchedInStart"], queues(built)) == (801, queues(whole))
+    kept, cut = (one["afterStart"]["maxPhyOffset"] for one in of_both("torn-bad-magic-old-cq-missing"))
+    assert kept == whole["afterStart"]["maxPhyOffset"] > cut
+    assert [one["start"] for one in of_both("torn-hole-cq-missing")] == ["timeout", "ok"]
+    rebuild = CODES["CQ_MISSING"].do
+    assert "the whole folder consumequeue" in rebuild
+    assert "5.5.0 deletes the log from the first bad record on" in rebuild
+
+
 @pytest.mark.parametrize(
     ("code", "of_log", "of_queue", "of_store", "root"),
     [
@@ -89,7 +125,11 @@ def test_every_code_that_verify_gives_is_explained() -> None:
         ("CQ_NO_RECORD", [], ("CQ_MISSING", "CQ_NO_RECORD"), ("LOG_BAD_RECORD",), "CQ_NO_RECORD"),  # it points elsewhere
         ("CQ_MISSING", [], ("CQ_MISSING", "CQ_NOT_FULL", "FILES_MISSING"), (), "FILES_MISSING"),
         ("CQ_TAIL", [], ("CQ_NOT_FULL", "CQ_MISSING", "CQ_TAIL"), (), "CQ_NOT_FULL"),
-        ("CQ_MISSING", [], ("CQ_MISSING",), ("NOT_SHUT_DOWN", "CQ_MISSING"), "NOT_SHUT_DOWN"),
+        # lost messages are never shown as a part of what the broker mends
+        ("CQ_MISSING", [], ("CQ_MISSING",), ("NOT_SHUT_DOWN", "CQ_MISSING"), "CQ_MISSING"),
+        ("CQ_BEYOND_LOG", [], (), ("CQ_BEYOND_LOG", "LOG_TAIL"), "CQ_BEYOND_LOG"),
+        ("CQ_NO_RECORD", ["LOG_TAIL"], (), ("LOG_TAIL", "CQ_NO_RECORD"), "CQ_NO_RECORD"),
+        ("CQ_NO_RECORD", ["LOG_TAIL", "LOG_BAD_RECORD"], (), (), "LOG_BAD_RECORD"),
         ("OFFSET_BEYOND_QUEUE", [], (), ("OFFSET_BEYOND_QUEUE",), "OFFSET_BEYOND_QUEUE"),
         ("LOG_BAD_CRC", ["LOG_BAD_CRC"], (), ("LOG_BAD_CRC", "NOT_SHUT_DOWN"), "LOG_BAD_CRC"),
     ],
