@@ -20,7 +20,14 @@ from store_format.remoting.command import RPC_ONEWAY_FLAG, RPC_TYPE_FLAG
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import LENGTH_FIELD, decode_command
 from store_format.remoting.frame_columns import NO_OPAQUE, FrameColumns
-from store_format.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag, RequestCode, java_number
+from store_format.remoting.headers import (
+    PULL_CODES,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    PullSysFlag,
+    RequestCode,
+    java_number,
+)
 from store_format.remoting.heartbeat import ConsumerData, decode_heartbeat
 from store_format.remoting.text import java_bytes
 from udfs.pull.codes import ResponseCode
@@ -35,9 +42,7 @@ ANSWERS_AHEAD_MAX: Final = 1 << 10
 _AHEAD_MICROS: Final = 1_000_000  # an answer may precede its request in the file by so much; captures mix up only close packets
 _FRAMES_A_PACKET: Final = 1 << 20
 _WAITED_MICROS: Final = 20_000  # a pull that took longer was held: workers are faster
-_WANTED: Final = frozenset(
-    {RequestCode.PULL_MESSAGE, RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT}
-)
+_WANTED: Final = PULL_CODES | {RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT}
 # codes of the checks of the registration; codes of the checks before it, which do not depend on it
 OF_REGISTRATION: Final = {
     ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -194,7 +199,7 @@ class Exchanges:
             group = fields["consumerGroup"]
             self._groups.pop(group, None)
             return [] if group is None else [common | _event_row(UNREGISTER_CLIENT, frame.packet, group)]  # a producer has no group
-        if code == RequestCode.PULL_MESSAGE:
+        if code in PULL_CODES:
             return [common | fields | {"opaque": None if opaque == NO_OPAQUE else opaque, "arrivalMicros": frame.packet.micros}]
         queue = {name: fields[name] for name in ("consumerGroup", "topic", "queueId")}
         history = {"origin": RequestCode(code).name, "micros": frame.packet.micros, "consumerOffset": fields["commitOffset"]}
@@ -284,7 +289,9 @@ def _answer_of(frame: Frame) -> _Answer:
 
 
 def _with_answer(pending: _Pending, answer: _Answer) -> Iterator[tuple[str, Row]]:
-    if pending.code == RequestCode.PULL_MESSAGE:
+    if pending.code == RequestCode.LITE_PULL_MESSAGE and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return  # a broker 4.9 knows no such pulls
+    if pending.code in PULL_CODES:
         for row in pending.rows:
             yield from _pulled(row | _recorded(answer) | {"held": _was_held(row, answer)})
     elif pending.code == RequestCode.QUERY_CONSUMER_OFFSET:
@@ -295,7 +302,7 @@ def _with_answer(pending: _Pending, answer: _Answer) -> Iterator[tuple[str, Row]
 
 
 def _without_answer(pending: _Pending) -> Iterator[tuple[str, Row]]:
-    if pending.code == RequestCode.PULL_MESSAGE:
+    if pending.code in PULL_CODES:
         for row in pending.rows:
             yield from _pulled(row | {"held": bool((row["sysFlag"] or 0) & PullSysFlag.SUSPEND)})
     else:

@@ -11,7 +11,6 @@ from store_format.remoting.headers import RequestCode
 from udfs.broker.memory_broker import PullCall
 from udfs.pull.codes import ResponseCode
 
-_LITE_PULL_MESSAGE = 361
 _PULL_WAIT_MS = 12_000
 _DRAIN_WAIT_MS = 5_000
 _AWAIT_MS = 20_000
@@ -24,7 +23,7 @@ UNSUPPORTED = {"error": "UNSUPPORTED", "message": "this request cannot be answer
 def send_request(run: Run, step: Step) -> None:
     """The step `pull` and `request`."""
     code = step.get("code", int(RequestCode.PULL_MESSAGE))
-    pulls = {int(RequestCode.PULL_MESSAGE), *([_LITE_PULL_MESSAGE] if run.broker.settings.rules.lite_pull_pulls else [])}
+    pulls = {int(RequestCode.PULL_MESSAGE), *([int(RequestCode.LITE_PULL_MESSAGE)] if run.broker.settings.rules.lite_pull_pulls else [])}
     if step["op"] == "request" and code not in pulls:
         told = request(run.broker, run.client(step), code, ext_of(step.get("ext")), step.get("body"))
         step["result"] = dict(UNSUPPORTED) if told is None else told | {"timing": "immediate"}

@@ -24,7 +24,7 @@ from pipeline.schema.capture_tables import PULL_REQUEST
 from pipeline.settings.settings import BrokerSettings
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_frame
-from store_format.remoting.headers import PullMessageRequestHeader, RequestCode
+from store_format.remoting.headers import PULL_CODES, PullMessageRequestHeader, RequestCode
 
 # fields of a pull's header that a request in a file does not have
 OF_FRAME: Final = {"commitOffset": "BIGINT", "subscription": "STRING", "subVersion": "BIGINT", "expressionType": "STRING"}
@@ -54,7 +54,7 @@ def pull_of_line(path: str, number: int, raw: bytes) -> dict[str, Any]:
         command = decode_frame(frame[: FRAME_MAX_LENGTH + 1])
     except FrameError as error:
         raise RequestError(path, number, f"{error.expected} at byte {error.position} of the frame", error.found) from None
-    if command.is_response or command.code != RequestCode.PULL_MESSAGE:
+    if command.is_response or command.code not in PULL_CODES:
         kind = "an answer" if command.is_response else f"a request with code {command.code}"
         raise RequestError(path, number, f"a request of PULL_MESSAGE ({RequestCode.PULL_MESSAGE:d})", kind)
     fields = asdict(PullMessageRequestHeader.decode(command.ext_fields))

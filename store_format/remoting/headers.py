@@ -1,6 +1,6 @@
 """The header classes of pulls and their answers, which read and write ext fields as the broker does.
 
-Broker source (4.9.3): PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag, RequestCode,
+Broker source (4.9.3; LITE_PULL_MESSAGE: 5.5.0): PullMessageRequestHeader, PullMessageResponseHeader, PullSysFlag, RequestCode,
 RemotingCommand.decodeCommandCustomHeader.
 Rule: every value is a text; Integer.parseInt and Long.parseLong read numbers, so blanks are errors and a plus sign is allowed.
 Surprise: fields marked as required may be missing. The broker logs a field that is missing or no number and leaves it null; it fails only
@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum, IntFlag
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 _JAVA_NUMBER = re.compile(r"[+-]?\d{1,64}")
 
@@ -37,6 +37,11 @@ class RequestCode(IntEnum):
     UNLOCK_BATCH_MQ = 42
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
+    LITE_PULL_MESSAGE = 361  # of 5.x
+
+
+# a client of 5.x sends pulls with PullSysFlag.LITE_PULL_MESSAGE under a code of their own (MQClientAPIImpl.pullMessage)
+PULL_CODES: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 
 
 class PullSysFlag(IntFlag):

@@ -6,9 +6,9 @@ from store_format.remoting.command import RemotingCommand, SerializeType
 from store_format.remoting.frame import encode_frame
 
 
-def pull(opaque: int, *, kind: SerializeType = SerializeType.JSON, **fields: str) -> bytes:
+def pull(opaque: int, *, kind: SerializeType = SerializeType.JSON, code: int = 11, **fields: str) -> bytes:
     ext = {"consumerGroup": "g", "topic": "T", "queueId": "3", "queueOffset": str(opaque), "maxMsgNums": "32", "sysFlag": "2"}
-    return encode_frame(RemotingCommand(code=11, opaque=opaque, version=399, ext_fields=ext | fields, serialize_type=kind))
+    return encode_frame(RemotingCommand(code=code, opaque=opaque, version=399, ext_fields=ext | fields, serialize_type=kind))
 
 
 def answer(opaque: int, body: bytes = b"", *, code: int = 0, kind: SerializeType = SerializeType.JSON) -> bytes:

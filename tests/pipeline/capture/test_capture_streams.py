@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pipeline.capture.capture_job import _schema
 from pipeline.capture.connection import Connection
-from pipeline.capture.exchanges import BAD, PULL, Row
+from pipeline.capture.exchanges import BAD, OFFSET, PULL, Row
 from pipeline.capture.packets import Packet
 from pipeline.capture.reassembly import ACKED_MICROS, CapturedPacket, Reassembly, StreamPiece
 from pipeline.capture.segments import PackedSegments, pack_segments
@@ -255,6 +255,16 @@ def test_answers_find_their_requests_by_opaque_and_not_by_order() -> None:
     assert {row["opaque"]: row.get("recordedBodyLength") for row in rows} == {1: 3, 2: None, 3: 5}
     assert [row["sequence"] >> 20 for row in rows] == [2, 2, 2]
     assert len({row["sequence"] for row in rows}) == 3
+
+
+def test_a_lite_pull_of_a_client_of_5_x_is_a_pull_unless_its_broker_does_not_know_the_code() -> None:
+    lite = {"sysFlag": "19", "commitOffset": "7", "maxMsgBytes": "262144", "bname": "b"}
+    asked = b"".join(pull(opaque, code=361, **lite) for opaque in (1, 2, 3))
+    told = answer(1, b"one") + answer(3, code=3)  # 3: REQUEST_CODE_NOT_SUPPORTED
+    rows = connected([Sent(True, 1, asked), Sent(False, 1, told)])
+    found = {row["opaque"]: (row["sysFlag"], row.get("recordedCode"), row.get("recordedBodyLength")) for row in pulls(rows)}
+    assert found == {1: (19, 0, 3), 2: (19, None, None)}
+    assert [row["consumerOffset"] for kind, row in rows if kind == OFFSET] == [7, 7]
 
 
 def test_a_request_of_the_broker_with_the_same_opaque_is_another_one() -> None:
