@@ -19,9 +19,9 @@ from sqlglot import exp
 
 from pipeline.delta.delta_log import delta_version
 from pipeline.delta.small_table import plain_message, small_table
-from pipeline.embedded.functions import NAMES, create_function, with_table_functions
 from pipeline.embedded.opened_tables import NotSupportedError, create_table_view, quoted, require_local, spark_type, text_literal
-from pipeline.embedded.translation import BINARY_TEXT, duckdb_sql, is_binary, parsed
+from pipeline.embedded.table_functions import with_table_functions
+from pipeline.embedded.translation import BINARY_TEXT, TRANSLATED_CALLS, duckdb_sql, is_binary, parsed
 from pipeline.files.object_store import is_s3, require_bucket
 from pipeline.lake.asking import Row, known_names
 from pipeline.lake.committed import LakeError, LakeVersion, lake_root, no_lake, require_tables_version, require_there
@@ -179,12 +179,14 @@ class EmbeddedLake:
         self._defined.add(name)
         if name in VIEWS:
             self._create_view(name)
-        elif name in NAMES:
-            create_function(self.connection, name)
         elif name == LAKE_VERSION.name:
             create_table_view(self.connection, self.root, LAKE_VERSION, self._by)
         elif name in TABLES:
             create_table_view(self.connection, self.root, TABLES[name], self.at.tables.get(name))
+        elif name in rule_functions():
+            from pipeline.embedded.functions import create_function
+
+            create_function(self.connection, name)
 
     def _sql(self, tree: exp.Expr) -> str:
         """A query in DuckDB's SQL, after whatever it reads was defined."""
@@ -209,8 +211,15 @@ def _narrow(column: str) -> str:
 
 def named(tree: exp.Expr) -> set[str]:
     """Names of the lake's tables, views and functions in a tree; a name that the query defines itself may be among them."""
-    names = {node.name.lower() for node in tree.find_all(exp.Table)}
-    names |= {node.name.lower() for node in tree.find_all(exp.Anonymous)}
-    known = {*RELATIONS, *NAMES}
-    names |= {BINARY_TEXT for node in tree.find_all(exp.Cast) if is_binary(node.this)}  # the translation calls it
-    return {name for name in known if name.lower() in names}
+    tables = {node.name.lower() for node in tree.find_all(exp.Table)}
+    calls = {node.name.lower() for node in tree.find_all(exp.Anonymous)} - TRANSLATED_CALLS
+    calls |= {BINARY_TEXT for node in tree.find_all(exp.Cast) if is_binary(node.this)}  # the translation calls it
+    found = {name for name in RELATIONS if name.lower() in tables}
+    return found | {name for name in rule_functions() if name.lower() in calls} if calls else found
+
+
+def rule_functions() -> frozenset[str]:
+    """Names of the rules' functions."""
+    from pipeline.embedded.functions import NAMES
+
+    return NAMES

@@ -1,9 +1,12 @@
-"""The rules' functions for DuckDB: macros of those that SQL defines, and functions over Arrow arrays of those in Python."""
+"""The rules' functions for DuckDB: macros of those that SQL defines, and functions over Arrow arrays of those in Python.
+
+Rule: only a query that calls a function imports this module, as the modules of the rules load numba, which takes 0.3 s.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import duckdb
@@ -11,10 +14,9 @@ import pyarrow as pa
 from duckdb import func
 from sqlglot import exp
 
-from pipeline.embedded.opened_tables import NotSupportedError, quoted
+from pipeline.embedded.opened_tables import quoted
+from pipeline.embedded.table_functions import with_parameters
 from pipeline.embedded.translation import BINARY_TEXT, AnsiSpark, duckdb_sql, parsed
-from pipeline.sql.definitions import Documented, body_of, documented
-from pipeline.sql.statements import FUNCTIONS, view_sql
 from udfs.sql_statements import SQL_FUNCTIONS
 
 MACROS: Final = {one.name: one for one in SQL_FUNCTIONS}
@@ -100,51 +102,5 @@ def create_function(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     given = dict(parameter.split(" ", 1) for parameter in one.parameters.split(", "))
     # Spark casts arguments to the types of the parameters
     typed = {parameter: exp.cast(exp.column(parameter), kind, dialect=AnsiSpark) for parameter, kind in given.items()}
-    body = duckdb_sql(_with_parameters(parsed(one.body), typed))
+    body = duckdb_sql(with_parameters(parsed(one.body), typed))
     connection.execute(f"CREATE MACRO {quoted(one.name)}({', '.join(map(quoted, given))}) AS CAST({body} AS {one.returns})")
-
-
-def with_table_functions(tree: exp.Expr) -> exp.Expr:
-    """A query in which each call of a function of pipeline/sql that gives rows is replaced by the function's query.
-
-    Raises:
-        NotSupportedError: the arguments do not fit, or are no constants.
-    """
-    copy = tree.copy()
-    for call in [
-        table for table in copy.find_all(exp.Table) if isinstance(table.this, exp.Anonymous) and table.this.name.lower() in FUNCTIONS
-    ]:
-        name = call.this.name.lower()
-        statement = view_sql(name)
-        defined = documented(statement)
-        query = _with_parameters(parsed(body_of(statement)), _arguments(call.this, defined.parameters), name)
-        names = exp.TableAlias(this=exp.to_identifier("found"), columns=[exp.to_identifier(one.name) for one in defined.columns])
-        columns = [exp.alias_(exp.cast(exp.column(one.name), one.type, dialect=AnsiSpark), one.name) for one in defined.columns]
-        rows = exp.select(*columns).from_(exp.Subquery(this=query, alias=names))
-        alias = call.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name))
-        call.replace(exp.Subquery(this=rows, alias=alias.copy()))
-    return copy
-
-
-def _arguments(call: exp.Anonymous, parameters: Sequence[Documented]) -> dict[str, exp.Expr]:
-    """The value of each parameter, cast to its type; the default where the call has none."""
-    types = {one.name: one.type.split(" DEFAULT ") for one in parameters}
-    given: dict[str, exp.Expr] = {}
-    for place, value in enumerate(call.expressions):
-        named = isinstance(value, exp.Kwarg)
-        wanted = value.name if named else parameters[place].name if place < len(parameters) else ""
-        name = next((one for one in types if one.lower() == wanted.lower()), None)
-        constant = value.expression if named else value
-        if name is None or name in given or constant.find(exp.Column, exp.Query):
-            raise NotSupportedError(f"the arguments of {call.name} do not fit its parameters {', '.join(types)}")
-        given[name] = constant
-    values = {name: given.get(name) or parsed(default) for name, (_, default) in types.items()}
-    return {name: exp.cast(values[name], kind, dialect=AnsiSpark) for name, (kind, _) in types.items()}
-
-
-def _with_parameters(body: exp.Expr, values: Mapping[str, exp.Expr], owner: str = "") -> exp.Expr:
-    """A body whose parameters, columns of `owner`, are replaced by values."""
-    for column in list(body.find_all(exp.Column)):
-        if column.table == owner and column.name in values:
-            column.replace(values[column.name].copy())
-    return body

@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from pipeline.embedded.functions import NAMES
+from pipeline.embedded.database import rule_functions
 from pipeline.embedded.opened_tables import NotSupportedError
 from pipeline.embedded.translation import is_binary
 from pipeline.sql.statements import FUNCTIONS
@@ -57,7 +57,7 @@ _FUNCTIONS: Final[dict[type[exp.Expr], str]] = {
     exp.DenseRank: "dense_rank",
 }
 _TAKEN: Final = (*_CLAUSES, *_OPERATORS, *_FUNCTIONS, exp.Cast, exp.DataType, exp.Anonymous)
-_CALLS: Final = frozenset({*NAMES, *FUNCTIONS, "timestamp_millis"})
+_CALLS: Final = frozenset({*FUNCTIONS, "timestamp_millis"})
 _CASTS: Final = frozenset({"BIGINT", "INT", "DOUBLE", "STRING"})
 
 
@@ -83,7 +83,7 @@ def _shown(node: exp.Expr) -> str:
 def _reason(node: exp.Expr) -> str | None:
     """What of a node is left to Spark; None for a node that the embedded engine takes."""
     if isinstance(node, exp.Anonymous):
-        return None if node.name.lower() in _CALLS else f"the function {node.name}"
+        return None if node.name.lower() in _CALLS or node.name.lower() in rule_functions() else f"the function {node.name}"
     if isinstance(node, exp.Literal):
         return _number_reason(node)
     if isinstance(node, exp.Cast):

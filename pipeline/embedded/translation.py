@@ -318,3 +318,5 @@ _CALLS: Final[dict[str, Callable[[Any], None]]] = {
     "is_valid_utf8": _is_valid_utf8,
     "try_validate_utf8": _valid_utf8,
 }
+# functions of Spark that sqlglot does not know, and that are translated here
+TRANSLATED_CALLS: Final = frozenset(_CALLS)

@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -16,11 +17,13 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from pipeline.files.object_store import S3, is_s3, s3_filesystem, s3_path
-from store_format.big_endian import Bytes
 from store_format.errors import ConfigFileError, NotAStoreError, StoreError
-from store_format.files.changed_files import FileChange
 from store_format.files.files import Entry, FilePath
 from store_format.store_paths import CONFIG
+
+if TYPE_CHECKING:  # with numba, which takes 0.3 s
+    from store_format.big_endian import Bytes
+    from store_format.files.changed_files import FileChange
 
 # most bytes of a file under config/, which is read into memory: some three million stored offsets; decoding takes 35 times the memory
 CONFIG_BYTES_MAX = 64 << 20

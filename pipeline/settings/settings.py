@@ -28,8 +28,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import javaproperties
-
 from pipeline.files.small_file import small_file
 from pipeline.settings.resources import conf_text
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
@@ -364,6 +362,8 @@ def _bloom_values(bloom: Mapping[str, int], where: str) -> Iterator[tuple[str, V
 
 def _told_by(path: Path, version: BrokerVersion) -> BrokerVersion:
     """Return the first version from `version` on that knows the most names of a properties file."""
+    import javaproperties  # noqa: PLC0415 (it loads parsers of XML and of the web's protocols)
+
     try:
         names = javaproperties.loads(small_file(path).decode("latin-1")).keys()
     except (OSError, UnusableInputError, javaproperties.InvalidUEscapeError):  # `_properties_values` says what is wrong
@@ -373,6 +373,8 @@ def _told_by(path: Path, version: BrokerVersion) -> BrokerVersion:
 
 
 def _properties_values(path: Path, catalogue: Mapping[str, Setting]) -> Iterator[tuple[str, Value]]:
+    import javaproperties  # noqa: PLC0415 (likewise)
+
     line = 1
     try:
         for element in javaproperties.parse(small_file(path)):

@@ -6,9 +6,10 @@ Rule: a file has the path of names below the store. What is asked of files is as
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from store_format.big_endian import Bytes
+if TYPE_CHECKING:
+    from store_format.big_endian import Bytes  # with numba, which takes 0.3 s
 
 FilePath = tuple[str, ...]
 

@@ -13,13 +13,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from store_format.broker_version import BrokerVersion
 from store_format.config.fastjson import parse_json, plain
 from store_format.errors import ConfigFileError
-from store_format.files.files import FilePath
 from store_format.store_paths import CONFIG
+
+if TYPE_CHECKING:
+    from store_format.files.files import FilePath  # with numba, which takes 0.3 s
 
 CONSUMER_OFFSETS: Final = "consumerOffset.json"
 _DATA_VERSION: Final = "dataVersion"

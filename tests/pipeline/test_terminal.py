@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from pipeline.terminal import progress_to_stderr, show_table, show_values
+from pipeline.terminal import progress_to_stderr, show_table, show_values, table_text
 from store_format.errors import SHOWN_MAX, printable, shown
 
 HOSTILE = "\x1b[2Jred\x07\x7f\x9b1m\u202egnp.exe\u2028"
@@ -22,6 +24,28 @@ def test_a_table_has_none_either(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert [line.strip() for line in told.splitlines()][1:] == [printable(HOSTILE), "two", "lines", "NULL"]
     assert told.replace("\n", "").isprintable()
+
+
+def test_a_table_has_columns_as_wide_as_a_terminal_shows_their_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(["topic", "lag", "note"], [("甲乙", 12, "two\nlines"), ("e\u0301", None, ""), ("orders-a", 7, "x")])
+    assert capsys.readouterr().out.splitlines() == [
+        "topic      lag  note ",
+        "甲乙        12  two  ",
+        "                lines",
+        "e\u0301         NULL       ",
+        "orders-a     7  x    ",
+    ]
+
+
+def test_a_table_without_rows_has_a_header(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(["a", "b"], [])
+    assert capsys.readouterr().out == "a  b\n"
+
+
+def test_a_large_table_is_shown_at_once() -> None:
+    start = time.process_time()
+    assert table_text(["group", "lag"], [(f"group-{number}", number) for number in range(50_000)]).count("\n") == 50_001
+    assert time.process_time() - start < 5  # rich took 15
 
 
 def test_json_gives_the_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

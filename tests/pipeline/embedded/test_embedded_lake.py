@@ -147,7 +147,7 @@ def test_rows_are_shown_in_each_form(lake: Path, capsys: pytest.CaptureFixture[s
 )
 def test_no_spark_and_no_java_are_needed(lake: Path, words: list[str], tmp_path: Path) -> None:
     script = f"import sys; from pipeline.main import run; code = run({[*words, '--lake', str(lake)]!r}); "
-    script += "print(code, sorted(sys.modules.keys() & {'pyspark', 'pandas'}))"
+    script += "print(code, sorted(sys.modules.keys() & {'pyspark', 'pandas', 'numba'}))"
     env = {"PATH": "", "PYTHONPATH": str(PROJECT)}
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert [line for line in done.stderr.splitlines() if not line.endswith("?")] == []
