@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"-?[\d,]*\.?\d+|NULL|")
 
 
 class ReaderGoneError(Exception):
-    """Who reads the results, such as `head`, has closed the pipe."""
+    """The reader of the results, such as `head`, has closed the pipe."""
 
 
 class _Results:
@@ -44,18 +44,18 @@ class _Results:
 
 
 def say(text: str) -> None:
-    """A line of result."""
+    """Print a line of results."""
     _Results().write(text + "\n")
 
 
 def start_page(text: str) -> None:
-    """A line above results that take the place of those before: on a terminal these are cleared, elsewhere an empty line parts them."""
+    """Print the first line of a new page of results; a terminal is cleared before it, other outputs get an empty line."""
     click.clear()
     say(text if sys.stdout.isatty() else f"\n{text}")
 
 
 def progress_to_stderr(text: str) -> None:
-    """A step of the work."""
+    """Print a step of the work to stderr."""
     sys.stderr.write(f"pullsim: {safe_text(text)}\n")
     sys.stderr.flush()
 
@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 
 def _in_utc(stamp: dt.datetime) -> dt.datetime:
-    """A TIMESTAMP, which Spark gives in the machine's zone without saying so, in that of the session."""
+    """Return a TIMESTAMP in the time zone of the session; Spark gives it in the machine's zone, without naming a zone."""
     return stamp.astimezone(dt.UTC).replace(tzinfo=None)
 
 
@@ -198,7 +198,7 @@ def _as_json(value: Any) -> Any:
 
 
 def tell_replayed(done: Replayed[Any]) -> None:
-    """What a replay did, and how its answers compare."""
+    """Print what a replay did, and how its answers compare."""
     for error, count in sorted(done.unanswered.items()):
         progress_to_stderr(f"{count} of {done.requests} requests could not be answered: {error}")
     if done.out:

@@ -30,13 +30,13 @@ class BrokerVersion(Enum):
 DEFAULT_VERSION: Final = BrokerVersion.V4_9_3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Variant(Generic[T]):
     """What a rule says from one version on.
 
     Attributes:
         since: the first known version with this variant.
-        value: what the code needs to know.
+        value: the variant as the code takes it.
         meaning: the variant in words.
         source: class and method of the broker.
     """

@@ -1,4 +1,4 @@
-"""Every fixed layout of the broker's store, as literals that assert their own size.
+"""The fixed layouts of the broker's files: numpy types of records, entries and headers, whose lengths are asserted, and constants.
 
 Broker source (4.9.3): CommitLog.calMsgLength, MessageDecoder, ConsumeQueue, MessageSysFlag. All numbers are big endian.
 Surprise: each of a record's two hosts is 8 or 20 bytes long, as a bit of sysFlag says, so the fields after it have no fixed position.

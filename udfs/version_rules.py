@@ -62,6 +62,6 @@ def rules_between(earlier: BrokerVersion, later: BrokerVersion) -> tuple[str, ..
 
 
 def said_of(name: str, versions: Iterable[BrokerVersion]) -> dict[str, dict[str, str]]:
-    """Return what a rule says in each version, and where, by the version's name; nothing for a name that is of no rule."""
+    """Return the meaning and the source of a rule in each version, by the version's name; empty if no rule has the name."""
     variants = {version.value: ALL_RULES[name].of(version) for version in versions if name in ALL_RULES}
     return {version: {"says": variant.meaning, "source": variant.source} for version, variant in variants.items()}

@@ -31,8 +31,8 @@ _NO_FRAME = "expected a frame, found bytes that are none"
 class Frames:
     """Complete frames of a stream: the first `count` rows of `columns`, each with its offset in the stream.
 
-    `packets` are those that completed each frame. `damaged` are rows of frames with lost bytes (zeros in `columns`): True if the header is
-    complete, False if not.
+    `packets` has the packet that completed each frame. `damaged` has the rows of frames with lost bytes (zeros in `columns`), each with
+    whether its header is complete.
     """
 
     columns: FrameColumns

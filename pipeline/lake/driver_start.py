@@ -82,7 +82,7 @@ def _artifact(path: str) -> str:
 
 
 def archive_option(*, leave: bool) -> str:
-    """The JVM option that uses the class archive; where there is no archive and `leave`, the option that writes one at exit.
+    """The JVM option that uses the class archive; without an archive, if `leave`, the option that writes an archive at exit.
 
     Empty where neither is possible.
     """

@@ -1,8 +1,8 @@
 """`pullsim whatif`: answer the same requests under the current and the proposed settings, and compare the answers.
 
 The answers are joined by the number of the request. The result has counts, and the first pulls that differ. A consumer that gets more
-messages from a pull would have made fewer pulls, but the requests are fixed. `drain` counts the pulls that a consumer would have made; the
-messages and bytes for each pull with messages show the same without it.
+messages from a pull would make fewer pulls, but the requests are fixed. `drain` counts the pulls that a consumer would make; without it,
+the result has the messages and bytes of a pull that found any.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def what_if(
         broker: the broker whose store answers.
         requests_path: path of the request file; None for the captured pulls of the broker.
         options: `at`, `filters` and `slave_lag` of a replay; the lag applies to the side that is a slave.
-        settings_of: for the current and the proposed settings, gives them for a file, whose header may have a configuration.
+        settings_of: two functions, for the current and the proposed settings; each returns the settings for a request file, whose header
+            may have a configuration.
         given: names of the settings that were given for either set.
         with_drain: whether to count the pulls that it takes to read the same messages.
         progress: called with a text at each step.

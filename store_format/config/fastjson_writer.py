@@ -44,17 +44,12 @@ COMPACT: Final = replace(FASTJSON2, on_lines=False, is_pretty=False)
 TO_JSON: Final = Rule(
     term="toJson",
     variants=(
+        Variant(BrokerVersion.V4_9_3, FASTJSON, "config files are written by fastjson", "RemotingSerializable.toJson"),
         Variant(
-            since=BrokerVersion.V4_9_3,
-            value=FASTJSON,
-            meaning="config files are written by fastjson",
-            source="RemotingSerializable.toJson",
-        ),
-        Variant(
-            since=BrokerVersion.V5_5_0,
-            value=FASTJSON2,
-            meaning="config files are written by fastjson2: offsets of queues stand on lines of their own",
-            source="RemotingSerializable.toJson",
+            BrokerVersion.V5_5_0,
+            FASTJSON2,
+            "config files are written by fastjson2: offsets of queues stand on lines of their own",
+            "RemotingSerializable.toJson",
         ),
     ),
 )

@@ -28,12 +28,12 @@ from store_format.store_paths import INDEX
 BUILD_INDEX: Final = Rule(
     term="buildIndex",
     variants=(
-        Variant(since=BrokerVersion.V4_9_3, value=False, meaning="UNIQ_KEY and KEYS are indexed", source="IndexService.buildIndex"),
+        Variant(BrokerVersion.V4_9_3, False, "UNIQ_KEY and KEYS are indexed", "IndexService.buildIndex"),
         Variant(
-            since=BrokerVersion.V5_5_0,
-            value=True,
-            meaning="after UNIQ_KEY and KEYS the tag is indexed too, as topic#T#tag",
-            source="IndexService.buildIndex, buildKey",
+            BrokerVersion.V5_5_0,
+            True,
+            "after UNIQ_KEY and KEYS the tag is indexed too, as topic#T#tag",
+            "IndexService.buildIndex, buildKey",
         ),
     ),
 )

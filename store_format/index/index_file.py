@@ -97,17 +97,12 @@ class IndexHeader:
 INDEX_FILE_SHUTDOWN: Final = Rule(
     term="IndexFile.shutdown",
     variants=(
+        Variant(BrokerVersion.V4_9_3, False, "a clean shutdown leaves the headers as they are", "IndexService.shutdown"),
         Variant(
-            since=BrokerVersion.V4_9_3,
-            value=False,
-            meaning="a clean shutdown leaves the headers as they are",
-            source="IndexService.shutdown",
-        ),
-        Variant(
-            since=BrokerVersion.V5_5_0,
-            value=True,
-            meaning="a clean shutdown writes each header as it is in memory: a file without entries gets indexCount 1",
-            source="IndexService.shutdown, IndexFile.flush, IndexHeader.updateByteBuffer",
+            BrokerVersion.V5_5_0,
+            True,
+            "a clean shutdown writes each header as it is in memory: a file without entries gets indexCount 1",
+            "IndexService.shutdown, IndexFile.flush, IndexHeader.updateByteBuffer",
         ),
     ),
 )

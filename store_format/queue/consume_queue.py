@@ -29,17 +29,17 @@ CORRECT_MIN_OFFSET: Final = Rule(
     term="correctMinOffset",
     variants=(
         Variant(
-            since=BrokerVersion.V4_9_3,
-            value=False,
-            meaning="min is the first entry of the first file that is at or above the log's min; without one it stays",
-            source="ConsumeQueue.correctMinOffset",
+            BrokerVersion.V4_9_3,
+            False,
+            "min is the first entry of the first file that is at or above the log's min; without one it stays",
+            "ConsumeQueue.correctMinOffset",
         ),
         Variant(
-            since=BrokerVersion.V5_5_0,
-            value=True,
-            meaning="min is found by binary search in the first file, from the former min on, which stays while its entry is valid; it is "
+            BrokerVersion.V5_5_0,
+            True,
+            "min is found by binary search in the first file, from the former min on, which stays while its entry is valid; it is "
             "max where the last entry is below the log's min",
-            source="ConsumeQueue.correctMinOffset",
+            "ConsumeQueue.correctMinOffset",
         ),
     ),
 )

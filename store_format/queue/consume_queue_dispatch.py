@@ -1,7 +1,8 @@
 """Dispatching messages to consume queues: the files and bytes of the entries that they get.
 
 Broker source (4.9.3): ConsumeQueue.putMessagePositionInfo, fillPreBlank; MappedFileQueue.getLastMappedFile.
-Rule: `entry_placement` says where entries go; the files up to there are created, of a queue without files from the first entry's on.
+Rule: `entry_placement` says where entries go; files that are missing before an entry are created. A queue without files
+begins with the file of its first entry.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _end_of(store: Files, queue: Queue) -> QueueEnd:
 
 
 def _extend(store: Files, queue: Queue, first_from: int, last_from: int, wrote: int) -> None:
-    """Create the files up to the one that starts at `last_from`, and note how far each is in use; `first_from` where there was none."""
+    """Create the files up to the one that starts at `last_from`, and note how far each is in use; the first begins at `first_from`."""
     size = queue.file_size
     files = list(queue.files)
     start = files[-1].from_offset + size if files else first_from

@@ -34,17 +34,17 @@ DECODE_PROPERTIES: Final = Rule(
     term="decodeProperties",
     variants=(
         Variant(
-            since=BrokerVersion.V4_9_3,
-            value=False,
-            meaning="the magic code is not read; a topic length outside the bytes throws IndexOutOfBoundsException",
-            source="MessageDecoder.decodeProperties(ByteBuffer)",
+            BrokerVersion.V4_9_3,
+            False,
+            "the magic code is not read; a topic length outside the bytes throws IndexOutOfBoundsException",
+            "MessageDecoder.decodeProperties(ByteBuffer)",
         ),
         Variant(
-            since=BrokerVersion.V5_5_0,
-            value=True,
-            meaning="an unknown magic code or a topic length past the bytes throws IllegalArgumentException, and one just at their end "
+            BrokerVersion.V5_5_0,
+            True,
+            "an unknown magic code or a topic length past the bytes throws IllegalArgumentException, and one just at their end "
             "BufferUnderflowException; a V2 record's topic length has two bytes",
-            source="MessageDecoder.decodeProperties(ByteBuffer), MessageVersion.valueOfMagicCode",
+            "MessageDecoder.decodeProperties(ByteBuffer), MessageVersion.valueOfMagicCode",
         ),
     ),
 )

@@ -30,12 +30,12 @@ OFFSETS: Final = np.dtype([("masterFlushedOffset", ">i8"), ("confirmPhyOffset", 
 STORE_CHECKPOINT: Final = Rule(
     term="StoreCheckpoint",
     variants=(
-        Variant(since=BrokerVersion.V4_9_3, value=False, meaning="bytes from 24 on are not used", source="StoreCheckpoint.flush"),
+        Variant(BrokerVersion.V4_9_3, False, "bytes from 24 on are not used", "StoreCheckpoint.flush"),
         Variant(
-            since=BrokerVersion.V5_5_0,
-            value=True,
-            meaning="bytes 24 to 48 have masterFlushedOffset, confirmPhyOffset (where the last good message begins), logicsPhysicalOffset",
-            source="StoreCheckpoint.flush, CommitLog.setConfirmOffset",
+            BrokerVersion.V5_5_0,
+            True,
+            "bytes 24 to 48 have masterFlushedOffset, confirmPhyOffset (where the last good message begins), logicsPhysicalOffset",
+            "StoreCheckpoint.flush, CommitLog.setConfirmOffset",
         ),
     ),
 )

@@ -22,16 +22,16 @@ LOOK_UPS: Final = Rule(
     term="getOffsetInQueueByTime, getEarliestMessageTime",
     variants=(
         Variant(
-            since=BrokerVersion.V4_9_3,
-            value=False,
-            meaning="the nearer of two entries, in the file whose modification time is at or after the time",
-            source="ConsumeQueue.getOffsetInQueueByTime, MappedFileQueue.getMappedFileByTime",
+            BrokerVersion.V4_9_3,
+            False,
+            "the nearer of two entries, in the file whose modification time is at or after the time",
+            "ConsumeQueue.getOffsetInQueueByTime, MappedFileQueue.getMappedFileByTime",
         ),
         Variant(
-            since=BrokerVersion.V5_5_0,
-            value=True,
-            meaning="the first entry at or after the time (LOWER) or the last at or before it (UPPER), in the file chosen by store times",
-            source="ConsumeQueue.binarySearchInQueueByTime, MappedFileQueue.getConsumeQueueMappedFileByTime",
+            BrokerVersion.V5_5_0,
+            True,
+            "the first entry at or after the time (LOWER) or the last at or before it (UPPER), in the file chosen by store times",
+            "ConsumeQueue.binarySearchInQueueByTime, MappedFileQueue.getConsumeQueueMappedFileByTime",
         ),
     ),
 )

@@ -28,16 +28,16 @@ RECOVER: Final = Rule(
     term="recoverNormally, recoverAbnormally",
     variants=(
         Variant(
-            since=BrokerVersion.V4_9_3,
-            value=False,
-            meaning="load walks the last three files, or from the checkpoint's time on after a kill; start dispatches what the queues lack",
-            source="CommitLog.recoverNormally, recoverAbnormally; DefaultMessageStore.start",
+            BrokerVersion.V4_9_3,
+            False,
+            "load walks the last three files, or from the checkpoint's time on after a kill; start dispatches what the queues lack",
+            "CommitLog.recoverNormally, recoverAbnormally; DefaultMessageStore.start",
         ),
         Variant(
-            since=BrokerVersion.V5_5_0,
-            value=True,
-            meaning="load walks from the queues' end on and dispatches what begins after it; start dispatches nothing",
-            source="CommitLog.recoverNormally, recoverAbnormally; DefaultMessageStore.doRecheckReputOffsetFromCq",
+            BrokerVersion.V5_5_0,
+            True,
+            "load walks from the queues' end on and dispatches what begins after it; start dispatches nothing",
+            "CommitLog.recoverNormally, recoverAbnormally; DefaultMessageStore.doRecheckReputOffsetFromCq",
         ),
     ),
 )

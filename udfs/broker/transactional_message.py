@@ -5,7 +5,7 @@ renewImmunityHalfMessageInner, addRemoveTagInTransactionOp, makeOpMessageInner),
 EndTransactionProcessor (checkPrepareMessage, endMessageTransaction); SendMessageProcessor.asyncSendMessage.
 Rules: a prepared message is stored in the only queue of the half topic, with its own topic and queue as properties. A commit stores the
 message in its own topic. Commit and rollback then store an op message, with the half message's queue offset, in the op topic.
-Surprises: a committed message keeps the properties REAL_TOPIC, REAL_QID, TRAN_MSG and WAIT; WAIT is not stored of other messages. A half
+Surprises: a committed message keeps the properties REAL_TOPIC, REAL_QID, TRAN_MSG and WAIT; no other message is stored with WAIT. A half
 message that is put back to be checked again loses its flag and its reconsumeTimes, so the committed message lacks them too.
 """
 

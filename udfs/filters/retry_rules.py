@@ -22,25 +22,20 @@ RETRY_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             term="filterSupportRetry with a TAG subscription",
             variants=(
                 Variant(
-                    since=_V3,
-                    value=False,
-                    meaning="on a retry topic the group's expression for the original topic decides, also if the subscription is TAG; "
+                    _V3,
+                    False,
+                    "on a retry topic the group's expression for the original topic decides, also if the subscription is TAG; "
                     "without RETRY_TOPIC the broker throws",
-                    source=_SOURCE,
+                    _SOURCE,
                 ),
-                Variant(since=_V5, value=True, meaning="a TAG subscription matches every message", source=_SOURCE),
+                Variant(_V5, True, "a TAG subscription matches every message", _SOURCE),
             ),
         ),
         "pop_retry_topics_end_with_a_topic": Rule(
             term="parseGroup",
             variants=(
-                Variant(since=_V3, value=False, meaning="the group is what follows %RETRY%", source=_SOURCE),
-                Variant(
-                    since=_V5,
-                    value=True,
-                    meaning="the group is what follows %RETRY%, up to the + of a POP retry topic",
-                    source="KeyBuilder.parseGroup",
-                ),
+                Variant(_V3, False, "the group is what follows %RETRY%", _SOURCE),
+                Variant(_V5, True, "the group is what follows %RETRY%, up to the + of a POP retry topic", "KeyBuilder.parseGroup"),
             ),
         ),
     }

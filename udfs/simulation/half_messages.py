@@ -2,7 +2,7 @@
 
 Client source (4.9.3): DefaultMQProducerImpl.sendMessageInTransaction. Its order: send the half message, run the local transaction after
 the answer, end the half message.
-Rule: the half messages are the messages of the plan's rates. Each has the random numbers of the message without transactions, and more.
+Rule: the half messages are the messages of the plan's rates. Each draws the same random numbers as without transactions, and more.
 """
 
 from __future__ import annotations
