@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _TABLE_ROWS = 10_000
 # a terminal shows a header in bold
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+# texts that spreadsheets take for formulas begin with one of these; names of topics and groups may begin with a hyphen, and run nothing
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+|NULL|")
 
 
@@ -87,12 +90,18 @@ def show_values(names: Sequence[str], rows: Iterable[Sequence[Any]], form: str) 
     if form == "csv":
         writer = csv.writer(_Results(), lineterminator="\n")
         writer.writerow(names)
-        writer.writerows(["" if value is None else _plain(value) for value in row] for row in rows)
+        writer.writerows([_csv_value(value) for value in row] for row in rows)
     elif form == "json":
         for row in rows:
             say(json.dumps(_as_json(dict(zip(names, row, strict=True))), ensure_ascii=False))
     else:
         show_table(names, list(rows))
+
+
+def _csv_value(value: Any) -> Any:
+    """Return a value as CSV shows it; a text that a spreadsheet would run as a formula gets an apostrophe before it."""
+    shown = "" if value is None else _plain(value)
+    return f"'{shown}" if isinstance(shown, str) and shown.startswith(_FORMULA) and not _TOPIC_NAME.fullmatch(shown) else shown
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import time
 
 import pytest
@@ -46,6 +47,13 @@ def test_a_large_table_is_shown_at_once() -> None:
     start = time.process_time()
     assert table_text(["group", "lag"], [(f"group-{number}", number) for number in range(50_000)]).count("\n") == 50_001
     assert time.process_time() - start < 5  # rich took 15
+
+
+@pytest.mark.parametrize("text", ["=1+2", "+cmd|'/C calc'!A0", "-1+2", "@SUM(1)", "\t=1"])
+def test_a_spreadsheet_runs_no_text_of_a_csv(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    show_values(("key", "lag", "group"), [(text, -1, "-a-group|%")], "csv")
+    [row] = list(csv.reader(capsys.readouterr().out.splitlines()))[1:]
+    assert row == [f"'{text}", "-1", "-a-group|%"]
 
 
 def test_json_gives_the_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
