@@ -87,7 +87,7 @@ def test_executors_are_promised_every_package_that_modules_of_tasks_import(page:
     imported = set(subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split())
     declared = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
     needed = {name for name in (re.split("[=<>]", one)[0] for one in declared) if name.removesuffix("-spark") in imported} - {"pyspark"}
-    assert {"numpy", "javaproperties", "lark", "delta-spark", "dpkt"} <= needed
+    assert {"numpy", "lark", "delta-spark", "dpkt", "pydantic"} <= needed
     told = " ".join(re.findall(r"^(?:Executors need [^;]*;|\| the packages of .*)", (PROJECT / page).read_text("utf-8"), re.MULTILINE))
     assert {name for name in needed if name not in told} == set()
 
