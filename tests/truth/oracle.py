@@ -70,8 +70,9 @@ def needs_oracle() -> list[pytest.MarkDecorator]:
     return [pytest.mark.oracle, pytest.mark.skipif(missing, reason="the real broker's harness or Java is not here")]
 
 
-def oracle(*arguments: str | Path) -> None:
-    subprocess.run([harness(), "store", *arguments], check=True, capture_output=True, timeout=240)
+def oracle(*arguments: str | Path, version: str = "4.9.3") -> None:
+    asked = os.environ | {"ORACLE_VERSION": version}
+    subprocess.run([harness(), "store", *arguments], check=True, capture_output=True, timeout=240, env=asked)
 
 
 def load(store: Path, config: Mapping[str, Any], out: Path, *, version: str = "4.9.3") -> dict[str, Any]:

@@ -18,19 +18,9 @@ from store_format.layout import TRANSACTION_ROLLBACK_TYPE
 from store_format.record.message import Host, Message, encode
 from store_format.store.checkpoint import decode_checkpoint, encode_checkpoint
 from store_format.store.recover_by_queues import Seam
-from tests.truth.golden5 import needs_golden5, recoveries, recovery, unpacked
+from tests.truth.golden5 import needs_golden5, recoveries, recovery, unpacked, without_own_files
 
-OWN_FILES = ("rocksdbstore/", "compaction/", "abort.bak", "lock")
 HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
-
-
-def without_own_files(recovered: dict[str, Any]) -> dict[str, Any]:
-    """A recovery without the files of OWN_FILES, which mean nothing to a pull and differ from run to run."""
-    kept = dict(recovered)
-    for state in ("before", "afterShutdown"):
-        if kept.get(state):
-            kept[state] = kept[state] | {"files": [file for file in kept[state]["files"] if not file["path"].startswith(OWN_FILES)]}
-    return kept
 
 
 @needs_golden5
