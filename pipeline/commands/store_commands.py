@@ -129,6 +129,7 @@ def verify_command(
     Below the findings stand their causes, the worst first: what follows from each, what to do, and what the broker's start would do to
     the store. docs/findings.md explains each code. As json, each line is an object, whose row is file, finding, cause, start or summary.
     """
+    from pipeline.lake.computed_once import computed_once
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.verify.verify_lake import verify_lake
     from pipeline.verify.verify_store import verify_store
@@ -145,7 +146,7 @@ def verify_command(
         frames = [verified.findings]
         if opened is not None:
             stored = settings.over(opened.properties())
-            frames.append(verify_lake(opened, store, stored, progress_to_stderr).localCheckpoint())
+            frames.append(computed_once(verify_lake(opened, store, stored, progress_to_stderr)))
         findings = _tell_findings(frames, form)
         if findings:
             _tell_causes(spark, frames, form, store, broker_settings)

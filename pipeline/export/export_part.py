@@ -25,6 +25,7 @@ from pipeline.export.part_files import write_checkpoint, write_config, write_ind
 from pipeline.export.part_plan import LogPlan, Part, entries_of_part, moved_messages
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.files.store_files import local_path
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.log_records import RECORD_COLUMNS, write_records
 from pipeline.schema import tables as t
@@ -58,7 +59,7 @@ def export_part(broker: OpenedBroker, store: str, *, part: Part, run_id: str, pr
         plan, moved = moved_messages(entries, sizes["mappedFileSizeCommitLog"])
         progress(f"writing {plan.end - plan.file_size:,} bytes of commit log, and the queues")
         queued = entries.join(moved.select("physicOffset", "newOffset"), "physicOffset")
-        files = _log_files(moved, plan).unionByName(_queue_files(entries, sizes["mappedFileSizeConsumeQueue"])).localCheckpoint()
+        files = computed_once(_log_files(moved, plan).unionByName(_queue_files(entries, sizes["mappedFileSizeConsumeQueue"])))
         made, _ = written(files, folder, _create)
         messages, size = _write_log(broker, folder, moved, plan)
         size += _write_queues(folder, queued, sizes)

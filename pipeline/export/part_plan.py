@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
@@ -104,7 +105,7 @@ def entries_of_part(broker: OpenedBroker, part: Part) -> DataFrame:
     first = F.min(F.when(begins & F.isnotnull("storeTimestamp"), F.col("queueOffset")))
     spans = every.groupBy(*_QUEUE).agg(first.alias("begin"), F.max(F.when(ends, F.col("queueOffset"))).alias("stop"))
     inside = F.col("queueOffset").between(F.col("begin"), F.col("stop"))
-    entries = every.join(spans.where("begin <= stop"), [*_QUEUE]).where(inside).drop("begin", "stop").localCheckpoint()
+    entries = computed_once(every.join(spans.where("begin <= stop"), [*_QUEUE]).where(inside).drop("begin", "stop"))
     if entries.isEmpty():
         raise LakeError(f"{broker.lake.root}: expected messages of broker {broker.name!r} to export, found none in that part")
     log = broker.table(t.COMMIT_LOG).select("physicOffset", F.col("storeSize").alias("size"))
@@ -142,4 +143,4 @@ def moved_messages(entries: DataFrame, file_size: int) -> tuple[LogPlan, DataFra
     before = Window.partitionBy("file", "chunk").orderBy("physicOffset").rowsBetween(Window.unboundedPreceding, -1)
     offset = F.col("start") + F.coalesce(F.sum("size").over(before), F.lit(0))
     moved = messages.join(F.broadcast(starts), ["file", "chunk"]).withColumn("newOffset", offset)
-    return plan, moved.select("physicOffset", "newOffset", "size", "storeTimestamp").localCheckpoint()
+    return plan, computed_once(moved.select("physicOffset", "newOffset", "size", "storeTimestamp"))

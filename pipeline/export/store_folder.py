@@ -2,15 +2,21 @@
 
 A task writes records through a mapping of their file, since they are many and not in order. The first task that opens a commit log file
 fills the file's used part with zeros. So a full disk raises an error, where a write to a mapped page without space would kill the process;
-and the pages are allocated in large pieces, not by one fault each. Until then a marker file has the number of bytes to fill.
+and the pages are allocated in large pieces, not by one fault each. Until then a marker file has the number of bytes to fill, and says
+whether a task has begun.
+
+A task may run twice at once. Both write the same bytes to the same places, except zeros: the first run of a task that makes files may write
+its marker when others have written records already. So a file with data and a marker without a begin is left as it is.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import RawIOBase
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +29,8 @@ from store_format.store_paths import COMMIT_LOG
 _OPEN_AT_ONCE = 64
 # larger buffers need contiguous memory; when memory is fragmented, they are ten times slower
 _ZEROS = bytes(256 << 10)
+# what a marker has after the number of bytes once a task writes the zeros
+_BEGUN = " begun"
 
 
 class StoreFolder:
@@ -96,11 +104,29 @@ def _fill(place: str) -> None:
             _fill_next(place)
             fcntl.flock(file, fcntl.LOCK_EX)
         if os.path.exists(marker):  # it is gone if another task filled the file while this one waited
+            left, begun, _ = file.read().partition(_BEGUN)
             with open(place, "r+b", buffering=0) as filled:
-                left = int(file.read())
-                while left:
-                    left -= filled.write(_ZEROS[:left])
+                if begun or not _has_data(filled.fileno()):
+                    file.write(_BEGUN)
+                    file.flush()
+                    _write_zeros(filled, int(left or 0))
             os.unlink(marker)
+
+
+def _has_data(file: int) -> bool:
+    """Whether an open file is no single hole."""
+    try:
+        os.lseek(file, 0, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return False
+        raise
+    return True
+
+
+def _write_zeros(file: RawIOBase, count: int) -> None:
+    while count:
+        count -= file.write(_ZEROS[:count]) or 0
 
 
 def _fill_next(place: str) -> None:

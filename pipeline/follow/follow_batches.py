@@ -23,6 +23,7 @@ from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
 from pipeline.follow.log_tail import Event, LogTail
 from pipeline.importing.import_store import Imported
 from pipeline.lag.lag_history import append_observation
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.lake.local_rows import frame_of
@@ -134,7 +135,7 @@ class FollowBatches(BatchWork):
 
     def _record_steps(self, writer: LakeWriter, row: dict[str, Any], growth: Growth, facts: Row) -> list[Callable[[], None]]:
         mine = f"brokerName = {literal(self.broker)}"
-        segments = growth.segments().localCheckpoint()
+        segments = computed_once(growth.segments())
         files = LogTail(self.store, row["mappedFileSizeCommitLog"]).files()
         added = {
             t.COMMIT_LOG: growth.commit_log(),

@@ -20,6 +20,7 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.importing.load_store import LoadedStore
 from pipeline.importing.log_survey import FileSurvey, survey_log
 from pipeline.importing.store_source import LOADED_QUEUE
+from pipeline.lake.computed_once import computed_once
 from pipeline.rows.unmapped_files import FOLDER, walk_tree
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import STORE_FILE
@@ -75,7 +76,7 @@ def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         odd += _odd_files(store, (CONSUME_QUEUE, topic, str(queue_id)), sizes.consume_queue)
     visible = store.changed({}, frozenset(odd))
     log, surveys = _log(spark, visible)
-    rows = _queue_rows(spark, visible, broker, topics).localCheckpoint()
+    rows = computed_once(_queue_rows(spark, visible, broker, topics))
     wrote = rows.agg(F.coalesce(F.sum("wrote"), F.lit(0)).alias("bytes")).first()
     return FoundStore(
         loaded=LoadedStore(

@@ -17,6 +17,7 @@ from pipeline.importing.log_survey import FileSurvey, survey_log
 from pipeline.importing.start_store import bounds, start_store
 from pipeline.importing.store_source import LOADED_QUEUE, StoreReader, ext_file_row, read_table
 from pipeline.importing.unfinished_dispatch import undispatched_records
+from pipeline.lake.computed_once import computed_once
 from pipeline.rows.queue_batches import LogIndex
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.settings.settings import BrokerSettings
@@ -182,7 +183,7 @@ def _load_queues(
     """The queues, cut at the log's end, and their totals. If no queue reaches the log's end, load cuts none, and they are read again."""
     for cut in (True, False):
         log_bounds = lf.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut, version=settings.version)
-        queues = read_table(spark, StoreReader(LOADED_QUEUE, store, broker, sizes, log_bounds)).localCheckpoint(eager=False)
+        queues = computed_once(read_table(spark, StoreReader(LOADED_QUEUE, store, broker, sizes, log_bounds)), eager=False)
         (totals,) = queues.agg(
             F.coalesce(F.max("recoveredPhysicOffset"), F.lit(-1)).alias("recoveredPhysicOffset"),
             F.coalesce(F.max("maxPhysicOffset"), F.lit(-1)).alias("maxPhysicOffset"),

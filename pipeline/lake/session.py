@@ -280,9 +280,14 @@ def temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> It
                 session.conf.set(name, former)
 
 
+def is_one_process(session: SparkSession) -> bool:
+    """Whether driver and executors are one process."""
+    return (session.sparkContext.master or "").partition("[")[0] == "local"
+
+
 def start_workers(session: SparkSession) -> None:
     """Start Spark's Python worker process in the background, as its imports take a second; returns at once."""
-    if (session.sparkContext.master or "").startswith("local["):
+    if is_one_process(session):
         threading.Thread(target=_run_worker, args=(session,), daemon=True).start()
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, PackedPart, parts_of, requests_with_entries
 from pipeline.replay.replay import RequestProfile, requests_after_entries
@@ -77,7 +78,7 @@ def drain(
     Returns:
         The sums under each set of settings.
     """
-    chains = chains_of(requests, answers).localCheckpoint()
+    chains = computed_once(chains_of(requests, answers))
     first, second = (_follow(broker, chains, one, RequestProfile(into_messages=into_messages).under(one)) for one in settings)
     return first, second
 
@@ -109,7 +110,7 @@ def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, pro
             whole_files=True,
         )
         stepped = reduce(DataFrame.unionByName, [rows.mapInArrow(partial(drain_batches, answering), _SCHEMA) for answering, rows in parts])
-        stepped = stepped.localCheckpoint()
+        stepped = computed_once(stepped)
         states = stepped.groupBy("state").agg(F.count("*").alias("chains"), *[F.sum(name).alias(name) for name in _COUNTED]).collect()
         for row in states:
             totals = {name: total + row[name] for name, total in totals.items()}
@@ -126,7 +127,7 @@ def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, pro
                 from_disk=totals["fromDisk"],
             )
         reached = stepped.where(F.col("state") == OPEN).select("seq", F.col("nextOffset").alias("queueOffset"))
-        going = chains.drop("queueOffset").join(reached, "seq").localCheckpoint()
+        going = computed_once(chains.drop("queueOffset").join(reached, "seq"))
 
 
 def drain_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.touched_segments import range_condition
@@ -142,7 +143,7 @@ def with_verdicts(broker: OpenedBroker, placed: DataFrame, rules: FilterRules, s
     """
     conditions = placed.where("condition IS NOT NULL AND key >= 0").select(*_KEY).distinct()
     by_segment = conditions.withColumn("segment", F.explode(segments)).groupBy("topic", "queueId", "segment", "wide", "key")
-    wanted = by_segment.agg(F.collect_list("condition").alias("conditions")).localCheckpoint()
+    wanted = computed_once(by_segment.agg(F.collect_list("condition").alias("conditions")))
     properties = broker.table(t.CONSUME_QUEUE_PROPERTIES).drop("brokerName")
     properties = properties.where(range_condition(wanted, "segment"))
     if wanted.limit(_FEW_SEGMENTS + 1).count() <= _FEW_SEGMENTS:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.files.output_file import OutputFile, output_file
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answered_requests import Comparison, write_and_compare
@@ -71,7 +72,7 @@ def held_requests(
 def when_woken(broker: OpenedBroker, held: DataFrame, *, settings: BrokerSettings, into_messages: bool) -> DataFrame:
     """(seq, wokenMillis) for each held request: when the broker runs it again, or NEVER."""
     runs = with_wakes(broker, held, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=into_messages)
-    return runs.groupBy("seq").agg(F.min("wakes").alias("wokenMillis")).localCheckpoint()
+    return computed_once(runs.groupBy("seq").agg(F.min("wakes").alias("wokenMillis")))
 
 
 def answer_woken(

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.delta.delta_sql import literal
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.local_rows import frame_of
 from pipeline.rows.queue_batches import segment_of_sql
 
@@ -103,7 +104,7 @@ def range_condition(wanted: DataFrame, name: str) -> str:
         wanted: topic, queueId, and a column that numbers the segments or their files.
         name: name of this column.
     """
-    of_queues = wanted.groupBy("topic", "queueId").agg(F.min(name).alias("first"), F.max(name).alias("last")).localCheckpoint()
+    of_queues = computed_once(wanted.groupBy("topic", "queueId").agg(F.min(name).alias("first"), F.max(name).alias("last")))
 
     def ranges(by: tuple[str, ...]) -> Ranges:
         of_each = of_queues.groupBy(*by).agg(F.min("first").alias("first"), F.max("last").alias("last")).limit(_FEW_RANGES + 1)

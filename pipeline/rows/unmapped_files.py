@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from pipeline.delta.task_rows import TaskRows, rows_made
 from pipeline.files.store_files import StoreFiles
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.local_rows import frame_of
 from pipeline.rows.log_batches import used_ranges
 from pipeline.schema.arrow_types import arrow_schema
@@ -110,7 +111,7 @@ def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log:
     if len(groups) <= 1:
         found = [beside, *(rows for index in range(len(groups)) for rows in of_group(index))]
         return frame_of(spark, pa.Table.from_batches(found))
-    of_topics = spark.range(0, len(groups), 1, len(groups)).mapInArrow(read, STORE_FILE.schema).localCheckpoint(eager=False)
+    of_topics = computed_once(spark.range(0, len(groups), 1, len(groups)).mapInArrow(read, STORE_FILE.schema), eager=False)
     return of_topics.unionByName(frame_of(spark, pa.Table.from_batches([beside])))
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.delta.delta_log import delta_version, run_of
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.lake import Lake, LakeConflictError, StreamBatch
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
@@ -115,7 +116,7 @@ class Batches(RunBatches):
         bad = self.run.opened(lake).table(BAD_REQUEST).select(_bad_id().alias("badId"))
         # a request of a file with refused settings is a bad row without a position: both ids are those of the file then
         rest = rows.withColumn("badId", _bad_id()).join(bad, "badId", "left_anti").drop("badId")
-        return rest.join(mine.select("requestId"), "requestId", "left_anti").select(*rows.columns).localCheckpoint()
+        return computed_once(rest.join(mine.select("requestId"), "requestId", "left_anti").select(*rows.columns))
 
     def _due_requests(self, lake: Lake, rows: DataFrame, contents: Contents, *, known: bool) -> DataFrame:
         """Drop requests that start to wait in this batch, and released ones that were answered; add wokenMillis to the rest.
@@ -124,14 +125,14 @@ class Batches(RunBatches):
         released request that would not wait now did not wait before either, and has its answer.
         """
         # released requests have the seq of the batch in which they came, so all rows are numbered again
-        numbered = rows.withColumn("seq", F.monotonically_increasing_id()).localCheckpoint()
+        numbered = computed_once(rows.withColumn("seq", F.monotonically_increasing_id()))
         bad = numbered.where(F.col("error").isNotNull() | F.col("config").isin(*contents.refused))
         parts = [bad.where("NOT released").withColumn("wokenMillis", F.lit(None).cast("BIGINT"))]
         for config, (settings, profile) in contents.settings.items():
             requests = numbered.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
             pull, at = settings.pull_settings(), ReplayOptions(at=self.run.at)
             held = held_requests(self.run.opened(lake), requests, options=at, settings=pull, profile=profile)
-            held = held.localCheckpoint()
+            held = computed_once(held)
             woken = when_woken(self.run.opened(lake), held.where("released"), settings=settings, into_messages=profile.into_messages)
             waited = requests.join(held.select("seq", F.lit(True).alias("waits")), "seq", "left")
             waits = F.coalesce("waits", F.lit(False))
@@ -140,7 +141,7 @@ class Batches(RunBatches):
             else:
                 due = waited.where(waits == F.col("released"))
             parts.append(due.drop("waits").join(woken, "seq", "left"))
-        return reduce(DataFrame.unionByName, parts).localCheckpoint()
+        return computed_once(reduce(DataFrame.unionByName, parts))
 
     def _contents(self, lake: Lake, rows: DataFrame) -> Contents:
         return contents_of(rows, broker_store(self.run.opened(lake)).entries_a_file, self.settings_of)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from pipeline.capture.exchanges import plain_text
 from pipeline.capture.replay_captured import answered_captured
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.frames import frame_of_line
@@ -70,4 +71,4 @@ def answered_frames(broker: OpenedBroker, rows: DataFrame, *, options: ReplayOpt
     }  # columns of recorded answers and of registrations
     pulls = known.withColumns(lacking | {"held": F.lit(False)}).select("seq", *PULL_REQUEST.names)
     with answered_captured(broker, pulls, options=options, settings=settings) as answered:
-        return answered.select(*ANSWERED).localCheckpoint()
+        return computed_once(answered.select(*ANSWERED))

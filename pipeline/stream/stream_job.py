@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.delta.delta_sql import literal
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema import tables as t
@@ -135,5 +136,5 @@ def _finish(lake: Lake, run: StreamRun, now: Callable[[], dt.datetime]) -> None:
     mine = F.col("runId") == run.run_id
     ended = lake.table(t.REPLAY_RUN).where(mine).withColumn("finishedAt", F.lit(now()))
     writer = LakeWriter(lake, run_id=run.run_id, what="stream", broker=run.broker)
-    writer.replace_rows(t.REPLAY_RUN, ended.localCheckpoint(), f"runId = {literal(run.run_id)}")
+    writer.replace_rows(t.REPLAY_RUN, computed_once(ended), f"runId = {literal(run.run_id)}")
     writer.commit(now())

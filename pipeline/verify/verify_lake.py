@@ -19,6 +19,7 @@ from pipeline.export.export_store import WRITTEN, RowsOf, entries_of, range_of
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.import_store import packed_rows, rows_of_store, spark_parallelism
 from pipeline.importing.load_store import LoadedStore
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.data_files import rows_for_tasks
 from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
@@ -56,8 +57,8 @@ def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progr
     as_found = broker.is_as_found()
     loaded, files = rows_of_store(broker.lake.spark, StoreFiles(path), broker.name, settings, as_found=as_found)
     progress("comparing the tables with the store")
-    expected = files.select(*t.STORE_FILE.names).localCheckpoint()
-    compared = _compared_rows(broker, loaded).localCheckpoint()
+    expected = computed_once(files.select(*t.STORE_FILE.names))
+    compared = computed_once(_compared_rows(broker, loaded))
     findings = [_files(broker, expected), _bytes(compared, expected, loaded.store)]
     entries = broker.table(t.CONSUME_QUEUE_SEGMENT).mapInArrow(unpack, t.CONSUME_QUEUE.schema)
     of_segments = "the rows are not the entries of consume_queue_segment"

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.found_store import odd_queues
+from pipeline.lake.computed_once import computed_once
 from pipeline.lake.session import tasks_at_once
 from pipeline.rows.log_batches import walks
 from pipeline.rows.unmapped_files import beside_mapped_files, beside_queues
@@ -143,7 +144,7 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
     rows = spark.range(0, plan.tasks, 1, max(plan.tasks, 1)).mapInArrow(check, _DDL)
     for odd in plan.odd:
         rows = rows.unionByName(spark.createDataFrame(_rows(odd).to_pylist(), _DDL))
-    return _verified(rows.localCheckpoint())
+    return _verified(computed_once(rows))
 
 
 def plan_of(store: StoreFiles, settings: BrokerSettings, topic_tasks: int) -> Plan:

@@ -64,6 +64,30 @@ def test_a_file_that_is_created_once_more_keeps_what_was_written(folder: StoreFo
     assert Path(folder.root, path_of(NAMES[0])).read_bytes() == b"\x08" + b"\x07" * (USED - 1) + bytes(LENGTH - USED)
 
 
+def test_a_marker_that_comes_late_takes_nothing_back(folder: StoreFolder) -> None:
+    """A task that runs twice at once, and stands still in its first run between the file and its marker."""
+    place = folder.path_of(path_of(NAMES[0]))
+    with OpenFiles(folder) as files:
+        files.log_file(NAMES[0], LENGTH)[100:USED] = 7
+    Path(store_folder._marker(place)).write_text(str(USED))
+    with OpenFiles(folder) as files:
+        files.log_file(NAMES[0], LENGTH)[:1] = 8
+    folder.close(path_of(NAMES[0]), 0)
+    assert Path(place).read_bytes() == b"\x08" + bytes(99) + b"\x07" * (USED - 100) + bytes(LENGTH - USED)
+
+
+def test_zeros_that_a_dead_task_began_to_write_are_written_by_the_next_one(folder: StoreFolder) -> None:
+    place = folder.path_of(path_of(NAMES[0]))
+    Path(store_folder._marker(place)).write_text(f"{USED} begun")
+    with Path(place).open("r+b") as file:
+        file.write(bytes(4096))
+    with OpenFiles(folder) as files:
+        files.log_file(NAMES[0], LENGTH)[:1] = 8
+    with Path(place).open("rb") as file:
+        assert os.lseek(file.fileno(), 0, os.SEEK_HOLE) >= USED
+    assert not Path(store_folder._marker(place)).exists()
+
+
 def test_files_that_nobody_writes_to_are_closed_as_zeros_with_their_times(folder: StoreFolder) -> None:
     for number, name in enumerate(NAMES):
         folder.close(path_of(name), 1_700_000_000_000 + number)

@@ -1,0 +1,19 @@
+"""Rows of a frame that are computed once, and outlive the executor that computed them."""
+
+from __future__ import annotations
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+
+from pipeline.lake.session import is_one_process
+
+# in memory, as long as there is room, and on the disks of two executors
+_TWICE = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True, replication=2)
+
+
+def computed_once(rows: DataFrame, *, eager: bool = True) -> DataFrame:
+    """The rows of a frame, computed once, now or with the first job that needs them; later plans begin with them.
+
+    On a cluster two executors hold each row. Spark cannot compute rows again whose only executor has died: the job would fail.
+    """
+    return rows.localCheckpoint(eager) if is_one_process(rows.sparkSession) else rows.localCheckpoint(eager, _TWICE)
