@@ -48,7 +48,10 @@ def _files(store: Path, folder: str) -> list[Path]:
 
 
 def _record(store: Path, chance: random.Random) -> str:
-    path = chance.choice(_files(store, "commitlog"))
+    files = _files(store, "commitlog")
+    if not files:
+        return _any_bytes(store, chance)
+    path = chance.choice(files)
     raw = bytearray(path.read_bytes())
     starts, at = [], 0
     while at + 8 <= len(raw) and (size := struct.unpack_from(">i", raw, at)[0]) > 8 and at + size <= len(raw):
