@@ -151,7 +151,9 @@ def _show(answers: Answers, text: str) -> None:
     except Exception as error:
         from pyspark.errors import PySparkException
 
-        if not isinstance(error, PySparkException):
+        from pipeline.lake.session import EngineError
+
+        if not isinstance(error, PySparkException | EngineError):
             raise
         progress_to_stderr(f"error: {str(error).partition(chr(10))[0]}")
 

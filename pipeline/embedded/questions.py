@@ -35,6 +35,8 @@ _OF_QUERY: Final = (
     duckdb.PermissionException,
     duckdb.NotImplementedException,
 )
+# DuckDB's word for Ctrl-C
+_INTERRUPTED: Final = "Query interrupted"
 _INT64: Final = range(-(2**63), 2**63)
 _TOO_LARGE: Final = "a sum is greater than a BIGINT; use try_sum, or sum doubles"
 
@@ -115,9 +117,14 @@ def errors_told(tree: exp.Expr | None = None, text: str = "") -> Iterator[None]:
         NotSupportedError: a function has arguments of other types.
         LakeError: a file of the lake is missing or damaged.
         QuestionError: DuckDB refuses the query, or the query fails.
+        KeyboardInterrupt: Ctrl-C ended the query.
     """
     try:
         yield
+    except RuntimeError as error:  # no duckdb.Error
+        if str(error) != _INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from error
     except duckdb.IOException as error:
         raise LakeError(_sentence(error)) from error
     except pa.ArrowInvalid as error:  # of a cast

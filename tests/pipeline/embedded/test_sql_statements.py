@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from prompt_toolkit.output import DummyOutput
 from pipeline.commands.cli import Engine
 from pipeline.commands.sql_statements import Answers, completer, prompting, run_prompt, statements
 from pipeline.embedded import questions
+from pipeline.embedded.database import EmbeddedLake
 from pipeline.main import run
 from tests.makers.plain_lakes import plain_lake
 
@@ -84,8 +88,8 @@ def typing(*lines: str | type[BaseException]) -> Callable[[str], str]:
     return read
 
 
-def prompted(lake: Path, *lines: str | type[BaseException]) -> None:
-    with Answers(Engine(), "duckdb", str(lake), "csv") as answers:
+def prompted(lake: Path, *lines: str | type[BaseException], reader: str = "duckdb") -> None:
+    with Answers(Engine(), reader, str(lake), "csv") as answers:
         run_prompt(answers, typing(*lines))
 
 
@@ -124,6 +128,24 @@ def test_ctrl_c_drops_a_line_or_ends_a_query_and_not_the_prompt(
     assert out.endswith("\ng\n7\n")
     assert "SELECT 6" not in out
     assert err == "pullsim: the query was ended\n"
+
+
+def test_ctrl_c_ends_a_query_that_runs(lake: Path) -> None:
+    connection = EmbeddedLake(str(lake)).connection
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt), questions.errors_told():
+        connection.execute("SELECT sum(range) FROM range(1000000000000)")
+
+
+def test_without_java_the_prompt_tells_so_and_goes_on(
+    lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    prompted(lake, "SELECT upper('a') AS a;", "SELECT 4 AS d;", reader="auto")
+    out, err = capsys.readouterr()
+    assert out.endswith("\nd\n4\n")
+    assert "Spark needs Java" in err
 
 
 def test_the_prompt_lists_tables_and_describes_them(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
