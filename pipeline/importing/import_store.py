@@ -124,6 +124,7 @@ def import_store(
     config = config_rows(store, broker, as_found=as_found)
     index = index_rows(lake.spark, loaded.store, broker, settings)
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)
+    lake.at = lake.newest()  # on S3, the writer may have waited for another run
     placement = _placement(writer, loaded, layout)
     progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
     rows = (*_rows_of_files_and_queues(loaded, files, broker, writer.spark), index.entries)

@@ -12,10 +12,11 @@ import datetime as dt
 import json
 import re
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from delta import exceptions as of_delta
@@ -40,11 +41,15 @@ from pipeline.delta.small_table import has_plain_path, opened_table, plain_messa
 from pipeline.delta.table_commits import CommitConflictError, Found, append_files, create_table, takes_files
 from pipeline.delta.table_files import FileWriter, check_files
 from pipeline.delta.task_rows import rows_of
+from pipeline.files.object_store import is_s3
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
 from pipeline.lake.local_rows import frame_of
 from pipeline.lake.session import columns_without_dictionary, temporary_settings
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
+
+if TYPE_CHECKING:
+    from pipeline.lake.driver_lock import WritesAlone
 
 # rows of FILES_DDL
 WrittenFiles = list[dict[str, Any]]
@@ -77,6 +82,7 @@ class LakeWriter:
     """One run that writes to a lake: it undoes the writes of dead runs, writes tables, and commits them together.
 
     All methods but `prepare` raise LakeConflictError where another run is writing to the same tables; nothing of this run is visible then.
+    On S3, no run of another process writes to the lake from the making of a LakeWriter to its commit or its end.
     """
 
     def __init__(self, lake: Lake, *, run_id: str, what: str, broker: str) -> None:
@@ -85,6 +91,12 @@ class LakeWriter:
         self.run_id, self.what, self.broker = run_id, what, broker
         self._versions: dict[str, int] = {}
         self._looking: threading.Thread | None = None
+        self._alone: WritesAlone | None = None
+        if is_s3(lake.root):
+            from pipeline.lake.driver_lock import write_alone  # noqa: PLC0415 (executors import this module without obstore)
+
+            self._alone = write_alone(lake.root, run_id, what)
+            self._released = weakref.finalize(self, self._alone.release)
 
     @cached_property
     def others(self) -> Mapping[str, Layout]:
@@ -241,6 +253,8 @@ class LakeWriter:
             self._looking.join()
         of_stream = (None, None) if batch is None else (batch.checkpoint, batch.number)
         for _ in range(_COMMITS_TRIED):
+            if self._alone is not None:
+                self._alone.require()
             at = LakeVersion(self.lake.at.version + 1, {**self.lake.at.tables, **self._versions})
             values = (at.version, self.run_id, self.what, self.broker, at.tables, committed_at, *of_stream, TABLES_VERSION)
             row = dict(zip(LAKE_VERSION.names, values, strict=True))
@@ -248,6 +262,8 @@ class LakeWriter:
                 self.lake.committed(at, delta_at)
                 if at.version % COMPACTED_EVERY == 0:
                     self._compact_versions()
+                if self._alone is not None:
+                    self._released()
                 return at.version
             newest = self.lake.newest()
             if any(newest.tables.get(name) != self.lake.at.tables.get(name) for name in self._versions):

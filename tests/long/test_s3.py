@@ -1,6 +1,6 @@
 """Store, lake, requests, answers, captures and checkpoints on a real S3: each command gives what it gives on local files.
 
-    ./run long tests/long/test_s3.py
+    ./run long -k test_s3
 
 The server is versitygw; `tests/runs/s3_server.py` says why, and builds it once with Go.
 """
@@ -8,11 +8,13 @@ The server is versitygw; `tests/runs/s3_server.py` says why, and builds it once 
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,34 +23,17 @@ import pytest
 
 from pipeline.delta.delta_log import run_of
 from pipeline.delta.table_commits import append_files, create_table
-from pipeline.schema.tables import LAKE_VERSION
-from store_format.remoting.command import SerializeType
-from tests.makers.captured_runs import store_with_topics
+from pipeline.lake.driver_lock import DEAD_SECONDS, NAME, write_alone
+from pipeline.schema.tables import LAKE_VERSION, REPLAY_RUN
+from tests.makers.lakes import file_rows, live_files
 from tests.makers.plain_lakes import plain_lake
-from tests.makers.recorded_pulls import capture_of, conversation, recorded
+from tests.runs.killed_streams import lake_versions
+from tests.runs.left_rows import left_rows
+from tests.runs.on_both import COMMANDS, Done, all_files, check_printed, on_both
 from tests.runs.s3_server import BUCKET, S3Server, s3_server
 from tests.truth.places import PROJECT
 
 ON_S3 = f"s3://{BUCKET}/all"
-LAKE = ("--lake", "{at}/lake", "--broker", "b")
-# name -> arguments; {at} is the folder of all files, local or on S3
-COMMANDS = {
-    "import": ("import", "{at}/store", "--lake", "{at}/lake", "--broker-name", "b"),
-    "import another": ("import", "{at}/other", "--lake", "{at}/lake", "--broker-name", "c"),
-    "import again": ("import", "{at}/store", "--lake", "{at}/lake", "--broker-name", "b"),
-    "replay": ("replay", *LAKE, "--requests", "{at}/trace.jsonl", "--out", "{at}/answers.jsonl", "--filters", "null,TAG", "--compare"),
-    "lag": ("lag", "--lake", "{at}/lake", "--format", "csv"),
-    "sql": ("sql", "--lake", "{at}/lake", "SELECT brokerName, topic, count(*), sum(storeSize) FROM commit_log GROUP BY ALL ORDER BY ALL"),
-    "verify": ("verify", "{at}/store", *LAKE),
-    "export": ("export", *LAKE, "{out}/exported"),
-    "capture": ("capture", "{at}/traffic.pcap", *LAKE),
-    "replay captured": ("replay", *LAKE, "--compare"),
-    "report": ("report", *LAKE, "--out", "{at}/report.html"),
-    "stream": ("stream", *LAKE, "--requests", "{at}/requests", "--checkpoint", "{at}/checkpoint", "--once"),
-    "streamed": ("sql", "--lake", "{at}/lake", "SELECT status, count(*) FROM pull_response GROUP BY ALL ORDER BY ALL", "--engine", "spark"),
-    "follow": ("import", "{at}/store", "--lake", "{at}/followed", "--broker-name", "b", "--follow", "--once"),
-    "followed": ("sql", "--lake", "{at}/followed", "SELECT topic, count(*) FROM consume_queue GROUP BY ALL ORDER BY ALL"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -60,60 +45,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory, small_store: Path, server: S3Server) -> Path:
     """The folder with all that the commands read; S3 has a copy."""
-    folder = tmp_path_factory.mktemp("all")
-    store, trace = store_with_topics(tmp_path_factory)
-    shutil.copytree(store, folder / "store")
-    shutil.copytree(small_store, folder / "other")
-    lines = [line for line in recorded(trace) if (line["request"]["filter"] or {"type": "TAG"})["type"] == "TAG"]
-    shutil.copy(trace, folder / "trace.jsonl")
-    (folder / "traffic.pcap").write_bytes(capture_of(conversation(lines, store, SerializeType.ROCKETMQ)))
-    (folder / "requests").mkdir()
-    asked = "".join(f"{json.dumps({'request': line['request']})}\n" for line in lines[:50])
-    (folder / "requests" / "first.jsonl").write_text(asked, "utf-8")
+    folder = all_files(tmp_path_factory, small_store)
     pafs.copy_files(str(folder), f"{BUCKET}/all", pafs.LocalFileSystem(), server.filesystem())
     return folder
-
-
-Done = Mapping[str, tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
 def done(local: Path, server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Done]:
     """What the commands printed on local files, and on S3."""
-    outs = [tmp_path_factory.mktemp(f"out{number}", numbered=False) for number in range(2)]
-    places = zip((str(local), ON_S3), outs, strict=True)
-    commands = [[part.format(at=at, out=out) for part in one] for at, out in places for one in COMMANDS.values()]
-    commands.append(["export", "--lake", f"{ON_S3}/lake", "--broker", "b", f"{ON_S3}/exported"])
-    call = [sys.executable, "-m", "tests.runs.commands_in_turn", json.dumps(commands)]
-    run = subprocess.run(call, cwd=PROJECT, env=server.environment(), stdout=subprocess.PIPE, text=True, timeout=1800, check=True)
-    told = [(code, out, err) for code, out, err in json.loads(run.stdout)]
-    names = len(COMMANDS)
-    assert told[-1][0] == 2, told[-1]
-    assert "found a URI" in told[-1][2]
-    copies = [{path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()} for out in outs]
-    assert copies[0] == copies[1]
-    # the broker's own files, to the byte
-    assert {path for path in copies[1] if "commitlog" in path.parts}
-    for path, content in copies[1].items():
-        assert (local / "store" / path.relative_to("exported")).read_bytes() == content
-    return dict(zip(COMMANDS, told[:names], strict=True)), dict(zip(COMMANDS, told[names:], strict=False))
-
-
-# the store, which the broker's cleaning left, has findings
-CODES = {"verify": 1}
+    return on_both(local, ON_S3, server.environment(), tmp_path_factory)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_prints_on_s3_what_it_prints_on_local_files(name: str, done: tuple[Done, Done], local: Path) -> None:
-    (code, out, err), (code_on_s3, out_on_s3, err_on_s3) = done[0][name], done[1][name]
-    assert (code, code_on_s3) == (CODES.get(name, 0),) * 2, (err, err_on_s3)
-    assert without_runs(out_on_s3).replace(ON_S3, "AT").replace("/out1/", "/out0/") == without_runs(out).replace(str(local), "AT")
-
-
-def without_runs(text: str) -> str:
-    """A text without the ids of runs, which are random."""
-    words = text.split(" ")
-    return " ".join("RUN" if len(word.strip(":\n")) == 32 and "run" in words[max(at - 1, 0)] else word for at, word in enumerate(words))
+    check_printed(name, done, local, ON_S3)
 
 
 def test_answers_are_those_of_the_real_broker(done: tuple[Done, Done], local: Path, server: S3Server) -> None:
@@ -247,3 +192,78 @@ def test_of_commits_at_once_one_succeeds(server: S3Server, tmp_path: Path, monke
         errors = [commit.exception() for commit in commits]
         assert sorted(type(error).__name__ for error in errors) == ["CommitConflictError"] * 7 + ["NoneType"]
         assert run_of(path, version + 1) == f"run {errors.index(None)}"
+
+
+def test_runs_of_two_processes_take_turns_and_lose_nothing(server: S3Server) -> None:
+    lake, count = f"s3://{BUCKET}/turns/lake", 10
+    calls = [[sys.executable, "-m", "tests.runs.small_runs", lake, name, str(count)] for name in ("x", "y")]
+    processes = [subprocess.Popen(call, cwd=PROJECT, env=server.environment()) for call in calls]
+    assert [process.wait(300) for process in processes] == [0, 0]
+    folder, runs = server.folder / BUCKET / "turns" / "lake", sorted(f"{name}{number}" for name in ("x", "y") for number in range(count))
+    versions = lake_versions(folder)
+    assert sorted(row["runId"] for row in versions) == runs
+    table = folder / REPLAY_RUN.name
+    files = live_files(table, dict(versions[-1]["tables"])[REPLAY_RUN.name]).values()
+    assert sorted(row["runId"] for add in files for row in file_rows(table, add)) == runs
+    assert not list(server.folder.rglob(NAME))
+
+
+def test_imports_of_two_drivers_at_once_follow_one_another(server: S3Server, local: Path) -> None:
+    """All but the first write tables that hold other brokers, which Spark commits."""
+    lake = f"s3://{BUCKET}/shared/lake"
+    brokers = [[f"{driver}{number}" for number in range(3)] for driver in ("x", "y")]
+    commands = [[["import", f"{ON_S3}/other", "--lake", lake, "--broker-name", broker] for broker in of_driver] for of_driver in brokers]
+    drivers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.runs.commands_in_turn", json.dumps(one)],
+            cwd=PROJECT,
+            env=server.environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for one in commands
+    ]
+    told = [json.loads(driver.communicate(timeout=1200)[0]) for driver in drivers]
+    assert [[code for code, _, _ in one] for one in told] == [[0] * 3] * 2, told
+    found = left_rows(server.folder / BUCKET / "shared" / "lake")
+    assert sorted(found) == sorted(brokers[0] + brokers[1])
+    for broker in found:
+        assert found[broker] == found["x0"], broker
+    assert not list(server.folder.rglob(NAME))
+
+
+def test_the_lake_of_a_driver_that_was_killed_is_taken_over(server: S3Server, local: Path) -> None:
+    call = ["import", f"{ON_S3}/other", "--lake", f"s3://{BUCKET}/killed/lake", "--broker-name", "x0"]
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.main", *call],
+        cwd=PROJECT,
+        env=server.environment(),
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 300
+    while not list(server.folder.rglob(f"killed/**/{NAME}")):
+        assert killed.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    code, _, err, seconds = pullsim(server, *call)
+    assert code == 0, err
+    assert seconds >= DEAD_SECONDS
+    [found] = left_rows(server.folder / BUCKET / "killed" / "lake").values()
+    assert len(found["commit_log"]) > 0
+    assert not list(server.folder.rglob(NAME))
+
+
+def test_a_lake_that_another_driver_writes_to_is_refused(server: S3Server, local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    lake = f"s3://{BUCKET}/busy/lake"
+    alive = write_alone(lake, "a-stream", "stream")
+    code, out, err, _ = pullsim(server, "import", f"{ON_S3}/other", "--lake", lake, "--broker-name", "c")
+    alive.release()
+    assert (code, out) == (2, "")
+    [error] = [line for line in err.splitlines() if "error" in line]
+    found = f"found stream a-stream, process {os.getpid()} on {socket.gethostname()}; start this again when the other one has ended"
+    assert error == f"pullsim: error: {lake}: expected no other process that writes to this lake on S3, {found}"

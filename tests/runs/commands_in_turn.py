@@ -1,6 +1,7 @@
-"""Runs commands of pullsim one after another, in one session that opens S3; the argument is a JSON list of their arguments.
+"""Runs commands of pullsim one after another, in one session; the argument is a JSON list of their arguments.
 
-Prints a JSON list of [exit code, stdout, stderr]. A command in a process of its own would start Spark again.
+The session opens S3 if one of them names it. Prints a JSON list of [exit code, stdout, stderr]. A command in a process of its own would
+start Spark again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pipeline.commands.cli import Engine
+from pipeline.files.object_store import is_s3
 from pipeline.lake.session import INTERPRETED_PLANS, SHORT_JOBS, build_session
 from pipeline.main import run
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 def run_in_turn(commands: list[list[str]]) -> list[tuple[int, str, str]]:
     """Exit code, stdout and stderr of each command."""
-    session = build_session(master="local[2]", conf=SHORT_JOBS | INTERPRETED_PLANS | {"spark.sql.shuffle.partitions": "2"}, s3=True)
+    s3 = any(is_s3(word) for command in commands for word in command)
+    session = build_session(master="local[2]", conf=SHORT_JOBS | INTERPRETED_PLANS | {"spark.sql.shuffle.partitions": "2"}, s3=s3)
 
     @contextmanager
     def same_session(_engine: Engine, *_: object, **__: object) -> Iterator[SparkSession]:

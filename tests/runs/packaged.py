@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
+
+import pyspark
 
 from tests.truth.places import PROJECT
 
@@ -19,7 +20,7 @@ def build_wheel(folder: Path) -> Path:
 
 def dependencies() -> str:
     """The folder of the installed dependencies. On PYTHONPATH it brings no .pth file with it, so an editable install stays unseen."""
-    return sysconfig.get_paths()["purelib"]
+    return str(Path(pyspark.__file__).parents[1])
 
 
 def bare_python(folder: Path) -> Path:
