@@ -45,15 +45,18 @@ def test_a_mutated_store_recovers_as_in_the_broker(tmp_path: Path, version: str,
     oracle("generate", "--profile", profile, "--seed", str(SEED % 1000), "--n", count, "--out", whole, version=version)
     classes = tmp_path / "classes"
     classes.mkdir()
-    differ = []
+    differ, compared = [], 0
     with RecoveringBroker(classes, version) as broker:
         for seed in range(SEED, SEED + STORES):
             store = tmp_path / f"store-{seed}"
             mutations = mutated_store(whole, store, seed)
             recorded = broker.recovered(store)
-            ours = recovered(store, recorded["config"], version)
-            if isinstance(ours, str) or without_own_files(ours) != without_own_files(recorded):
-                differ.append((seed, mutations))
+            if recorded is not None:
+                compared += 1
+                ours = recovered(store, recorded["config"], version)
+                if isinstance(ours, str) or without_own_files(ours) != without_own_files(recorded):
+                    differ.append((seed, mutations))
             shutil.rmtree(store)
             store.with_name(f"{store.name}.meta.json").unlink()
     assert differ == []
+    assert compared > STORES * 0.9
