@@ -6,6 +6,7 @@ import csv
 import datetime as dt
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _TABLE_ROWS = 10_000
 # a terminal shows a header in bold
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_WITHOUT_BOLD = {"dumb", "unknown"}
 # texts that spreadsheets take for formulas begin with one of these; names of topics and groups may begin with a hyphen, and run nothing
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -106,7 +108,8 @@ def _csv_value(value: Any) -> Any:
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] | None = None) -> None:
     """Print rows as a table; arguments are those of `table_text`."""
-    _Results().write(table_text(names, rows, right=right, in_colours=sys.stdout.isatty()))
+    in_colours = sys.stdout.isatty() and os.environ.get("TERM", "") not in _WITHOUT_BOLD
+    _Results().write(table_text(names, rows, right=right, in_colours=in_colours))
 
 
 def table_text(

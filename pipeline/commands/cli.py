@@ -109,6 +109,9 @@ class Engine:
         """
         of_spark = self.master is not None or self.conf or "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
         if reader == "spark" or (reader == "auto" and of_spark):
+            if self.verbose:
+                given = "--engine spark was" if reader == "spark" else "--master, --conf or spark-submit were"
+                progress_to_stderr(f"Spark answers: {given} given")
             return False
         if of_spark:
             raise click.UsageError("--engine duckdb cannot be combined with --master, --conf or spark-submit: DuckDB runs in this process")
@@ -125,6 +128,8 @@ class Engine:
             if self.verbose or java_fault() is not None:
                 progress_to_stderr(f"Spark answers: {error}")
             return False
+        if self.verbose:
+            progress_to_stderr("DuckDB answered, without Java")
         return True
 
 
@@ -219,7 +224,9 @@ def unused_engine_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def _engine_options(command: Callable[..., R], *, hidden: bool = False) -> Callable[..., R]:
-    verbose = click.option("--verbose", is_flag=True, hidden=hidden, help="Let Spark's own log reach stderr.")
+    verbose = click.option(
+        "--verbose", is_flag=True, hidden=hidden, help="Tell which engine answers and why; let Spark's own log reach stderr."
+    )
     conf = click.option("--conf", multiple=True, callback=_conf, metavar="NAME=VALUE", hidden=hidden, help="A Spark setting; repeatable.")
     return click.option("--master", metavar="URL", hidden=hidden, help="Spark master; local[*] by default.")(conf(verbose(command)))
 

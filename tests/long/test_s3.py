@@ -25,6 +25,8 @@ from pipeline.delta.delta_log import run_of
 from pipeline.delta.table_commits import append_files, create_table
 from pipeline.lake.driver_lock import DEAD_SECONDS, NAME, write_alone
 from pipeline.schema.tables import LAKE_VERSION, REPLAY_RUN
+from pullsim import Error
+from pullsim import open as open_lake
 from tests.makers.lakes import file_rows, live_files
 from tests.makers.plain_lakes import plain_lake
 from tests.runs.killed_streams import lake_versions
@@ -178,6 +180,18 @@ def test_questions_are_answered_from_s3_without_spark(server: S3Server, tmp_path
         assert (code, err, code_on_s3, err_on_s3) == (0, "", 0, "")
         assert len(out.splitlines()) > 1
         assert out == out_on_s3
+
+
+def test_python_asks_a_lake_on_s3(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    lake = plain_lake(tmp_path / "lake", {"consume_queue": ROWS})
+    pafs.copy_files(str(lake), f"{BUCKET}/door", pafs.LocalFileSystem(), server.filesystem())
+    query = "SELECT topic, queueId, queueOffset FROM consume_queue ORDER BY topic, queueId, queueOffset"
+    found = open_lake(f"s3a://{BUCKET}/door").sql(query).arrow()
+    assert [tuple(row.values()) for row in found.to_pylist()] == sorted(QUEUED)
+    with pytest.raises(Error, match="expected a bucket nowhere at"):
+        open_lake("s3://nowhere/lake")
 
 
 def test_of_commits_at_once_one_succeeds(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

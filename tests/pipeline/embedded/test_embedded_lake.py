@@ -295,6 +295,12 @@ def test_spark_is_taken_where_the_question_or_the_options_need_it(
     assert pullsim(capsys, "sql", "--lake", lake, query, "--master", "local[1]") == taken
     assert pullsim(capsys, "lag", "--lake", lake, "--conf", "a=b") == taken
     assert pullsim(capsys, "sql", "--lake", lake, other) == taken
+    told = "pullsim: DuckDB answered, without Java\n"
+    assert pullsim(capsys, "sql", "--lake", lake, query, "--format", "csv", "--verbose") == (0, "topic\n", told)
+    for option, why in (("--engine", "spark"), ("--master", "local[1]")):
+        err = pullsim(capsys, "sql", "--lake", lake, query, option, why, "--verbose")[2]
+        assert err.startswith("pullsim: Spark answers: ")
+        assert option in err.splitlines()[0]
     code, _, err = pullsim(capsys, "sql", "--lake", lake, other, "--verbose")
     assert (code, err.splitlines()[0]) == (2, "pullsim: Spark answers: the query has UPPER(topic), which is left to Spark")
     with monkeypatch.context() as patch:
