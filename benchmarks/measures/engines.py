@@ -11,7 +11,7 @@ from benchmarks.measures.whole_way import run_pullsim, small_store
 from benchmarks.stand import BROKER, Stand
 
 ENTRIES = 20_000_000
-_TRAFFIC = Path(__file__).parents[1] / "examples" / "traffic.pcap"
+_TRAFFIC = Path(__file__).parents[2] / "examples" / "traffic.pcap"
 
 
 def measure_engines(stand: Stand) -> list[Figure]:

@@ -23,7 +23,7 @@ from benchmarks.made.synthetic_store import TOPIC_PREFIX
 from pipeline.settings.settings import BrokerSettings
 from store_format.layout import CQ_STORE_UNIT_SIZE
 
-ORACLE = Path(__file__).resolve().parents[2] / "shared" / "oracle"
+ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
 _SOURCE = Path(__file__).with_name("java") / "RealPulls.java"
 _MAIN = _SOURCE.stem
 _SECONDS = 2.0  # of a run

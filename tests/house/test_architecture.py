@@ -51,6 +51,12 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+@cache
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a module, which most tests here look at."""
+    return tuple(ast.walk(tree))
+
+
 def place(path: Path) -> str:
     return path.relative_to(PROJECT).as_posix()
 
@@ -65,7 +71,7 @@ ALL_PYTHON = [path for path in tracked() if path.suffix == ".py"]
 
 def imported(tree: ast.Module) -> Iterator[str]:
     """Top names of what a module imports, anywhere in it."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -88,7 +94,7 @@ def room(name: str) -> tuple[str, str] | None:
 
 def imported_modules(tree: ast.Module) -> Iterator[str]:
     """Dotted names of what a module imports, anywhere in it; of `from a import b` both a and a.b."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -148,8 +154,8 @@ def test_the_inner_packages_run_without_spark() -> None:
     assert (run.stdout.strip(), run.stderr) == ("[]", "")
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in nodes_of(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -200,9 +206,9 @@ def test_public_functions_say_what_they_take_and_give() -> None:
     assert silent == []
 
 
-def names_used(tree: ast.AST) -> Iterator[str]:
+def names_used(tree: ast.Module) -> Iterator[str]:
     """The attributes and plain names in a tree, one for each use."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Attribute):
             yield node.attr
         elif isinstance(node, ast.Name):
@@ -230,7 +236,7 @@ FUNCTIONS_MODULE = {"F", "functions", "sf"}  # F.broadcast is the join hint
 def below_dataframes(tree: ast.Module) -> set[str]:
     """The names that a module uses and Spark Connect does not have."""
     found = set(names_used(tree)) & BEHIND_SPARK_CONNECT
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Attribute) and node.attr == "broadcast" and ast.unparse(node.value) not in FUNCTIONS_MODULE:
             found.add(ast.unparse(node))
     return found
@@ -304,7 +310,7 @@ def clocks_read(tree: ast.Module) -> set[str]:
     """The wall clocks that a module reads; also those that it imports by name, and those of Spark's functions."""
     modules_as = {"dt": "datetime", "datetime": "datetime"}
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Attribute):
             owner = ast.unparse(node.value).rpartition(".")[2]
             found |= {f"{modules_as.get(owner, owner)}.{node.attr}"} & CLOCKS

@@ -15,10 +15,12 @@ from benchmarks import __main__ as suite
 from benchmarks.figures import Figure, Peer, held_against, markdown_of
 from benchmarks.made.pulls import PULLS, PulledStore
 from benchmarks.made.synthetic_store import TOPIC_PREFIX, Shape, write_store
+from benchmarks.measures import engines
 from benchmarks.peers import real_broker
 from benchmarks.stand import Stand
 from tests.runs.sampling import slow_proof
 from tests.truth.oracle import load, needs_oracle
+from tests.truth.places import PROJECT
 
 KEYS = {"name", "value", "unit", "peer", "ratio", "target"}
 
@@ -41,6 +43,12 @@ def test_a_figure_is_the_median_of_its_runs_and_has_a_ratio_to_each_peer_that_wa
         "| x | 4 | 2 to 5 | s | the first: 8 | 0.5 | 3 s |",
         "| x | 1,234 |  | s |  |  |  |",
     ]
+
+
+def test_the_files_that_measures_read_are_there() -> None:
+    assert engines._TRAFFIC.is_file()
+    assert real_broker._SOURCE.is_file()
+    assert PROJECT.parent / "shared" / "oracle" == real_broker.ORACLE
 
 
 @pytest.mark.parametrize(

@@ -20,3 +20,8 @@ def sampled(cases: Iterable[Case], count: int) -> list[Case]:
     found = list(cases)
     chosen = range(len(found)) if ALL else sorted(random.Random(SEED).sample(range(len(found)), min(count, len(found))))
     return [found[i] for i in chosen]
+
+
+def examples(count: int) -> int:
+    """The number of generated examples of a costly property: all of them if PULLSIM_LONG is set, else a quarter."""
+    return count if ALL else count // 4

@@ -28,6 +28,7 @@ from store_format.config.config_rows import (
     TopicConfigs,
 )
 from store_format.errors import ConfigFileError
+from tests.runs.sampling import examples
 from tests.truth.places import DATA
 
 CONFIG = DATA / "config"
@@ -127,7 +128,7 @@ def test_any_table_goes_round(named: tuple[str, object]) -> None:
 @each_file
 def test_a_file_cut_anywhere_is_refused_as_fastjson_refuses_it(name: str) -> None:
     text, decode = real(name), CODECS[name][0]
-    for end in range(1, len(text), 1 + len(text) // 2000):
+    for end in range(1, len(text), 1 + len(text) // examples(2000)):
         for damaged in (text[:end], text[:end].ljust(len(text), b"\0")):
             with pytest.raises(ConfigFileError) as caught:
                 decode(damaged, name)

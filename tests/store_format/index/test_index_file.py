@@ -23,6 +23,7 @@ from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TY
 from store_format.log.commit_log import walk
 from store_format.record.message import decode, decode_text
 from tests.models.java_index import GoesRoundError, JavaIndexFile, JavaIndexService, hash_of
+from tests.runs.sampling import examples
 from tests.truth.golden import golden_lines, meta_of, needs_golden
 from tests.truth.places import PROJECT, TESTS
 
@@ -138,7 +139,7 @@ MESSAGES = st.lists(st.tuples(OFFSETS, STAMPS, st.lists(KEYS, max_size=5)), max_
 BOUNDS = st.one_of(STAMPS, st.sampled_from([0, 2**63 - 1]))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     MESSAGES,
     st.integers(1, 4),
@@ -180,7 +181,7 @@ def damaged_files(draw: st.DrawFn) -> JavaIndexFile:
 DAMAGE = st.one_of(st.integers(-1, 12), st.sampled_from([2**31 - 1, -(2**31), 107_374_183, 214_748_365, 100]))
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(damaged_files(), KEYS, st.integers(0, 9), BOUNDS, BOUNDS)
 def test_damaged_files_are_searched_as_java_searches_them(file: JavaIndexFile, key: str, max_num: int, begin: int, end: int) -> None:
     sizes = IndexSizes(hash_slot_num=file.slots, index_num=file.entries)
@@ -208,7 +209,7 @@ def test_damaged_files_grow_as_java_lets_them_grow(file: JavaIndexFile, messages
     assert [one.content.tobytes() for one in ours.files] == [bytes(one.raw) for one in java.files]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.tuples(st.integers(0, 9) | st.integers(0, 10**6), st.lists(KEYS | st.text(max_size=4), min_size=1)), min_size=1), st.data()
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from store_format.files.mapped_files import MappedFile, load, offset_to_file_name
 from store_format.layout import CQ_UNIT, PRE_BLANK
 from store_format.queue import consume_queue as cq
+from tests.runs.sampling import examples
 
 UNIT = 20
 Unit = tuple[int, int, int]
@@ -175,7 +176,7 @@ def queues(draw: st.DrawFn) -> tuple[Queue, int]:
 
 
 @given(queues(), OFFSETS, OFFSETS, st.integers(0, 9))
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @example(([(0, [(0, 10, 0), (10, 10, 0)])], 2), 0, 0, 0)
 @example(([(0, [(5, 0, 0), (0, 0, 0)])], 2), 400, 0, 3)
 @example(([(0, [(0, 10, 0), (10, 10, 0)]), (1, [(0, 0, 0), (0, 0, 0)])], 2), 400, 0, 0)

@@ -17,6 +17,7 @@ from store_format.files.mapped_files import MappedFile, load, max_offset, offset
 from store_format.queue import consume_queue as cq
 from store_format.queue import consume_queue_ext as ext
 from tests.makers.records import LONGS
+from tests.runs.sampling import examples
 from tests.truth.golden import recovery
 
 FILE_SIZE = 4096
@@ -169,7 +170,7 @@ def java_recover(contents: list[bytes]) -> tuple[int, int] | None:
 SIZES = st.lists(st.sampled_from([20, 34, 30, 0, -1, 5, 200]), max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(SIZES, min_size=1, max_size=3))
 def test_the_end_is_where_java_finds_it(sizes: list[list[int]]) -> None:
     contents = []

@@ -22,6 +22,7 @@ from store_format.queue.consume_queue import units_of
 from store_format.queue.entry_lookup import NO_TIMESTAMP, EntriesInLog, find_files, look_up
 from store_format.record.message import Message, decode, encode
 from tests.makers.records import INTS, messages, placed
+from tests.runs.sampling import examples
 from tests.truth.golden import golden_lines, meta_of, names, needs_golden
 
 SIZE = 400
@@ -86,7 +87,7 @@ SIZES = st.integers(-2, 120) | st.sampled_from([0, 39, 40, 63, 64, 75, 76, SIZE,
 
 
 @given(logs(), st.lists(st.tuples(OFFSETS, SIZES), max_size=8))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_entries_find_what_the_broker_finds(
     log: tuple[list[MappedFile], dict[str, Bytes], list[Message]], wild: list[tuple[int, int]]
 ) -> None:

@@ -18,6 +18,7 @@ from store_format.queue.entry_properties import BUFFER_UNDERFLOW, INDEX_OUT_OF_B
 from store_format.record.message import encode
 from tests.makers.records import messages, placed
 from tests.models.slow_broker import Thrown, decode_properties_of
+from tests.runs.sampling import examples
 
 LENGTH = 600
 
@@ -43,7 +44,7 @@ def check(content: bytes, entries: list[tuple[int, int]]) -> None:
 
 
 @given(st.lists(messages(), max_size=3), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_properties_are_those_that_the_decoder_reads(records: list, data: st.DataObject) -> None:  # type: ignore[type-arg]
     lying = [one for one in placed(records, 0) if one.physic_offset + one.store_size <= LENGTH]
     content = bytearray(b"".join(map(encode, lying)))

@@ -10,6 +10,7 @@ from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.queue import consume_queue_ext as ext
 from store_format.queue.packed_ext_units import NO_UNIT, UNDERFLOW, UNIT, UnitColumns, join_units, pack_units, unpack_units
 from tests.makers.records import LONGS
+from tests.runs.sampling import examples
 
 FILE_SIZE = 200
 UNITS = st.builds(
@@ -52,7 +53,7 @@ def listed(units: UnitColumns) -> list[Unit]:
 
 
 @given(extensions())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_units_are_those_that_the_broker_finds(extension: tuple[list[MappedFile], dict[str, np.ndarray], list[int]]) -> None:
     files, contents, addresses = extension
     codes = np.array(addresses, np.int64)

@@ -19,6 +19,7 @@ from store_format.store.lookup import NO_TIME, CommitLogLookup, LoadedFiles, Map
 from store_format.store.query_message import query_message
 from tests.makers.records import messages
 from tests.models.java_lookup import JavaError, JavaFile, JavaFiles, JavaLog, JavaQueue
+from tests.runs.sampling import examples
 
 LOG_FILE = 300
 RECORD = 70  # as little as a record that has a store timestamp
@@ -86,7 +87,7 @@ def queues(draw: st.DrawFn) -> JavaQueue:
     return JavaQueue(JavaFiles(size, files), 20 * draw(st.integers(0, 12)), log)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(queues(), st.lists(STAMPS, min_size=1, max_size=5), st.lists(st.integers(-3, 20), max_size=4))
 def test_a_queue_answers_by_time_and_by_offset_as_java_does(java: JavaQueue, stamps: list[int], offsets: list[int]) -> None:
     log = CommitLogLookup(ours(java.log.mapped))
@@ -101,7 +102,7 @@ def test_a_queue_answers_by_time_and_by_offset_as_java_does(java: JavaQueue, sta
     assert queue.earliest_message_time(log) == java.message_store_time(java.min_logic_offset // 20)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(logs(), st.lists(st.integers(-5, 5 * LOG_FILE), max_size=8), st.integers(-5, 2**31 - 1))
 @example(JavaLog(JavaFiles(LOG_FILE, [])), [0], 1)
 def test_the_log_gives_what_java_gives(java: JavaLog, offsets: list[int], max_message_size: int) -> None:

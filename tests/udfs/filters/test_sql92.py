@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from store_format.record.message import decode_properties
 from store_format.record.record_columns import Slices
 from tests.makers.sql92_expressions import NAMES, NUMBERS, SIGNS, STRINGS, VALUES, WORDS
+from tests.runs.sampling import examples
 from tests.truth.golden import golden_lines, needs_golden
 from tests.truth.golden5 import needs_golden5, unpacked
 from tests.truth.sql92_answers import CODES, ERROR, Answer, answer, compiled, compiles, differences, together
@@ -199,7 +200,7 @@ def test_two_dashes_are_searched_for_their_line_end_once() -> None:
 
 
 @given(st.text() | st.lists(st.sampled_from([*SIGNS, *WORDS, *NUMBERS, *STRINGS, *NAMES, " "])).map("".join))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @example("\ud800")
 @example("a = '\udc00'")
 def test_any_text_compiles_or_is_an_error(text: str) -> None:
@@ -296,7 +297,7 @@ NUMBER_LIKE = st.sampled_from(VALUES) | st.text("0123456789+-.eExXpPdDfFNa \t٣"
 
 
 @given(NUMBER_LIKE, NUMBER_LIKE, st.sampled_from(["=", ">", ">=", "<", "<="]), st.sampled_from(NUMBERS + VALUES))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_many_messages_compare_as_one_does(text: str, other: str, symbol: str, number: str) -> None:
     messages = [{"a": text, "b": other}, {"a": other}, {"b": text}, {}]
     for expression in (f"a {symbol} {number}", f"{number} {symbol} a", f"a {symbol} b"):
