@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from pipeline.files.store_files import StoreFiles, filesystem_of, is_uri, local_path
-from store_format.errors import UnusableInputError
+from store_format.errors import UnusableInputError, printable
 
+# what pyarrow and hdfs-native open; S3 is checked before
+_REMOTE = {"hdfs", "viewfs", "gs", "gcs", "abfs", "abfss"}
+_ANSWER_SECONDS = 15
 _OPENED = ("s3", "s3a", "hdfs", "viewfs", "gs", "gcs", "abfs", "abfss", "file")
 
 
@@ -18,20 +22,51 @@ class GivenFileError(UnusableInputError, ValueError):
 
 
 def require_scheme(option: str, uri: str) -> None:
-    """Check that something opens URIs of this scheme.
+    """Check that something opens URIs of this scheme, and that it answers within seconds.
 
     Args:
         option: name of the option or argument, for the error.
         uri: the URI.
 
     Raises:
-        GivenFileError: nothing opens them.
+        GivenFileError: nothing opens them, or it does not answer.
+        HdfsError: the name node does not answer.
     """
-    scheme = uri.partition("://")[0]
+    scheme = _scheme(uri)
     if scheme not in _OPENED:
         raise GivenFileError(
             f"{option} {uri}: expected a local path, or one of {', '.join(f'{one}://' for one in _OPENED)}, found {scheme}://"
         )
+    if scheme in _REMOTE:
+        _require_answer(option, uri)
+
+
+def _scheme(path: str) -> str:
+    return path.partition("://")[0]
+
+
+def _require_answer(option: str, uri: str) -> None:
+    """Check that the file system of a URI answers; libraries try for minutes, so a thread asks, which ends with the process."""
+    found: list[Exception | None] = []
+
+    def ask() -> None:
+        try:
+            filesystem, inside = filesystem_of(uri)
+            filesystem.get_file_info(inside)
+        except Exception as error:  # each file system has errors of its own
+            found.append(error)
+        else:
+            found.append(None)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_ANSWER_SECONDS)
+    error = found[0] if found else TimeoutError(f"no answer for {_ANSWER_SECONDS} s")
+    if isinstance(error, UnusableInputError):
+        raise error
+    if error is not None:
+        first = printable(str(error).split("\n", 1)[0])
+        raise GivenFileError(f"{option} {uri}: expected a file system that answers, found {first}; are endpoint and credentials right?")
 
 
 def require_input(option: str, path: str) -> None:
@@ -44,6 +79,8 @@ def require_input(option: str, path: str) -> None:
     Raises:
         GivenFileError: there is no such file, or it cannot be opened.
     """
+    if _scheme(path) in _REMOTE:
+        _require_answer(option, path)
     try:
         filesystem, inside = filesystem_of(path)
         kind = filesystem.get_file_info(inside).type

@@ -61,13 +61,24 @@ def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
     """The file system of a path or URI, and the path inside it.
 
     Raises:
-        OSError: the file system cannot be reached.
+        UnusableInputError, OSError: the file system cannot be reached.
         ArrowInvalid: the URI is not valid.
     """
     if is_s3(path):
         return s3_filesystem(), s3_path(path).removeprefix(S3)
+    if path.startswith("hdfs://"):
+        return _hdfs(path)
     filesystem: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path) if is_uri(path) else (pafs.LocalFileSystem(), local_path(path))
     return filesystem
+
+
+def _hdfs(path: str) -> tuple[pafs.FileSystem, str]:
+    try:
+        from pipeline.files.hdfs import hdfs_filesystem  # noqa: PLC0415 (its package is optional)
+    except ImportError as error:
+        hint = "install it on all machines: pip install 'pullsim[hdfs]'"
+        raise StoreError(path, "the Python package hdfs-native, which opens hdfs://", f"none ({error})", hint=hint) from error
+    return hdfs_filesystem(path)
 
 
 def refuse_pipe(path: str) -> None:

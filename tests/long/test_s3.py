@@ -31,7 +31,7 @@ from tests.makers.lakes import file_rows, live_files
 from tests.makers.plain_lakes import plain_lake
 from tests.runs.killed_streams import lake_versions
 from tests.runs.left_rows import left_rows
-from tests.runs.on_both import COMMANDS, Done, all_files, check_printed, on_both
+from tests.runs.on_both import COMMANDS, Done, all_files, at_once, check_printed, on_both
 from tests.runs.s3_server import BUCKET, S3Server, s3_server
 from tests.truth.places import PROJECT
 
@@ -227,17 +227,7 @@ def test_imports_of_two_drivers_at_once_follow_one_another(server: S3Server, loc
     lake = f"s3://{BUCKET}/shared/lake"
     brokers = [[f"{driver}{number}" for number in range(3)] for driver in ("x", "y")]
     commands = [[["import", f"{ON_S3}/other", "--lake", lake, "--broker-name", broker] for broker in of_driver] for of_driver in brokers]
-    drivers = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.runs.commands_in_turn", json.dumps(one)],
-            cwd=PROJECT,
-            env=server.environment(),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for one in commands
-    ]
-    told = [json.loads(driver.communicate(timeout=1200)[0]) for driver in drivers]
+    told = at_once(commands, server.environment())
     assert [[code for code, _, _ in one] for one in told] == [[0] * 3] * 2, told
     found = left_rows(server.folder / BUCKET / "shared" / "lake")
     assert sorted(found) == sorted(brokers[0] + brokers[1])

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -75,6 +75,13 @@ def on_both(local: Path, remote: str, environment: Mapping[str, str], tmp_path_f
     for path, content in copies[1].items():
         assert (local / "store" / path.relative_to("exported")).read_bytes() == content
     return dict(zip(COMMANDS, told[:names], strict=True)), dict(zip(COMMANDS, told[names:], strict=False))
+
+
+def at_once(commands: Sequence[Sequence[Sequence[str]]], environment: Mapping[str, str]) -> list[list[tuple[int, str, str]]]:
+    """Exit code, stdout and stderr of the commands of several drivers, which are processes that run at once."""
+    calls = [[sys.executable, "-m", "tests.runs.commands_in_turn", json.dumps(one)] for one in commands]
+    drivers = [subprocess.Popen(call, cwd=PROJECT, env=dict(environment), stdout=subprocess.PIPE, text=True) for call in calls]
+    return [[(code, out, err) for code, out, err in json.loads(driver.communicate(timeout=1800)[0])] for driver in drivers]
 
 
 def check_printed(name: str, done: tuple[Done, Done], local: Path, remote: str) -> None:

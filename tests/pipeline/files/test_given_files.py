@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from pipeline.commands.cli import cli, given_uris
-from pipeline.files.given_files import GivenFileError, require_input, require_output
+from pipeline.files import given_files
+from pipeline.files.given_files import GivenFileError, require_input, require_output, require_scheme
 from pipeline.lake import driver_start, session
 from pipeline.lake.lake import LAKE_VERSION
 from pipeline.main import run
@@ -112,3 +114,22 @@ def test_ctrl_c_ends_with_130_and_one_line(lake: Path, monkeypatch: pytest.Monke
     assert run(["lag", "--lake", str(lake), "--engine", "spark"]) == 130
     # an empty line follows the ^C of the terminal
     assert capsys.readouterr().err.splitlines() == ["pullsim: starting Spark", "", "pullsim: stopped"]
+
+
+def test_a_file_system_that_does_not_answer_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(given_files, "filesystem_of", lambda _: ended.wait(60))
+    monkeypatch.setattr(given_files, "_ANSWER_SECONDS", 0.1)
+    for check in (require_scheme, require_input):
+        with pytest.raises(GivenFileError, match=r"STORE gs://b/store: expected a file system that answers, found no answer for 0.1 s"):
+            check("STORE", "gs://b/store")
+    ended.set()
+
+
+def test_the_first_line_of_an_error_of_a_file_system_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: str) -> None:
+        raise RuntimeError("no credentials\x1b[31m\nand more")
+
+    monkeypatch.setattr(given_files, "filesystem_of", refuse)
+    with pytest.raises(GivenFileError, match=r"abfs://c@a/lake: expected a file system that answers, found no credentials\\x1b\[31m; are"):
+        require_scheme("--lake", "abfs://c@a/lake")
