@@ -53,7 +53,7 @@ class RecoveringBroker:
         self._end()
 
     def recovered(self, store: Path) -> dict[str, Any] | None:
-        """The recovery as `store recover` of the harness records it; None where the broker runs out of memory, which depends on its heap."""
+        """The recovery as `store recover` of the harness records it; None where the broker has too little memory."""
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
