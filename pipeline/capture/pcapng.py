@@ -66,7 +66,7 @@ class Interfaces:
         return length
 
     def packet_of(self, raw: bytes) -> BlockPacket | None:
-        """The packet in a complete block; None for a block of another kind.
+        """Read one complete block: give its packet, or None for a block of another kind. The interface of an interface block is kept.
 
         Raises:
             ValueError, struct.error, dpkt's UnpackError: the block cannot be read.

@@ -1,1 +1,1 @@
-"""The command line; each module has a group of commands."""
+"""The command line: each `*_commands` module has a group of commands, `cli` the shared options, and replay, sql and demo."""

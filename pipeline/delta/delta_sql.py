@@ -27,7 +27,7 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as an SQL string literal."""
+    """A text as a string literal of Spark's SQL, which has escapes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -61,7 +61,7 @@ def properties_of(table: Table, placement: Placement, more: Mapping[str, str]) -
 def create_as(table: Table, path: str, placement: Placement, properties: str, view: str, *, replace: bool) -> str:
     """The statement that creates the table with the rows of a view; with `replace`, it replaces an existing table.
 
-    The view has the table's columns, types and comments.
+    The view has the table's columns, types and comments; `properties` is a text of `properties_of`.
     """
     parts = (
         f"CREATE {'OR REPLACE ' if replace else ''}TABLE {delta(path)} USING delta",

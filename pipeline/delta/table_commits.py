@@ -1,6 +1,6 @@
 """Commit to the log of a Delta table from the driver, in milliseconds, without a Spark job.
 
-A commit that fails is not repeated: the table's next commit must be the run's own; otherwise another run is writing at the same time.
+This module does not repeat a commit that fails. If another run committed first, CommitConflictError is raised.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def create_table(
     found: Found = "replaced",
     partitioned_by: Sequence[str] = (),
 ) -> None:
-    """Create the table, or replace what lies at `path`, with the rows of some files.
+    """Create the table with the rows of some files.
 
     Args:
         table: columns and comments of the table.
         path: folder of the table, local or on S3.
-        properties: of the table.
+        properties: properties of the table.
         files: rows of `table_files.FILES_DDL`.
         user_metadata: the commit's userMetadata.
-        found: what happens to an existing table; "refused" where there should be none.
+        found: what happens to an existing table: "replaced" replaces it, "kept" leaves it without the files, "refused" raises.
         partitioned_by: partition columns.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Rows of tables that Spark tasks make from small descriptions of their work: from stretches of a file, or from names of queues.
+"""Spark tasks get small descriptions of work, such as a stretch of a file or the name of a queue, and make rows of tables from them.
 
 One job writes all tables that are made from the same input, so tasks read the input once. The tasks write the tables' files themselves;
 where only Spark can write a table, its rows are a DataFrame.
@@ -60,7 +60,7 @@ def rows_made(table: Table, work: DataFrame, make: Callable[[Iterator[pa.RecordB
 
 
 def rows_of(table: Table, rows: DataFrame) -> TaskRows:
-    """The rows of a DataFrame as rows that tasks make."""
+    """Wrap a DataFrame as TaskRows of one table."""
     return rows_made(table, rows.select(*table.names), _unchanged)
 
 

@@ -1,1 +1,1 @@
-"""The pages of docs/ that are generated from commands, tables, views and functions."""
+"""The pages of docs/ that are generated from commands, tables, views, functions, version rules and findings."""

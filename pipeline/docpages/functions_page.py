@@ -1,4 +1,4 @@
-"""Generates docs/functions.md from the registry of SQL functions: the parameters, result and meaning of each."""
+"""Generates docs/functions.md: parameters, result and meaning of each function, in SQL, in Python, or with rows as its result."""
 
 from __future__ import annotations
 

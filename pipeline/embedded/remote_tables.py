@@ -1,4 +1,4 @@
-"""A Delta table's files on S3 as a dataset of pyarrow, which DuckDB scans: DuckDB's own S3 is an extension that it would download."""
+"""A Delta table's files on S3 as a dataset of pyarrow, which DuckDB scans; for S3, DuckDB would have to download an extension."""
 
 from __future__ import annotations
 

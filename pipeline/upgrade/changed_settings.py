@@ -1,4 +1,4 @@
-"""The settings that a later version lacks, or reads with another default or meaning, and what this broker has set of them."""
+"""The settings that a later version lacks, or reads with another default or meaning, and the value that this broker gives each of them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class ChangedSetting:
     """A setting that differs between two versions.
 
     Attributes:
-        name: of the setting.
+        name: the setting's name.
         kind: VANISHED, DEFAULT or MEANING.
         given: value that this broker sets; None where it sets none.
         before: default, or the meaning, in the earlier version.
         after: default, or the meaning, in the later version; None where the setting vanished.
-        matters: whether this broker behaves otherwise because of it.
-        source: class of the setting; of a meaning the methods in both versions.
+        matters: whether this broker behaves otherwise in the later version, unless the setting is changed.
+        source: class of the setting; for MEANING the methods of both versions.
     """
 
     name: str
@@ -41,7 +41,7 @@ def changed_settings(settings: BrokerSettings, earlier: BrokerVersion, later: Br
     """The settings that differ between two versions, those first that matter to this broker.
 
     Args:
-        settings: of the broker.
+        settings: the broker's settings.
         earlier: version that the broker has.
         later: version to which it is upgraded.
     """
@@ -57,7 +57,8 @@ def changed_settings(settings: BrokerSettings, earlier: BrokerVersion, later: Br
         if earlier.place < one.since.place <= later.place:
             given = settings.explicit(one.name)
             source = f"{one.source_before}; {one.source_after} ({one.since.value})"
-            found.append((one.name, MEANING, given, one.before, one.after, given is not None, source))
+            matters = one.matters(str(settings.value("brokerRole")), given)
+            found.append((one.name, MEANING, given, one.before, one.after, matters, source))
     names = ("name", "kind", "given", "before", "after", "matters", "source")
     changes = [ChangedSetting(**dict(zip(names, one, strict=True))) for one in found]
     return sorted(changes, key=lambda one: (not one.matters, one.kind, one.name))

@@ -1,4 +1,4 @@
-"""The rule sets of two versions of the broker, and those that lie between them, as the kernel takes them."""
+"""Makes the rule sets of two versions for the kernel, and for each rule that differs, one version's set with the other's rule."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MinOffsets = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuledSettings(PullSettings):
-    """Settings with rules of their own, which may be those of no version."""
+    """Settings that carry rules, which may be a mix of the rules of two versions."""
 
     own_rules: PullRules
     own_retry_rules: RetryRules
 
     @classmethod
     def of(cls, settings: PullSettings) -> RuledSettings:
-        """The settings with the rules that they have."""
+        """A copy of the settings that carries the rules of their version."""
         values = {field.name: getattr(settings, field.name) for field in fields(PullSettings)}
         return cls(**values, own_rules=settings.rules, own_retry_rules=settings.retry_rules)
 
@@ -51,10 +51,10 @@ def sides_between(
     later: PullSettings,
     min_offsets: tuple[MinOffsets, MinOffsets],
 ) -> Sides:
-    """The sides of a comparison.
+    """The sides of a comparison: one for each version, and two for each rule of PULL_RULES and RETRY_RULES that differs.
 
     Args:
-        answering: what the kernel needs besides rules.
+        answering: gives the log, the files of segments, and the filters; caps and codes are made for each side.
         entries_a_file: entries of a full queue file.
         earlier: settings of the broker, with the rules of the earlier version.
         later: settings of the broker, with the rules of the later version.

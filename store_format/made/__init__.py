@@ -1,1 +1,1 @@
-"""Makes messages, many at once, for generated stores."""
+"""Makes messages, many at once, for generated stores, and the random numbers of simulations."""

@@ -2,8 +2,9 @@
 
 Broker source (4.9.3): DefaultMessageStore.queryMessage, CommitLog.getData.
 Rule: the index gives offsets; the messages at these offsets are returned in order of offset.
-Surprises: the messages' keys are not checked. If no message can be read, the search is repeated up to the store timestamp of its first
-message, three times in all. The index's last update time and offset are 0 if nothing is found.
+Surprises: the messages' keys are not checked. If the found messages have no bytes, the search runs again, three times in all; its end
+is then the store timestamp of the message with the least offset, where that can be read. The index's last update time and offset are 0 if
+nothing is found.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def query_message(
 ) -> QueryMessageResult:
     """DefaultMessageStore.queryMessage: the messages of a topic with a key, stored between two times (`begin` and `end`, ms).
 
-    `files` are those of the index, oldest first; `max_num` is the greatest number of messages, of which `batch`, the setting
-    maxMsgsNumBatch, is the limit.
+    `files` are the index files, oldest first. `max_num` is the greatest number of messages; a number above `batch`, the setting
+    maxMsgsNumBatch, counts as `batch`.
 
     Raises:
         ThrownError: `max_num` is negative.

@@ -1,11 +1,12 @@
-"""The recovery of the commit log by the load of a broker that starts at the consume queues' end (5.5.0).
+"""Recovers the commit log as a 5.5.0 broker does: the walk over the log starts near the end of the consume queues.
 
 Broker source (5.5.0): CommitLog.recoverNormally, recoverAbnormally, isMappedFileMatchedRecover; and its part in
 ConsumeQueueStore and IndexService.
-Rule: the walk begins at the newest file whose first message lies at or before an offset, or was stored at or before a time; after
-commitLogRecoverMaxNum files at the latest. After a clean shutdown it dispatches the messages past the queues' end.
-Surprises: the queues' end is the end of a message, and a message that begins exactly there is not dispatched: its queue loses it. Without
-queues the walk begins at the first file, and the log ends at the first bad record.
+Rule: the walk begins at the newest file whose first message lies at or before an offset, or was stored at or before a time. Only the newest
+commitLogRecoverMaxNum files are searched; if no file matches, the walk begins at the oldest of these files. After a clean shutdown the walk
+dispatches the messages past the queues' end.
+Surprises: the queues' end is the end of a message, and a message that begins exactly there is not dispatched: its queue loses it. Where all
+queues are missing, no file matches, so messages in files before the newest commitLogRecoverMaxNum get no entries.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Seam:
 
     Attributes:
         physic_offset: offset in the log; None where only the time is known.
-        timestamp: logicsMsgTimestamp of the checkpoint, ms.
+        timestamp: logicsMsgTimestamp of the checkpoint, ms; counts only where `physic_offset` is None.
         index_timestamp: indexMsgTimestamp of the checkpoint with messageIndexSafe, ms; else None.
         most_files: setting commitLogRecoverMaxNum.
     """
@@ -92,7 +93,7 @@ def recover_by_queues(
     deliver_timestamp: DeliverTimestamp | None,
     check_crc: bool,
 ) -> RecoveredLog:
-    """The commit log after recovery.
+    """Walk the log, hand its messages to `dispatch`, and return the recovered log.
 
     Args:
         files: files of the log, at least one.

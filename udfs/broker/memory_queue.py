@@ -29,7 +29,7 @@ class _File:
 
 @dataclass(slots=True, kw_only=True)
 class MemoryQueue:
-    """A consume queue; `min_offset` is its least offset, which an operator can set."""
+    """A consume queue. `put` sets `min_offset` with the first entry; a step of a scenario may set it; deleting a file leaves it."""
 
     entries_a_file: int
     min_offset: int = 0
@@ -42,7 +42,7 @@ class MemoryQueue:
         return self._files[-1].first + len(self._files[-1].entries) if self._files else 0
 
     def put(self, queue_offset: int, physic_offset: int, size: int, tags_code: int, now: int) -> None:
-        """Dispatch a message to the queue."""
+        """Add the entry of a message, after pre-blanks if the queue is empty; ignore a message that the queue has. `now`: time in ms."""
         physic_offsets, sizes, queue_offsets = np.array([[physic_offset], [size], [queue_offset]], np.int64)
         file_size = self.entries_a_file * CQ_STORE_UNIT_SIZE
         last = self._files[-1] if self._files else None

@@ -5,8 +5,9 @@ Nothing here is simulated; `pullsim upgrade` tells it. Each fact names its place
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from store_format.broker_version import BrokerVersion
 
@@ -24,6 +25,7 @@ class ChangedMeaning:
         after: what holds from `since` on.
         source_before: class and method in earlier versions.
         source_after: class and method from `since` on.
+        matters: whether a broker behaves otherwise, by its brokerRole and the value that it gives the setting (None: its default).
     """
 
     name: str
@@ -32,6 +34,7 @@ class ChangedMeaning:
     after: str
     source_before: str
     source_after: str
+    matters: Callable[[str, Any], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ CHANGED_MEANINGS: Final = (
         after="false: a slave also refuses every pull with SYSTEM_BUSY",
         source_before="PullMessageProcessor.rejectRequest, processRequest",
         source_after="PullMessageProcessor.rejectRequest",
+        matters=lambda role, given: role == "SLAVE" and not given,  # it is false by default
     ),
     ChangedMeaning(
         name="haSlaveFallbehindMax",
@@ -69,6 +73,7 @@ CHANGED_MEANINGS: Final = (
         after="the setting haMaxGapNotInSync has this meaning",
         source_before="HAService.isSlaveOK",
         source_after="DefaultHAService.isSlaveOK, isInSyncSlave",
+        matters=lambda _role, given: given is not None,
     ),
 )
 

@@ -29,7 +29,7 @@ _PURPOSES: Final = 16
 
 @bare
 def message_stream(seed, queue, offset):  # type: ignore[no-untyped-def]
-    """Return the random number of a message, from which `draw` derives those of its tries."""
+    """Return the random number of a message, from which `draw` makes all other random numbers of the message."""
     of_queue = mixed(np.uint64(seed) + GAMMA * np.uint64(queue + 1))
     return mixed(of_queue + GAMMA * np.uint64(offset + 1))
 
@@ -41,6 +41,6 @@ def draw(stream, tries, purpose):  # type: ignore[no-untyped-def]
     Args:
         stream: result of `message_stream` for the message.
         tries: how often the message was sent back before.
-        purpose: one of the constants above.
+        purpose: a constant above, or that of a time plus 1.
     """
     return mixed(stream + GAMMA * np.uint64(tries * _PURPOSES + purpose + 1))

@@ -48,6 +48,19 @@ def test_a_setting_matters_where_this_broker_gives_it_or_takes_the_default() -> 
         ("registerBrokerTimeoutMills", "default"),
         ("haSlaveFallbehindMax", "vanished"),
         ("haSlaveFallbehindMax", "meaning"),
-        ("slaveReadEnable", "meaning"),
     }
     assert [one.given for one in found if one.name == "transactionCheckInterval"] == [60000]
+
+
+@pytest.mark.parametrize(
+    ("given", "matters"),
+    [
+        ({}, False),
+        ({"slaveReadEnable": False}, False),
+        ({"brokerRole": "SLAVE"}, True),
+        ({"brokerRole": "SLAVE", "slaveReadEnable": True}, False),
+    ],
+)
+def test_a_slave_that_may_not_be_read_refuses_pulls_after_the_upgrade(given: dict[str, str | bool], matters: bool) -> None:
+    found = changed_settings(BrokerSettings(given), V3, V5)
+    assert [one.matters for one in found if one.name == "slaveReadEnable"] == [matters]
