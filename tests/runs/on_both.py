@@ -84,6 +84,18 @@ def at_once(commands: Sequence[Sequence[Sequence[str]]], environment: Mapping[st
     return [[(code, out, err) for code, out, err in json.loads(driver.communicate(timeout=1800)[0])] for driver in drivers]
 
 
+def check_whole_or_refused(brokers: Sequence[Sequence[str]], told: Sequence[Sequence[tuple[int, str, str]]], words: str) -> list[str]:
+    """The sorted brokers that drivers say they imported, at least one; the others were refused with the words."""
+    results = [
+        (broker, code, err)
+        for one, of_driver in zip(told, brokers, strict=True)
+        for broker, (code, _, err) in zip(of_driver, one, strict=True)
+    ]
+    assert all((code == 2 and words in err) or not code for _, code, err in results), results
+    assert not all(code for _, code, _ in results), results
+    return sorted(broker for broker, code, _ in results if not code)
+
+
 def check_printed(name: str, done: tuple[Done, Done], local: Path, remote: str) -> None:
     """Check that a command printed at the URI `remote` what it printed on local files."""
     (code, out, err), (code_there, out_there, err_there) = done[0][name], done[1][name]
